@@ -1,0 +1,22 @@
+//! The contract between a subsystem that can be made to agree with a declared state, and whatever drives it.
+//!
+//! A subsystem implements [`Source`]: one pass looks at the world, compares, changes, and tells in a [`Report`] what came
+//! of it. A driver (`trueup-loop`, a command, a test) calls it without knowing what is inside: scope, desired state,
+//! `last_applied` and options are opaque to it and passed on unchanged.
+//!
+//! This crate knows no subsystem, opens nothing, starts no thread and has no clock.
+
+mod class;
+mod hints;
+mod report;
+mod source;
+
+pub use class::ErrorClass;
+pub use hints::Hints;
+pub use report::Report;
+pub use source::{Observation, Source, Subscribed};
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/reconcile.md")]
+struct ContractPage;
