@@ -1,0 +1,289 @@
+//! Addresses on interfaces.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::BitOr;
+
+use ipnetwork::IpNetwork;
+
+use super::{Dev, Difference, Family, IfName, Item, Prefix, Scope, in_place, recreate};
+
+/// A lifetime without end (`INFINITY_LIFE_TIME`).
+pub const FOREVER: u32 = u32::MAX;
+
+/// How long an address stays valid and preferred, in seconds; [`FOREVER`] is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lifetimes {
+    /// Until the address goes (`ifa_valid`); at least 1.
+    pub valid: u32,
+    /// Until new connections avoid it (`ifa_prefered`); at most `valid`. 0 is deprecated at once.
+    pub preferred: u32,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Lifetimes {
+        Lifetimes {
+            valid: FOREVER,
+            preferred: FOREVER,
+        }
+    }
+}
+
+impl Lifetimes {
+    /// Whether what is left of these lifetimes, as observed, still serves. A finite lifetime
+    /// counts down in the kernel, so it is due for renewal when less than half of it is left, and
+    /// wrong when more of it is left than was ever desired.
+    fn serves(desired: u32, left: u32) -> bool {
+        match (desired, left) {
+            (FOREVER, FOREVER) | (0, 0) => true,
+            (FOREVER, _) | (_, FOREVER) => false,
+            (desired, left) => left <= desired && left > desired / 2,
+        }
+    }
+}
+
+/// The flags of an address that are configuration (`IFA_F_*`); the rest is status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressFlags(u32);
+
+impl AddressFlags {
+    /// `IFA_F_NODAD`: no duplicate address detection.
+    pub const NODAD: AddressFlags = AddressFlags(0x02);
+    /// `IFA_F_HOMEADDRESS`: Mobile IPv6.
+    pub const HOMEADDRESS: AddressFlags = AddressFlags(0x10);
+    /// `IFA_F_MANAGETEMPADDR`: the kernel makes temporary addresses beside it.
+    pub const MNGTMPADDR: AddressFlags = AddressFlags(0x100);
+    /// `IFA_F_NOPREFIXROUTE`: the kernel installs no route to its prefix.
+    pub const NOPREFIXROUTE: AddressFlags = AddressFlags(0x200);
+    /// `IFA_F_MCAUTOJOIN`: the multicast group of the address is joined.
+    pub const AUTOJOIN: AddressFlags = AddressFlags(0x400);
+
+    /// Every flag that is configuration, with iproute2's word.
+    pub const ALL: [(AddressFlags, &'static str); 5] = [
+        (AddressFlags::NODAD, "nodad"),
+        (AddressFlags::HOMEADDRESS, "home"),
+        (AddressFlags::MNGTMPADDR, "mngtmpaddr"),
+        (AddressFlags::NOPREFIXROUTE, "noprefixroute"),
+        (AddressFlags::AUTOJOIN, "autojoin"),
+    ];
+
+    /// The configuration among the bits of `IFA_FLAGS`.
+    pub fn from_bits(bits: u32) -> AddressFlags {
+        let all = AddressFlags::ALL
+            .iter()
+            .fold(0, |mask, (flag, _)| mask | flag.0);
+        AddressFlags(bits & all)
+    }
+
+    /// The bits, as in `IFA_FLAGS`.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether all of `other` is set.
+    pub fn contains(self, other: AddressFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for AddressFlags {
+    type Output = AddressFlags;
+
+    fn bitor(self, other: AddressFlags) -> AddressFlags {
+        AddressFlags(self.0 | other.0)
+    }
+}
+
+/// An address on an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address<D = Dev> {
+    /// The device.
+    pub dev: D,
+    /// The address with the length of its prefix (`IFA_LOCAL`).
+    pub address: IpNetwork,
+    /// The other end of a point-to-point link (`IFA_ADDRESS`), where it is not the address itself.
+    pub peer: Option<IpAddr>,
+    /// The scope, IPv4 alone: IPv6 derives it from the address.
+    pub scope: Scope,
+    /// The label, IPv4 alone (`IFA_LABEL`); none is the device's name.
+    pub label: Option<IfName>,
+    /// The broadcast address, IPv4 alone (`IFA_BROADCAST`).
+    pub broadcast: Option<Ipv4Addr>,
+    /// Lifetimes.
+    pub lifetimes: Lifetimes,
+    /// Configuration flags.
+    pub flags: AddressFlags,
+    /// The metric of the prefix route (`IFA_RT_PRIORITY`); 0 is the default.
+    pub metric: u32,
+    /// Who installed it (`IFA_PROTO`): for a desired address the marker.
+    pub protocol: u8,
+    /// Status: it follows another IPv4 address of its subnet and, unless the device promotes
+    /// secondaries, goes when that one goes (`IFA_F_SECONDARY`). Means nothing in a desired one.
+    pub secondary: bool,
+}
+
+impl<D> Address<D> {
+    /// A permanent address of scope universe; an IPv4 one inside 127.0.0.0/8 of scope host.
+    pub fn new(dev: D, address: IpNetwork) -> Address<D> {
+        let loopback = matches!(address.ip(), IpAddr::V4(ip) if ip.is_loopback());
+        Address {
+            dev,
+            address,
+            peer: None,
+            scope: if loopback {
+                Scope::HOST
+            } else {
+                Scope::UNIVERSE
+            },
+            label: None,
+            broadcast: None,
+            lifetimes: Lifetimes::default(),
+            flags: AddressFlags::default(),
+            metric: 0,
+            protocol: 0,
+            secondary: false,
+        }
+    }
+
+    /// The address family.
+    pub fn family(&self) -> Family {
+        Family::of(self.address.ip())
+    }
+
+    /// The prefix that is on the link because of this address: the peer's, where there is one.
+    pub fn subnet(&self) -> Prefix {
+        let inside = self.peer.unwrap_or(self.address.ip());
+        let network = IpNetwork::new(inside, self.address.prefix());
+        Prefix::containing(network.unwrap_or(self.address))
+    }
+
+    /// Whether the kernel made it itself: on the loopback device, from the hardware address, or
+    /// from a router advertisement. Kernels before 5.18 do not say, so that link-local IPv6
+    /// addresses without a protocol count as such too.
+    pub fn is_kernels_own(&self) -> bool {
+        let unmarked = match self.address.ip() {
+            IpAddr::V4(ip) => ip == Ipv4Addr::LOCALHOST && self.address.prefix() == 8,
+            IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+        };
+        matches!(self.protocol, 1..=3) || (self.protocol == 0 && unmarked)
+    }
+
+    /// As the kernel would report it, on a device of the given name: a label that is the device's
+    /// name is none, a peer that is the address itself is none, and IPv6 has neither label,
+    /// broadcast address nor a scope of its own.
+    #[must_use]
+    pub fn canonical(mut self, dev_name: Option<&IfName>) -> Address<D> {
+        self.peer = self.peer.filter(|peer| *peer != self.address.ip());
+        self.label = self.label.filter(|label| Some(label) != dev_name);
+        self.broadcast = self.broadcast.filter(|address| !address.is_unspecified());
+        if self.family() == Family::Inet6 {
+            self.label = None;
+            self.broadcast = None;
+            self.scope = Scope::UNIVERSE;
+        }
+        self
+    }
+}
+
+/// What identifies an address: for IPv4 device, address and subnet (`find_matching_ifa` in
+/// net/ipv4/devinet.c), for IPv6 device and address alone (`ipv6_get_ifaddr`): the same address
+/// with another prefix length is refused as existing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct AddressKey<D = Dev> {
+    /// The device.
+    pub dev: D,
+    /// The address.
+    pub address: IpAddr,
+    /// The subnet, for IPv4.
+    pub subnet: Option<Prefix>,
+}
+
+impl Item for Address {
+    type Key = AddressKey;
+
+    fn key(&self) -> AddressKey {
+        let subnet = (self.family() == Family::Inet).then(|| self.subnet());
+        AddressKey {
+            dev: self.dev,
+            address: self.address.ip(),
+            subnet,
+        }
+    }
+
+    /// For IPv4 the kernel changes lifetimes and metric in place and ignores the rest of a
+    /// replace; for IPv6 flags and peer too.
+    fn compare(&self, observed: &Address, differ: &mut dyn FnMut(Difference)) {
+        let in_place_v6 = if self.family() == Family::Inet6 {
+            in_place
+        } else {
+            recreate
+        };
+        let lifetimes = (self.lifetimes, observed.lifetimes);
+        recreate(
+            self.address.prefix() == observed.address.prefix(),
+            "prefix length",
+            differ,
+        );
+        recreate(self.label == observed.label, "label", differ);
+        recreate(self.broadcast == observed.broadcast, "broadcast", differ);
+        recreate(self.scope == observed.scope, "scope", differ);
+        in_place_v6(self.peer == observed.peer, "peer", differ);
+        in_place_v6(self.flags == observed.flags, "flags", differ);
+        in_place(
+            Lifetimes::serves(lifetimes.0.valid, lifetimes.1.valid),
+            "valid_lft",
+            differ,
+        );
+        in_place(
+            Lifetimes::serves(lifetimes.0.preferred, lifetimes.1.preferred),
+            "preferred_lft",
+            differ,
+        );
+        in_place(self.metric == observed.metric, "metric", differ);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::new(Dev::index(2), text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_finite_lifetime_is_renewed_at_half() {
+        let mut desired = address("10.0.0.1/24");
+        desired.lifetimes = Lifetimes {
+            valid: 600,
+            preferred: 600,
+        };
+        let mut observed = desired.clone();
+        observed.lifetimes = Lifetimes {
+            valid: 590,
+            preferred: 301,
+        };
+        assert!(desired.agrees(&observed));
+        observed.lifetimes.preferred = 300;
+        assert!(!desired.agrees(&observed));
+        observed.lifetimes = Lifetimes {
+            valid: 601,
+            preferred: 600,
+        };
+        assert!(!desired.agrees(&observed));
+        observed.lifetimes = Lifetimes::default();
+        assert!(!desired.agrees(&observed));
+    }
+
+    #[test]
+    fn ipv6_prefix_length_is_no_part_of_the_key() {
+        let (a, b) = (address("2001:db8::1/64"), address("2001:db8::1/128"));
+        assert_eq!(a.key(), b.key());
+        let expected = Difference {
+            field: "prefix length",
+            in_place: false,
+        };
+        assert_eq!(a.differences(&b), [expected]);
+        assert_ne!(address("10.0.0.1/24").key(), address("10.0.0.1/32").key());
+    }
+}

@@ -1,0 +1,431 @@
+//! Links: interfaces, their kinds and the attributes of those.
+
+use std::net::IpAddr;
+
+use super::{Dev, Difference, IfName, Item, LinkAddr, in_place, recreate};
+
+/// An interface. In a desired link, what is `None` is left as it is; an observed link says all
+/// that this model holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Link<D = Dev> {
+    /// The name, which identifies it.
+    pub name: IfName,
+    /// The interface index; 0 where it is not known, as in an authored link.
+    pub index: u32,
+    /// The kind. A desired link without one must exist: it is changed as stated, but neither
+    /// created nor deleted.
+    pub kind: Option<LinkKind<D>>,
+    /// Administratively up (`IFF_UP`).
+    pub up: Option<bool>,
+    /// MTU in bytes.
+    pub mtu: Option<u32>,
+    /// The hardware address.
+    pub address: Option<LinkAddr>,
+    /// The bridge, bond or VRF that it is a port of; `Some(None)` is none.
+    pub master: Option<Option<D>>,
+    /// The alias, at most 255 bytes, which need not be UTF-8; `Some` of nothing is none.
+    pub alias: Option<Box<[u8]>>,
+    /// The interface group.
+    pub group: Option<u32>,
+}
+
+impl<D> Link<D> {
+    /// A link of a kind, all else left open.
+    pub fn new(name: IfName, kind: LinkKind<D>) -> Link<D> {
+        Link {
+            kind: Some(kind),
+            ..Link::must_exist(name)
+        }
+    }
+
+    /// A link that someone else creates.
+    pub fn must_exist(name: IfName) -> Link<D> {
+        Link {
+            name,
+            index: 0,
+            kind: None,
+            up: None,
+            mtu: None,
+            address: None,
+            master: None,
+            alias: None,
+            group: None,
+        }
+    }
+
+    /// The devices that have to be there before this one: what it is stacked on, and its master.
+    pub fn parents(&self) -> impl Iterator<Item = &D> {
+        let lower = match &self.kind {
+            Some(LinkKind::Vxlan(vxlan)) => vxlan.link.as_ref(),
+            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => Some(link),
+            _ => None,
+        };
+        lower.into_iter().chain(self.master.iter().flatten())
+    }
+}
+
+/// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LinkKind<D = Dev> {
+    /// An Ethernet bridge.
+    Bridge(BridgeAttrs),
+    /// A pair of Ethernet devices.
+    Veth {
+        /// The other end's name, given when the pair is created. Observed as `None` where the
+        /// other end lives in another namespace.
+        peer: Option<IfName>,
+    },
+    /// A VXLAN tunnel endpoint.
+    Vxlan(VxlanAttrs<D>),
+    /// A VLAN on another device.
+    Vlan {
+        /// The device below.
+        link: D,
+        /// The VLAN id, 0 to 4094.
+        id: u16,
+        /// The tag's EtherType.
+        protocol: VlanProtocol,
+    },
+    /// A device with a hardware address of its own on another device.
+    Macvlan {
+        /// The device below.
+        link: D,
+        /// How its siblings see it; the kernel's default is VEPA.
+        mode: Option<MacvlanMode>,
+    },
+    /// An intermediate functional block.
+    Ifb,
+    /// A device that drops what it is given.
+    Dummy,
+    /// A link aggregate.
+    Bond {
+        /// The mode; the kernel's default is balance-rr.
+        mode: Option<BondMode>,
+        /// The interval of link monitoring, milliseconds; 0 is none.
+        miimon: Option<u32>,
+    },
+    /// A virtual routing and forwarding domain.
+    Vrf {
+        /// Its table.
+        table: u32,
+    },
+    /// A TUN device (layer 3). Netlink cannot create one: it must exist.
+    Tun,
+    /// A TAP device (layer 2). Netlink cannot create one: it must exist.
+    Tap,
+    /// Any other kind, or a device without one, such as the loopback device. Observed only.
+    Other(Box<str>),
+}
+
+impl<D> LinkKind<D> {
+    /// The kernel's word for it (`ip link add ... type`).
+    pub fn name(&self) -> &str {
+        match self {
+            LinkKind::Bridge(_) => "bridge",
+            LinkKind::Veth { .. } => "veth",
+            LinkKind::Vxlan(_) => "vxlan",
+            LinkKind::Vlan { .. } => "vlan",
+            LinkKind::Macvlan { .. } => "macvlan",
+            LinkKind::Ifb => "ifb",
+            LinkKind::Dummy => "dummy",
+            LinkKind::Bond { .. } => "bond",
+            LinkKind::Vrf { .. } => "vrf",
+            LinkKind::Tun => "tun",
+            LinkKind::Tap => "tap",
+            LinkKind::Other(name) => name,
+        }
+    }
+
+    /// Whether a netlink message can create such a link.
+    pub fn is_creatable(&self) -> bool {
+        !matches!(self, LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_))
+    }
+}
+
+/// The attributes of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BridgeAttrs {
+    /// The spanning tree protocol runs.
+    pub stp: Option<bool>,
+    /// VLAN tags decide.
+    pub vlan_filtering: Option<bool>,
+    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it.
+    pub forward_delay: Option<u32>,
+    /// How long a learnt address lasts, in hundredths of a second; 0 is for ever.
+    pub ageing_time: Option<u32>,
+}
+
+/// The attributes of a VXLAN device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VxlanAttrs<D = Dev> {
+    /// The VXLAN network identifier, 0 to 16777215.
+    pub id: u32,
+    /// The source address of outgoing packets.
+    pub local: Option<IpAddr>,
+    /// Where packets to unknown addresses go: a peer, or a multicast group.
+    pub remote: Option<IpAddr>,
+    /// The UDP destination port; the kernel's default is 8472.
+    pub port: Option<u16>,
+    /// The device below.
+    pub link: Option<D>,
+    /// Addresses are learnt from packets.
+    pub learning: Option<bool>,
+    /// The TTL of outgoing packets; 0 inherits.
+    pub ttl: Option<u8>,
+}
+
+/// The EtherType of a VLAN tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum VlanProtocol {
+    /// 802.1Q.
+    #[default]
+    Dot1Q,
+    /// 802.1ad.
+    Dot1Ad,
+}
+
+/// How macvlan siblings see each other (`MACVLAN_MODE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MacvlanMode {
+    /// Not at all.
+    Private,
+    /// Through an outside switch.
+    Vepa,
+    /// Directly.
+    Bridge,
+    /// Alone on the device below.
+    Passthru,
+    /// By the source address.
+    Source,
+}
+
+/// Bonding modes, in the order of their numbers (`BOND_MODE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BondMode {
+    /// `balance-rr`.
+    BalanceRr,
+    /// `active-backup`.
+    ActiveBackup,
+    /// `balance-xor`.
+    BalanceXor,
+    /// `broadcast`.
+    Broadcast,
+    /// `802.3ad`.
+    Dot3Ad,
+    /// `balance-tlb`.
+    BalanceTlb,
+    /// `balance-alb`.
+    BalanceAlb,
+}
+
+/// Both directions of an enumeration with numbers and iproute2's words.
+macro_rules! words {
+    ($type:ident, $number:ty: $($variant:ident = $value:literal $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every value.
+            pub const ALL: &[$type] = &[$($type::$variant),+];
+
+            /// The kernel's number.
+            pub fn number(self) -> $number {
+                match self { $($type::$variant => $value),+ }
+            }
+
+            /// iproute2's word.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name),+ }
+            }
+
+            /// The value of a number.
+            pub fn from_number(number: $number) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.number() == number)
+            }
+
+            /// The value of a word.
+            pub fn from_name(name: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+    };
+}
+
+words!(VlanProtocol, u16: Dot1Q = 0x8100 "802.1Q", Dot1Ad = 0x88a8 "802.1ad");
+words!(MacvlanMode, u32: Private = 1 "private", Vepa = 2 "vepa", Bridge = 4 "bridge",
+    Passthru = 8 "passthru", Source = 16 "source");
+words!(BondMode, u8: BalanceRr = 0 "balance-rr", ActiveBackup = 1 "active-backup",
+    BalanceXor = 2 "balance-xor", Broadcast = 3 "broadcast", Dot3Ad = 4 "802.3ad",
+    BalanceTlb = 5 "balance-tlb", BalanceAlb = 6 "balance-alb");
+
+/// What identifies a link: its name.
+pub type LinkKey = IfName;
+
+/// Whether an observed value is as desired, where anything is.
+fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -> bool {
+    desired.is_none() || desired == observed
+}
+
+/// Whether a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a second
+/// what is read may be a hundredth of a second less than what was written.
+fn open_or_tick(desired: Option<u32>, observed: Option<u32>) -> bool {
+    match (desired, observed) {
+        (None, _) => true,
+        (Some(desired), Some(observed)) => desired.abs_diff(observed) <= 1,
+        (Some(_), None) => false,
+    }
+}
+
+impl Item for Link {
+    type Key = IfName;
+
+    fn key(&self) -> IfName {
+        self.name
+    }
+
+    fn compare(&self, observed: &Link, differ: &mut dyn FnMut(Difference)) {
+        if let (Some(desired), Some(observed)) = (&self.kind, &observed.kind) {
+            compare_kind(desired, observed, differ);
+        }
+        in_place(open_or(&self.up, &observed.up), "up", differ);
+        in_place(open_or(&self.mtu, &observed.mtu), "mtu", differ);
+        in_place(open_or(&self.address, &observed.address), "address", differ);
+        in_place(open_or(&self.master, &observed.master), "master", differ);
+        in_place(open_or(&self.alias, &observed.alias), "alias", differ);
+        in_place(open_or(&self.group, &observed.group), "group", differ);
+    }
+}
+
+fn compare_kind(desired: &LinkKind, observed: &LinkKind, differ: &mut dyn FnMut(Difference)) {
+    match (desired, observed) {
+        (LinkKind::Bridge(d), LinkKind::Bridge(o)) => {
+            in_place(open_or(&d.stp, &o.stp), "stp", differ);
+            in_place(
+                open_or(&d.vlan_filtering, &o.vlan_filtering),
+                "vlan_filtering",
+                differ,
+            );
+            in_place(
+                open_or_tick(d.forward_delay, o.forward_delay),
+                "forward_delay",
+                differ,
+            );
+            in_place(
+                open_or_tick(d.ageing_time, o.ageing_time),
+                "ageing_time",
+                differ,
+            );
+        }
+        (LinkKind::Veth { peer: Some(d) }, LinkKind::Veth { peer: Some(o) }) => {
+            recreate(d == o, "peer", differ);
+        }
+        (LinkKind::Veth { .. }, LinkKind::Veth { .. }) => {}
+        (LinkKind::Vxlan(d), LinkKind::Vxlan(o)) => {
+            // `vxlan_nl2conf` refuses another identifier, port or address family.
+            let family = |address: Option<IpAddr>| address.map(|a| a.is_ipv6());
+            let moves = |d: Option<IpAddr>, o| {
+                if family(d) == family(o) {
+                    in_place
+                } else {
+                    recreate
+                }
+            };
+            recreate(d.id == o.id, "id", differ);
+            recreate(open_or(&d.port, &o.port), "port", differ);
+            moves(d.local, o.local)(open_or(&d.local, &o.local), "local", differ);
+            moves(d.remote, o.remote)(open_or(&d.remote, &o.remote), "remote", differ);
+            in_place(open_or(&d.link, &o.link), "link", differ);
+            in_place(open_or(&d.learning, &o.learning), "learning", differ);
+            in_place(open_or(&d.ttl, &o.ttl), "ttl", differ);
+        }
+        (
+            LinkKind::Vlan { link, id, protocol },
+            LinkKind::Vlan {
+                link: o_link,
+                id: o_id,
+                protocol: o_protocol,
+            },
+        ) => {
+            recreate(link == o_link, "link", differ);
+            recreate(id == o_id, "id", differ);
+            recreate(protocol == o_protocol, "protocol", differ);
+        }
+        (
+            LinkKind::Macvlan { link, mode },
+            LinkKind::Macvlan {
+                link: o_link,
+                mode: o_mode,
+            },
+        ) => {
+            // `macvlan_changelink` refuses to enter or leave passthru.
+            let passthru = |mode: &Option<MacvlanMode>| *mode == Some(MacvlanMode::Passthru);
+            let kept = passthru(mode) == passthru(o_mode);
+            let mode_differs = if kept { in_place } else { recreate };
+            recreate(link == o_link, "link", differ);
+            mode_differs(open_or(mode, o_mode), "mode", differ);
+        }
+        (
+            LinkKind::Bond { mode, miimon },
+            LinkKind::Bond {
+                mode: o_mode,
+                miimon: o_miimon,
+            },
+        ) => {
+            recreate(open_or(mode, o_mode), "mode", differ);
+            in_place(open_or(miimon, o_miimon), "miimon", differ);
+        }
+        (LinkKind::Vrf { table }, LinkKind::Vrf { table: o_table }) => {
+            recreate(table == o_table, "table", differ);
+        }
+        (desired, observed) => recreate(desired.name() == observed.name(), "kind", differ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_open_is_no_difference() {
+        let name: IfName = "br0".parse().unwrap();
+        let desired = Link::new(name, LinkKind::Bridge(BridgeAttrs::default()));
+        let mut observed = desired.clone();
+        observed.kind = Some(LinkKind::Bridge(BridgeAttrs {
+            stp: Some(true),
+            forward_delay: Some(1500),
+            ..BridgeAttrs::default()
+        }));
+        observed.up = Some(true);
+        observed.master = Some(None);
+        assert!(desired.agrees(&observed));
+        assert!(Link::must_exist(name).agrees(&observed));
+    }
+
+    #[test]
+    fn another_kind_or_vni_needs_recreation() {
+        let vxlan = |id| {
+            let attrs = VxlanAttrs {
+                id,
+                local: None,
+                remote: None,
+                port: None,
+                link: None,
+                learning: None,
+                ttl: None,
+            };
+            Link::<Dev>::new("x".parse().unwrap(), LinkKind::Vxlan(attrs))
+        };
+        assert_eq!(
+            vxlan(1).differences(&vxlan(2)),
+            [Difference {
+                field: "id",
+                in_place: false
+            }]
+        );
+        let dummy = Link::new("x".parse().unwrap(), LinkKind::Dummy);
+        assert_eq!(
+            dummy.differences(&vxlan(1)),
+            [Difference {
+                field: "kind",
+                in_place: false
+            }]
+        );
+    }
+}

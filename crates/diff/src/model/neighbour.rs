@@ -1,0 +1,121 @@
+//! Neighbours: what link-layer address answers for an IP address, declared or for a proxy.
+
+use std::net::IpAddr;
+
+use super::{Dev, Difference, Family, Item, LinkAddr, in_place};
+
+/// How a neighbour came to be valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NeighbourState {
+    /// Declared, valid for good (`NUD_PERMANENT`).
+    #[default]
+    Permanent,
+    /// Valid without resolution (`NUD_NOARP`).
+    NoArp,
+    /// Any state that the kernel moves by itself: reachable, stale, failed ...
+    Dynamic,
+}
+
+/// A neighbour entry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Neighbour<D = Dev> {
+    /// The device.
+    pub dev: D,
+    /// The IP address.
+    pub dst: IpAddr,
+    /// The link-layer address; a proxy entry has none.
+    pub lladdr: Option<LinkAddr>,
+    /// Declared, or moved by the kernel.
+    pub state: NeighbourState,
+    /// The neighbour is a router (`NTF_ROUTER`).
+    pub router: bool,
+    /// Learned by another control plane (`NTF_EXT_LEARNED`).
+    pub ext_learn: bool,
+    /// This host answers for the address (`NTF_PROXY`); such entries live in a table of their own.
+    pub proxy: bool,
+    /// Who installed it (`NDA_PROTOCOL`): for a desired neighbour the marker.
+    pub protocol: u8,
+}
+
+impl<D> Neighbour<D> {
+    /// A permanent neighbour.
+    pub fn new(dev: D, dst: IpAddr, lladdr: LinkAddr) -> Neighbour<D> {
+        Neighbour {
+            dev,
+            dst,
+            lladdr: Some(lladdr),
+            state: NeighbourState::Permanent,
+            router: false,
+            ext_learn: false,
+            proxy: false,
+            protocol: 0,
+        }
+    }
+
+    /// A proxy entry: this host answers for `dst` on `dev`.
+    pub fn proxy(dev: D, dst: IpAddr) -> Neighbour<D> {
+        Neighbour {
+            dev,
+            dst,
+            lladdr: None,
+            state: NeighbourState::Permanent,
+            router: false,
+            ext_learn: false,
+            proxy: true,
+            protocol: 0,
+        }
+    }
+
+    /// The address family.
+    pub fn family(&self) -> Family {
+        Family::of(self.dst)
+    }
+
+    /// Whether the entry was declared by someone, rather than resolved or mapped by the kernel:
+    /// its cache, its multicast mappings and its failed attempts are not.
+    pub fn is_declared(&self) -> bool {
+        let mapped = self.state == NeighbourState::NoArp && self.dst.is_multicast();
+        self.proxy || self.ext_learn || (self.state != NeighbourState::Dynamic && !mapped)
+    }
+
+    /// As the kernel would report it: a proxy entry has neither address nor state.
+    #[must_use]
+    pub fn canonical(mut self) -> Neighbour<D> {
+        if self.proxy {
+            self.lladdr = None;
+            self.state = NeighbourState::Permanent;
+            self.ext_learn = false;
+        }
+        self
+    }
+}
+
+/// What identifies a neighbour. Proxy entries are a table of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NeighbourKey<D = Dev> {
+    /// The device.
+    pub dev: D,
+    /// The IP address.
+    pub dst: IpAddr,
+    /// Whether it is a proxy entry.
+    pub proxy: bool,
+}
+
+impl Item for Neighbour {
+    type Key = NeighbourKey;
+
+    fn key(&self) -> NeighbourKey {
+        NeighbourKey {
+            dev: self.dev,
+            dst: self.dst,
+            proxy: self.proxy,
+        }
+    }
+
+    fn compare(&self, observed: &Neighbour, differ: &mut dyn FnMut(Difference)) {
+        in_place(self.lladdr == observed.lladdr, "lladdr", differ);
+        in_place(self.state == observed.state, "state", differ);
+        in_place(self.router == observed.router, "router", differ);
+        in_place(self.ext_learn == observed.ext_learn, "ext_learn", differ);
+    }
+}

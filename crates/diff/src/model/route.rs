@@ -1,0 +1,606 @@
+//! Routes: one row of a routing table.
+
+use std::net::IpAddr;
+
+use super::{Dev, Difference, Family, Item, Prefix, in_place};
+
+/// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
+pub mod table {
+    /// `RT_TABLE_DEFAULT`.
+    pub const DEFAULT: u32 = 253;
+    /// `RT_TABLE_MAIN`: the table of a route that names none.
+    pub const MAIN: u32 = 254;
+    /// `RT_TABLE_LOCAL`: kept by the kernel.
+    pub const LOCAL: u32 = 255;
+}
+
+/// What becomes of a packet that matches (`rtm_type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouteType {
+    /// It goes to a next hop.
+    #[default]
+    Unicast,
+    /// It is delivered here.
+    Local,
+    /// It is delivered here and sent as a link broadcast.
+    Broadcast,
+    /// It is delivered here if that address is anycast.
+    Anycast,
+    /// Multicast.
+    Multicast,
+    /// It is dropped without a word.
+    Blackhole,
+    /// It is dropped; the sender hears "host unreachable".
+    Unreachable,
+    /// It is dropped; the sender hears "administratively prohibited".
+    Prohibit,
+    /// The lookup goes on with the next rule.
+    Throw,
+    /// Any other `rtm_type`.
+    Other(u8),
+}
+
+impl RouteType {
+    /// Whether the route refuses packets or ends the lookup, so that it has no next hop.
+    pub fn is_reject(self) -> bool {
+        use RouteType::{Blackhole, Prohibit, Throw, Unreachable};
+        matches!(self, Blackhole | Unreachable | Prohibit | Throw)
+    }
+
+    /// iproute2's word; `None` for a type that has none.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            RouteType::Unicast => "unicast",
+            RouteType::Local => "local",
+            RouteType::Broadcast => "broadcast",
+            RouteType::Anycast => "anycast",
+            RouteType::Multicast => "multicast",
+            RouteType::Blackhole => "blackhole",
+            RouteType::Unreachable => "unreachable",
+            RouteType::Prohibit => "prohibit",
+            RouteType::Throw => "throw",
+            RouteType::Other(_) => return None,
+        })
+    }
+}
+
+/// How far away the destination is (`rtm_scope`, `ifa_scope`): 0 universe, 200 site, 253 link,
+/// 254 host, 255 nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Scope(pub u8);
+
+impl Scope {
+    /// `RT_SCOPE_UNIVERSE`, iproute2's `global`.
+    pub const UNIVERSE: Scope = Scope(0);
+    /// `RT_SCOPE_SITE`.
+    pub const SITE: Scope = Scope(200);
+    /// `RT_SCOPE_LINK`.
+    pub const LINK: Scope = Scope(253);
+    /// `RT_SCOPE_HOST`.
+    pub const HOST: Scope = Scope(254);
+    /// `RT_SCOPE_NOWHERE`: the wildcard of a delete.
+    pub const NOWHERE: Scope = Scope(255);
+}
+
+/// One way to the destination.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NextHop<D = Dev> {
+    /// The gateway, of either family (`RTA_GATEWAY`, `RTA_VIA`).
+    pub via: Option<IpAddr>,
+    /// The device; left open, the kernel finds it from the gateway.
+    pub dev: Option<D>,
+    /// The share among several next hops, 1 to 256 (`rtnh_hops` + 1).
+    pub weight: u16,
+    /// The gateway is taken to be on the link although no address says so.
+    pub onlink: bool,
+}
+
+impl<D> NextHop<D> {
+    /// Through a gateway, by whatever device leads there.
+    pub fn via(gateway: IpAddr) -> NextHop<D> {
+        NextHop {
+            via: Some(gateway),
+            dev: None,
+            weight: 1,
+            onlink: false,
+        }
+    }
+
+    /// Straight out of a device.
+    pub fn dev(dev: D) -> NextHop<D> {
+        NextHop {
+            via: None,
+            dev: Some(dev),
+            weight: 1,
+            onlink: false,
+        }
+    }
+
+    /// With the device set.
+    #[must_use]
+    pub fn on(self, dev: D) -> NextHop<D> {
+        NextHop {
+            dev: Some(dev),
+            ..self
+        }
+    }
+
+    /// With a weight, 1 to 256.
+    #[must_use]
+    pub fn weight(self, weight: u16) -> NextHop<D> {
+        NextHop { weight, ..self }
+    }
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NextHops<D = Dev> {
+    /// Nowhere: a blackhole and its like.
+    #[default]
+    None,
+    /// One next hop; its weight says nothing.
+    One(NextHop<D>),
+    /// Several, in the order in which they are written. In canonical form there are at least two.
+    Many(Vec<NextHop<D>>),
+    /// A nexthop object, by id. Observed only.
+    Object(u32),
+}
+
+impl<D> NextHops<D> {
+    /// The next hops written out.
+    pub fn as_slice(&self) -> &[NextHop<D>] {
+        match self {
+            NextHops::None | NextHops::Object(_) => &[],
+            NextHops::One(hop) => std::slice::from_ref(hop),
+            NextHops::Many(hops) => hops,
+        }
+    }
+
+    /// In canonical form: a list of one is that one, an empty list is none, a single weight is 1.
+    #[must_use]
+    pub fn canonical(self) -> NextHops<D> {
+        match self {
+            NextHops::Many(mut hops) if hops.len() < 2 => hops
+                .pop()
+                .map_or(NextHops::None, |hop| NextHops::One(hop.weight(1))),
+            NextHops::One(hop) => NextHops::One(hop.weight(1)),
+            other => other,
+        }
+    }
+
+    /// The same next hops with their devices translated.
+    pub(crate) fn try_map<E, F>(
+        self,
+        translate: &mut impl FnMut(D) -> Result<F, E>,
+    ) -> Result<NextHops<F>, E> {
+        let mut one = |hop: NextHop<D>| {
+            Ok(NextHop {
+                via: hop.via,
+                dev: hop.dev.map(&mut *translate).transpose()?,
+                weight: hop.weight,
+                onlink: hop.onlink,
+            })
+        };
+        Ok(match self {
+            NextHops::None => NextHops::None,
+            NextHops::One(hop) => NextHops::One(one(hop)?),
+            NextHops::Many(hops) => {
+                NextHops::Many(hops.into_iter().map(one).collect::<Result<_, E>>()?)
+            }
+            NextHops::Object(id) => NextHops::Object(id),
+        })
+    }
+}
+
+impl NextHops {
+    /// Whether observed next hops are those desired, in any order: the kernel keeps the order it
+    /// is given, and balances alike whatever it is. A device left open matches any.
+    fn agrees(&self, observed: &NextHops) -> bool {
+        match (self, observed) {
+            (NextHops::Object(a), NextHops::Object(b)) => return a == b,
+            (NextHops::Object(_), _) | (_, NextHops::Object(_)) => return false,
+            _ => {}
+        }
+        let (desired, observed) = (self.as_slice(), observed.as_slice());
+        let matches = |d: &NextHop, o: &NextHop| {
+            (d.via, d.weight, d.onlink) == (o.via, o.weight, o.onlink)
+                && (d.dev.is_none() || d.dev == o.dev)
+        };
+        if desired.len() != observed.len() {
+            return false;
+        }
+        if desired.iter().zip(observed).all(|(d, o)| matches(d, o)) {
+            return true;
+        }
+        // Those that name their device choose first, so that an open one takes what is left.
+        let mut left: Vec<&NextHop> = observed.iter().collect();
+        let (named, open): (Vec<_>, Vec<_>) = desired.iter().partition(|hop| hop.dev.is_some());
+        named.into_iter().chain(open).all(|hop| {
+            let found = left.iter().position(|o| matches(hop, o));
+            found.map(|at| left.swap_remove(at)).is_some()
+        })
+    }
+}
+
+/// A route metric of numeric value (`RTAX_*`), named as iproute2 names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Metric {
+    /// `RTAX_MTU`, bytes; the kernel caps it at 65520.
+    Mtu = 2,
+    /// `RTAX_WINDOW`, bytes.
+    Window = 3,
+    /// `RTAX_RTT`, eighths of a millisecond as the kernel keeps it.
+    Rtt = 4,
+    /// `RTAX_RTTVAR`, quarters of a millisecond as the kernel keeps it.
+    RttVar = 5,
+    /// `RTAX_SSTHRESH`, segments.
+    SsThresh = 6,
+    /// `RTAX_CWND`, segments.
+    Cwnd = 7,
+    /// `RTAX_ADVMSS`, bytes; the kernel caps it at 65495.
+    AdvMss = 8,
+    /// `RTAX_REORDERING`, segments.
+    Reordering = 9,
+    /// `RTAX_HOPLIMIT`; the kernel caps it at 255.
+    HopLimit = 10,
+    /// `RTAX_INITCWND`, segments.
+    InitCwnd = 11,
+    /// `RTAX_FEATURES`, a bit mask: 1 is ECN.
+    Features = 12,
+    /// `RTAX_RTO_MIN`, milliseconds.
+    RtoMin = 13,
+    /// `RTAX_INITRWND`, segments.
+    InitRwnd = 14,
+    /// `RTAX_QUICKACK`, 0 or 1.
+    QuickAck = 15,
+    /// `RTAX_FASTOPEN_NO_COOKIE`, 0 or 1.
+    FastOpenNoCookie = 17,
+}
+
+impl Metric {
+    /// Every metric, by number.
+    pub const ALL: [Metric; 15] = [
+        Metric::Mtu,
+        Metric::Window,
+        Metric::Rtt,
+        Metric::RttVar,
+        Metric::SsThresh,
+        Metric::Cwnd,
+        Metric::AdvMss,
+        Metric::Reordering,
+        Metric::HopLimit,
+        Metric::InitCwnd,
+        Metric::Features,
+        Metric::RtoMin,
+        Metric::InitRwnd,
+        Metric::QuickAck,
+        Metric::FastOpenNoCookie,
+    ];
+
+    /// The metric of a number in `RTA_METRICS`.
+    pub fn from_number(number: u16) -> Option<Metric> {
+        Metric::ALL
+            .into_iter()
+            .find(|metric| *metric as u16 == number)
+    }
+
+    /// iproute2's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Mtu => "mtu",
+            Metric::Window => "window",
+            Metric::Rtt => "rtt",
+            Metric::RttVar => "rttvar",
+            Metric::SsThresh => "ssthresh",
+            Metric::Cwnd => "cwnd",
+            Metric::AdvMss => "advmss",
+            Metric::Reordering => "reordering",
+            Metric::HopLimit => "hoplimit",
+            Metric::InitCwnd => "initcwnd",
+            Metric::Features => "features",
+            Metric::RtoMin => "rto_min",
+            Metric::InitRwnd => "initrwnd",
+            Metric::QuickAck => "quickack",
+            Metric::FastOpenNoCookie => "fastopen_no_cookie",
+        }
+    }
+
+    /// The largest value that the kernel stores (`ip_metrics_convert` in net/ipv4/metrics.c).
+    fn cap(self) -> u32 {
+        match self {
+            Metric::Mtu => 65535 - 15,
+            Metric::AdvMss => 65535 - 40,
+            Metric::HopLimit => 255,
+            _ => u32::MAX,
+        }
+    }
+}
+
+/// The metrics of a route (`RTA_METRICS`). Without any it takes no memory beyond a pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Metrics(Option<Box<MetricValues>>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct MetricValues {
+    numbers: Vec<(Metric, u32)>,
+    congctl: Option<String>,
+    lock: u32,
+}
+
+impl Metrics {
+    /// Sets a metric; 0 takes it away, as the kernel reports none that is 0.
+    pub fn set(&mut self, metric: Metric, value: u32) {
+        let value = value.min(metric.cap());
+        let values = self.0.get_or_insert_default();
+        values.numbers.retain(|(known, _)| *known != metric);
+        if value != 0 {
+            values.numbers.push((metric, value));
+            values.numbers.sort_unstable();
+        }
+        self.settle();
+    }
+
+    /// Sets the congestion control algorithm (`RTAX_CC_ALGO`).
+    pub fn set_congctl(&mut self, name: Option<String>) {
+        self.0.get_or_insert_default().congctl = name.filter(|name| !name.is_empty());
+        self.settle();
+    }
+
+    /// Sets which metrics the kernel may not adapt: bit n locks metric n (`RTAX_LOCK`).
+    pub fn set_lock(&mut self, mask: u32) {
+        self.0.get_or_insert_default().lock = mask;
+        self.settle();
+    }
+
+    /// The value of a metric.
+    pub fn value(&self, metric: Metric) -> Option<u32> {
+        self.iter()
+            .find(|(known, _)| *known == metric)
+            .map(|(_, value)| value)
+    }
+
+    /// The numeric metrics that are set, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (Metric, u32)> + '_ {
+        self.0
+            .iter()
+            .flat_map(|values| values.numbers.iter().copied())
+    }
+
+    /// The congestion control algorithm.
+    pub fn congctl(&self) -> Option<&str> {
+        self.0.as_ref()?.congctl.as_deref()
+    }
+
+    /// Which metrics are locked: bit n for metric n.
+    pub fn lock(&self) -> u32 {
+        self.0.as_ref().map_or(0, |values| values.lock)
+    }
+
+    /// Whether none is set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn settle(&mut self) {
+        if self.0.as_deref() == Some(&MetricValues::default()) {
+            self.0 = None;
+        }
+    }
+}
+
+/// A route. `D` is how it names devices: [`Dev`] when indexed, [`super::IfName`] when authored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Route<D = Dev> {
+    /// The table's number, above 255 too (`RTA_TABLE`).
+    pub table: u32,
+    /// The destination; it also tells the family.
+    pub dst: Prefix,
+    /// The metric (`RTA_PRIORITY`), lower wins. 0 is none; for IPv6 that means 1024.
+    pub metric: u32,
+    /// The type of service, IPv4 alone (`rtm_tos`).
+    pub tos: u8,
+    /// The source prefix, IPv6 alone (`RTA_SRC`).
+    pub from: Option<Prefix>,
+    /// The type.
+    pub kind: RouteType,
+    /// Where it leads.
+    pub nexthops: NextHops<D>,
+    /// The preferred source address (`RTA_PREFSRC`).
+    pub src: Option<IpAddr>,
+    /// The scope, IPv4 alone; left open it follows from type and gateway.
+    pub scope: Option<Scope>,
+    /// MTU and the other metrics.
+    pub metrics: Metrics,
+    /// Who installed it (`rtm_protocol`): for a desired route the marker.
+    pub protocol: u8,
+    /// The kernel reports configuration that this model does not hold, such as an encapsulation
+    /// or an expiry. Never set on a desired route, so that the two never agree.
+    pub unmodelled: bool,
+}
+
+impl<D> Route<D> {
+    /// A unicast route in table main, through `nexthops`.
+    pub fn new(dst: Prefix, nexthops: NextHops<D>) -> Route<D> {
+        Route {
+            table: table::MAIN,
+            dst,
+            metric: 0,
+            tos: 0,
+            from: None,
+            kind: RouteType::Unicast,
+            nexthops,
+            src: None,
+            scope: None,
+            metrics: Metrics::default(),
+            protocol: 0,
+            unmodelled: false,
+        }
+    }
+
+    /// A route of another type, in table main, without a next hop.
+    pub fn of_type(kind: RouteType, dst: Prefix) -> Route<D> {
+        Route {
+            kind,
+            ..Route::new(dst, NextHops::None)
+        }
+    }
+
+    /// The address family.
+    pub fn family(&self) -> Family {
+        self.dst.family()
+    }
+
+    /// As the kernel would report it:
+    ///
+    /// - an IPv6 metric of 0 is stored as 1024 (`IP6_RT_PRIO_USER`);
+    /// - IPv6 has no scope and reports universe, an IPv4 route's follows from type and gateway;
+    /// - a reject route has no next hop, though IPv6 reports the loopback device;
+    /// - a list of one next hop is that next hop; a source prefix of length 0 is none.
+    #[must_use]
+    pub fn canonical(mut self) -> Route<D> {
+        if self.kind.is_reject() && !matches!(self.nexthops, NextHops::Object(_)) {
+            self.nexthops = NextHops::None;
+        }
+        self.nexthops = self.nexthops.canonical();
+        self.from = self.from.filter(|from| !from.is_default());
+        match self.family() {
+            Family::Inet6 => {
+                if self.metric == 0 {
+                    self.metric = 1024;
+                }
+                self.scope = None;
+            }
+            Family::Inet => self.scope = Some(self.scope.unwrap_or(self.default_scope())),
+        }
+        self
+    }
+
+    /// The scope that iproute2 gives an IPv4 route that names none.
+    fn default_scope(&self) -> Scope {
+        match self.kind {
+            RouteType::Local => Scope::HOST,
+            RouteType::Broadcast | RouteType::Multicast | RouteType::Anycast => Scope::LINK,
+            RouteType::Unicast => {
+                let hops = self.nexthops.as_slice();
+                let direct = !hops.is_empty() && hops.iter().all(|hop| hop.via.is_none());
+                if direct { Scope::LINK } else { Scope::UNIVERSE }
+            }
+            _ => Scope::UNIVERSE,
+        }
+    }
+}
+
+/// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteKey {
+    /// The table.
+    pub table: u32,
+    /// The destination.
+    pub dst: Prefix,
+    /// The metric.
+    pub metric: u32,
+    /// The type of service (IPv4).
+    pub tos: u8,
+    /// The source prefix (IPv6).
+    pub from: Option<Prefix>,
+}
+
+impl Item for Route {
+    type Key = RouteKey;
+
+    fn key(&self) -> RouteKey {
+        let Route {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+            ..
+        } = *self;
+        RouteKey {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+        }
+    }
+
+    fn compare(&self, observed: &Route, differ: &mut dyn FnMut(Difference)) {
+        in_place(self.kind == observed.kind, "type", differ);
+        in_place(self.nexthops.agrees(&observed.nexthops), "nexthops", differ);
+        in_place(self.src == observed.src, "src", differ);
+        in_place(self.scope == observed.scope, "scope", differ);
+        in_place(self.metrics == observed.metrics, "metrics", differ);
+        in_place(
+            self.unmodelled == observed.unmodelled,
+            "attributes unknown here",
+            differ,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn via(address: &str) -> NextHop {
+        NextHop::via(address.parse().unwrap())
+    }
+
+    #[test]
+    fn nexthops_agree_in_any_order_and_an_open_device_takes_what_is_left() {
+        let (a, b) = (Dev::index(2), Dev::index(3));
+        let open = NextHops::Many(vec![via("fe80::1"), via("fe80::1").on(a)]);
+        let full = NextHops::Many(vec![via("fe80::1").on(a), via("fe80::1").on(b)]);
+        assert!(open.agrees(&full));
+        let other = NextHops::Many(vec![via("fe80::1").on(b), via("fe80::2").on(b)]);
+        assert!(!open.agrees(&other));
+        let weights = NextHops::Many(vec![via("fe80::1").on(a).weight(2), via("fe80::1").on(b)]);
+        assert!(!open.agrees(&weights));
+        assert!(!NextHops::Object(7).agrees(&full));
+    }
+
+    #[test]
+    fn ipv6_metric_zero_is_1024_and_scope_is_none() {
+        let mut route: Route =
+            Route::of_type(RouteType::Blackhole, "2001:db8::/32".parse().unwrap());
+        route.scope = Some(Scope::LINK);
+        let route = route.canonical();
+        assert_eq!((route.metric, route.scope), (1024, None));
+    }
+
+    #[test]
+    fn ipv4_scope_follows_from_type_and_gateway() {
+        let dst: Prefix = "10.0.0.0/8".parse().unwrap();
+        let scope = |route: Route| route.canonical().scope.unwrap();
+        assert_eq!(
+            scope(Route::new(dst, NextHops::One(NextHop::dev(Dev::index(2))))),
+            Scope::LINK
+        );
+        assert_eq!(
+            scope(Route::new(dst, NextHops::One(via("10.0.0.1")))),
+            Scope::UNIVERSE
+        );
+        assert_eq!(
+            scope(Route::of_type(RouteType::Blackhole, dst)),
+            Scope::UNIVERSE
+        );
+        let mut local: Route = Route::new(dst, NextHops::One(NextHop::dev(Dev::index(2))));
+        local.kind = RouteType::Local;
+        assert_eq!(scope(local), Scope::HOST);
+    }
+
+    #[test]
+    fn metrics_hold_what_the_kernel_would_store() {
+        let mut metrics = Metrics::default();
+        metrics.set(Metric::Mtu, 100_000);
+        metrics.set(Metric::AdvMss, 1000);
+        metrics.set(Metric::AdvMss, 0);
+        assert_eq!(metrics.iter().collect::<Vec<_>>(), [(Metric::Mtu, 65520)]);
+        metrics.set(Metric::Mtu, 0);
+        assert!(metrics.is_empty());
+    }
+}
