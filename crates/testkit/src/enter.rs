@@ -1,0 +1,202 @@
+//! Namespaces of one's own, without root: a user namespace makes the caller root over the network and mount namespaces
+//! made with it. For throwaway processes only: nothing here can be undone within the process.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, UnshareFlags, capabilities, remove_capability_from_bounding_set,
+    set_capabilities,
+};
+
+use crate::message::Kind;
+use crate::wire;
+
+/// Enters a fresh user, network and mount namespace in which the caller is root, and brings `lo` up. `/run` becomes an
+/// empty, writable tmpfs, so that `ip netns add` and state directories work and nothing of the machine's is in reach.
+///
+/// Call it first in `main`: the kernel refuses (`EINVAL`) once the process has a second thread. Where user namespaces
+/// are forbidden and the caller is root already, network and mount namespace alone are entered.
+///
+/// # Errors
+///
+/// [`Forbidden`] when the machine does not allow it, naming the setting and the remedy.
+pub fn enter() -> Result<(), Forbidden> {
+    let (uid, gid) = (geteuid(), getegid());
+    let scope = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+    match unshare(UnshareFlags::NEWUSER | scope) {
+        Ok(()) => {
+            // Required before gid_map may be written without CAP_SETGID outside: user_namespaces(7).
+            write("/proc/self/setgroups", "deny")?;
+            write("/proc/self/uid_map", &format!("0 {} 1", uid.as_raw()))?;
+            write("/proc/self/gid_map", &format!("0 {} 1", gid.as_raw()))?;
+        }
+        Err(error) if uid.is_root() => unshare(scope).map_err(|alone| {
+            Forbidden::new(
+                "unshare",
+                &alone,
+                &format!("with a user namespace: {error}"),
+            )
+        })?,
+        Err(error) => return Err(Forbidden::new("unshare", &error, "")),
+    }
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    mount_change("/", private)
+        .map_err(|error| Forbidden::new("making mounts private", &error.into(), ""))?;
+    mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None)
+        .map_err(|error| Forbidden::new("mounting a tmpfs on /run", &error.into(), ""))?;
+    loopback_up().map_err(|error| Forbidden::new("setting lo up", &error, ""))
+}
+
+/// Moves the calling thread alone to a fresh network namespace with the kernel's own defaults and `lo` down. Processes
+/// that it starts from then on live there too.
+///
+/// # Panics
+///
+/// Without the right to: the process has to have gone through [`enter`].
+pub fn fresh_netns() {
+    unshare(UnshareFlags::NEWNET).expect("a network namespace: was enter() called first?");
+}
+
+/// As [`fresh_netns`], made to hold still: `lo` is up, IPv6 is on, and addresses are usable at once, as duplicate
+/// detection is off (with it an address stays tentative for a second or two, and announces its end).
+///
+/// # Panics
+///
+/// As [`fresh_netns`], or when `/proc/sys/net` cannot be written.
+pub fn quiet_netns() {
+    fresh_netns();
+    for (setting, value) in [
+        ("disable_ipv6", "0"),
+        ("accept_dad", "0"),
+        ("router_solicitations", "0"),
+    ] {
+        for scope in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{scope}/{setting}");
+            fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+        }
+    }
+    loopback_up().expect("lo comes up");
+}
+
+/// Takes `CAP_NET_ADMIN` from the calling thread, and from whatever it executes from then on.
+///
+/// # Panics
+///
+/// Without `CAP_SETPCAP`, that is outside of the namespaces of [`enter`].
+pub fn without_net_admin() {
+    remove_capability_from_bounding_set(CapabilitySet::NET_ADMIN).expect("CAP_SETPCAP");
+    let mut sets = capabilities(None).expect("own capabilities");
+    sets.effective.remove(CapabilitySet::NET_ADMIN);
+    sets.permitted.remove(CapabilitySet::NET_ADMIN);
+    sets.inheritable.remove(CapabilitySet::NET_ADMIN);
+    set_capabilities(None, sets).expect("capabilities can always be given up");
+}
+
+/// The machine does not let this user make namespaces. Its text names the step, the kernel's error and the remedy.
+#[derive(Debug)]
+pub struct Forbidden(String);
+
+impl Forbidden {
+    fn new(step: &str, error: &io::Error, more: &str) -> Self {
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" ({more})")
+        };
+        Self(format!(
+            "cannot enter a namespace: {step}: {error}{more}\n{}",
+            remedy(error, |path| fs::read_to_string(path).ok())
+        ))
+    }
+}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Forbidden {}
+
+/// The settings that forbid user namespaces, the value that does, and what to write instead.
+const SETTINGS: [(&str, &str, &str); 3] = [
+    (
+        "kernel.apparmor_restrict_unprivileged_userns",
+        "1",
+        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    (
+        "kernel.unprivileged_userns_clone",
+        "0",
+        "sudo sysctl kernel.unprivileged_userns_clone=1",
+    ),
+    (
+        "user.max_user_namespaces",
+        "0",
+        "sudo sysctl user.max_user_namespaces=10000",
+    ),
+];
+
+fn remedy(error: &io::Error, read: impl Fn(&str) -> Option<String>) -> String {
+    const EINVAL: i32 = 22;
+    if error.raw_os_error() == Some(EINVAL) {
+        return "the kernel refuses a process that has threads: call enter() before any; \
+                or it lacks CONFIG_USER_NS"
+            .to_owned();
+    }
+    let forbidding = SETTINGS.iter().find(|(name, value, _)| {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        read(&path).is_some_and(|now| now.trim() == *value)
+    });
+    match forbidding {
+        Some((name, value, command)) => {
+            format!("{name} is {value}; run `{command}`, or run this as root")
+        }
+        None => "no sysctl forbids it, so a container's seccomp or capability limits may; \
+                 allow unshare(2) and mount(2) there, or run this as root outside of it"
+            .to_owned(),
+    }
+}
+
+fn write(path: &str, text: &str) -> Result<(), Forbidden> {
+    fs::write(path, text).map_err(|error| Forbidden::new(path, &error, ""))
+}
+
+fn loopback_up() -> io::Result<()> {
+    const IFF_UP: u32 = 1;
+    let mut body = vec![0; 4];
+    body.extend(1_u32.to_ne_bytes()); // lo is index 1 in every namespace
+    body.extend(IFF_UP.to_ne_bytes());
+    body.extend(IFF_UP.to_ne_bytes());
+    wire::request(Kind::Link.new_type(), &body)
+}
+
+#[allow(unsafe_code, reason = "unshare(2) is unsafe for CLONE_FILES alone")]
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    assert!(!flags.contains(UnshareFlags::FILES));
+    // SAFETY: the function is unsafe as a thread with a descriptor table of its own would break what others know about
+    // theirs; CLONE_FILES is not among the flags.
+    unsafe { rustix::thread::unshare_unsafe(flags) }?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_names_the_setting_that_forbids() {
+        let denied = io::Error::from_raw_os_error(1);
+        for (name, value, command) in SETTINGS {
+            let file = format!("/proc/sys/{}", name.replace('.', "/"));
+            let text = remedy(&denied, |path| (path == file).then(|| format!("{value}\n")));
+            assert!(text.contains(name) && text.contains(command), "{text}");
+        }
+        assert!(remedy(&denied, |_| Some("5".to_owned())).contains("container"));
+        assert!(remedy(&io::Error::from_raw_os_error(22), |_| None).contains("threads"));
+    }
+}

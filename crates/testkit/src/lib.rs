@@ -1,0 +1,38 @@
+//! Tests against a real kernel, without root.
+//!
+//! * [`kernel_tests!`] makes the `main` of a test target: it enters a user, network and mount namespace of its own before
+//!   any thread exists, then runs each test on a thread of its own in a fresh network namespace.
+//! * [`veth_pair`], [`bridge`], [`uplinks`], [`ip`], [`ip_batch`] build the state that a test needs.
+//! * [`ip_json`], [`raw_dump`], [`Snapshot`] and [`Changes`] tell what the kernel holds and what it announced. None of
+//!   them shares a line with the codecs under test.
+//!
+//! Not for production code, and not published: a failure here is a panic that says what went wrong. Nor a model of the
+//! kernel: what these helpers report, the running kernel did.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test tool: a panic with the reason is how it fails"
+)]
+
+mod changes;
+mod enter;
+mod message;
+mod runner;
+mod show;
+mod snapshot;
+mod stable;
+mod topology;
+mod wire;
+
+pub use changes::{Changes, assert_no_changes};
+pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
+pub use message::{Action, Kind, RawMessage};
+pub use runner::main;
+pub use snapshot::Snapshot;
+pub use stable::stable;
+pub use topology::{
+    NamedNetns, bridge, index_of, ip, ip_batch, ip_fails, ip_json, named_netns, uplinks, veth_pair,
+    wait_until,
+};
+pub use wire::{raw_dump, raw_dump_proxies};

@@ -1,0 +1,109 @@
+//! The `main` of a kernel test target: one namespace for the process, one for each test. The command line and the
+//! summary are those of the standard harness, so filters, `--list` and cargo-nextest work.
+
+use std::any::Any;
+use std::env;
+use std::process::ExitCode;
+use std::thread;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::enter::{enter, quiet_netns};
+
+/// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that panics to fail.
+/// A function left out of the list is dead code, and so a warning.
+///
+/// Each runs as root of a namespace of its own, see [`quiet_netns`](crate::quiet_netns). On a machine that forbids
+/// namespaces every test fails with the remedy; with `TRUEUP_SKIP_KERNEL=1` they are ignored instead, unless `CI=true`.
+///
+/// ```no_run
+/// fn loopback_is_up() {
+///     let links = trueup_testkit::ip_json(&["link", "show", "up"]);
+///     assert_eq!(links[0]["ifname"], "lo");
+/// }
+///
+/// trueup_testkit::kernel_tests![loopback_is_up];
+/// ```
+#[macro_export]
+macro_rules! kernel_tests {
+    ($($test:path),+ $(,)?) => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::main(&[$((stringify!($test), $test as fn())),+])
+        }
+    };
+}
+
+/// What [`kernel_tests!`](crate::kernel_tests) expands to: runs the tests, each given by name and function.
+pub fn main(tests: &[(&'static str, fn())]) -> ExitCode {
+    // Before the arguments are read: the harness starts threads.
+    let forbidden = enter().err().map(|error| error.to_string());
+    let skip = forbidden.is_some() && may_skip(|name| env::var(name).ok());
+    if let (Some(reason), true) = (&forbidden, skip) {
+        eprintln!("kernel tests SKIPPED: {reason}");
+    }
+    let trials = tests
+        .iter()
+        .map(|&(name, test)| {
+            let forbidden = forbidden.clone();
+            Trial::test(name, move || match forbidden {
+                Some(reason) => Err(reason.into()),
+                None => run(name, test),
+            })
+            .with_ignored_flag(skip)
+        })
+        .collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
+    let is = |name, value: &str| var(name).is_some_and(|set| set == value);
+    is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
+}
+
+/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its threads.
+fn run(name: &str, test: fn()) -> Result<(), Failed> {
+    let body = move || {
+        quiet_netns();
+        test();
+    };
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)?
+        .join()
+        .map_err(|panic| Failed::from(text(&*panic)))
+}
+
+fn text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipping_is_asked_for_and_never_done_by_ci() {
+        let env = |set: &[(&str, &str)]| {
+            let set: Vec<_> = set
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect();
+            may_skip(move |name| set.iter().find(|(k, _)| k == name).map(|(_, v)| v.clone()))
+        };
+        assert!(!env(&[]));
+        assert!(env(&[("TRUEUP_SKIP_KERNEL", "1")]));
+        assert!(!env(&[("TRUEUP_SKIP_KERNEL", "0")]));
+        assert!(!env(&[("TRUEUP_SKIP_KERNEL", "1"), ("CI", "true")]));
+    }
+
+    #[test]
+    fn a_panic_keeps_its_text() {
+        assert_eq!(text(&"plain"), "plain");
+        assert_eq!(text(&"made".to_owned()), "made");
+        assert_eq!(text(&7), "a panic without text");
+    }
+}

@@ -1,0 +1,165 @@
+//! Everything that a namespace holds, at one moment, in a form that can be compared: what "untouched" is measured with.
+
+use std::fmt::Write as _;
+
+use crate::message::{Kind, RawMessage};
+use crate::stable::stable;
+use crate::topology::wait_until;
+use crate::wire::{raw_dump, raw_dump_proxies};
+
+/// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling thread's namespace, both
+/// families, reduced to configuration by [`stable`] and sorted. Rows are a multiset: the order of a dump says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    rows: Vec<RawMessage>,
+}
+
+const INET: u8 = 2;
+const INET6: u8 = 10;
+
+impl Snapshot {
+    /// Reads the namespace now. Nothing may write meanwhile.
+    pub fn take() -> Self {
+        let mut rows = Vec::new();
+        for kind in Kind::ALL {
+            let families: &[u8] = match kind {
+                Kind::Link | Kind::Nexthop => &[0],
+                _ => &[INET, INET6],
+            };
+            for &family in families {
+                rows.extend(raw_dump(kind, family).iter().filter_map(stable));
+                if kind == Kind::Neighbour {
+                    rows.extend(raw_dump_proxies(family).iter().filter_map(stable));
+                }
+            }
+        }
+        rows.sort();
+        Self { rows }
+    }
+
+    /// As [`take`](Self::take), once the kernel has finished what it started: no address is under duplicate detection,
+    /// and two readings 50 ms apart agree. For use after links came up, as their IPv6 link-local rows follow on a work
+    /// queue.
+    ///
+    /// # Panics
+    ///
+    /// When that is not reached within ten seconds.
+    pub fn settled() -> Self {
+        let mut last = None;
+        wait_until("the namespace holds still", || {
+            const IFA_F_TENTATIVE: u8 = 0x40;
+            const IFA_F_DADFAILED: u8 = 0x08;
+            let tentative = raw_dump(Kind::Address, INET6)
+                .iter()
+                .any(|row| row.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE);
+            let now = Self::take();
+            let agree = last.as_ref() == Some(&now);
+            last = Some(now);
+            agree && !tentative
+        });
+        last.expect("read at least once")
+    }
+
+    /// The rows of one kind.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &RawMessage> {
+        self.rows.iter().filter(move |row| row.kind == kind)
+    }
+
+    /// The routes with this protocol, which is 116 for trueup's own.
+    pub fn routes_with_protocol(&self, protocol: u8) -> Vec<&RawMessage> {
+        self.of(Kind::Route)
+            .filter(|row| row.protocol() == Some(protocol))
+            .collect()
+    }
+
+    /// The device of that name, as it was then.
+    pub fn index_of(&self, name: &str) -> Option<u32> {
+        self.of(Kind::Link)
+            .find(|row| row.ifname().as_deref() == Some(name))
+            .map(RawMessage::device)
+    }
+
+    /// Only the rows that the predicate takes.
+    #[must_use]
+    pub fn only(mut self, keep: impl FnMut(&RawMessage) -> bool) -> Self {
+        self.rows.retain(keep);
+        self
+    }
+
+    /// Without the rows of this marker (see [`RawMessage::protocol`]): what is left is foreign, or has no marker.
+    #[must_use]
+    pub fn without_protocol(self, protocol: u8) -> Self {
+        self.only(|row| row.protocol() != Some(protocol))
+    }
+
+    /// Without these devices and all that sits on them, but for multipath routes and rules, which name none.
+    #[must_use]
+    pub fn without_devices(self, names: &[&str]) -> Self {
+        let gone: Vec<_> = names
+            .iter()
+            .filter_map(|name| self.index_of(name))
+            .collect();
+        self.only(|row| !gone.contains(&row.device()))
+    }
+
+    /// What changed, one row a line: `-` was here before, `+` is new. A changed row is both. Empty when equal.
+    pub fn diff(&self, after: &Self) -> String {
+        let mut out = String::new();
+        let (mut old, mut new) = (self.rows.as_slice(), after.rows.as_slice());
+        loop {
+            let (mark, row) = match (old, new) {
+                ([a, old_rest @ ..], [b, new_rest @ ..]) if a == b => {
+                    (old, new) = (old_rest, new_rest);
+                    continue;
+                }
+                ([a, rest @ ..], [b, ..]) if a < b => {
+                    old = rest;
+                    ('-', a)
+                }
+                (_, [b, rest @ ..]) => {
+                    new = rest;
+                    ('+', b)
+                }
+                ([a, rest @ ..], []) => {
+                    old = rest;
+                    ('-', a)
+                }
+                ([], []) => return out,
+            };
+            let _infallible = writeln!(out, "{mark} {row}");
+        }
+    }
+
+    /// Fails unless both hold the same rows, bit for bit.
+    ///
+    /// # Panics
+    ///
+    /// With the [`diff`](Self::diff) when they differ.
+    #[track_caller]
+    pub fn assert_same(&self, after: &Self) {
+        let diff = self.diff(after);
+        assert!(diff.is_empty(), "the namespace changed:\n{diff}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_told_row_by_row_and_counts_repeats() {
+        let rule =
+            |table: u8| RawMessage::parse(32, &[2, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+        let snapshot = |tables: &[u8]| Snapshot {
+            rows: tables.iter().map(|t| rule(*t)).collect(),
+        };
+        let marks = |a: &[u8], b: &[u8]| -> String {
+            let diff = snapshot(a).diff(&snapshot(b));
+            diff.lines().map(|line| &line[..1]).collect()
+        };
+        assert_eq!(marks(&[1, 2], &[1, 2]), "");
+        assert_eq!(marks(&[1, 3], &[1, 2]), "+-");
+        assert_eq!(marks(&[1, 1], &[1]), "-");
+        assert_eq!(marks(&[], &[1, 1]), "++");
+    }
+}

@@ -1,0 +1,197 @@
+//! State to test against, made and read with iproute2: a second implementation with its own idea of the wire format.
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Runs `ip ARGS...` in the calling thread's namespace and returns its output.
+///
+/// # Panics
+///
+/// With the command and what it said when it fails.
+#[track_caller]
+pub fn ip(args: &[&str]) -> String {
+    let output = run(args, "");
+    assert!(output.status.success(), "{}", told(args, &output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs an `ip` command that has to fail and returns what it said.
+///
+/// # Panics
+///
+/// When it succeeds.
+#[track_caller]
+pub fn ip_fails(args: &[&str]) -> String {
+    let output = run(args, "");
+    assert!(!output.status.success(), "ip {} succeeded", args.join(" "));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs commands, each a line without the leading `ip`, in one process (`ip -batch -`); stops at the first that fails.
+///
+/// # Panics
+///
+/// With what it said when a line fails, which names the line's number.
+#[track_caller]
+pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
+    let mut input = String::new();
+    for line in lines {
+        input.push_str(line.as_ref());
+        input.push('\n');
+    }
+    let args = ["-batch", "-"];
+    let output = run(&args, &input);
+    assert!(output.status.success(), "{}", told(&args, &output));
+}
+
+/// What `ip -json -details ARGS...` reports; an empty array where it prints nothing.
+///
+/// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has them.
+///
+/// # Panics
+///
+/// When it fails or prints something else than JSON.
+#[track_caller]
+pub fn ip_json(args: &[&str]) -> Value {
+    let text = ip(&[&["-json", "-details"], args].concat());
+    if text.trim().is_empty() {
+        return Value::Array(Vec::new());
+    }
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("ip {}: {error}", args.join(" ")))
+}
+
+/// The index of a link.
+///
+/// # Panics
+///
+/// When there is none of that name.
+#[track_caller]
+pub fn index_of(name: &str) -> u32 {
+    let index = ip_json(&["link", "show", "dev", name])[0]["ifindex"].as_u64();
+    index
+        .and_then(|index| u32::try_from(index).ok())
+        .expect("a link has an index")
+}
+
+/// A pair of virtual Ethernet links, both up.
+#[track_caller]
+pub fn veth_pair(one: &str, other: &str) {
+    ip_batch([
+        format!("link add name {one} type veth peer name {other}"),
+        format!("link set dev {one} up"),
+        format!("link set dev {other} up"),
+    ]);
+}
+
+/// A bridge that is up, with these links as its ports.
+#[track_caller]
+pub fn bridge(name: &str, ports: &[&str]) {
+    ip_batch([
+        format!("link add name {name} type bridge"),
+        format!("link set dev {name} up"),
+    ]);
+    ip_batch(
+        ports
+            .iter()
+            .map(|port| format!("link set dev {port} master {name}")),
+    );
+}
+
+/// `n` veth pairs, up, for routes to go through: pair `i` is `up<i>` with `10.200.<i>.1/24` and `fd00:200:<i>::1/64`
+/// and `far<i>` without addresses. Gateways are any other address of those prefixes.
+///
+/// # Panics
+///
+/// When `n` is above 255, or links of those names exist.
+#[track_caller]
+pub fn uplinks(n: usize) {
+    assert!(n <= 255, "the index is a byte of the address");
+    ip_batch((0..n).flat_map(|i| {
+        [
+            format!("link add up{i} type veth peer name far{i}"),
+            format!("link set up{i} up"),
+            format!("link set far{i} up"),
+            format!("address add 10.200.{i}.1/24 dev up{i}"),
+            format!("address add fd00:200:{i:x}::1/64 dev up{i} nodad"),
+        ]
+    }));
+}
+
+/// A network namespace with a name under `/run/netns`, deleted when dropped.
+#[must_use = "deleted when dropped"]
+pub struct NamedNetns(String);
+
+impl NamedNetns {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Runs `ip ARGS...` inside of it.
+    ///
+    /// # Panics
+    ///
+    /// As [`ip`].
+    #[track_caller]
+    pub fn ip(&self, args: &[&str]) -> String {
+        ip(&[&["-netns", &self.0], args].concat())
+    }
+}
+
+impl Drop for NamedNetns {
+    fn drop(&mut self) {
+        run(&["netns", "delete", &self.0], "");
+    }
+}
+
+/// Makes a network namespace that can be opened by name; `lo` is down in it. `/run` is shared by all tests of a
+/// process, so the name has to be the test's own.
+#[track_caller]
+pub fn named_netns(name: &str) -> NamedNetns {
+    ip(&["netns", "add", name]);
+    NamedNetns(name.to_owned())
+}
+
+/// Asks every 50 ms until the answer is yes: for what the kernel does in its own time.
+///
+/// # Panics
+///
+/// With `what` after ten seconds of no.
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < end, "waited ten seconds: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[track_caller]
+fn run(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new("ip")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("ip, of Debian's package iproute2: {error}"));
+    let mut stdin = child.stdin.take().expect("piped");
+    thread::scope(|scope| {
+        // Apart from the reading, or both sides could wait with full pipes; a child that failed early reads no more.
+        scope.spawn(move || stdin.write_all(input.as_bytes()));
+        child.wait_with_output().expect("a child to wait for")
+    })
+}
+
+fn told(args: &[&str], output: &Output) -> String {
+    format!(
+        "ip {}: {}\n{}",
+        args.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    )
+}

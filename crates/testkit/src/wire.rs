@@ -1,0 +1,168 @@
+//! A netlink socket of its own: one request, one answer. Written apart from the crates under test, so that both would
+//! have to be wrong in the same way to agree.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
+
+use crate::message::{Kind, RawMessage, u16_at, u32_at};
+
+/// The kernel's rows of one kind, in its order, as bytes. `family` is 2 for IPv4, 10 for IPv6, 7 for bridge forwarding
+/// entries ([`Kind::Neighbour`]), 0 for all (the only choice for links and nexthops).
+///
+/// A dump that the kernel marks as interrupted is repeated. It marks neither IPv6 route dumps nor rule dumps, so
+/// nothing may write meanwhile.
+///
+/// # Panics
+///
+/// When the kernel refuses, or twenty dumps in a row were interrupted.
+pub fn raw_dump(kind: Kind, family: u8) -> Vec<RawMessage> {
+    let mut header = vec![0; kind.header_len()];
+    header[0] = family;
+    dump(kind, &header)
+}
+
+/// The neighbour proxies, which a plain dump of neighbours leaves out.
+///
+/// # Panics
+///
+/// As [`raw_dump`].
+pub fn raw_dump_proxies(family: u8) -> Vec<RawMessage> {
+    let mut header = vec![0; Kind::Neighbour.header_len()];
+    header[0] = family;
+    header[10] = NTF_PROXY;
+    dump(Kind::Neighbour, &header)
+}
+
+const NTF_PROXY: u8 = 8;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const HEADER: usize = 16;
+const DUMP_TRIES: usize = 20;
+
+/// Larger than any datagram that the kernel builds: 32 KiB for a dump, a little over 64 KiB for one message.
+pub(crate) const DATAGRAM: usize = 256 * 1024;
+
+fn dump(kind: Kind, header: &[u8]) -> Vec<RawMessage> {
+    for _ in 0..DUMP_TRIES {
+        match dump_once(kind, header) {
+            Ok(Some(rows)) => return rows,
+            Ok(None) => {}
+            Err(error) => panic!("dump of {}s: {error}", kind.word()),
+        }
+    }
+    panic!("dump of {}s: interrupted {DUMP_TRIES} times", kind.word())
+}
+
+/// `None` when the kernel said that the table changed underneath.
+fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
+    let socket = open(0)?;
+    send_one(&socket, kind.new_type() + 2, NLM_F_DUMP, header)?;
+    let mut rows = Vec::new();
+    let mut interrupted = false;
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
+            let (message_type, flags, body) = message?;
+            interrupted |= flags & NLM_F_DUMP_INTR != 0;
+            match message_type {
+                // A dump's own failure comes in front of its end.
+                NLMSG_DONE | NLMSG_ERROR => {
+                    errno(body)?;
+                    return Ok((!interrupted).then_some(rows));
+                }
+                _ => rows.push(
+                    RawMessage::parse(message_type, body)
+                        .ok_or_else(|| invalid("a row of another kind, or too short"))?,
+                ),
+            }
+        }
+    }
+}
+
+/// Sends one message that asks for a change and waits for its acknowledgement.
+pub(crate) fn request(message_type: u16, body: &[u8]) -> io::Result<()> {
+    let socket = open(0)?;
+    send_one(&socket, message_type, NLM_F_ACK, body)?;
+    let mut buffer = vec![0; DATAGRAM];
+    for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
+        let (NLMSG_ERROR, _, body) = message? else {
+            continue;
+        };
+        return errno(body);
+    }
+    Err(invalid("an answer without an acknowledgement"))
+}
+
+/// A socket of the calling thread's network namespace, subscribed to the groups of the mask (bit 0 is group 1).
+pub(crate) fn open(groups: u32) -> io::Result<OwnedFd> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None, // NETLINK_ROUTE is protocol 0
+    )?;
+    bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+    Ok(socket)
+}
+
+/// Reads one datagram: type, flags and body of each message in it.
+pub(crate) fn receive<'a>(
+    socket: &OwnedFd,
+    buffer: &'a mut [u8],
+    flags: RecvFlags,
+) -> io::Result<impl Iterator<Item = io::Result<(u16, u16, &'a [u8])>> + use<'a>> {
+    let (_, len) = recv(socket, &mut *buffer, flags | RecvFlags::TRUNC)?;
+    let mut rest = buffer
+        .get(..len)
+        .ok_or_else(|| invalid("a datagram larger than the buffer"))?;
+    Ok(std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let Some(head) = rest.get(..HEADER) else {
+            rest = &[];
+            return Some(Err(invalid("a message shorter than its header")));
+        };
+        let len = u32_at(head, 0) as usize;
+        let Some(body) = rest.get(HEADER..len) else {
+            rest = &[];
+            return Some(Err(invalid("a message longer than its datagram")));
+        };
+        let message = (u16_at(head, 4), u16_at(head, 6), body);
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(Ok(message))
+    }))
+}
+
+fn send_one(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    let len = u32::try_from(HEADER + body.len()).map_err(|_| invalid("too long a request"))?;
+    let mut message = Vec::with_capacity(HEADER + body.len());
+    message.extend(len.to_ne_bytes());
+    message.extend(message_type.to_ne_bytes());
+    message.extend((flags | NLM_F_REQUEST).to_ne_bytes());
+    message.extend([0; 8]); // sequence and port: one request a socket needs neither
+    message.extend(body);
+    send(socket, &message, SendFlags::empty())?;
+    Ok(())
+}
+
+/// The negative errno at the front of an acknowledgement or of a dump's end; 0 is success, and so is its absence.
+fn errno(body: &[u8]) -> io::Result<()> {
+    match body.first_chunk::<4>().map(|b| i32::from_ne_bytes(*b)) {
+        Some(code) if code < 0 => Err(io::Error::from_raw_os_error(-code)),
+        _ => Ok(()),
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
