@@ -1,0 +1,255 @@
+//! Where the threads meet: the state machine behind a lock, the way to wake the driver, and the way to wait for it.
+//!
+//! Nothing of the source's types is here, and no code of a source or a caller runs under the lock, so that whoever takes
+//! it has it at once.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use crate::{Action, Config, Error, ErrorKind, State};
+
+#[derive(Debug)]
+pub(crate) struct Control {
+    inner: Mutex<Inner>,
+    /// Told when a pass is over, and at every input that may decide what a waiter waits for.
+    changed: Condvar,
+    /// Readable when the driver is to look at the state again.
+    wakeup: OwnedFd,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    /// The thread that runs the loop, once it runs.
+    thread: Option<ThreadId>,
+    /// The source's own part of a pass is running: after it only the callback is left, which writes nothing.
+    in_source: bool,
+}
+
+/// What the driver does next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Do(Action),
+    Sleep(Option<Instant>),
+}
+
+/// The driver's side.
+impl Control {
+    pub(crate) fn new(config: Config) -> Result<Self, Error> {
+        let wakeup =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Error::os)?;
+        Ok(Control {
+            inner: Mutex::new(Inner {
+                state: State::new(config),
+                thread: None,
+                in_source: false,
+            }),
+            changed: Condvar::new(),
+            wakeup,
+        })
+    }
+
+    /// The calling thread is the loop's from now on.
+    pub(crate) fn begin(&self) {
+        self.lock().thread = Some(thread::current().id());
+    }
+
+    pub(crate) fn step(&self) -> Step {
+        let mut inner = self.lock();
+        match inner.state.poll_action(Instant::now()) {
+            Some(action) => {
+                inner.in_source = action == Action::Pass;
+                Step::Do(action)
+            }
+            None => Step::Sleep(inner.state.poll_timeout()),
+        }
+    }
+
+    /// Waits until then, or until an input changes what there is to do. May return early.
+    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<(), Error> {
+        // A time too long for the kernel's type is as good as no limit.
+        let timeout = until.and_then(|until| {
+            Timespec::try_from(until.saturating_duration_since(Instant::now())).ok()
+        });
+        match poll(
+            &mut [PollFd::new(&self.wakeup, PollFlags::IN)],
+            timeout.as_ref(),
+        ) {
+            // Not readable (EAGAIN) after the time ran out.
+            Ok(_) => match rustix::io::read(&self.wakeup, &mut [0u8; 8]) {
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+                Err(error) => Err(Error::os(error)),
+            },
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Error::os(error)),
+        }
+    }
+
+    pub(crate) fn subscribed(&self) {
+        self.input(|inner, now| inner.state.handle_subscribed(now));
+    }
+
+    /// The source's part of a pass is over; the callback comes.
+    pub(crate) fn source_over(&self) {
+        self.lock().in_source = false;
+    }
+
+    pub(crate) fn pass_over(&self) {
+        self.input(|inner, now| inner.state.handle_pass_over(now));
+        self.changed.notify_all();
+    }
+
+    /// The driver is gone: whoever waits is told so.
+    pub(crate) fn gone(&self) {
+        self.lock().state.handle_gone();
+        self.changed.notify_all();
+    }
+}
+
+/// The handle's side.
+impl Control {
+    pub(crate) fn refuse_if_stopping(&self) -> Result<(), Error> {
+        self.lock().refuse_if_stopping()
+    }
+
+    pub(crate) fn hint(&self) -> Result<(), Error> {
+        self.input(|inner, now| {
+            inner.refuse_if_stopping()?;
+            inner.state.handle_hint(now);
+            Ok(())
+        })
+    }
+
+    /// Returns once a pass that started after this call is over.
+    pub(crate) fn force(&self, timeout: Duration) -> Result<(), Error> {
+        let pass = self.input(|inner, now| {
+            inner.refuse_if_stopping()?;
+            inner.refuse_own_thread()?;
+            match inner.state.is_paused() {
+                true => Err(Error::new(ErrorKind::Paused)),
+                false => Ok(inner.state.handle_force(now)),
+            }
+        })?;
+        self.wait(timeout, |state| {
+            if state.is_over(pass) {
+                return Some(Ok(()));
+            }
+            let never = !state.is_started(pass);
+            if state.is_ended() || state.is_stopping() && never {
+                return Some(Err(ErrorKind::Ended));
+            }
+            (state.is_paused() && never).then_some(Err(ErrorKind::Paused))
+        })
+    }
+
+    /// Returns once no pass is running, and none will.
+    pub(crate) fn pause(&self, timeout: Duration) -> Result<(), Error> {
+        let last = self.input(|inner, _| {
+            inner.refuse_if_stopping()?;
+            let last = inner.state.handle_pause();
+            if inner.state.is_over(last) {
+                return Ok(None);
+            }
+            if inner.in_source {
+                inner.refuse_own_thread()?;
+            }
+            // From the callback after a pass: what the source wrote is written.
+            Ok((!inner.is_own_thread()).then_some(last))
+        });
+        // Whoever waits for a pass that will not start now is told so.
+        self.changed.notify_all();
+        let Some(last) = last? else { return Ok(()) };
+        self.wait(timeout, |state| {
+            if state.is_over(last) {
+                return Some(Ok(()));
+            }
+            state.is_ended().then_some(Err(ErrorKind::Ended))
+        })
+    }
+
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        self.input(|inner, now| {
+            inner.refuse_if_stopping()?;
+            inner.state.handle_resume(now);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.input(|inner, now| inner.state.handle_stop(now));
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().state.is_ended()
+    }
+
+    pub(crate) fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
+        if !self.is_ended() {
+            self.lock().refuse_own_thread()?;
+        }
+        self.wait(timeout, |state| state.is_ended().then_some(Ok(())))
+    }
+}
+
+impl Control {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing that can panic halfway runs under the lock, so what is behind it is whole even if it is poisoned.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the state an input, and wakes the driver if that changed until when it may sleep.
+    fn input<T>(&self, input: impl FnOnce(&mut Inner, Instant) -> T) -> T {
+        let mut inner = self.lock();
+        let before = inner.state.poll_timeout();
+        // The time is taken under the lock, so that inputs arrive in its order.
+        let answer = input(&mut inner, Instant::now());
+        let wake = inner.state.poll_timeout() != before;
+        drop(inner);
+        if wake {
+            // It fails only when the counter is full (EAGAIN), and then it is readable already.
+            let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
+        }
+        answer
+    }
+
+    /// Waits until the state has an answer, at most for `timeout`.
+    fn wait(
+        &self,
+        timeout: Duration,
+        answer: impl Fn(&State) -> Option<Result<(), ErrorKind>>,
+    ) -> Result<(), Error> {
+        let (inner, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), timeout, |inner| answer(&inner.state).is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        answer(&inner.state)
+            .unwrap_or(Err(ErrorKind::Timeout))
+            .map_err(Error::new)
+    }
+}
+
+impl Inner {
+    fn is_own_thread(&self) -> bool {
+        self.thread == Some(thread::current().id())
+    }
+
+    fn refuse_own_thread(&self) -> Result<(), Error> {
+        match self.is_own_thread() {
+            true => Err(Error::new(ErrorKind::OwnThread)),
+            false => Ok(()),
+        }
+    }
+
+    fn refuse_if_stopping(&self) -> Result<(), Error> {
+        match self.state.is_stopping() {
+            true => Err(Error::new(ErrorKind::Ended)),
+            false => Ok(()),
+        }
+    }
+}

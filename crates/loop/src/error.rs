@@ -1,0 +1,88 @@
+//! The crate's error: why the loop did not do what a caller asked.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why the loop, or a call of its handle, did not do what was asked.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    cause: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The loop has ended, or is about to: nothing will be done any more.
+    Ended,
+    /// It was not over within the time given. What was asked for stays asked for.
+    Timeout,
+    /// The loop is paused, so that no pass will start.
+    Paused,
+    /// The call would have waited, on the loop's own thread, for that very thread.
+    OwnThread,
+    /// The forced pass could not run. The source's own error is [`source`](StdError::source), and can be downcast.
+    PassFailed,
+    /// The loop's thread panicked.
+    Panicked,
+    /// The operating system refused a descriptor, a thread or a wait. Its error is [`source`](StdError::source), a
+    /// [`std::io::Error`].
+    Os,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The loop has ended.
+    pub fn is_ended(&self) -> bool {
+        self.kind == ErrorKind::Ended
+    }
+
+    /// The time given ran out.
+    pub fn is_timeout(&self) -> bool {
+        self.kind == ErrorKind::Timeout
+    }
+
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        Error { kind, cause: None }
+    }
+
+    pub(crate) fn pass_failed(cause: Arc<dyn StdError + Send + Sync>) -> Self {
+        Error {
+            kind: ErrorKind::PassFailed,
+            cause: Some(cause),
+        }
+    }
+
+    pub(crate) fn os(cause: impl Into<std::io::Error>) -> Self {
+        Error {
+            kind: ErrorKind::Os,
+            cause: Some(Arc::new(cause.into())),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            ErrorKind::Ended => "the loop has ended",
+            ErrorKind::Timeout => "not over within the time given",
+            ErrorKind::Paused => "the loop is paused",
+            ErrorKind::OwnThread => "would wait, on the loop's thread, for that thread",
+            ErrorKind::PassFailed => "the pass could not run",
+            ErrorKind::Panicked => "the loop's thread panicked",
+            ErrorKind::Os => "the operating system refused",
+        })
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}

@@ -1,0 +1,181 @@
+//! The loop's controls, for any thread. Not the loop itself.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use trueup_reconcile::{Hints, Source, Subscribed};
+
+use crate::Error;
+use crate::control::Control;
+
+/// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
+///
+/// Every wait has a bound. Once the loop has ended, or was told to stop, calls say so
+/// ([`ErrorKind::Ended`](crate::ErrorKind::Ended)) and never hang, also when a source panicked.
+pub struct Handle<S: Source> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: Source> Handle<S> {
+    /// Says that something may have changed: a pass follows within the debounce, or after the pass that is running.
+    ///
+    /// # Errors
+    ///
+    /// The loop has ended.
+    pub fn hint(&self) -> Result<(), Error> {
+        self.shared.control.hint()
+    }
+
+    /// The way to give hints, for those who need not know of the loop. After the loop's end they have no effect.
+    pub fn hints(&self) -> Hints {
+        self.shared.hints()
+    }
+
+    /// Declares another desired state: a hint. The passes that start from now on use it; of several only the last.
+    ///
+    /// # Errors
+    ///
+    /// The loop has ended.
+    pub fn set_desired(&self, desired: S::Desired) -> Result<(), Error> {
+        self.shared.control.refuse_if_stopping()?;
+        let replaced = self.shared.mail().desired.replace(desired);
+        drop(replaced);
+        self.shared.control.hint()
+    }
+
+    /// Runs a pass now and gives its report: that of a pass that started after this call, and whose
+    /// [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a pass.
+    ///
+    /// # Errors
+    ///
+    /// The pass could not run; the loop is paused; the loop has ended; `timeout` ran out, though the pass will still come;
+    /// the call is from the loop's own thread.
+    pub fn force(&self, timeout: Duration) -> Result<Arc<S::Report>, Error> {
+        self.shared.control.force(timeout)?;
+        let mail = self.shared.mail();
+        match (&mail.error, &mail.report) {
+            (Some(error), _) => Err(Error::pass_failed(error.clone())),
+            (None, Some(report)) => Ok(Arc::clone(report)),
+            // A pass is over, so there is one or the other.
+            (None, None) => Err(Error::new(crate::ErrorKind::Ended)),
+        }
+    }
+
+    /// Lets no pass start from now on, and returns once the running one, with its callback, is over: nothing is written
+    /// from then until [`resume`](Self::resume). Pausing twice is no error, and one resume ends both.
+    ///
+    /// # Errors
+    ///
+    /// `timeout` ran out, or the call is from within the source's own pass: then that pass may still write, but the pause
+    /// holds afterwards. The loop has ended.
+    pub fn pause(&self, timeout: Duration) -> Result<(), Error> {
+        self.shared.control.pause(timeout)
+    }
+
+    /// Ends the pause; a pass runs at once. No effect on a loop that is not paused.
+    ///
+    /// # Errors
+    ///
+    /// The loop has ended.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.shared.control.resume()
+    }
+
+    /// Ends the loop: at once, or after the pass that is running. Does not wait, so it may be called from anywhere.
+    /// Stopping what has ended is no error.
+    pub fn stop(&self) {
+        self.shared.control.stop();
+    }
+
+    /// Returns once the loop has ended: its source and its subscription are dropped, no callback will come.
+    ///
+    /// # Errors
+    ///
+    /// `timeout` ran out; the call is from the loop's own thread.
+    pub fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
+        self.shared.control.wait_ended(timeout)
+    }
+
+    /// The loop has ended, or was dropped without being run, or its thread panicked.
+    pub fn is_ended(&self) -> bool {
+        self.shared.control.is_ended()
+    }
+
+    /// The report of the last pass that gave one, also after the loop's end.
+    pub fn last_report(&self) -> Option<Arc<S::Report>> {
+        self.shared.mail().report.clone()
+    }
+
+    /// Why the last pass could not run; none if it did.
+    pub fn last_error(&self) -> Option<Arc<S::Error>> {
+        self.shared.mail().error.clone()
+    }
+
+    /// What became of the subscription; none before it was asked for.
+    pub fn subscribed(&self) -> Option<Subscribed<(), Arc<S::Error>>> {
+        self.shared.mail().subscribed.clone()
+    }
+}
+
+impl<S: Source> Clone for Handle<S> {
+    fn clone(&self) -> Self {
+        Handle {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S: Source> fmt::Debug for Handle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("control", &self.shared.control)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the loop and its handles share.
+pub(crate) struct Shared<S: Source> {
+    pub(crate) control: Arc<Control>,
+    mail: Mutex<Mail<S>>,
+}
+
+/// What is of the source's types. Values are moved in and out; none is dropped, and none of its code run, under the lock.
+pub(crate) struct Mail<S: Source> {
+    /// The next pass is to use this one.
+    pub(crate) desired: Option<S::Desired>,
+    pub(crate) report: Option<Arc<S::Report>>,
+    pub(crate) error: Option<Arc<S::Error>>,
+    pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
+}
+
+impl<S: Source> Shared<S> {
+    pub(crate) fn new(control: Control) -> Self {
+        Shared {
+            control: Arc::new(control),
+            mail: Mutex::new(Mail {
+                desired: None,
+                report: None,
+                error: None,
+                subscribed: None,
+            }),
+        }
+    }
+
+    pub(crate) fn handle(self: &Arc<Self>) -> Handle<S> {
+        Handle {
+            shared: Arc::clone(self),
+        }
+    }
+
+    pub(crate) fn hints(&self) -> Hints {
+        let control = Arc::clone(&self.control);
+        // A hint after the end has no effect, as promised.
+        Hints::new(move || drop(control.hint()))
+    }
+
+    pub(crate) fn mail(&self) -> MutexGuard<'_, Mail<S>> {
+        // See Control::lock: nothing panics halfway here either.
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,67 @@
+//! A loop on a thread of its own, for those who have no thread to give.
+
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use trueup_reconcile::Source;
+
+use crate::{Error, ErrorKind, Handle, Loop};
+
+/// A loop that runs on a thread of its own. Dropped, it tells the loop to stop, and does not wait.
+#[derive(Debug)]
+pub struct Running<S: Source> {
+    handle: Handle<S>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl<S: Source> Loop<'static, S> {
+    /// Runs the loop on a new thread of that name, less any NUL, which a thread's name cannot hold.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gives no thread.
+    pub fn spawn(self, name: &str) -> Result<Running<S>, Error>
+    where
+        Self: Send + 'static,
+    {
+        let handle = self.handle();
+        let thread = thread::Builder::new()
+            .name(name.replace('\0', ""))
+            .spawn(move || self.run())
+            .map_err(Error::os)?;
+        Ok(Running {
+            handle,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl<S: Source> Running<S> {
+    /// The loop's controls.
+    pub fn handle(&self) -> &Handle<S> {
+        &self.handle
+    }
+
+    /// Stops the loop and waits for its thread.
+    ///
+    /// # Errors
+    ///
+    /// `timeout` ran out within a pass: the loop still ends after that pass. What [`Loop::run`] gave. The source or a
+    /// callback panicked.
+    pub fn stop(mut self, timeout: Duration) -> Result<(), Error> {
+        self.handle.stop();
+        self.handle.wait_ended(timeout)?;
+        // The loop is dropped, so all that is left of the thread is its return.
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_panic)) => Err(Error::new(ErrorKind::Panicked)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<S: Source> Drop for Running<S> {
+    fn drop(&mut self) {
+        self.handle.stop();
+    }
+}

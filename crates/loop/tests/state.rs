@@ -1,0 +1,299 @@
+//! The state machine under a simulated clock, over random event orders and over all short ones: the promises of the loop
+//! held against a model that is told the same events and knows only the promises.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use trueup_loop::{Action, Config, State};
+
+const INTERVAL: Duration = Duration::from_secs(5);
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Hint,
+    Force,
+    Pause,
+    Resume,
+    Stop,
+    PassOver,
+    /// Time passes, and the driver wakes up whenever the state asked to be woken.
+    Wait(Duration),
+}
+
+/// Drives a state as a driver would, and holds it to the promises.
+struct Simulation {
+    state: State,
+    base: Instant,
+    now: Instant,
+    passing: bool,
+    ended: bool,
+    starts: Vec<Instant>,
+    wakeups: usize,
+    // The model: what was asked for, as promised.
+    paused: bool,
+    stopped: bool,
+    /// The first hint that no pass has answered yet.
+    hinted: Option<Instant>,
+    /// Something is to be answered at once since then: the first pass, a forced one, a resume.
+    at_once: Option<Instant>,
+    last_end: Option<Instant>,
+    forced: Vec<(u64, usize)>,
+    // What may cause a pass.
+    hints: usize,
+    forces: usize,
+    resumes: usize,
+}
+
+impl Simulation {
+    fn new() -> Self {
+        let config = Config::default()
+            .with_interval(INTERVAL)
+            .with_debounce(DEBOUNCE);
+        let base = Instant::now();
+        let mut state = State::new(config);
+        assert_eq!(state.poll_action(base), Some(Action::Subscribe));
+        state.handle_subscribed(base);
+        let mut simulation = Simulation {
+            state,
+            base,
+            now: base,
+            passing: false,
+            ended: false,
+            starts: Vec::new(),
+            wakeups: 0,
+            paused: false,
+            stopped: false,
+            hinted: None,
+            at_once: Some(base),
+            last_end: None,
+            forced: Vec::new(),
+            hints: 0,
+            forces: 0,
+            resumes: 0,
+        };
+        simulation.drive();
+        assert_eq!(simulation.starts, [base], "the first pass comes at once");
+        simulation
+    }
+
+    fn run(events: &[Event]) {
+        let mut simulation = Simulation::new();
+        for &event in events {
+            simulation.event(event);
+        }
+        simulation.finish();
+    }
+
+    fn event(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Hint => {
+                self.state.handle_hint(now);
+                self.hinted.get_or_insert(now);
+                self.hints += 1;
+            }
+            Event::Force => {
+                let pass = self.state.handle_force(now);
+                self.forced.push((pass, self.starts.len()));
+                self.at_once.get_or_insert(now);
+                self.forces += 1;
+            }
+            Event::Pause => {
+                let last = self.state.handle_pause();
+                assert_eq!(last, self.starts.len() as u64);
+                assert_eq!(
+                    self.state.is_over(last),
+                    !self.passing,
+                    "pause waits for the running pass, and only for it"
+                );
+                self.paused = true;
+            }
+            Event::Resume => {
+                self.state.handle_resume(now);
+                if self.paused {
+                    self.at_once.get_or_insert(now);
+                    self.resumes += 1;
+                }
+                self.paused = false;
+            }
+            Event::Stop => {
+                self.state.handle_stop(now);
+                self.stopped = true;
+            }
+            Event::PassOver if self.passing => {
+                self.state.handle_pass_over(now);
+                self.passing = false;
+                self.last_end = Some(now);
+            }
+            Event::PassOver => {}
+            Event::Wait(time) => return self.wait(time),
+        }
+        self.drive();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(wakeup) = self.state.poll_timeout().filter(|&at| at <= until) {
+            assert!(
+                wakeup >= self.now,
+                "a driver that asks for nothing is not busy"
+            );
+            let just_before = wakeup - Duration::from_nanos(1);
+            if just_before >= self.now {
+                assert_eq!(
+                    self.state.poll_action(just_before),
+                    None,
+                    "nothing before the time it gave"
+                );
+            }
+            self.now = wakeup;
+            let before = (self.starts.len(), self.ended);
+            self.wakeups += 1;
+            self.drive();
+            assert_ne!(
+                before,
+                (self.starts.len(), self.ended),
+                "a wake-up is for something"
+            );
+        }
+        self.now = until;
+        self.drive();
+    }
+
+    /// Carries actions out until there are none, then checks that nothing promised is overdue.
+    fn drive(&mut self) {
+        while let Some(action) = self.state.poll_action(self.now) {
+            assert!(!self.ended, "nothing follows the end");
+            assert!(!self.passing, "one action at a time");
+            match action {
+                Action::Pass => {
+                    assert!(
+                        !self.paused && !self.stopped,
+                        "no pass while paused or stopped"
+                    );
+                    assert!(self.called_for(), "no pass without a cause");
+                    self.passing = true;
+                    self.starts.push(self.now);
+                    self.hinted = None;
+                    self.at_once = None;
+                }
+                Action::End => {
+                    assert!(self.stopped);
+                    self.ended = true;
+                }
+                Action::Subscribe => panic!("subscribed twice"),
+            }
+        }
+        if !self.passing && !self.ended {
+            assert!(!self.stopped, "stop ends as soon as no pass runs");
+            assert!(self.paused || !self.called_for(), "a pass is overdue");
+        }
+    }
+
+    /// By the promises alone: is a pass to run now, if none runs?
+    fn called_for(&self) -> bool {
+        self.at_once.is_some()
+            || self
+                .hinted
+                .is_some_and(|first| first + DEBOUNCE <= self.now)
+            || self.last_end.is_some_and(|end| end + INTERVAL <= self.now)
+    }
+
+    /// Lets all that is outstanding happen, and takes stock.
+    fn finish(&mut self) {
+        self.event(Event::PassOver);
+        if self.stopped {
+            assert!(self.ended && self.state.is_ended(), "stop terminates");
+            assert_eq!(self.state.poll_timeout(), None);
+        } else {
+            self.event(Event::Resume);
+            self.event(Event::PassOver);
+            self.wait(DEBOUNCE);
+            self.event(Event::PassOver);
+            assert_eq!(self.hinted, None, "every hint was followed by a pass");
+            for &(pass, started_before) in &self.forced {
+                assert!(
+                    pass as usize > started_before,
+                    "a forced pass starts after the request"
+                );
+                assert!(self.state.is_over(pass), "every forced pass was run");
+            }
+        }
+        let elapsed = self.now - self.base;
+        let by_hint = self
+            .hints
+            .min(1 + (elapsed.as_nanos() / DEBOUNCE.as_nanos()) as usize);
+        let by_timer = (elapsed.as_nanos() / INTERVAL.as_nanos()) as usize;
+        let bound = 1 + by_timer + by_hint + self.forces + self.resumes;
+        assert!(
+            self.starts.len() <= bound,
+            "{} passes, at most {bound} have a cause",
+            self.starts.len()
+        );
+        assert!(
+            self.wakeups <= self.starts.len(),
+            "a wake-up a pass, at most"
+        );
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => Just(Event::Hint),
+        2 => Just(Event::Force),
+        2 => Just(Event::Pause),
+        3 => Just(Event::Resume),
+        1 => Just(Event::Stop),
+        6 => Just(Event::PassOver),
+        4 => (0u64..=250).prop_map(|ms| Event::Wait(Duration::from_millis(ms))),
+        2 => (0u64..=12_000).prop_map(|ms| Event::Wait(Duration::from_millis(ms))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_promises_hold_over_random_event_orders(events in prop::collection::vec(event(), 0..60)) {
+        Simulation::run(&events);
+    }
+}
+
+/// All orders of up to six events, at times on either side of debounce and interval: 8^6 and fewer.
+#[test]
+fn the_promises_hold_over_all_short_event_orders() {
+    let alphabet = [
+        Event::Hint,
+        Event::Force,
+        Event::Pause,
+        Event::Resume,
+        Event::Stop,
+        Event::PassOver,
+        Event::Wait(DEBOUNCE / 2),
+        Event::Wait(INTERVAL),
+    ];
+    for length in 0..=6u32 {
+        for order in 0..alphabet.len().pow(length) {
+            let events: Vec<_> = (0..length)
+                .map(|at| alphabet[order / alphabet.len().pow(at) % alphabet.len()])
+                .collect();
+            Simulation::run(&events);
+        }
+    }
+}
+
+/// The one that waits for the first hint: a storm of hints makes a pass each debounce, not later and not more often.
+#[test]
+fn a_storm_of_hints_makes_one_pass_a_debounce() {
+    let mut simulation = Simulation::new();
+    simulation.event(Event::PassOver);
+    for _ in 0..1_000 {
+        simulation.event(Event::Hint);
+        simulation.event(Event::Wait(Duration::from_millis(1)));
+        simulation.event(Event::PassOver);
+    }
+    // The first, then one each 100 ms, whose own end is when the next hint arms again.
+    assert_eq!(simulation.starts.len(), 11);
+    assert_eq!(simulation.starts[1] - simulation.base, DEBOUNCE);
+}
