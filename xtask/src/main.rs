@@ -1,3 +1,38 @@
-//! The workspace's own commands.
+//! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
-fn main() {}
+mod demo;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test   format check, clippy, and all tests: unit, property, doc and kernel
+  demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
+
+Neither needs root; both need `ip` (iproute2).";
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => test::run(),
+        ["demo"] => demo::run(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(64); // EX_USAGE
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

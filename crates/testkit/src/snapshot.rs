@@ -102,31 +102,41 @@ impl Snapshot {
         self.only(|row| !gone.contains(&row.device()))
     }
 
-    /// What changed, one row a line: `-` was here before, `+` is new. A changed row is both. Empty when equal.
+    /// What changed, one row a line: `-` was here before, `+` is new; a changed row is both, but for a link, whose line
+    /// has `~` and what differs. Empty when equal.
     pub fn diff(&self, after: &Self) -> String {
+        let (old, mut new) = self.unmatched(after);
         let mut out = String::new();
-        let (mut old, mut new) = (self.rows.as_slice(), after.rows.as_slice());
-        loop {
-            let (mark, row) = match (old, new) {
-                ([a, old_rest @ ..], [b, new_rest @ ..]) if a == b => {
-                    (old, new) = (old_rest, new_rest);
-                    continue;
-                }
-                ([a, rest @ ..], [b, ..]) if a < b => {
-                    old = rest;
-                    ('-', a)
-                }
-                (_, [b, rest @ ..]) => {
-                    new = rest;
-                    ('+', b)
-                }
-                ([a, rest @ ..], []) => {
-                    old = rest;
-                    ('-', a)
-                }
-                ([], []) => return out,
+        for row in old {
+            let same_link = |other: &&RawMessage| {
+                row.kind == Kind::Link && other.kind == row.kind && other.device() == row.device()
             };
-            let _infallible = writeln!(out, "{mark} {row}");
+            let _infallible = match new.iter().position(same_link) {
+                Some(at) => writeln!(out, "~ {}", changed(row, new.remove(at))),
+                None => writeln!(out, "- {row}"),
+            };
+        }
+        for row in new {
+            let _infallible = writeln!(out, "+ {row}");
+        }
+        out
+    }
+
+    /// The rows of either that the other lacks.
+    fn unmatched<'a>(&'a self, other: &'a Self) -> (Vec<&'a RawMessage>, Vec<&'a RawMessage>) {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut left, mut right) = (self.rows.iter().peekable(), other.rows.iter().peekable());
+        loop {
+            match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) if a == b => {
+                    left.next();
+                    right.next();
+                }
+                (Some(a), Some(b)) if a > b => theirs.extend(right.next()),
+                (Some(_), _) => ours.extend(left.next()),
+                (None, Some(_)) => theirs.extend(right.next()),
+                (None, None) => return (ours, theirs),
+            }
         }
     }
 
@@ -140,6 +150,22 @@ impl Snapshot {
         let diff = self.diff(after);
         assert!(diff.is_empty(), "the namespace changed:\n{diff}");
     }
+}
+
+/// A link's index, and its name and the rest where they differ.
+fn changed(old: &RawMessage, new: &RawMessage) -> String {
+    let only = |link: &RawMessage, other: &RawMessage| {
+        let mut link = link.clone();
+        link.attrs
+            .retain(|number, payload| other.attrs.get(number) != Some(payload));
+        link
+    };
+    format!(
+        "{}: {} -> {}",
+        old.ifname().unwrap_or_default(),
+        only(old, new),
+        only(new, old)
+    )
 }
 
 #[cfg(test)]
@@ -158,7 +184,7 @@ mod tests {
             diff.lines().map(|line| &line[..1]).collect()
         };
         assert_eq!(marks(&[1, 2], &[1, 2]), "");
-        assert_eq!(marks(&[1, 3], &[1, 2]), "+-");
+        assert_eq!(marks(&[1, 3], &[1, 2]), "-+");
         assert_eq!(marks(&[1, 1], &[1]), "-");
         assert_eq!(marks(&[], &[1, 1]), "++");
     }

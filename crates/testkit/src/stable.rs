@@ -7,7 +7,7 @@ use crate::message::{Kind, RawMessage, attributes, push_attribute, u16_at, u32_a
 ///
 /// | kind | removed | why |
 /// |---|---|---|
-/// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; IPv6 counters, timers and readiness; a bridge's and its ports' timers and protocol state | status, and follow the other end of the cable |
+/// | link | statistics, operational state, carrier and its counters, queueing discipline; `IFF_RUNNING`, `IFF_LOWER_UP`, `IFF_DORMANT`, the change mask; the cause of an event; IPv6 counters, timers and readiness; a bridge's and its ports' timers, protocol state and counts of what they learnt | status, and follow the other end of the cable |
 /// | address | creation and update time; how much of a finite lifetime is left (whether it is finite, over or endless stays); `IFA_F_TENTATIVE`, `IFA_F_OPTIMISTIC` | clocks, duplicate detection |
 /// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast | resolution and multicast membership at work |
 /// | route | cache times and usage; `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`, `RTNH_F_OFFLOAD`, `RTNH_F_TRAP` of the route and of each next hop, `RTM_F_OFFLOAD`, `RTM_F_TRAP` | status: carrier loss only flags routes |
@@ -41,10 +41,11 @@ const IFF_RUNNING_LOWER_UP_DORMANT: u32 = 0x40 | 0x1_0000 | 0x2_0000;
 
 /// `IFLA_INET6_FLAGS`, `_STATS`, `_CACHEINFO`, `_ICMP6STATS`.
 const INET6_STATUS: [u16; 4] = [1, 3, 5, 6];
-/// `IFLA_BR_ROOT_PORT` to `_GC_TIMER` without the identity of the root, and `_MCAST_QUERIER_STATE`.
-const BRIDGE_STATUS: [u16; 9] = [12, 13, 14, 15, 16, 17, 18, 19, 47];
-/// `IFLA_BRPORT_STATE`, `_TOPOLOGY_CHANGE_ACK`, `_CONFIG_PENDING`, the three timers.
-const BRIDGE_PORT_STATUS: [u16; 6] = [1, 20, 21, 22, 23, 24];
+/// `IFLA_BR_ROOT_PORT` to `_GC_TIMER` without the identity of the root, `_MCAST_QUERIER_STATE`, `_FDB_N_LEARNED`.
+const BRIDGE_STATUS: [u16; 10] = [12, 13, 14, 15, 16, 17, 18, 19, 47, 48];
+/// `IFLA_BRPORT_STATE`, `_TOPOLOGY_CHANGE_ACK`, `_CONFIG_PENDING`, the three timers, `_MCAST_EHT_HOSTS_CNT`,
+/// `_MCAST_N_GROUPS`.
+const BRIDGE_PORT_STATUS: [u16; 8] = [1, 19, 20, 21, 22, 23, 38, 41];
 
 fn link(message: &mut RawMessage) {
     clear(&mut message.header, 8, IFF_RUNNING_LOWER_UP_DORMANT);

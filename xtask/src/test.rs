@@ -1,0 +1,122 @@
+//! `cargo xtask test`: everything that has to hold before a change is taken. All steps run, so that one look tells all;
+//! the last line of the output is the count of tests.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::tools::{Result, cargo, line, need_component, need_ip, show_and_run};
+
+/// Runs it.
+pub(crate) fn run() -> Result<()> {
+    need_ip()?;
+    need_component("fmt", "rustfmt")?;
+    need_component("clippy", "clippy")?;
+
+    let lint = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+        "--",
+        "-Dwarnings",
+    ];
+    let mut failed = Vec::new();
+    failed.extend(show_and_run(&mut cargo(&["fmt", "--all", "--check"])).err());
+    failed.extend(show_and_run(&mut cargo(&lint)).err());
+
+    let mut count = Count::default();
+    failed.extend(tests(&mut count).err());
+    if count.passed == 0 {
+        failed.push("no test passed".to_owned());
+    }
+    println!(
+        "{} passed, {} failed, {} skipped",
+        count.passed, count.failed, count.skipped
+    );
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("\nxtask: "))
+    }
+}
+
+/// Unit, property, doc and kernel tests; the last are targets with a `main` of their own, as they enter a namespace.
+fn tests(count: &mut Count) -> Result<()> {
+    let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
+    let name = line(&command);
+    println!("$ {name}");
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
+    if let Some(stdout) = child.stdout.take() {
+        for text in BufReader::new(stdout).split(b'\n') {
+            let text = text.map_err(failed)?;
+            let text = String::from_utf8_lossy(&text);
+            println!("{text}");
+            count.add(&text);
+        }
+    }
+    let status = child.wait().map_err(failed)?;
+    status
+        .success()
+        .then_some(())
+        .ok_or_else(|| format!("{name}: {status}"))
+}
+
+/// The sum over the summaries of all test programs.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Count {
+    /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count nothing.
+    fn add(&mut self, line: &str) {
+        let Some((_, numbers)) = line
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for part in numbers.split("; ") {
+            if let Some((number, word)) = part.split_once(' ')
+                && let Ok(number) = number.parse::<u64>()
+            {
+                match word {
+                    "passed" => self.passed += number,
+                    "failed" => self.failed += number,
+                    "ignored" => self.skipped += number,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_add_up_and_other_lines_do_not_count() {
+        let mut count = Count::default();
+        for line in [
+            "test result: ok. 11 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 1 passed; 3 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.2s",
+            "test 9 passed; ... ok",
+            "test result: nonsense",
+        ] {
+            count.add(line);
+        }
+        let (passed, failed, skipped) = (12, 3, 2);
+        assert_eq!(
+            count,
+            Count {
+                passed,
+                failed,
+                skipped
+            }
+        );
+    }
+}
