@@ -1,6 +1,28 @@
-//! Pure diff of the Linux kernel's network state.
+//! Pure diff of the Linux kernel's network state: the model of its objects, what identifies each,
+//! the canonical form in which the kernel would report it, and the plan that leads from what was
+//! observed to what is desired.
+//!
+//! This crate does no I/O, holds no clock and starts no thread; it runs on any platform. It takes
+//! what was observed as data and gives ops as data: reading the kernel and writing to it are for
+//! others to do.
+//!
+//! - [`two_way`] and [`three_way`] compare items of any type.
+//! - [`model`] has the kernel's objects.
+//! - [`plan()`] compares whole states and puts the ops in order.
+//! - [`render`] shows ops as iproute2 commands, as text and as JSON.
+
 #![forbid(unsafe_code)]
 
+mod check;
+mod desired;
+mod merge;
 pub mod model;
+mod plan;
+pub mod render;
+mod resolve;
 
+pub use desired::{Desired, Observed, Owned};
+pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
+pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
+pub use resolve::{DesiredError, Devices, Problem, Resolved, resolve};

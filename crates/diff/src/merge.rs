@@ -1,0 +1,173 @@
+//! The diff itself, over items of any type: what is desired and absent is created, what is present
+//! with another value is updated, what is present and undesired is deleted where that is allowed.
+//!
+//! Both sides are sorted by key and walked once, so a diff costs n log n and its result is in key
+//! order, whatever the order of the input.
+
+use std::collections::BTreeSet;
+
+/// What turns the observed items into the desired ones. Each list is in key order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff<'a, T> {
+    /// Desired and absent.
+    pub create: Vec<&'a T>,
+    /// Present with another value: the desired item, then the observed one.
+    pub update: Vec<(&'a T, &'a T)>,
+    /// Present, undesired and ours to delete: the observed item, which holds what the kernel
+    /// knows it by.
+    pub delete: Vec<&'a T>,
+}
+
+impl<T> Diff<'_, T> {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.create.is_empty() && self.update.is_empty() && self.delete.is_empty()
+    }
+}
+
+/// Two desired items have one key. Positions are those in the desired list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("desired items {first} and {second} have one key")]
+pub struct Duplicate {
+    /// The position of the first.
+    pub first: usize,
+    /// The position of the second.
+    pub second: usize,
+}
+
+/// The diff where all that was observed is ours: whatever is undesired is deleted.
+///
+/// Where several observed items share a key, one that has the desired value is kept, else the
+/// first is updated, and the others are deleted.
+///
+/// ```
+/// use trueup_diff::two_way;
+///
+/// let desired = [("a", 1), ("b", 2)];
+/// let observed = [("b", 3), ("c", 4)];
+/// let diff = two_way(&desired, &observed, |item| item.0, |item| item.1)?;
+/// assert_eq!(diff.create, [&("a", 1)]);
+/// assert_eq!(diff.update, [(&("b", 2), &("b", 3))]);
+/// assert_eq!(diff.delete, [&("c", 4)]);
+/// # Ok::<(), trueup_diff::Duplicate>(())
+/// ```
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn two_way<'a, T, K: Ord, V: PartialEq>(
+    desired: &'a [T],
+    observed: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    value: impl Fn(&'a T) -> V,
+) -> Result<Diff<'a, T>, Duplicate> {
+    diff(desired, observed, key, value, |_| true)
+}
+
+/// The diff where only the keys in `owned` are ours to delete. Creates and updates are not gated.
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn three_way<'a, T, K: Ord, V: PartialEq>(
+    desired: &'a [T],
+    observed: &'a [T],
+    owned: &BTreeSet<K>,
+    key: impl Fn(&'a T) -> K,
+    value: impl Fn(&'a T) -> V,
+) -> Result<Diff<'a, T>, Duplicate> {
+    diff(desired, observed, key, value, |key| owned.contains(key))
+}
+
+fn diff<'a, T, K: Ord, V: PartialEq>(
+    desired: &'a [T],
+    observed: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    value: impl Fn(&'a T) -> V,
+    deletable: impl Fn(&K) -> bool,
+) -> Result<Diff<'a, T>, Duplicate> {
+    let mut diff = Diff {
+        create: Vec::new(),
+        update: Vec::new(),
+        delete: Vec::new(),
+    };
+    join(desired, observed, key, |key, wanted, present| {
+        let kept = wanted.and_then(|wanted| {
+            let same = present.iter().position(|item| value(item) == value(wanted));
+            same.or_else(|| {
+                match present.first() {
+                    Some(first) => diff.update.push((wanted, first)),
+                    None => diff.create.push(wanted),
+                }
+                (!present.is_empty()).then_some(0)
+            })
+        });
+        if deletable(key) {
+            let others = present
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| Some(*at) != kept);
+            diff.delete.extend(others.map(|(_, item)| *item));
+        }
+    })?;
+    Ok(diff)
+}
+
+/// Walks desired and observed items key by key, in order: the desired item of the key, if any,
+/// and all observed ones, in the order in which they were given.
+pub(crate) fn join<'a, T, K: Ord>(
+    desired: &'a [T],
+    observed: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    mut each: impl FnMut(&K, Option<&'a T>, &[&'a T]),
+) -> Result<(), Duplicate> {
+    let desired = by_key(desired, &key);
+    if let Some(pair) = desired.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(Duplicate {
+            first: pair[0].1,
+            second: pair[1].1,
+        });
+    }
+    let mut desired = desired
+        .into_iter()
+        .map(|(key, _, item)| (key, item))
+        .peekable();
+    let mut observed = by_key(observed, &key)
+        .into_iter()
+        .map(|(key, _, item)| (key, item))
+        .peekable();
+    let mut present = Vec::new();
+    loop {
+        let first = match (desired.peek(), observed.peek()) {
+            (None, None) => return Ok(()),
+            (Some(_), None) => desired.next(),
+            (Some((wanted, _)), Some((found, _))) if wanted <= found => desired.next(),
+            _ => None,
+        };
+        let (key, wanted) = match first {
+            Some((key, item)) => (key, Some(item)),
+            None => match observed.next() {
+                Some((key, item)) => {
+                    present.push(item);
+                    (key, None)
+                }
+                None => return Ok(()),
+            },
+        };
+        while let Some((_, item)) = observed.next_if(|(found, _)| *found == key) {
+            present.push(item);
+        }
+        each(&key, wanted, &present);
+        present.clear();
+    }
+}
+
+fn by_key<'a, T, K: Ord>(items: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, usize, &'a T)> {
+    let mut keyed: Vec<_> = items
+        .iter()
+        .enumerate()
+        .map(|(at, item)| (key(item), at, item))
+        .collect();
+    keyed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(&b.1)));
+    keyed
+}

@@ -1,0 +1,356 @@
+//! What there is to do, kind by kind, before it is put in order: who holds each key, and what
+//! follows from that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::desired::{Observed, Owned, Proof};
+use crate::merge;
+use crate::model::{IfName, Item, Kind, Link, LinkKind};
+use crate::plan::{Action, Bystanders, Conflict, Hold, Object, Op, Reason};
+use crate::resolve::Resolved;
+
+/// Ops, each kind's in key order, and conflicts.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) conflicts: Vec<Conflict>,
+}
+
+/// How an observed object stands to us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Ours to change and to delete.
+    Ours,
+    /// Somebody else's.
+    Foreign,
+    /// The kernel's own passing note, such as a resolved neighbour: nobody declared it.
+    Passing,
+}
+
+/// The observed objects of one key, by how they stand to us.
+struct Holders<'a, T> {
+    ours: Vec<&'a T>,
+    foreign: Vec<&'a T>,
+    passing: Vec<&'a T>,
+}
+
+impl<'a, T> Holders<'a, T> {
+    fn sort(&mut self, present: &[&'a T], standing: impl Fn(&T) -> Standing) {
+        self.ours.clear();
+        self.foreign.clear();
+        self.passing.clear();
+        for item in present {
+            match standing(item) {
+                Standing::Ours => self.ours.push(item),
+                Standing::Foreign => self.foreign.push(item),
+                Standing::Passing => self.passing.push(item),
+            }
+        }
+    }
+}
+
+impl Findings {
+    fn op(&mut self, action: Action, object: Object, reason: Reason) -> &mut Op {
+        let at = self.ops.len();
+        self.ops.push(Op {
+            action,
+            object,
+            was: None,
+            reason,
+            hold: None,
+        });
+        &mut self.ops[at]
+    }
+
+    /// Compares the objects of one kind. `complete` says whether deletes may follow.
+    fn sort_out<T: Item + Clone + Into<Object>>(
+        &mut self,
+        desired: Option<&[T]>,
+        observed: &[T],
+        complete: bool,
+        standing: impl Fn(&T) -> Standing,
+    ) {
+        let Some(desired) = desired else { return };
+        let mut holders = Holders {
+            ours: Vec::new(),
+            foreign: Vec::new(),
+            passing: Vec::new(),
+        };
+        // Duplicates among the desired have been refused while resolving.
+        let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
+            holders.sort(present, &standing);
+            let kept = wanted.and_then(|wanted| self.settle(wanted, &holders));
+            if complete {
+                for extra in &holders.ours {
+                    if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
+                        self.op(Action::Delete, T::clone(extra).into(), Reason::Undesired);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Sees to a desired object, and tells which observed object of ours serves for it.
+    fn settle<'a, T: Item + Clone + Into<Object>>(
+        &mut self,
+        wanted: &T,
+        holders: &Holders<'a, T>,
+    ) -> Option<&'a T> {
+        let ours = holders.ours.first().copied();
+        if let Some(same) = holders.ours.iter().find(|observed| wanted.agrees(observed)) {
+            return Some(same);
+        }
+        if let Some(foreign) = holders.foreign.first() {
+            // One that equals what we desire serves as it is. Beside one that does not, ours
+            // cannot be replaced either: the kernel might take the other for it.
+            if ours.is_some() || !holders.foreign.iter().any(|other| wanted.agrees(other)) {
+                let (desired, foreign) = (wanted.clone().into(), T::clone(foreign).into());
+                self.conflicts.push(Conflict { desired, foreign });
+            }
+            return ours;
+        }
+        match ours.or(holders.passing.first().copied()) {
+            None => {
+                self.op(Action::Create, wanted.clone().into(), Reason::Missing);
+            }
+            Some(observed) => {
+                let mut keeps = true;
+                wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
+                if keeps {
+                    let op = self.op(Action::Update, wanted.clone().into(), Reason::Differs);
+                    op.was = Some(Box::new(observed.clone().into()));
+                } else {
+                    self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
+                    self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
+                }
+            }
+        }
+        ours
+    }
+}
+
+/// Finds what there is to do.
+pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Findings {
+    let proof = Proof {
+        marker: desired.marker,
+        owned,
+    };
+    let complete = |kind| observed.complete.contains(kind);
+    let ours = |ours: bool| {
+        if ours {
+            Standing::Ours
+        } else {
+            Standing::Foreign
+        }
+    };
+    let mut found = Findings::default();
+    links(&mut found, desired, observed, proof);
+    found.sort_out(
+        desired.addresses.as_deref(),
+        &observed.addresses,
+        complete(Kind::Address),
+        |address| ours(proof.address(address)),
+    );
+    found.sort_out(
+        desired.neighbours.as_deref(),
+        &observed.neighbours,
+        complete(Kind::Neighbour),
+        |neighbour| {
+            if neighbour.is_declared() {
+                ours(proof.neighbour(neighbour))
+            } else {
+                Standing::Passing
+            }
+        },
+    );
+    found.sort_out(
+        desired.routes.as_deref(),
+        &observed.routes,
+        complete(Kind::Route),
+        |route| ours(proof.route(route)),
+    );
+    found.sort_out(
+        desired.rules.as_deref(),
+        &observed.rules,
+        complete(Kind::Rule),
+        |rule| ours(proof.rule(rule)),
+    );
+    spare_bystanders(&mut found, observed, proof);
+    found
+}
+
+/// Links differ from the rest: some are not ours to create, the ends of a pair come and go
+/// together, and a new one is made first and set up after.
+fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, proof: Proof<'_>) {
+    let Some(wanted) = desired.links.as_deref() else {
+        return;
+    };
+    let present: BTreeMap<IfName, &Link> = observed
+        .links
+        .iter()
+        .map(|link| (link.name, link))
+        .collect();
+    let makers = makers(wanted);
+    let _ = merge::join(wanted, &observed.links, Link::key, |_, wanted, links| {
+        let there = links
+            .first()
+            .filter(|link| !desired.recreated.contains(&link.index));
+        let gone = links
+            .first()
+            .filter(|link| desired.recreated.contains(&link.index));
+        if let Some(gone) = gone {
+            let first_of_pair = peer(gone).is_none_or(|peer| {
+                let recreated = |link: &&Link| desired.recreated.contains(&link.index);
+                peer > gone.name || !present.get(&peer).is_some_and(recreated)
+            });
+            if first_of_pair {
+                found.op(Action::Delete, (*gone).clone().into(), Reason::Recreated);
+            }
+        }
+        match (wanted, there) {
+            (Some(wanted), Some(there)) => existing(found, wanted, there, proof),
+            (Some(wanted), None) => missing(found, wanted, makers.contains_key(&wanted.name)),
+            (None, _) => {}
+        }
+    });
+    if !observed.complete.contains(Kind::Link) {
+        return;
+    }
+    let kept: BTreeSet<IfName> = wanted
+        .iter()
+        .flat_map(|link| {
+            let other = present.get(&link.name).copied().and_then(peer);
+            [Some(link.name), peer(link), other]
+        })
+        .flatten()
+        .collect();
+    let undesired = |link: &Link| proof.link(link) && !kept.contains(&link.name);
+    for link in present.values().filter(|link| undesired(link)) {
+        // Either end of a pair takes the other along: the first by name stands for both.
+        let other = peer(link).and_then(|name| present.get(&name));
+        if !other.is_some_and(|other| other.name < link.name && undesired(other)) {
+            found.op(Action::Delete, (*link).clone().into(), Reason::Undesired);
+        }
+    }
+}
+
+fn peer(link: &Link) -> Option<IfName> {
+    match link.kind {
+        Some(LinkKind::Veth { peer }) => peer,
+        _ => None,
+    }
+}
+
+/// The links that come into being with the other end of their pair, and that other end: of two
+/// that name each other the first makes the second.
+pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
+    let mut pairs: Vec<(IfName, IfName)> = wanted
+        .iter()
+        .filter_map(|link| Some((link.name, peer(link)?)))
+        .collect();
+    pairs.sort_unstable();
+    let mut makers = BTreeMap::new();
+    for (name, peer) in pairs {
+        if !makers.contains_key(&name) {
+            makers.insert(peer, name);
+        }
+    }
+    makers
+}
+
+fn existing(found: &mut Findings, wanted: &Link, there: &Link, proof: Proof<'_>) {
+    let mut differs = false;
+    let mut keeps = true;
+    wanted.compare(there, &mut |difference| {
+        differs = true;
+        keeps &= difference.in_place;
+    });
+    // What we could not have created is ours to set up, as far as the file says.
+    let may_change = proof.link(there) || !wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    if !differs {
+    } else if may_change && keeps {
+        let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
+        op.was = Some(Box::new(there.clone().into()));
+    } else {
+        let (desired, foreign) = (wanted.clone().into(), there.clone().into());
+        found.conflicts.push(Conflict { desired, foreign });
+    }
+}
+
+fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
+    let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    if !comes_with_peer {
+        let op = found.op(Action::Create, wanted.clone().into(), Reason::Missing);
+        op.hold = (!creatable).then_some(Hold::NotCreatable);
+        if !creatable {
+            return;
+        }
+    }
+    // The kernel ignores an alias in the message that creates a link, and brings a new link up
+    // before it makes it a port; so these follow in a message of their own.
+    let later = wanted.up == Some(true)
+        || wanted.master.flatten().is_some()
+        || wanted
+            .alias
+            .as_deref()
+            .is_some_and(|alias| !alias.is_empty());
+    let at_once = wanted.mtu.is_some() || wanted.address.is_some() || wanted.group.is_some();
+    if later || (comes_with_peer && at_once) {
+        found.op(Action::Update, wanted.clone().into(), Reason::Missing);
+    }
+}
+
+/// Holds the deletes that would take what is not ours along. A link is never recreated over a
+/// bystander: resolving sees to that.
+fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
+    let deletes = |op: &Op| op.action == Action::Delete;
+    let takes_along =
+        |op: &Op| deletes(op) && matches!(op.object.kind(), Kind::Link | Kind::Address);
+    if !found.ops.iter().any(takes_along) {
+        return;
+    }
+    let bystanders = Bystanders::new(observed, proof);
+    let mut deleted = Vec::new();
+    let mut places = Vec::new();
+    let mut holds = Vec::new();
+    for (at, op) in found.ops.iter().enumerate().filter(|(_, op)| deletes(op)) {
+        match &op.object {
+            Object::Link(link) => {
+                let other = peer(link).and_then(|name| {
+                    observed
+                        .links
+                        .iter()
+                        .find(|link| link.name == name)
+                        .map(|link| link.index)
+                });
+                let bystander = [Some(link.index), other]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|i| bystanders.on_link(i));
+                if let Some(bystander) = bystander {
+                    holds.push((at, bystander.clone()));
+                }
+            }
+            Object::Address(address) => {
+                deleted.push(address);
+                places.push(at);
+            }
+            _ => {}
+        }
+    }
+    let going: BTreeSet<_> = deleted.iter().map(|address| address.key()).collect();
+    let kept: Vec<_> = observed
+        .addresses
+        .iter()
+        .filter(|address| !going.contains(&address.key()))
+        .collect();
+    let of_addresses = bystanders.of_addresses(&deleted, &kept);
+    holds.extend(
+        of_addresses
+            .into_iter()
+            .map(|(at, object)| (places[at], object)),
+    );
+    for (at, bystander) in holds {
+        found.ops[at].hold = Some(Hold::Bystander(Box::new(bystander)));
+    }
+}

@@ -1,0 +1,231 @@
+//! What is not ours and would go along with what we delete.
+//!
+//! The kernel deletes with a link all that lives on it, with the first IPv4 address of a subnet
+//! those that follow it (unless the device promotes them), and with an address the IPv4 routes
+//! whose gateway it made reachable or whose source it was. Where that would hit a stranger's
+//! object, the delete is not carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::desired::{Observed, Proof};
+use crate::model::{Address, Dev, Family, Prefix, Route};
+use crate::plan::Object;
+
+/// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
+/// addresses, and that go with them by right.
+const DERIVED: [u8; 3] = [1, 2, 9];
+
+/// Foreign objects, by what carries them.
+pub(crate) struct Bystanders {
+    on_link: BTreeMap<u32, Object>,
+    /// Foreign IPv4 addresses that follow the first of their subnet.
+    secondaries: BTreeMap<(Dev, Prefix), Object>,
+    routes: Vec<Route>,
+}
+
+impl Bystanders {
+    pub(crate) fn new(observed: &Observed, proof: Proof<'_>) -> Bystanders {
+        let mut on_link = BTreeMap::new();
+        let mut add = |dev: Dev, object: Object| {
+            if let Some(index) = dev.as_index() {
+                on_link.entry(index).or_insert(object);
+            }
+        };
+        for link in observed.links.iter().filter(|link| !proof.link(link)) {
+            link.parents()
+                .for_each(|parent| add(*parent, link.clone().into()));
+        }
+        let foreign = |address: &&Address| !proof.address(address) && !address.is_kernels_own();
+        let mut secondaries = BTreeMap::new();
+        for address in observed.addresses.iter().filter(foreign) {
+            add(address.dev, address.clone().into());
+            if address.secondary {
+                let subnet = (address.dev, address.subnet());
+                secondaries.entry(subnet).or_insert(address.clone().into());
+            }
+        }
+        for neighbour in &observed.neighbours {
+            if neighbour.is_declared() && !proof.neighbour(neighbour) {
+                add(neighbour.dev, neighbour.clone().into());
+            }
+        }
+        let mut routes = Vec::new();
+        for route in &observed.routes {
+            if !proof.route(route) && !DERIVED.contains(&route.protocol) {
+                for dev in route.nexthops.as_slice().iter().filter_map(|hop| hop.dev) {
+                    add(dev, route.clone().into());
+                }
+                if route.family() == Family::Inet {
+                    routes.push(route.clone());
+                }
+            }
+        }
+        Bystanders {
+            on_link,
+            secondaries,
+            routes,
+        }
+    }
+
+    /// A foreign object that lives on a link.
+    pub(crate) fn on_link(&self, index: u32) -> Option<&Object> {
+        self.on_link.get(&index)
+    }
+
+    /// For each IPv4 address that is to be deleted, by its place in the list, a foreign object
+    /// that would go along. `kept` are the addresses that stay.
+    pub(crate) fn of_addresses(
+        &self,
+        deleted: &[&Address],
+        kept: &[&Address],
+    ) -> BTreeMap<usize, Object> {
+        let mut held = BTreeMap::new();
+        let mut hold = |at: usize, object: &Object| {
+            held.entry(at).or_insert_with(|| object.clone());
+        };
+        let mut by_subnet: BTreeMap<(Dev, Prefix), Vec<usize>> = BTreeMap::new();
+        let mut by_dev: BTreeMap<Dev, Vec<usize>> = BTreeMap::new();
+        let mut by_source: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for (at, address) in deleted
+            .iter()
+            .enumerate()
+            .filter(|(_, a)| a.family() == Family::Inet)
+        {
+            by_subnet
+                .entry((address.dev, address.subnet()))
+                .or_default()
+                .push(at);
+            by_dev.entry(address.dev).or_default().push(at);
+            by_source.insert(address.address.ip(), at);
+            if !address.secondary
+                && let Some(follower) = self.secondaries.get(&(address.dev, address.subnet()))
+            {
+                hold(at, follower);
+            }
+        }
+        if by_dev.is_empty() {
+            return held;
+        }
+        let kept: Vec<_> = kept.iter().filter(|a| a.family() == Family::Inet).collect();
+        let kept_subnets: BTreeSet<(Dev, Prefix)> = kept
+            .iter()
+            .map(|address| (address.dev, address.subnet()))
+            .collect();
+        let kept_devs: BTreeSet<Dev> = kept.iter().map(|address| address.dev).collect();
+        for route in &self.routes {
+            let object = || Object::Route(route.clone());
+            if let Some(at) = route.src.and_then(|src| by_source.get(&src)) {
+                hold(*at, &object());
+            }
+            for hop in route.nexthops.as_slice() {
+                let Some(dev) = hop.dev else { continue };
+                let Some(on_dev) = by_dev.get(&dev) else {
+                    continue;
+                };
+                if !kept_devs.contains(&dev) {
+                    // The last address of a device takes all its IPv4 routes.
+                    on_dev.iter().for_each(|at| hold(*at, &object()));
+                    continue;
+                }
+                let Some(via) = hop.via else { continue };
+                for len in (0..=32).rev() {
+                    let Ok(network) = ipnetwork::IpNetwork::new(via, len) else {
+                        continue;
+                    };
+                    let subnet = (dev, Prefix::containing(network));
+                    if kept_subnets.contains(&subnet) {
+                        break;
+                    }
+                    by_subnet
+                        .get(&subnet)
+                        .into_iter()
+                        .flatten()
+                        .for_each(|at| hold(*at, &object()));
+                }
+            }
+        }
+        held
+    }
+}
+
+impl std::fmt::Debug for Bystanders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bystanders")
+            .field("on_link", &self.on_link.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Owned;
+    use crate::model::{NextHop, NextHops};
+
+    const DEV: u32 = 2;
+
+    fn address(text: &str, protocol: u8, secondary: bool) -> Address {
+        let address = Address::new(Dev::index(DEV), text.parse().unwrap());
+        Address {
+            protocol,
+            secondary,
+            ..address
+        }
+    }
+
+    fn route(dst: &str, via: &str, protocol: u8) -> Route {
+        let hop = NextHop::via(via.parse().unwrap()).on(Dev::index(DEV));
+        Route {
+            protocol,
+            ..Route::new(dst.parse().unwrap(), NextHops::One(hop))
+        }
+        .canonical()
+    }
+
+    fn held(observed: &Observed, deleted: &[&Address], kept: &[&Address]) -> Vec<usize> {
+        let owned = Owned::default();
+        let bystanders = Bystanders::new(
+            observed,
+            Proof {
+                marker: 116,
+                owned: &owned,
+            },
+        );
+        bystanders.of_addresses(deleted, kept).into_keys().collect()
+    }
+
+    #[test]
+    fn a_first_address_is_held_by_a_foreign_one_that_follows_it() {
+        let ours = address("10.0.0.1/24", 116, false);
+        let follower = address("10.0.0.2/24", 0, true);
+        let observed = Observed {
+            addresses: vec![ours.clone(), follower.clone()],
+            ..Observed::default()
+        };
+        assert_eq!(held(&observed, &[&ours], &[&follower]), [0]);
+        let second = address("10.0.0.1/24", 116, true);
+        assert_eq!(held(&observed, &[&second], &[&follower]), [0usize; 0]);
+    }
+
+    #[test]
+    fn an_address_is_held_by_a_foreign_route_through_its_subnet() {
+        let ours = address("10.0.0.1/24", 116, false);
+        let other = address("192.0.2.1/24", 0, false);
+        let with = |route| Observed {
+            routes: vec![route],
+            ..Observed::default()
+        };
+        let through = with(route("10.9.0.0/16", "10.0.0.9", 4));
+        assert_eq!(held(&through, &[&ours], &[&other]), [0]);
+        let elsewhere = with(route("10.9.0.0/16", "192.0.2.9", 4));
+        assert_eq!(held(&elsewhere, &[&ours], &[&other]), [0usize; 0]);
+        assert_eq!(
+            held(&elsewhere, &[&ours], &[]),
+            [0],
+            "the last address takes all"
+        );
+        let derived = with(route("10.9.0.0/16", "10.0.0.9", 2));
+        assert_eq!(held(&derived, &[&ours], &[&other]), [0usize; 0]);
+    }
+}

@@ -1,0 +1,250 @@
+//! A plan: the ops that turn what was observed into what is desired, in an order in which the
+//! kernel can carry them out, with a reason for each, and the conflicts that stand in the way.
+//!
+//! Planning is pure and deterministic: the same input, in whatever order, gives the same ops in
+//! the same order. Carrying a plan out is another room's work.
+
+mod build;
+mod bystanders;
+mod order;
+
+use crate::desired::{Desired, Observed, Owned};
+use crate::model::{
+    Address, AddressKey, IfName, Item, Kind, Link, Neighbour, NeighbourKey, Route, RouteKey, Rule,
+};
+use crate::resolve::{DesiredError, Devices, Resolved, resolve};
+
+pub(crate) use bystanders::Bystanders;
+
+/// What an op does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Action {
+    /// Makes an object that is not there; fails if there is one by then.
+    Create,
+    /// Changes an object of ours in place.
+    Update,
+    /// Removes an object of ours.
+    Delete,
+}
+
+/// An object of any kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Object {
+    /// A link.
+    Link(Box<Link>),
+    /// An address.
+    Address(Address),
+    /// A neighbour.
+    Neighbour(Neighbour),
+    /// A route.
+    Route(Route),
+    /// A rule.
+    Rule(Box<Rule>),
+}
+
+/// The key of an object of any kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKey {
+    /// Of a link.
+    Link(IfName),
+    /// Of an address.
+    Address(AddressKey),
+    /// Of a neighbour.
+    Neighbour(NeighbourKey),
+    /// Of a route.
+    Route(RouteKey),
+    /// Of a rule.
+    Rule(Box<Rule>),
+}
+
+impl Object {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Object::Link(_) => Kind::Link,
+            Object::Address(_) => Kind::Address,
+            Object::Neighbour(_) => Kind::Neighbour,
+            Object::Route(_) => Kind::Route,
+            Object::Rule(_) => Kind::Rule,
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Object::Link(link) => ObjectKey::Link(link.name),
+            Object::Address(address) => ObjectKey::Address(address.key()),
+            Object::Neighbour(neighbour) => ObjectKey::Neighbour(neighbour.key()),
+            Object::Route(route) => ObjectKey::Route(route.key()),
+            Object::Rule(rule) => ObjectKey::Rule(rule.clone()),
+        }
+    }
+}
+
+impl From<Link> for Object {
+    fn from(link: Link) -> Object {
+        Object::Link(Box::new(link))
+    }
+}
+
+impl From<Address> for Object {
+    fn from(address: Address) -> Object {
+        Object::Address(address)
+    }
+}
+
+impl From<Neighbour> for Object {
+    fn from(neighbour: Neighbour) -> Object {
+        Object::Neighbour(neighbour)
+    }
+}
+
+impl From<Route> for Object {
+    fn from(route: Route) -> Object {
+        Object::Route(route)
+    }
+}
+
+impl From<Rule> for Object {
+    fn from(rule: Rule) -> Object {
+        Object::Rule(Box::new(rule))
+    }
+}
+
+/// Why an op is in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Desired and not there.
+    Missing,
+    /// There, and not as desired: the op's `was` says what it is.
+    Differs,
+    /// Ours, there, and not as desired in a way that cannot be changed in place: first deleted,
+    /// then created.
+    Recreated,
+    /// Ours and no longer desired.
+    Undesired,
+}
+
+/// Why an op that would be due is not to be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It would take an object of someone else's along, which is told here.
+    Bystander(Box<Object>),
+    /// The link must exist, and netlink cannot create it.
+    NotCreatable,
+}
+
+/// One change to the kernel's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// What it does.
+    pub action: Action,
+    /// For a create or an update the object as desired, for a delete as observed.
+    pub object: Object,
+    /// For an update, the object as observed.
+    pub was: Option<Box<Object>>,
+    /// Why it is there.
+    pub reason: Reason,
+    /// Why it is not to be carried out, if so. Ops that need it wait with it.
+    pub hold: Option<Hold>,
+}
+
+/// A foreign object on a key that we desire. It is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// What we desire.
+    pub desired: Object,
+    /// What is there.
+    pub foreign: Object,
+}
+
+/// Ops in order, and what stands in the way of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The ops, in the order in which they are to be carried out.
+    pub ops: Vec<Op>,
+    /// Foreign objects on desired keys.
+    pub conflicts: Vec<Conflict>,
+    /// The devices that the ops refer to.
+    pub devices: Devices,
+    /// Pairs of positions: the op at the first needs the op at the second, which comes before it,
+    /// to succeed. Sorted.
+    needs: Vec<(u32, u32)>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do and nothing in the way.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.conflicts.is_empty()
+    }
+
+    /// The ops, all before it, without whose success the op at a position cannot succeed.
+    pub fn needs(&self, position: usize) -> impl Iterator<Item = usize> + '_ {
+        let start = self
+            .needs
+            .partition_point(|(op, _)| (*op as usize) < position);
+        let own = self.needs[start..]
+            .iter()
+            .take_while(move |(op, _)| *op as usize == position);
+        own.map(|(_, need)| *need as usize)
+    }
+
+    /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.
+    #[must_use]
+    pub fn retain(self, mut keep: impl FnMut(&Op) -> bool) -> Plan {
+        let mut place = Vec::with_capacity(self.ops.len());
+        let mut ops = Vec::with_capacity(self.ops.len());
+        for op in self.ops {
+            let kept = keep(&op);
+            place.push(kept.then_some(ops.len() as u32));
+            if kept {
+                ops.push(op);
+            }
+        }
+        let moved = |op: u32| place.get(op as usize).copied().flatten();
+        let needs = self
+            .needs
+            .into_iter()
+            .filter_map(|(op, need)| moved(op).zip(moved(need)));
+        Plan {
+            needs: needs.collect(),
+            ops,
+            conflicts: self.conflicts,
+            devices: self.devices,
+        }
+    }
+}
+
+/// Plans a pass: resolves what is desired against what was observed and compares the two.
+///
+/// Of a kind that is unmanaged nothing is touched; of a kind of which the observation is not
+/// complete nothing is deleted.
+///
+/// # Errors
+///
+/// When what is desired cannot be: see [`resolve`].
+pub fn plan(
+    desired: &Desired,
+    observed: &Observed,
+    owned: &Owned,
+    marker: u8,
+) -> Result<Plan, DesiredError> {
+    let resolved = resolve(desired, observed, owned, marker)?;
+    plan_resolved(&resolved, observed, owned)
+}
+
+/// Plans a pass from what has been resolved already, against the same observation.
+///
+/// # Errors
+///
+/// When links are stacked in a circle.
+pub fn plan_resolved(
+    desired: &Resolved,
+    observed: &Observed,
+    owned: &Owned,
+) -> Result<Plan, DesiredError> {
+    let findings = build::find(desired, observed, owned);
+    order::arrange(findings, desired, observed)
+}

@@ -1,0 +1,402 @@
+//! From authored objects, which name their devices, to indexed ones.
+//!
+//! A name leads to the interface that bears it, or to the planned device that this very plan will
+//! create under it: because it is missing, or because what is desired of it cannot be had without
+//! deleting it first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::check::Check;
+use crate::desired::{Desired, Observed, Owned, Proof};
+use crate::merge::{self, Duplicate};
+use crate::model::{
+    Address, Dev, IfName, Item, Kind, Link, LinkKind, Neighbour, Route, Rule, VxlanAttrs,
+};
+use crate::plan::Bystanders;
+
+/// The devices of a namespace and those that a plan will add, by name and by reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    names: BTreeMap<Dev, IfName>,
+    by_name: BTreeMap<IfName, Dev>,
+    planned: u32,
+}
+
+impl Devices {
+    /// The devices that were observed.
+    pub fn observed(links: &[Link]) -> Devices {
+        let mut devices = Devices::default();
+        for link in links {
+            devices.names.insert(Dev::index(link.index), link.name);
+            devices.by_name.insert(link.name, Dev::index(link.index));
+        }
+        devices
+    }
+
+    /// The name of a device.
+    pub fn name(&self, dev: Dev) -> Option<&IfName> {
+        self.names.get(&dev)
+    }
+
+    /// The device of a name: the planned one, where the plan creates the name anew.
+    pub fn dev(&self, name: &IfName) -> Option<Dev> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The devices that the plan creates.
+    pub fn planned(&self) -> impl Iterator<Item = (Dev, &IfName)> {
+        self.names
+            .iter()
+            .filter(|(dev, _)| dev.is_planned())
+            .map(|(dev, name)| (*dev, name))
+    }
+
+    fn plan(&mut self, name: IfName) {
+        let dev = Dev::planned(self.planned);
+        self.planned += 1;
+        self.names.insert(dev, name);
+        self.by_name.insert(name, dev);
+    }
+}
+
+/// What is desired, in canonical form, bearing the marker, keyed in the space of what was
+/// observed. Lists are in the order of those in [`Desired`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// The marker that our objects bear.
+    pub marker: u8,
+    /// The devices that the objects below refer to.
+    pub devices: Devices,
+    /// Links.
+    pub links: Option<Vec<Link>>,
+    /// Addresses.
+    pub addresses: Option<Vec<Address>>,
+    /// Neighbours.
+    pub neighbours: Option<Vec<Neighbour>>,
+    /// Routes.
+    pub routes: Option<Vec<Route>>,
+    /// Rules.
+    pub rules: Option<Vec<Rule>>,
+    /// Links of ours that have to be deleted and created anew, by index.
+    pub(crate) recreated: BTreeSet<u32>,
+}
+
+/// What is wrong with a desired object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredError {
+    kind: Kind,
+    index: usize,
+    problem: Problem,
+}
+
+/// The ways in which a desired object can be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// No such interface, nor one that is declared.
+    UnknownDevice(IfName),
+    /// It has the key of another, at that position in the same list.
+    Duplicate(usize),
+    /// The kernel would refuse it, or store another thing than was meant.
+    Invalid(&'static str),
+    /// Links are stacked in a circle.
+    Cycle,
+}
+
+impl DesiredError {
+    pub(crate) fn new(kind: Kind, index: usize, problem: Problem) -> DesiredError {
+        DesiredError {
+            kind,
+            index,
+            problem,
+        }
+    }
+
+    /// The kind of the object.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its position in the list of its kind in [`Desired`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What is wrong.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
+impl fmt::Display for DesiredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.kind, self.index, self.problem)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::UnknownDevice(name) => write!(
+                f,
+                "no interface `{name}`: declare it as a link, or name one that exists"
+            ),
+            Problem::Duplicate(first) => {
+                write!(
+                    f,
+                    "the same key as item {first} of this kind: remove one of the two"
+                )
+            }
+            Problem::Invalid(what) => f.write_str(what),
+            Problem::Cycle => f.write_str("is stacked on itself through its parents"),
+        }
+    }
+}
+
+impl std::error::Error for DesiredError {}
+
+/// Resolves what is desired against what was observed.
+///
+/// # Errors
+///
+/// When an object names a device that is neither there nor declared, when two have one key, and
+/// when one is such that the kernel would store something else.
+pub fn resolve(
+    desired: &Desired,
+    observed: &Observed,
+    owned: &Owned,
+    marker: u8,
+) -> Result<Resolved, DesiredError> {
+    let proof = Proof { marker, owned };
+    let mut devices = Devices::observed(&observed.links);
+    for link in desired.links.iter().flatten() {
+        let peer = match &link.kind {
+            Some(LinkKind::Veth { peer }) => *peer,
+            _ => None,
+        };
+        for name in std::iter::once(link.name).chain(peer) {
+            if devices.dev(&name).is_none() {
+                devices.plan(name);
+            }
+        }
+    }
+    let recreated = match &desired.links {
+        Some(links) => recreate(links, observed, proof, &mut devices)?,
+        None => BTreeSet::new(),
+    };
+    let resolved = Resolved {
+        marker,
+        links: each(Kind::Link, &desired.links, |link| {
+            self::link(link, &devices)
+        })?,
+        addresses: each(Kind::Address, &desired.addresses, |address| {
+            let found = dev(&devices, address.dev)?;
+            let address = Address {
+                dev: found,
+                address: address.address,
+                peer: address.peer,
+                scope: address.scope,
+                label: address.label,
+                broadcast: address.broadcast,
+                lifetimes: address.lifetimes,
+                flags: address.flags,
+                metric: address.metric,
+                protocol: marker,
+                secondary: false,
+            };
+            Ok(address.canonical(devices.name(found)))
+        })?,
+        neighbours: each(Kind::Neighbour, &desired.neighbours, |neighbour| {
+            let neighbour = Neighbour {
+                dev: dev(&devices, neighbour.dev)?,
+                dst: neighbour.dst,
+                lladdr: neighbour.lladdr,
+                state: neighbour.state,
+                router: neighbour.router,
+                ext_learn: neighbour.ext_learn,
+                proxy: neighbour.proxy,
+                protocol: marker,
+            };
+            Ok(neighbour.canonical())
+        })?,
+        routes: each(Kind::Route, &desired.routes, |route| {
+            let nexthops = route
+                .nexthops
+                .clone()
+                .try_map(&mut |name| dev(&devices, name))?;
+            let route = Route {
+                table: route.table,
+                dst: route.dst,
+                metric: route.metric,
+                tos: route.tos,
+                from: route.from,
+                kind: route.kind,
+                nexthops,
+                src: route.src,
+                scope: route.scope,
+                metrics: route.metrics.clone(),
+                protocol: marker,
+                unmodelled: false,
+            };
+            Ok(route.canonical())
+        })?,
+        rules: each(Kind::Rule, &desired.rules, |rule| {
+            Ok(Rule {
+                protocol: marker,
+                ..rule.clone()
+            }
+            .canonical())
+        })?,
+        devices,
+        recreated,
+    };
+    unique(Kind::Link, &resolved.links)?;
+    unique(Kind::Address, &resolved.addresses)?;
+    unique(Kind::Neighbour, &resolved.neighbours)?;
+    unique(Kind::Route, &resolved.routes)?;
+    unique(Kind::Rule, &resolved.rules)?;
+    Ok(resolved)
+}
+
+fn dev(devices: &Devices, name: IfName) -> Result<Dev, Problem> {
+    devices.dev(&name).ok_or(Problem::UnknownDevice(name))
+}
+
+/// Checks and translates every object of a kind.
+fn each<T: Check, U>(
+    kind: Kind,
+    objects: &Option<Vec<T>>,
+    translate: impl Fn(&T) -> Result<U, Problem>,
+) -> Result<Option<Vec<U>>, DesiredError> {
+    let one = |(index, object): (usize, &T)| {
+        let checked = object.check().map_err(Problem::Invalid);
+        checked
+            .and_then(|()| translate(object))
+            .map_err(|problem| DesiredError::new(kind, index, problem))
+    };
+    let Some(objects) = objects else {
+        return Ok(None);
+    };
+    objects
+        .iter()
+        .enumerate()
+        .map(one)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+fn unique<T: Item>(kind: Kind, objects: &Option<Vec<T>>) -> Result<(), DesiredError> {
+    let objects = objects.as_deref().unwrap_or_default();
+    merge::join(objects, &[], T::key, |_, _, _| {}).map_err(|Duplicate { first, second }| {
+        DesiredError::new(kind, second, Problem::Duplicate(first))
+    })
+}
+
+fn link(link: &Link<IfName>, devices: &Devices) -> Result<Link, Problem> {
+    let one = |name: &IfName| dev(devices, *name);
+    let kind = match &link.kind {
+        None => None,
+        Some(kind) => Some(match kind {
+            LinkKind::Bridge(bridge) => LinkKind::Bridge(*bridge),
+            LinkKind::Veth { peer } => LinkKind::Veth { peer: *peer },
+            LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
+                id: vxlan.id,
+                local: vxlan.local,
+                remote: vxlan.remote,
+                port: vxlan.port,
+                link: vxlan.link.as_ref().map(one).transpose()?,
+                learning: vxlan.learning,
+                ttl: vxlan.ttl,
+            }),
+            LinkKind::Vlan { link, id, protocol } => LinkKind::Vlan {
+                link: one(link)?,
+                id: *id,
+                protocol: *protocol,
+            },
+            LinkKind::Macvlan { link, mode } => LinkKind::Macvlan {
+                link: one(link)?,
+                mode: *mode,
+            },
+            LinkKind::Ifb => LinkKind::Ifb,
+            LinkKind::Dummy => LinkKind::Dummy,
+            LinkKind::Bond { mode, miimon } => LinkKind::Bond {
+                mode: *mode,
+                miimon: *miimon,
+            },
+            LinkKind::Vrf { table } => LinkKind::Vrf { table: *table },
+            LinkKind::Tun => LinkKind::Tun,
+            LinkKind::Tap => LinkKind::Tap,
+            LinkKind::Other(name) => LinkKind::Other(name.clone()),
+        }),
+    };
+    let master = match &link.master {
+        None => None,
+        Some(None) => Some(None),
+        Some(Some(name)) => Some(Some(one(name)?)),
+    };
+    Ok(Link {
+        name: link.name,
+        index: devices.dev(&link.name).and_then(Dev::as_index).unwrap_or(0),
+        kind,
+        up: link.up,
+        mtu: link.mtu,
+        address: link.address,
+        master,
+        alias: link.alias.clone(),
+        group: link.group,
+    })
+}
+
+/// Finds the links of ours that have to be deleted and created anew, and gives each a planned
+/// device. What is stacked on such a link goes with it, so the search ends when a round finds
+/// nothing more. A link that carries what is not ours stays as it is.
+fn recreate(
+    links: &[Link<IfName>],
+    observed: &Observed,
+    proof: Proof<'_>,
+    devices: &mut Devices,
+) -> Result<BTreeSet<u32>, DesiredError> {
+    let present: BTreeMap<IfName, &Link> = observed
+        .links
+        .iter()
+        .map(|link| (link.name, link))
+        .collect();
+    let bystanders = Bystanders::new(observed, proof);
+    let mut recreated = BTreeSet::new();
+    loop {
+        let before = recreated.len();
+        for (index, desired) in links.iter().enumerate() {
+            let Some(observed) = present.get(&desired.name) else {
+                continue;
+            };
+            if recreated.contains(&observed.index)
+                || !proof.link(observed)
+                || bystanders.on_link(observed.index).is_some()
+            {
+                continue;
+            }
+            let desired = link(desired, devices)
+                .map_err(|problem| DesiredError::new(Kind::Link, index, problem))?;
+            let mut keeps = true;
+            desired.compare(observed, &mut |difference| keeps &= difference.in_place);
+            if !keeps {
+                recreated.insert(observed.index);
+                devices.plan(observed.name);
+                let peer = |link: &Link| match link.kind {
+                    Some(LinkKind::Veth { peer }) => peer,
+                    _ => None,
+                };
+                if let Some(gone) = peer(observed).and_then(|name| present.get(&name)) {
+                    recreated.insert(gone.index);
+                    if peer(&desired) == Some(gone.name) {
+                        devices.plan(gone.name);
+                    }
+                }
+            }
+        }
+        if recreated.len() == before {
+            return Ok(recreated);
+        }
+    }
+}
