@@ -43,7 +43,7 @@ impl Changes {
         Self { socket, links }
     }
 
-    /// What was announced since the last call, reduced by [`stable`](crate::stable): without neighbour resolution,
+    /// What was announced since the last call, reduced by [`stable`](crate::stable()): without neighbour resolution,
     /// and without links that are as they were. Announcements are made before the write that causes them is
     /// acknowledged, so none is still under way, except those of the kernel's own timers.
     ///

@@ -8,7 +8,7 @@ use crate::topology::wait_until;
 use crate::wire::{raw_dump, raw_dump_proxies};
 
 /// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling thread's namespace, both
-/// families, reduced to configuration by [`stable`] and sorted. Rows are a multiset: the order of a dump says nothing.
+/// families, reduced to configuration by [`stable`](crate::stable()) and sorted. Rows are a multiset: the order of a dump says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     rows: Vec<RawMessage>,
