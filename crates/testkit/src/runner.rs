@@ -13,7 +13,7 @@ use crate::enter::{enter, quiet_netns};
 /// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that panics to fail.
 /// A function left out of the list is dead code, and so a warning.
 ///
-/// Each runs as root of a namespace of its own, see [`quiet_netns`](crate::quiet_netns). On a machine that forbids
+/// Each runs as root of a namespace of its own, see [`quiet_netns`]. On a machine that forbids
 /// namespaces every test fails with the remedy; with `TRUEUP_SKIP_KERNEL=1` they are ignored instead, unless `CI=true`.
 ///
 /// ```no_run
