@@ -1,0 +1,280 @@
+//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). What is of a kind of link alone is
+//! in the private module `kind`.
+
+mod kind;
+
+use std::collections::HashMap;
+
+use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind};
+
+use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
+use crate::wire::{
+    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
+};
+
+/// `RTM_NEWLINK`.
+pub const NEW: u16 = 16;
+/// `RTM_DELLINK`.
+pub const DELETE: u16 = 17;
+/// `RTM_GETLINK`.
+pub const GET: u16 = 18;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_GROUP: u16 = 27;
+const IFLA_EXT_MASK: u16 = 29;
+const IFLA_LINK_NETNSID: u16 = 37;
+
+const IFF_UP: u32 = 1;
+/// `RTEXT_FILTER_SKIP_STATS`: a link without counters takes a quarter less space.
+const SKIP_STATS: u32 = 1 << 3;
+const AF_UNSPEC: u8 = 0;
+
+/// A link as decoded. A message gives the other end of a veth pair by index: [`name_peers`] puts
+/// the names in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedLink {
+    /// The link; a veth's `peer` is `None` as yet.
+    pub link: Link,
+    /// The interface index of a veth's other end, if that is in this namespace.
+    pub peer_index: Option<u32>,
+}
+
+/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of a family of its own, such
+/// as a bridge's about its ports. A device below that is in another namespace is `Dev::index(0)`.
+///
+/// # Errors
+///
+/// When the message is too short or lacks a name or an index.
+pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
+    let lost = |why| Undecodable::new(Kind::Link, why);
+    let (head, mut attrs) = split::<16>(Kind::Link, body)?;
+    let [family, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = head;
+    if family != AF_UNSPEC {
+        return Ok(None);
+    }
+    let index = u32::from_ne_bytes([i0, i1, i2, i3]);
+    let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
+
+    let (mut name, mut info): (_, &[u8]) = (None, &[]);
+    let (mut mtu, mut group, mut master, mut lower) = (None, None, None, None);
+    let (mut address, mut alias) = (None, Box::default());
+    let mut elsewhere = false;
+    for (number, payload) in attrs.by_ref() {
+        let device = || read_u32(payload).filter(|index| *index != 0).map(Some);
+        match number {
+            IFLA_IFNAME => name = IfName::from_bytes(read_string(payload)).ok(),
+            IFLA_ADDRESS if payload.is_empty() => {}
+            IFLA_ADDRESS => address = LinkAddr::from_bytes(payload).ok(),
+            IFLA_MTU => _ = take(&mut mtu, read_u32(payload).map(Some)),
+            IFLA_GROUP => _ = take(&mut group, read_u32(payload).map(Some)),
+            IFLA_MASTER => _ = take(&mut master, device()),
+            IFLA_LINK => _ = take(&mut lower, device()),
+            IFLA_LINK_NETNSID => elsewhere = true,
+            IFLA_IFALIAS => alias = Box::from(read_string(payload)),
+            IFLA_LINKINFO => info = payload,
+            _ => {}
+        }
+    }
+    if attrs.malformed() {
+        return Err(lost(BROKEN));
+    }
+    if index == 0 {
+        return Err(lost("index"));
+    }
+    let lower = lower.filter(|_| !elsewhere);
+    let kind = kind::decode(info, lower);
+    let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth { .. }));
+    let link = Link {
+        name: name.ok_or(lost("name"))?,
+        index,
+        kind: Some(kind),
+        up: Some(flags & IFF_UP != 0),
+        mtu,
+        address,
+        master: Some(master.map(Dev::index)),
+        alias: Some(alias),
+        group: Some(group.unwrap_or(0)),
+    };
+    Ok(Some(DecodedLink { link, peer_index }))
+}
+
+/// Names the other ends of veth pairs, given all links of a namespace. An index that is not among
+/// them stays without a name.
+pub fn name_peers(links: &mut [DecodedLink]) {
+    let names: HashMap<u32, IfName> = links
+        .iter()
+        .map(|decoded| (decoded.link.index, decoded.link.name))
+        .collect();
+    for decoded in links {
+        if let Some(LinkKind::Veth { peer }) = &mut decoded.link.kind {
+            *peer = decoded.peer_index.and_then(|at| names.get(&at).copied());
+        }
+    }
+}
+
+/// Encodes the creation of a link with all that one message can hold, under a name that must not
+/// exist yet (`EEXIST` else). [`needs_change_after_create`] tells what is left to be done.
+///
+/// # Errors
+///
+/// When a device is not resolved, when the link has no kind or one that netlink cannot create
+/// (TUN, TAP and unknown ones), and for a veth without its peer's name: the kernel would invent one.
+pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result<(), EncodeError> {
+    let kind = link.kind.as_ref().filter(|kind| kind.is_creatable());
+    let kind = kind.ok_or(EncodeError::Refused(
+        "netlink cannot create such a link: it must exist",
+    ))?;
+    if matches!(kind, LinkKind::Veth { peer: None }) {
+        return Err(EncodeError::Refused("a veth needs the name of its peer"));
+    }
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
+    let mut message = MessageWriter::begin(buffer, NEW, flags);
+    message.body(&header(0, link.up));
+    message.attr_string(IFLA_IFNAME, link.name.as_bytes());
+    // A group and a master of none are what a new link has.
+    let wanted = Link {
+        alias: None,
+        master: link.master.filter(Option::is_some),
+        ..link.clone()
+    };
+    write_common(&mut message, &wanted, resolve)?;
+    if let Some(lower) = kind::lower(kind) {
+        message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
+    }
+    kind::write_new(&mut message, IFLA_LINKINFO, kind, resolve)?;
+    Ok(message.finish()?)
+}
+
+/// Whether a link that [`create`] made still lacks something, so that a [`change`] has to follow:
+/// the kernel ignores an alias in the message that creates a link.
+#[must_use]
+pub fn needs_change_after_create(link: &Link) -> bool {
+    link.alias.as_ref().is_some_and(|alias| !alias.is_empty())
+}
+
+/// Encodes the change of a link that exists to what is stated in `link`, or, given what the link
+/// `was` observed as, to what of that differs. What can only change by recreation is left out, as
+/// are attributes that the kernel refuses even unchanged, such as a VXLAN's port.
+///
+/// The link is addressed by the index of `was` or `link`; by name only where both are 0, as just
+/// after the creation in the same batch.
+///
+/// # Errors
+///
+/// When a device is not resolved.
+pub fn change(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let index = was.map_or(0, |was| was.index).max(link.index);
+    let mut wanted = link.clone();
+    if let Some(was) = was {
+        keep_different(&mut wanted.up, &was.up);
+        keep_different(&mut wanted.mtu, &was.mtu);
+        keep_different(&mut wanted.address, &was.address);
+        keep_different(&mut wanted.master, &was.master);
+        keep_different(&mut wanted.alias, &was.alias);
+        keep_different(&mut wanted.group, &was.group);
+    }
+    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
+    message.body(&header(index, wanted.up));
+    if index == 0 {
+        message.attr_string(IFLA_IFNAME, link.name.as_bytes());
+    }
+    write_common(&mut message, &wanted, resolve)?;
+    if let Some(kind) = &link.kind {
+        let was = was.and_then(|was| was.kind.as_ref());
+        kind::write_change(&mut message, IFLA_LINKINFO, kind, was, resolve)?;
+    }
+    Ok(message.finish()?)
+}
+
+/// Encodes the deletion of a link by its index: a name may belong to another link by now.
+///
+/// # Errors
+///
+/// For index 0, with which the kernel looks for something else to delete.
+pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
+    if index == 0 {
+        return Err(EncodeError::Refused("a link delete needs an index"));
+    }
+    let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
+    message.body(&header(index, None));
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for all links, without their counters.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&header(0, None));
+    message.attr_u32(IFLA_EXT_MASK, SKIP_STATS);
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for one link, by name; `ENODEV` is the answer where there is none.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn request_by_name(buffer: &mut Vec<u8>, name: &IfName) -> Result<(), EncodeError> {
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST);
+    message.body(&header(0, None));
+    message.attr_string(IFLA_IFNAME, name.as_bytes());
+    message.attr_u32(IFLA_EXT_MASK, SKIP_STATS);
+    Ok(message.finish()?)
+}
+
+/// `struct ifinfomsg`: the flag `IFF_UP` is set or cleared where it is stated.
+fn header(index: u32, up: Option<bool>) -> [u8; 16] {
+    let flags = if up == Some(true) { IFF_UP } else { 0 };
+    let mask = if up.is_some() { IFF_UP } else { 0 };
+    let mut head = [0; 16];
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    head[8..12].copy_from_slice(&flags.to_ne_bytes());
+    head[12..].copy_from_slice(&mask.to_ne_bytes());
+    head
+}
+
+fn write_common(
+    message: &mut MessageWriter<'_>,
+    link: &Link,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    if let Some(mtu) = link.mtu {
+        message.attr_u32(IFLA_MTU, mtu);
+    }
+    if let Some(address) = &link.address {
+        message.attr(IFLA_ADDRESS, address.as_bytes());
+    }
+    if let Some(master) = link.master {
+        let index = master.map_or(Ok(0), |master| index_of(master, resolve))?;
+        message.attr_u32(IFLA_MASTER, index);
+    }
+    if let Some(alias) = &link.alias {
+        // Without a NUL, which the kernel would keep; no bytes at all remove the alias.
+        message.attr(IFLA_IFALIAS, alias);
+    }
+    if let Some(group) = link.group {
+        message.attr_u32(IFLA_GROUP, group);
+    }
+    Ok(())
+}
+
+/// Drops what is wanted where it is there already.
+fn keep_different<T: PartialEq>(wanted: &mut Option<T>, was: &Option<T>) {
+    if wanted == was {
+        *wanted = None;
+    }
+}

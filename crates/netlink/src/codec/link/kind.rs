@@ -1,0 +1,322 @@
+//! `IFLA_LINKINFO`: the kinds of links and the attributes of each.
+
+use std::net::IpAddr;
+
+use trueup_diff::{BondMode, BridgeAttrs, Dev, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs};
+
+use super::{IFLA_IFNAME, header, keep_different};
+use crate::codec::{EncodeError, Resolve, index_of};
+use crate::wire::{
+    Attrs, MessageWriter, read_be16, read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
+};
+
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+
+const IFLA_BR_FORWARD_DELAY: u16 = 1;
+const IFLA_BR_AGEING_TIME: u16 = 4;
+const IFLA_BR_STP_STATE: u16 = 5;
+const IFLA_BR_VLAN_FILTERING: u16 = 7;
+
+const VETH_INFO_PEER: u16 = 1;
+
+const IFLA_VXLAN_ID: u16 = 1;
+const IFLA_VXLAN_GROUP: u16 = 2;
+const IFLA_VXLAN_LINK: u16 = 3;
+const IFLA_VXLAN_LOCAL: u16 = 4;
+const IFLA_VXLAN_TTL: u16 = 5;
+const IFLA_VXLAN_LEARNING: u16 = 7;
+const IFLA_VXLAN_PORT: u16 = 15;
+const IFLA_VXLAN_GROUP6: u16 = 16;
+const IFLA_VXLAN_LOCAL6: u16 = 17;
+
+const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
+
+const IFLA_MACVLAN_MODE: u16 = 1;
+
+const IFLA_BOND_MODE: u16 = 1;
+const IFLA_BOND_MIIMON: u16 = 3;
+
+const IFLA_VRF_TABLE: u16 = 1;
+
+const IFLA_TUN_TYPE: u16 = 3;
+/// `IFF_TUN` and `IFF_TAP` as `IFLA_TUN_TYPE` has them.
+const TUN: u8 = 1;
+const TAP: u8 = 2;
+
+/// The kind that an `IFLA_LINKINFO` tells, on a device that is in this namespace. One that lacks
+/// what every device of its kind has is [`LinkKind::Other`].
+pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
+    let info = Attrs::new(info);
+    let name = read_string(info.find(IFLA_INFO_KIND).unwrap_or(&[]));
+    let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
+    let known = match name {
+        b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
+        b"veth" => Some(LinkKind::Veth { peer: None }),
+        b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
+        b"vlan" => decode_vlan(data, lower),
+        b"macvlan" => Some(LinkKind::Macvlan {
+            link: Dev::index(lower.unwrap_or(0)),
+            mode: data
+                .find(IFLA_MACVLAN_MODE)
+                .and_then(read_u32)
+                .and_then(MacvlanMode::from_number),
+        }),
+        b"ifb" => Some(LinkKind::Ifb),
+        b"dummy" => Some(LinkKind::Dummy),
+        b"bond" => Some(LinkKind::Bond {
+            mode: data
+                .find(IFLA_BOND_MODE)
+                .and_then(read_u8)
+                .and_then(BondMode::from_number),
+            miimon: data.find(IFLA_BOND_MIIMON).and_then(read_u32),
+        }),
+        b"vrf" => data
+            .find(IFLA_VRF_TABLE)
+            .and_then(read_u32)
+            .map(|table| LinkKind::Vrf { table }),
+        b"tun" => match data.find(IFLA_TUN_TYPE).and_then(read_u8) {
+            Some(TUN) => Some(LinkKind::Tun),
+            Some(TAP) => Some(LinkKind::Tap),
+            _ => None,
+        },
+        _ => None,
+    };
+    known.unwrap_or_else(|| LinkKind::Other(String::from_utf8_lossy(name).into()))
+}
+
+/// The device that a new link of this kind is put on with `IFLA_LINK`.
+pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
+    match kind {
+        LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. } => Some(*link),
+        _ => None,
+    }
+}
+
+/// Writes all of a kind.
+pub(super) fn write_new(
+    message: &mut MessageWriter<'_>,
+    number: u16,
+    kind: &LinkKind,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let info = message.nest_unflagged(number);
+    message.attr_string(IFLA_INFO_KIND, kind.name().as_bytes());
+    let data = message.nest_unflagged(IFLA_INFO_DATA);
+    match kind {
+        LinkKind::Bridge(bridge) => write_bridge(message, bridge),
+        LinkKind::Veth { peer: Some(peer) } => {
+            let nest = message.nest_unflagged(VETH_INFO_PEER);
+            message.raw(&header(0, None));
+            message.attr_string(IFLA_IFNAME, peer.as_bytes());
+            message.end_nest(nest);
+        }
+        LinkKind::Vxlan(vxlan) => {
+            message.attr_u32(IFLA_VXLAN_ID, vxlan.id);
+            if let Some(port) = vxlan.port {
+                message.attr_be16(IFLA_VXLAN_PORT, port);
+            }
+            write_vxlan(message, vxlan, resolve)?;
+        }
+        LinkKind::Vlan { id, protocol, .. } => {
+            message.attr_u16(IFLA_VLAN_ID, *id);
+            message.attr_be16(IFLA_VLAN_PROTOCOL, protocol.number());
+        }
+        LinkKind::Macvlan { mode, .. } => write_macvlan(message, *mode),
+        LinkKind::Bond { mode, miimon } => {
+            if let Some(mode) = mode {
+                message.attr_u8(IFLA_BOND_MODE, mode.number());
+            }
+            write_bond(message, *miimon);
+        }
+        LinkKind::Vrf { table } => message.attr_u32(IFLA_VRF_TABLE, *table),
+        _ => {}
+    }
+    message.end_nest(data);
+    message.end_nest(info);
+    Ok(())
+}
+
+/// Writes what of a kind can change in place and differs from what was observed, if anything
+/// does: the mere presence of data makes the kernel refuse kinds that cannot change.
+pub(super) fn write_change(
+    message: &mut MessageWriter<'_>,
+    number: u16,
+    kind: &LinkKind,
+    was: Option<&LinkKind>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let wanted = mutable(kind, was);
+    let nothing = match &wanted {
+        LinkKind::Bridge(bridge) => *bridge == BridgeAttrs::default(),
+        LinkKind::Vxlan(vxlan) => *vxlan == immutable_vxlan(vxlan),
+        LinkKind::Macvlan { mode, .. } => mode.is_none(),
+        LinkKind::Bond { miimon, .. } => miimon.is_none(),
+        _ => true,
+    };
+    if nothing {
+        return Ok(());
+    }
+    let info = message.nest_unflagged(number);
+    message.attr_string(IFLA_INFO_KIND, wanted.name().as_bytes());
+    let data = message.nest_unflagged(IFLA_INFO_DATA);
+    match &wanted {
+        LinkKind::Bridge(bridge) => write_bridge(message, bridge),
+        LinkKind::Vxlan(vxlan) => write_vxlan(message, vxlan, resolve)?,
+        LinkKind::Macvlan { mode, .. } => write_macvlan(message, *mode),
+        LinkKind::Bond { miimon, .. } => write_bond(message, *miimon),
+        _ => {}
+    }
+    message.end_nest(data);
+    message.end_nest(info);
+    Ok(())
+}
+
+/// The kind less what is as it was.
+fn mutable(kind: &LinkKind, was: Option<&LinkKind>) -> LinkKind {
+    let mut wanted = kind.clone();
+    match (&mut wanted, was) {
+        (LinkKind::Bridge(wanted), Some(LinkKind::Bridge(was))) => {
+            keep_different(&mut wanted.stp, &was.stp);
+            keep_different(&mut wanted.vlan_filtering, &was.vlan_filtering);
+            keep_different(&mut wanted.forward_delay, &was.forward_delay);
+            keep_different(&mut wanted.ageing_time, &was.ageing_time);
+        }
+        (LinkKind::Vxlan(wanted), Some(LinkKind::Vxlan(was))) => {
+            keep_different(&mut wanted.local, &was.local);
+            keep_different(&mut wanted.remote, &was.remote);
+            keep_different(&mut wanted.link, &was.link);
+            keep_different(&mut wanted.learning, &was.learning);
+            keep_different(&mut wanted.ttl, &was.ttl);
+        }
+        (LinkKind::Macvlan { mode: wanted, .. }, Some(LinkKind::Macvlan { mode: was, .. })) => {
+            keep_different(wanted, was);
+        }
+        (LinkKind::Bond { miimon: wanted, .. }, Some(LinkKind::Bond { miimon: was, .. })) => {
+            keep_different(wanted, was);
+        }
+        _ => {}
+    }
+    wanted
+}
+
+fn immutable_vxlan(vxlan: &VxlanAttrs) -> VxlanAttrs {
+    VxlanAttrs {
+        id: vxlan.id,
+        port: vxlan.port,
+        local: None,
+        remote: None,
+        link: None,
+        learning: None,
+        ttl: None,
+    }
+}
+
+fn decode_bridge(data: Attrs<'_>) -> BridgeAttrs {
+    let mut bridge = BridgeAttrs::default();
+    for (number, payload) in data {
+        match number {
+            IFLA_BR_STP_STATE => bridge.stp = read_u32(payload).map(|state| state != 0),
+            IFLA_BR_VLAN_FILTERING => {
+                bridge.vlan_filtering = read_u8(payload).map(|on| on != 0);
+            }
+            IFLA_BR_FORWARD_DELAY => bridge.forward_delay = read_u32(payload),
+            IFLA_BR_AGEING_TIME => bridge.ageing_time = read_u32(payload),
+            _ => {}
+        }
+    }
+    bridge
+}
+
+fn write_bridge(message: &mut MessageWriter<'_>, bridge: &BridgeAttrs) {
+    if let Some(delay) = bridge.forward_delay {
+        message.attr_u32(IFLA_BR_FORWARD_DELAY, delay);
+    }
+    if let Some(time) = bridge.ageing_time {
+        message.attr_u32(IFLA_BR_AGEING_TIME, time);
+    }
+    if let Some(stp) = bridge.stp {
+        message.attr_u32(IFLA_BR_STP_STATE, u32::from(stp));
+    }
+    if let Some(filtering) = bridge.vlan_filtering {
+        message.attr_u8(IFLA_BR_VLAN_FILTERING, u8::from(filtering));
+    }
+}
+
+fn decode_vxlan(data: Attrs<'_>) -> Option<VxlanAttrs> {
+    let mut vxlan = VxlanAttrs {
+        id: read_u32(data.find(IFLA_VXLAN_ID)?)?,
+        local: None,
+        remote: None,
+        port: None,
+        link: None,
+        learning: None,
+        ttl: None,
+    };
+    for (number, payload) in data {
+        let v4 = || read_ipv4(payload).map(IpAddr::V4);
+        let v6 = || read_ipv6(payload).map(IpAddr::V6);
+        match number {
+            IFLA_VXLAN_GROUP => vxlan.remote = v4(),
+            IFLA_VXLAN_GROUP6 => vxlan.remote = v6(),
+            IFLA_VXLAN_LOCAL => vxlan.local = v4(),
+            IFLA_VXLAN_LOCAL6 => vxlan.local = v6(),
+            IFLA_VXLAN_LINK => vxlan.link = read_u32(payload).map(Dev::index),
+            IFLA_VXLAN_TTL => vxlan.ttl = read_u8(payload),
+            IFLA_VXLAN_LEARNING => vxlan.learning = read_u8(payload).map(|on| on != 0),
+            IFLA_VXLAN_PORT => vxlan.port = read_be16(payload),
+            _ => {}
+        }
+    }
+    Some(vxlan)
+}
+
+/// What of a VXLAN device can change in place.
+fn write_vxlan(
+    message: &mut MessageWriter<'_>,
+    vxlan: &VxlanAttrs,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    for (address, v4, v6) in [
+        (vxlan.remote, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6),
+        (vxlan.local, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6),
+    ] {
+        if let Some(address) = address {
+            message.attr_ip(if address.is_ipv4() { v4 } else { v6 }, address);
+        }
+    }
+    if let Some(link) = vxlan.link {
+        message.attr_u32(IFLA_VXLAN_LINK, index_of(link, resolve)?);
+    }
+    if let Some(ttl) = vxlan.ttl {
+        message.attr_u8(IFLA_VXLAN_TTL, ttl);
+    }
+    if let Some(learning) = vxlan.learning {
+        message.attr_u8(IFLA_VXLAN_LEARNING, u8::from(learning));
+    }
+    Ok(())
+}
+
+fn decode_vlan(data: Attrs<'_>, lower: Option<u32>) -> Option<LinkKind> {
+    let protocol = data.find(IFLA_VLAN_PROTOCOL).map(read_be16);
+    Some(LinkKind::Vlan {
+        link: Dev::index(lower.unwrap_or(0)),
+        id: read_u16(data.find(IFLA_VLAN_ID)?)?,
+        protocol: protocol.map_or(Some(VlanProtocol::Dot1Q), |number| {
+            VlanProtocol::from_number(number?)
+        })?,
+    })
+}
+
+fn write_macvlan(message: &mut MessageWriter<'_>, mode: Option<MacvlanMode>) {
+    if let Some(mode) = mode {
+        message.attr_u32(IFLA_MACVLAN_MODE, mode.number());
+    }
+}
+
+fn write_bond(message: &mut MessageWriter<'_>, miimon: Option<u32>) {
+    if let Some(miimon) = miimon {
+        message.attr_u32(IFLA_BOND_MIIMON, miimon);
+    }
+}

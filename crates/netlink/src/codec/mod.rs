@@ -1,0 +1,121 @@
+//! Between rtnetlink's bytes and `trueup-diff`'s objects: one file an object, both directions side
+//! by side.
+//!
+//! Nothing here does I/O. Decoding goes message by message and never fails a message for an
+//! attribute that it does not know: what is status is ignored, what is configuration marks the
+//! object as not fully modelled. Only a message whose key cannot be read is [`Undecodable`], so
+//! that the caller can tell a lost object from an absent one. Decoded objects are in canonical
+//! form, a plain route without an allocation.
+//!
+//! Encoding takes objects in canonical form and appends one message to a buffer, without
+//! `NLM_F_ACK` and without a sequence number: those are the transport's. What would touch more
+//! than the object it is given, such as a route delete that leaves the protocol open, cannot be
+//! encoded: the functions return [`EncodeError`] and leave the buffer as it was.
+//!
+//! Each module has `decode`, `create` (exclusive, always), `delete` and `dump_request`, and
+//! `replace` or `change` where the kernel can do that.
+
+pub mod address;
+pub mod link;
+pub mod neighbour;
+pub mod route;
+pub mod rule;
+
+use std::net::IpAddr;
+
+use trueup_diff::{Dev, Family, Kind};
+
+use crate::wire::{Attrs, TooLarge, read_ipv4, read_ipv6};
+
+/// How an encoder learns the interface index of a device. `None`: the device is not there (yet).
+pub type Resolve<'a> = &'a dyn Fn(Dev) -> Option<u32>;
+
+/// Resolves the devices that exist, and no planned one.
+#[must_use]
+pub fn existing(dev: Dev) -> Option<u32> {
+    dev.as_index()
+}
+
+/// A message from the kernel whose object cannot be told: what it says is lost, which is not the
+/// same as the object being absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {kind} message cannot be read: {why}")]
+pub struct Undecodable {
+    /// What the message is about.
+    pub kind: Kind,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl Undecodable {
+    fn new(kind: Kind, why: &'static str) -> Undecodable {
+        Undecodable { kind, why }
+    }
+}
+
+/// Why no message was encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// The interface index of a device is not known (yet).
+    #[error("the device {0:?} has no interface index")]
+    Unresolved(Dev),
+    /// The message would be wrong, or would touch more than this object.
+    #[error("refused: {0}")]
+    Refused(&'static str),
+    /// It does not fit into a netlink message.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+const SHORT: &str = "it is shorter than its fixed part";
+const BROKEN: &str = "its attributes break off";
+
+/// `AF_INET`, `AF_INET6`.
+fn family_number(family: Family) -> u8 {
+    match family {
+        Family::Inet => 2,
+        Family::Inet6 => 10,
+    }
+}
+
+/// The family of a message; `None` is one that has no objects here.
+fn family_from(number: u8) -> Option<Family> {
+    match number {
+        2 => Some(Family::Inet),
+        10 => Some(Family::Inet6),
+        _ => None,
+    }
+}
+
+/// Splits a message's body into its fixed struct and its attributes. All of rtnetlink's structs
+/// are multiples of four bytes long.
+fn split<const N: usize>(kind: Kind, body: &[u8]) -> Result<([u8; N], Attrs<'_>), Undecodable> {
+    let (head, rest) = body
+        .split_first_chunk::<N>()
+        .ok_or(Undecodable::new(kind, SHORT))?;
+    Ok((*head, Attrs::new(rest)))
+}
+
+/// Reads an address of a family that is known.
+fn read_ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
+    match family {
+        Family::Inet => read_ipv4(payload).map(IpAddr::V4),
+        Family::Inet6 => read_ipv6(payload).map(IpAddr::V6),
+    }
+}
+
+/// Puts what was read where it belongs; whether there was anything to be read.
+fn take<T>(slot: &mut T, read: Option<T>) -> bool {
+    let understood = read.is_some();
+    if let Some(value) = read {
+        *slot = value;
+    }
+    understood
+}
+
+/// The interface index of a device.
+fn index_of(dev: Dev, resolve: Resolve<'_>) -> Result<u32, EncodeError> {
+    resolve(dev)
+        .filter(|index| *index != 0)
+        .ok_or(EncodeError::Unresolved(dev))
+}

@@ -1,0 +1,490 @@
+//! Routes (`rtmsg`, linux/rtnetlink.h).
+
+use std::net::IpAddr;
+
+use trueup_diff::{
+    Dev, Family, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, Scope,
+};
+
+use super::{
+    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
+    split, take,
+};
+use crate::wire::{
+    Attrs, MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
+    read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
+};
+
+/// `RTM_NEWROUTE`.
+pub const NEW: u16 = 24;
+/// `RTM_DELROUTE`.
+pub const DELETE: u16 = 25;
+/// `RTM_GETROUTE`.
+pub const GET: u16 = 26;
+
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_CACHEINFO: u16 = 12;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_PREF: u16 = 20;
+const RTA_PAD: u16 = 24;
+const RTA_NH_ID: u16 = 30;
+
+const RTAX_LOCK: u16 = 1;
+const RTAX_CC_ALGO: u16 = 16;
+
+const RTM_F_CLONED: u32 = 0x200;
+const RTNH_F_PERVASIVE: u8 = 0x02;
+const RTNH_F_ONLINK: u8 = 0x04;
+/// Length of `struct rtnexthop`.
+const RTNH_LEN: usize = 8;
+
+/// `RT_TABLE_UNSPEC`: look into the attribute.
+const TABLE_UNSPEC: u8 = 0;
+/// The index of the loopback device, the same in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// What a route dump is limited to, beside its family.
+///
+/// The kernel heeds it only on a socket with `NETLINK_GET_STRICT_CHK`, and then answers a table
+/// that does not exist with `ENOENT`; without it everything comes. So filter again what arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The table.
+    pub table: Option<u32>,
+    /// Who installed it (`rtm_protocol`).
+    pub protocol: Option<u8>,
+    /// The type.
+    pub kind: Option<RouteType>,
+    /// The interface index of a next hop.
+    pub oif: Option<u32>,
+}
+
+/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is a message about something that
+/// is no route here: a cached route, or one of another family than IPv4 and IPv6.
+///
+/// # Errors
+///
+/// When the message is too short or does not say what identifies the route.
+pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
+    let lost = |why| Undecodable::new(Kind::Route, why);
+    let (head, mut attrs) = split::<12>(Kind::Route, body)?;
+    let [
+        family,
+        dst_len,
+        src_len,
+        tos,
+        table,
+        protocol,
+        scope,
+        kind,
+        flags @ ..,
+    ] = head;
+    let flags = u32::from_ne_bytes(flags);
+    let Some(family) = family_from(family) else {
+        return Ok(None);
+    };
+    if flags & RTM_F_CLONED != 0 {
+        return Ok(None);
+    }
+
+    let [mut dst, mut from] = [family.unspecified(); 2];
+    // The low byte of the flags is the only next hop's.
+    let hop_flags = flags.to_le_bytes()[0];
+    let mut hop = hop(hop_flags, None);
+    let mut many = None;
+    let mut object = 0;
+    let mut route = Route::new(Prefix::default_route(family), NextHops::None);
+    route.table = u32::from(table);
+    route.tos = tos;
+    route.kind = type_from(kind);
+    route.scope = Some(Scope(scope));
+    route.protocol = protocol;
+    route.unmodelled = hop_flags & RTNH_F_PERVASIVE != 0;
+
+    for (number, payload) in attrs.by_ref() {
+        // What identifies the route must be readable; what else is not, is told by a mark.
+        let identity = |understood: bool, what| understood.then_some(true).ok_or(lost(what));
+        let understood = match number {
+            RTA_DST => identity(take(&mut dst, read_ip_of(family, payload)), "destination")?,
+            RTA_SRC => identity(take(&mut from, read_ip_of(family, payload)), "source")?,
+            RTA_TABLE => identity(take(&mut route.table, read_u32(payload)), "table")?,
+            RTA_PRIORITY => identity(take(&mut route.metric, read_u32(payload)), "metric")?,
+            RTA_OIF => take(&mut hop.dev, read_u32(payload).map(device)),
+            RTA_GATEWAY => take(&mut hop.via, read_ip_of(family, payload).map(Some)),
+            RTA_VIA => take(&mut hop.via, read_via(payload).map(Some)),
+            RTA_PREFSRC => take(&mut route.src, read_ip_of(family, payload).map(Some)),
+            RTA_METRICS => read_metrics(&mut route.metrics, payload),
+            RTA_MULTIPATH => take(&mut many, read_hops(family, payload).map(Some)),
+            RTA_NH_ID => take(&mut object, read_u32(payload)),
+            // `rta_expires`, the third of the struct's numbers: it goes by itself.
+            RTA_CACHEINFO => payload.get(8..12) == Some(&[0; 4]),
+            // `ICMPV6_ROUTER_PREF_MEDIUM` says nothing.
+            RTA_PREF => read_u8(payload) == Some(0),
+            RTA_PAD => true,
+            _ => false,
+        };
+        route.unmodelled |= !understood;
+    }
+    if attrs.malformed() {
+        return Err(lost(BROKEN));
+    }
+
+    let prefix = |address, len| Prefix::new(address, len).map_err(|_| lost("prefix"));
+    route.dst = prefix(dst, dst_len)?;
+    route.from = Some(prefix(from, src_len)?);
+    // A route that uses a nexthop object shows what that expands to beside it.
+    route.nexthops = match many {
+        _ if object != 0 => NextHops::Object(object),
+        Some((hops, understood)) => {
+            route.unmodelled |= !understood;
+            NextHops::Many(hops)
+        }
+        None if hop.dev.is_none() && hop.via.is_none() => NextHops::None,
+        None => NextHops::One(hop),
+    };
+    Ok(Some(route.canonical()))
+}
+
+/// Encodes the creation of a route that must not exist yet (`EEXIST` else): without `NLM_F_EXCL`
+/// IPv6 would append our next hop to a stranger's route.
+///
+/// # Errors
+///
+/// When a device is not resolved, or when the route is not in canonical form, not fully modelled,
+/// or has a weight out of 1 to 256.
+pub fn create(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, route, NLM_F_CREATE | NLM_F_EXCL, resolve)
+}
+
+/// Encodes the replacement of whatever holds the route's key, whoever owns it: the kernel does not
+/// look at the protocol. Only for a route that was observed as ours.
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn replace(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, route, NLM_F_CREATE | NLM_F_REPLACE, resolve)
+}
+
+/// Encodes the deletion of a route as it was observed: with its protocol, type, metric, preferred
+/// source and all of its next hops, so that no other row matches.
+///
+/// An IPv4 metric of 0 is the exception that the kernel makes: there it means "any", the lowest
+/// first, so that a row of this very protocol, type and next hops, but of another metric, goes
+/// where the one meant is gone already.
+///
+/// # Errors
+///
+/// When a device is not resolved, when the protocol is 0, which the kernel takes for "any", when
+/// the next hops are not known, or when the route is not in canonical form.
+pub fn delete(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    if route.protocol == 0 {
+        return Err(EncodeError::Refused("a route delete needs a protocol"));
+    }
+    if route.nexthops == NextHops::None && !route.kind.is_reject() {
+        return Err(EncodeError::Refused("a route delete needs the next hops"));
+    }
+    // `RT_SCOPE_NOWHERE` is IPv4's wildcard; any other scope has to match exactly.
+    let mut message = begin(buffer, DELETE, 0, route, Scope::NOWHERE)?;
+    if route.family() == Family::Inet6 && route.nexthops == NextHops::None {
+        // IPv6 keeps reject routes on the loopback device, and compares that but no type.
+        message.attr_u32(RTA_OIF, LOOPBACK);
+    }
+    write_hops(&mut message, route, resolve)?;
+    Ok(message.finish()?)
+}
+
+/// Encodes the request for all routes of a family that pass a filter.
+///
+/// # Errors
+///
+/// None that can happen: the message has a fixed size.
+pub fn dump_request(
+    buffer: &mut Vec<u8>,
+    family: Family,
+    filter: &Filter,
+) -> Result<(), EncodeError> {
+    let mut head = [0; 12];
+    head[0] = family_number(family);
+    head[5] = filter.protocol.unwrap_or(0);
+    head[7] = filter.kind.map_or(0, type_number);
+    let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
+    message.body(&head);
+    if let Some(table) = filter.table {
+        message.attr_u32(RTA_TABLE, table);
+    }
+    if let Some(oif) = filter.oif {
+        message.attr_u32(RTA_OIF, oif);
+    }
+    Ok(message.finish()?)
+}
+
+fn put(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    flags: u16,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    if route.unmodelled {
+        return Err(EncodeError::Refused("a route with unknown attributes"));
+    }
+    let scope = match route.family() {
+        Family::Inet => route.scope.ok_or(EncodeError::Refused(
+            "an IPv4 route without scope is not in canonical form",
+        ))?,
+        Family::Inet6 => Scope::UNIVERSE,
+    };
+    let mut message = begin(buffer, NEW, flags, route, scope)?;
+    write_hops(&mut message, route, resolve)?;
+    write_metrics(&mut message, &route.metrics);
+    Ok(message.finish()?)
+}
+
+/// Header and identity, the same in each direction of change.
+fn begin<'a>(
+    buffer: &'a mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    route: &Route,
+    scope: Scope,
+) -> Result<MessageWriter<'a>, EncodeError> {
+    match route.family() {
+        Family::Inet6 if route.metric == 0 => {
+            return Err(EncodeError::Refused("an IPv6 route needs a metric"));
+        }
+        Family::Inet if route.from.is_some() => {
+            return Err(EncodeError::Refused("an IPv4 route has no source prefix"));
+        }
+        _ => {}
+    }
+    let onlink = matches!(&route.nexthops, NextHops::One(hop) if hop.onlink);
+    let rtm_flags = u32::from(if onlink { RTNH_F_ONLINK } else { 0 }).to_ne_bytes();
+    let mut head = [
+        family_number(route.family()),
+        route.dst.len(),
+        route.from.map_or(0, Prefix::len),
+        route.tos,
+        u8::try_from(route.table).unwrap_or(TABLE_UNSPEC),
+        route.protocol,
+        scope.0,
+        type_number(route.kind),
+        0,
+        0,
+        0,
+        0,
+    ];
+    head[8..].copy_from_slice(&rtm_flags);
+    let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | flags);
+    message.body(&head);
+    message.attr_u32(RTA_TABLE, route.table);
+    if !route.dst.is_default() {
+        message.attr_ip(RTA_DST, route.dst.address());
+    }
+    if let Some(from) = route.from {
+        message.attr_ip(RTA_SRC, from.address());
+    }
+    if route.metric != 0 {
+        message.attr_u32(RTA_PRIORITY, route.metric);
+    }
+    if let Some(src) = route.src {
+        message.attr_ip(RTA_PREFSRC, src);
+    }
+    Ok(message)
+}
+
+fn write_hops(
+    message: &mut MessageWriter<'_>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    match &route.nexthops {
+        NextHops::None => {}
+        NextHops::Object(id) => message.attr_u32(RTA_NH_ID, *id),
+        NextHops::One(hop) => {
+            write_gateway(message, route.family(), hop.via);
+            if let Some(dev) = hop.dev {
+                message.attr_u32(RTA_OIF, index_of(dev, resolve)?);
+            }
+        }
+        NextHops::Many(hops) => {
+            let nest = message.nest_unflagged(RTA_MULTIPATH);
+            for hop in hops {
+                let index = hop.dev.map_or(Ok(0), |dev| index_of(dev, resolve))?;
+                let hops = hop.weight.checked_sub(1).and_then(|n| u8::try_from(n).ok());
+                let hops = hops.ok_or(EncodeError::Refused("a weight is 1 to 256"))?;
+                let flags = if hop.onlink { RTNH_F_ONLINK } else { 0 };
+                let at = message.position();
+                message.raw(&[0, 0, flags, hops]);
+                message.raw(&index.to_ne_bytes());
+                write_gateway(message, route.family(), hop.via);
+                message.patch_u16(at);
+            }
+            message.end_nest(nest);
+        }
+    }
+    Ok(())
+}
+
+/// A gateway of the route's own family, or (`RTA_VIA`) of the other.
+fn write_gateway(message: &mut MessageWriter<'_>, family: Family, via: Option<IpAddr>) {
+    match via {
+        None => {}
+        Some(address) if Family::of(address) == family => message.attr_ip(RTA_GATEWAY, address),
+        Some(address) => {
+            let number = u16::from(family_number(Family::of(address)));
+            let mut bytes = [0; 18];
+            bytes[..2].copy_from_slice(&number.to_ne_bytes());
+            let used = match address {
+                IpAddr::V4(address) => {
+                    bytes[2..6].copy_from_slice(&address.octets());
+                    6
+                }
+                IpAddr::V6(address) => {
+                    bytes[2..].copy_from_slice(&address.octets());
+                    18
+                }
+            };
+            message.attr(RTA_VIA, &bytes[..used]);
+        }
+    }
+}
+
+fn write_metrics(message: &mut MessageWriter<'_>, metrics: &Metrics) {
+    if metrics.is_empty() {
+        return;
+    }
+    let nest = message.nest_unflagged(RTA_METRICS);
+    if metrics.lock() != 0 {
+        message.attr_u32(RTAX_LOCK, metrics.lock());
+    }
+    for (metric, value) in metrics.iter() {
+        message.attr_u32(metric as u16, value);
+    }
+    if let Some(name) = metrics.congctl() {
+        message.attr_string(RTAX_CC_ALGO, name.as_bytes());
+    }
+    message.end_nest(nest);
+}
+
+fn hop(flags: u8, dev: Option<Dev>) -> NextHop {
+    NextHop {
+        via: None,
+        dev,
+        weight: 1,
+        onlink: flags & RTNH_F_ONLINK != 0,
+    }
+}
+
+fn device(index: u32) -> Option<Dev> {
+    (index != 0).then(|| Dev::index(index))
+}
+
+fn read_via(payload: &[u8]) -> Option<IpAddr> {
+    let (family, address) = payload.split_first_chunk::<2>()?;
+    let family = u8::try_from(u16::from_ne_bytes(*family)).ok()?;
+    match family_from(family)? {
+        Family::Inet => read_ipv4(address).map(IpAddr::V4),
+        Family::Inet6 => read_ipv6(address).map(IpAddr::V6),
+    }
+}
+
+/// Several next hops, and whether all of what they say is understood; `None` when the list cannot
+/// be followed.
+fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>, bool)> {
+    let mut hops = Vec::new();
+    let mut all = true;
+    while !rest.is_empty() {
+        let length = usize::from(read_u16(rest.get(..2)?)?);
+        let attrs = rest.get(RTNH_LEN..length)?;
+        let (flags, weight) = (*rest.get(2)?, *rest.get(3)?);
+        let mut next = hop(flags, device(read_u32(rest.get(4..RTNH_LEN)?)?));
+        next.weight = u16::from(weight) + 1;
+        all &= flags & RTNH_F_PERVASIVE == 0;
+        let mut attrs = Attrs::new(attrs);
+        for (number, payload) in attrs.by_ref() {
+            all &= match number {
+                RTA_GATEWAY => take(&mut next.via, read_ip_of(family, payload).map(Some)),
+                RTA_VIA => take(&mut next.via, read_via(payload).map(Some)),
+                RTA_PAD => true,
+                _ => false,
+            };
+        }
+        all &= !attrs.malformed();
+        hops.push(next);
+        rest = rest.get(crate::wire::align(length)..).unwrap_or(&[]);
+    }
+    Some((hops, all))
+}
+
+/// Adds the metrics of an `RTA_METRICS`; whether all of them are understood.
+fn read_metrics(metrics: &mut Metrics, payload: &[u8]) -> bool {
+    let mut all = true;
+    let mut attrs = Attrs::new(payload);
+    for (number, payload) in attrs.by_ref() {
+        let understood = match (number, Metric::from_number(number)) {
+            (_, Some(metric)) => read_u32(payload).map(|value| metrics.set(metric, value)),
+            (RTAX_LOCK, _) => read_u32(payload).map(|mask| metrics.set_lock(mask)),
+            (RTAX_CC_ALGO, _) => std::str::from_utf8(read_string(payload))
+                .ok()
+                .map(|name| metrics.set_congctl(Some(name.to_owned()))),
+            _ => None,
+        };
+        all &= understood.is_some();
+    }
+    all && !attrs.malformed()
+}
+
+/// The types with a number (`RTN_*`) and a meaning here, by number from 1.
+const TYPES: [RouteType; 9] = [
+    RouteType::Unicast,
+    RouteType::Local,
+    RouteType::Broadcast,
+    RouteType::Anycast,
+    RouteType::Multicast,
+    RouteType::Blackhole,
+    RouteType::Unreachable,
+    RouteType::Prohibit,
+    RouteType::Throw,
+];
+
+fn type_from(number: u8) -> RouteType {
+    let known = usize::from(number)
+        .checked_sub(1)
+        .and_then(|at| TYPES.get(at));
+    known.copied().unwrap_or(RouteType::Other(number))
+}
+
+fn type_number(kind: RouteType) -> u8 {
+    match kind {
+        RouteType::Unicast => 1,
+        RouteType::Local => 2,
+        RouteType::Broadcast => 3,
+        RouteType::Anycast => 4,
+        RouteType::Multicast => 5,
+        RouteType::Blackhole => 6,
+        RouteType::Unreachable => 7,
+        RouteType::Prohibit => 8,
+        RouteType::Throw => 9,
+        RouteType::Other(number) => number,
+    }
+}
