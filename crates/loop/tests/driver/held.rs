@@ -1,0 +1,199 @@
+//! A source whose every pass the test holds in its hand, and what goes with it.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use trueup_loop::{Config, Error, ErrorKind, Handle, Loop, Running};
+use trueup_reconcile::{Hints, Report, Source, Subscribed};
+
+/// Longer than any test: what is to happen within it does so at once, or the test fails.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// Neither timer nor debounce comes about within a test.
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
+pub(crate) const SHORT: Duration = Duration::from_millis(5);
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Pass {
+    pub(crate) number: u32,
+}
+
+impl Report for Pass {
+    type LastApplied = u32;
+
+    fn converged(&self) -> bool {
+        true
+    }
+
+    fn last_applied(&self) -> &u32 {
+        &self.number
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Oops;
+
+impl fmt::Display for Oops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("oops")
+    }
+}
+
+impl std::error::Error for Oops {}
+
+/// What a pass was given.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Given {
+    pub(crate) desired: &'static str,
+    pub(crate) last_applied: u32,
+}
+
+/// What the test has a pass do.
+pub(crate) enum Verdict {
+    Report(u32),
+    Fail,
+    Panic,
+}
+
+/// A source that tells the test of each pass and waits for its verdict. Once the test has dropped its end, passes succeed.
+pub(crate) struct Held {
+    pub(crate) given: Sender<Given>,
+    pub(crate) verdicts: Receiver<Verdict>,
+    pub(crate) subscribe: Subscribed<Sender<Hints>, Oops>,
+    pub(crate) dropped: Sender<&'static str>,
+}
+
+/// The test's end.
+pub(crate) struct Test {
+    pub(crate) given: Receiver<Given>,
+    pub(crate) verdicts: Sender<Verdict>,
+    pub(crate) hints: Receiver<Hints>,
+    pub(crate) dropped: Receiver<&'static str>,
+}
+
+pub(crate) struct Subscription(Sender<&'static str>);
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let _ = self.0.send("subscription");
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.dropped.send("source");
+    }
+}
+
+impl Source for Held {
+    type Scope = ();
+    type Desired = &'static str;
+    type LastApplied = u32;
+    type Options = ();
+    type Report = Pass;
+    type Observed = ();
+    type Error = Oops;
+    type Subscription = Subscription;
+
+    fn reconcile(
+        &mut self,
+        _: &(),
+        desired: &&'static str,
+        last: &u32,
+        _: &(),
+    ) -> Result<Pass, Oops> {
+        let _ = self.given.send(Given {
+            desired,
+            last_applied: *last,
+        });
+        match self.verdicts.recv() {
+            Ok(Verdict::Report(number)) => Ok(Pass { number }),
+            Ok(Verdict::Fail) => Err(Oops),
+            Ok(Verdict::Panic) => panic!("as the test asked"),
+            Err(_) => Ok(Pass { number: u32::MAX }),
+        }
+    }
+
+    fn subscribe(&mut self, _: &(), hints: Hints) -> Subscribed<Subscription, Oops> {
+        match &self.subscribe {
+            Subscribed::Active(to) => {
+                to.send(hints).unwrap();
+                Subscribed::Active(Subscription(self.dropped.clone()))
+            }
+            Subscribed::Unsupported => Subscribed::Unsupported,
+            Subscribed::Failed(error) => Subscribed::Failed(error.clone()),
+        }
+    }
+}
+
+impl Test {
+    pub(crate) fn given(&self) -> Given {
+        self.given.recv_timeout(LONG).unwrap()
+    }
+
+    pub(crate) fn verdict(&self, verdict: Verdict) {
+        self.verdicts.send(verdict).unwrap();
+    }
+
+    /// Sees a pass that was given this and has it report that.
+    pub(crate) fn pass(&self, desired: &'static str, last_applied: u32, report: u32) {
+        assert_eq!(
+            self.given(),
+            Given {
+                desired,
+                last_applied
+            }
+        );
+        self.verdict(Verdict::Report(report));
+    }
+}
+
+pub(crate) fn held(interval: Duration, debounce: Duration) -> (Loop<'static, Held>, Test) {
+    held_with(
+        Config::default()
+            .with_interval(interval)
+            .with_debounce(debounce),
+        Subscribed::Active,
+    )
+}
+
+pub(crate) fn held_with(
+    config: Config,
+    subscribe: impl FnOnce(Sender<Hints>) -> Subscribed<Sender<Hints>, Oops>,
+) -> (Loop<'static, Held>, Test) {
+    let (given, given_to) = channel();
+    let (verdicts, verdicts_to) = channel();
+    let (hints, hints_to) = channel();
+    let (dropped, dropped_to) = channel();
+    let source = Held {
+        given,
+        verdicts: verdicts_to,
+        subscribe: subscribe(hints),
+        dropped,
+    };
+    let test = Test {
+        given: given_to,
+        verdicts,
+        hints: hints_to,
+        dropped: dropped_to,
+    };
+    (Loop::new(source, (), "first", 7, (), config).unwrap(), test)
+}
+
+pub(crate) fn start(it: Loop<'static, Held>) -> (Running<Held>, Handle<Held>) {
+    let running = it.spawn("loop under test").unwrap();
+    let handle = running.handle().clone();
+    (running, handle)
+}
+
+/// Runs `call` on another thread and gives the way to its answer.
+pub(crate) fn aside<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (answer, to) = channel();
+    thread::spawn(move || answer.send(call()));
+    to
+}
+
+pub(crate) fn kind<T: fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
