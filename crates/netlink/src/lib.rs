@@ -1,3 +1,49 @@
-//! The wire room of trueup: blocking rtnetlink sockets and the bytes that go through them.
+//! The wire room of trueup: blocking rtnetlink in a network namespace.
+//!
+//! - [`Namespace`] names a namespace, opens it, runs code in it;
+//! - [`Socket`] makes requests, dumps ([`Socket::dump`]) and batches ([`Socket::send_batch`]);
+//! - [`Multicast`] listens to events;
+//! - [`Error`] and [`KernelError`] keep the kernel's errno and its own words;
+//! - [`wire`] is the byte level for those who read and write messages themselves.
+//!
+//! Its rules: every wait is bounded; nothing is ever cut short in silence; each message of a batch
+//! has exactly one outcome, and a lost answer is never taken for success; a dump says whether it
+//! is whole. It does not decide what to change, and needs no async runtime.
+//!
+//! ```no_run
+//! use trueup_netlink::wire::MessageWriter;
+//! use trueup_netlink::{Namespace, Socket};
+//!
+//! const RTM_DELLINK: u16 = 17;
+//! const IFLA_IFNAME: u16 = 3;
+//!
+//! let mut socket = Socket::open(&"blue".parse::<Namespace>()?)?;
+//! let mut request = Vec::new();
+//! let mut message = MessageWriter::begin(&mut request, RTM_DELLINK, 0);
+//! message.body(&[0; 16]);
+//! message.attr_string(IFLA_IFNAME, b"veth0");
+//! message.finish()?;
+//! if let Err(error) = socket.request(&request) {
+//!     eprintln!("{error}"); // No such device (ENODEV 19)
+//! }
+//! # Ok::<(), trueup_netlink::Error>(())
+//! ```
 
+mod batch;
+mod channel;
+pub mod codec;
+mod dump;
+mod error;
+mod extack;
+mod multicast;
+mod netns;
+mod socket;
+mod sys;
 pub mod wire;
+
+pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
+pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
+pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy};
+pub use multicast::{Group, Multicast};
+pub use netns::Namespace;
+pub use socket::{DEFAULT_TIMEOUT, Socket};

@@ -40,6 +40,9 @@ pub const NLM_F_DUMP: u16 = 0x300;
 pub const NLM_F_REPLACE: u16 = 0x100;
 /// `NLM_F_EXCL`, on a NEW request: refuse (`EEXIST`) when it exists.
 pub const NLM_F_EXCL: u16 = 0x200;
+/// `NLM_F_BULK`, on a DEL request (Linux 6.0): delete all that match. It is the bit of
+/// [`NLM_F_EXCL`]: a delete must never carry over the flags of a create.
+pub const NLM_F_BULK: u16 = 0x200;
 /// `NLM_F_CREATE`, on a NEW request: create when it does not exist.
 pub const NLM_F_CREATE: u16 = 0x400;
 /// `NLM_F_APPEND`, on a NEW request: add to the end of the list.
@@ -508,6 +511,159 @@ impl Drop for MessageWriter<'_> {
     fn drop(&mut self) {
         if !self.finished {
             self.buffer.truncate(self.start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(write: impl FnOnce(&mut MessageWriter<'_>)) -> Result<Vec<u8>, TooLarge> {
+        let mut buffer = Vec::new();
+        let mut message = MessageWriter::begin(&mut buffer, 24, NLM_F_REQUEST);
+        write(&mut message);
+        message.finish().map(|()| buffer)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = written(|message| {
+            message.body(&[7; 12]);
+            message.attr_u8(1, 0xab);
+            message.attr_be16(2, 0x1234);
+            let nest = message.nest(3);
+            message.attr_ip(4, IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)));
+            message.attr_ip(5, IpAddr::V6(Ipv6Addr::LOCALHOST));
+            message.end_nest(nest);
+            message.attr_string(6, b"lo");
+            message.attr_i32(7, -1);
+            message.attr_flag(8);
+        })
+        .unwrap();
+        let message = Messages::new(&bytes).next().unwrap();
+        assert_eq!(message.header.length as usize, bytes.len());
+        let (fixed, attrs) = message.split(12).unwrap();
+        assert_eq!(fixed, [7; 12]);
+        assert_eq!(attrs.find(1).and_then(read_u8), Some(0xab));
+        assert_eq!(attrs.find(2), Some(&[0x12, 0x34][..]));
+        let nest = Attrs::new(attrs.find(3).unwrap());
+        assert_eq!(
+            nest.find(4).and_then(read_ip),
+            Some("10.1.2.3".parse().unwrap())
+        );
+        assert_eq!(nest.find(5).and_then(read_ip), Some("::1".parse().unwrap()));
+        assert_eq!(attrs.find(6), Some(&b"lo\0"[..]));
+        assert_eq!(attrs.find(6).map(read_string), Some(&b"lo"[..]));
+        assert_eq!(attrs.find(7).and_then(read_i32), Some(-1));
+        assert_eq!(attrs.find(8), Some(&[][..]));
+        assert_eq!(attrs.find(9), None);
+        assert_eq!(
+            attrs.find(1).and_then(read_u16),
+            None,
+            "a wrong length is no value"
+        );
+    }
+
+    #[test]
+    fn too_long_is_an_error_and_leaves_no_trace() {
+        assert!(written(|message| message.attr(1, &[0; 65531])).is_ok());
+        assert_eq!(
+            written(|message| message.attr(1, &[0; 65532])),
+            Err(TooLarge)
+        );
+        assert_eq!(
+            written(|message| message.attr_string(1, &[b'a'; 65531])),
+            Err(TooLarge)
+        );
+        let nested = written(|message| {
+            let nest = message.nest(1);
+            message.attr(2, &[0; 40000]);
+            message.attr(3, &[0; 40000]);
+            message.end_nest(nest);
+        });
+        assert_eq!(nested, Err(TooLarge));
+
+        let mut buffer = vec![1, 2, 3, 4];
+        let mut message = MessageWriter::begin(&mut buffer, 1, 0);
+        message.attr(1, &[0; 70000]);
+        assert_eq!(message.finish(), Err(TooLarge));
+        assert_eq!(buffer, [1, 2, 3, 4]);
+        drop(MessageWriter::begin(&mut buffer, 1, 0));
+        assert_eq!(buffer, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn raw_structs_take_their_length_afterwards() {
+        let bytes = written(|message| {
+            let hops = message.nest_unflagged(9);
+            let hop = message.position();
+            message.raw(&[0; 8]);
+            message.attr_u32(5, 1);
+            message.patch_u16(hop);
+            message.end_nest(hops);
+        })
+        .unwrap();
+        assert_eq!(read_u16(&bytes[20..22]), Some(16));
+        assert_eq!(read_u16(&bytes[16..18]), Some(20));
+    }
+
+    #[test]
+    fn flag_bits_are_no_part_of_the_number() {
+        let bytes = [4, 0, 3, 0xc0];
+        assert_eq!(Attrs::new(&bytes).next(), Some((3, &[][..])));
+    }
+
+    #[test]
+    fn a_malformed_tail_ends_the_iteration_and_is_told() {
+        let good = [5, 0, 1, 0, 42, 0, 0, 0];
+        for tail in [
+            &[1][..],
+            &[3, 0, 1, 0],
+            &[9, 0, 1, 0, 1, 2, 3, 4],
+            &[0, 0, 0, 0],
+        ] {
+            let bytes = [&good, tail].concat();
+            let mut attrs = Attrs::new(&bytes);
+            assert_eq!(attrs.next(), Some((1, &[42][..])));
+            assert!(!attrs.malformed());
+            assert_eq!((attrs.next(), attrs.next()), (None, None), "{tail:?}");
+            assert!(attrs.malformed());
+        }
+        // Padding may be missing behind the last one.
+        let mut attrs = Attrs::new(&good[..5]);
+        assert_eq!((attrs.next(), attrs.next()), (Some((1, &[42][..])), None));
+        assert!(!attrs.malformed());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_without_panic(bytes: Vec<u8>) {
+            let mut messages = Messages::new(&bytes);
+            let total: usize = messages.by_ref().map(|message| {
+                let _ = message.split(12);
+                HEADER_LEN + message.body.len()
+            }).sum();
+            prop_assert!(total <= bytes.len());
+            let mut attrs = Attrs::new(&bytes);
+            let total: usize = attrs.by_ref().map(|(_, payload)| 4 + payload.len()).sum();
+            prop_assert!(total <= bytes.len());
+        }
+
+        #[test]
+        fn attributes_round_trip(wanted: Vec<(u16, Vec<u8>)>) {
+            let bytes = written(|message| {
+                for (kind, payload) in &wanted {
+                    message.attr(kind & NLA_TYPE_MASK, payload);
+                }
+            }).unwrap();
+            let (_, mut attrs) = Messages::new(&bytes).next().unwrap().split(0).unwrap();
+            let read: Vec<_> = attrs.by_ref().map(|(kind, p)| (kind, p.to_vec())).collect();
+            let masked: Vec<_> =
+                wanted.into_iter().map(|(kind, p)| (kind & NLA_TYPE_MASK, p)).collect();
+            prop_assert_eq!(read, masked);
+            prop_assert!(!attrs.malformed());
         }
     }
 }

@@ -1,0 +1,165 @@
+//! Dumps: one request, many messages, and the question whether they are one consistent picture.
+//!
+//! The kernel flags some interrupted dumps (links, addresses, nexthops), and those are repeated
+//! here. Others it **never** flags: IPv6 routes, rules, and IPv4 routes of one prefix lose rows
+//! and repeat others while anyone writes. What guards against that (watching events meanwhile,
+//! looking for a key that comes twice) takes knowledge of objects, and is the caller's.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use crate::channel::deadline;
+use crate::error::Error;
+use crate::socket::{Socket, acknowledged, replies};
+use crate::wire::{
+    Message, NLM_F_DUMP, NLM_F_DUMP_FILTERED, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
+};
+
+/// How often a dump is tried before it is given back as incomplete.
+pub const DUMP_ATTEMPTS: u32 = 5;
+
+/// What a dump hands to its caller.
+#[derive(Clone, Copy, Debug)]
+pub enum DumpStep<'a> {
+    /// An attempt begins: forget all messages seen so far.
+    Begin,
+    /// One message of the current attempt.
+    Message(Message<'a>),
+}
+
+/// How a dump went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an incomplete dump must not be taken for the whole"]
+#[non_exhaustive]
+pub struct Dump {
+    /// Whether the last attempt ran to its end with nothing that spoke against it. An incomplete
+    /// one says of the objects in it that they exist, and nothing of those missing.
+    pub complete: bool,
+    /// Whether the kernel says that it filtered (`NLM_F_DUMP_FILTERED`), which it does only for a
+    /// socket with [`Socket::strict`]. Unset where a filter was asked for, all rows came. Set, it
+    /// does not prove much: IPv4 route dumps carry it unasked (cached exceptions are left out). So
+    /// filter again.
+    pub filtered: bool,
+    /// Attempts made, from 1 to [`DUMP_ATTEMPTS`].
+    pub attempts: u32,
+}
+
+impl Dump {
+    /// Makes an incomplete dump an error, for those who have no use for a part.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`](crate::ErrorKind::Interrupted).
+    pub fn whole(self) -> Result<Self, Error> {
+        if self.complete {
+            Ok(self)
+        } else {
+            Err(Error::interrupted(self.attempts))
+        }
+    }
+}
+
+impl Socket {
+    /// Sends a GET request as a dump (`NLM_F_DUMP` is set here) and passes every message to
+    /// `each`, which hears of each new attempt first.
+    ///
+    /// ```no_run
+    /// use trueup_netlink::wire::MessageWriter;
+    /// use trueup_netlink::{DumpStep, Namespace, Socket};
+    ///
+    /// const RTM_GETLINK: u16 = 18;
+    /// let mut request = Vec::new();
+    /// let mut message = MessageWriter::begin(&mut request, RTM_GETLINK, 0);
+    /// message.body(&[0; 16]);
+    /// message.finish()?;
+    ///
+    /// let mut links = 0;
+    /// let dump = Socket::open(&Namespace::current())?.dump(&request, |step| match step {
+    ///     DumpStep::Begin => links = 0,
+    ///     DumpStep::Message(_) => links += 1,
+    /// })?;
+    /// println!("{links} links, complete: {}", dump.complete);
+    /// # Ok::<(), trueup_netlink::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Kernel`](crate::ErrorKind::Kernel) when the kernel refuses or breaks off: `ENOENT` for a table
+    /// that does not exist, which means that it is empty; `EINVAL` for what strict checking cannot
+    /// filter by. [`Timeout`](crate::ErrorKind::Timeout), [`Malformed`](crate::ErrorKind::Malformed),
+    /// [`TooLarge`](crate::ErrorKind::TooLarge), [`Io`](crate::ErrorKind::Io) as for
+    /// [`request`](Self::request). After an error the messages seen are no whole.
+    pub fn dump(
+        &mut self,
+        request: &[u8],
+        mut each: impl FnMut(DumpStep<'_>),
+    ) -> Result<Dump, Error> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let last = attempts == DUMP_ATTEMPTS;
+            match self.attempt(request, last, &mut each) {
+                Ok((complete, filtered)) if complete || last => {
+                    return Ok(Dump {
+                        complete,
+                        filtered,
+                        attempts,
+                    });
+                }
+                Ok(_) => {}
+                // A dump that was broken off, by a timeout say, is still going on.
+                Err(error) if error.errno() == Some(libc::EBUSY) && !last => self.drain()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// One attempt: whether it was consistent, and whether filtered.
+    fn attempt(
+        &mut self,
+        request: &[u8],
+        last: bool,
+        each: &mut impl FnMut(DumpStep<'_>),
+    ) -> Result<(bool, bool), Error> {
+        let sequence = self.send(request, NLM_F_DUMP)?;
+        let request = &self.request;
+        let mut consistent = true;
+        let mut filtered = false;
+        each(DumpStep::Begin);
+        replies(&mut self.channel, self.timeout, sequence, |reply| {
+            let Ok(message) = reply else {
+                // Part of it is lost; the rest must still be read, or the kernel stays busy.
+                consistent = false;
+                return Ok(ControlFlow::Continue(()));
+            };
+            consistent &= message.header.flags & NLM_F_DUMP_INTR == 0;
+            filtered |= message.header.flags & NLM_F_DUMP_FILTERED != 0;
+            match message.header.kind {
+                NLMSG_DONE | NLMSG_ERROR => {
+                    return acknowledged(&message, request).map(ControlFlow::Break);
+                }
+                NLMSG_NOOP => {}
+                // What will be repeated need not be looked at.
+                _ if consistent || last => each(DumpStep::Message(message)),
+                _ => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((consistent, filtered))
+    }
+
+    /// Reads what is left of an earlier exchange to its end.
+    fn drain(&mut self) -> Result<(), Error> {
+        let until = deadline(self.timeout);
+        let now = Instant::now();
+        while Instant::now() < until {
+            match self.channel.receive(now) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                Err(error) if error.is_loss() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::timeout(self.timeout))
+    }
+}

@@ -1,0 +1,308 @@
+//! Network namespaces: naming one, opening it, running code in it.
+//!
+//! A socket belongs to the namespace of the thread that created it, for good. So nothing here
+//! moves a caller's thread: code that must run inside runs on a scratch thread that ends with it.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::LinkNameSpaceType;
+
+use crate::error::Error;
+
+/// Where iproute2 keeps named namespaces.
+const NAMED: &str = "/run/netns";
+
+/// Names a network namespace. Nothing is opened before it is used.
+///
+/// As text: `NAME` (under `/run/netns`, as `ip netns` has it), a path (whatever has a `/` in it),
+/// or `pid:N`.
+///
+/// ```
+/// use trueup_netlink::Namespace;
+///
+/// assert_eq!("blue".parse::<Namespace>()?.to_string(), "blue");
+/// assert_eq!("pid:1".parse::<Namespace>()?.to_string(), "pid:1");
+/// assert_eq!("/proc/1/ns/net".parse::<Namespace>()?.to_string(), "/proc/1/ns/net");
+/// assert!("..".parse::<Namespace>().is_err());
+/// # Ok::<(), trueup_netlink::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Namespace(Which);
+
+#[derive(Clone, Debug)]
+enum Which {
+    Current,
+    Name(String),
+    Path(PathBuf),
+    Pid(u32),
+    Fd(Arc<OwnedFd>),
+}
+
+impl Namespace {
+    /// The namespace of the thread that uses it.
+    #[must_use]
+    pub fn current() -> Self {
+        Self(Which::Current)
+    }
+
+    /// A namespace by the name that `ip netns` gave it.
+    ///
+    /// # Errors
+    ///
+    /// [`Namespace`](crate::ErrorKind::Namespace) when the name is empty, `.`, `..`, or has a `/`
+    /// or a NUL in it. Whether it exists shows when it is used.
+    pub fn named(name: impl Into<String>) -> Result<Self, Error> {
+        let name = name.into();
+        if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+            let message = format!(
+                "{name:?} is not the name of a network namespace: a name is one file name under \
+                 {NAMED}, a path has a '/' in it, a process is pid:N"
+            );
+            return Err(Error::namespace(message, None));
+        }
+        Ok(Self(Which::Name(name)))
+    }
+
+    /// A namespace by a file that stands for it: `/proc/PID/ns/net` or a bind mount of one.
+    #[must_use]
+    pub fn path(path: impl Into<PathBuf>) -> Self {
+        Self(Which::Path(path.into()))
+    }
+
+    /// The namespace that this process is in when it is used. Process ids are used again: keep
+    /// what [`open`](Self::open) gives, or compare [`Socket::netns_cookie`], to stay with one.
+    ///
+    /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
+    #[must_use]
+    pub fn pid(pid: u32) -> Self {
+        Self(Which::Pid(pid))
+    }
+
+    /// A namespace by a file descriptor of it.
+    #[must_use]
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self(Which::Fd(Arc::new(fd)))
+    }
+
+    /// Opens the namespace: the result stays with it whatever becomes of its name.
+    ///
+    /// # Errors
+    ///
+    /// [`Namespace`](crate::ErrorKind::Namespace), with the errno of the system call if there was
+    /// one: there is none of that name (the message says where it was looked for), the file is no
+    /// network namespace, or a privilege is missing.
+    pub fn open(&self) -> Result<Self, Error> {
+        let fd = match &self.0 {
+            Which::Fd(_) => return Ok(self.clone()),
+            _ => self.open_file()?,
+        };
+        Ok(Self::from_fd(fd))
+    }
+
+    /// Runs `inside` in the namespace and gives back its result.
+    ///
+    /// For the current namespace it runs right here, otherwise on a thread of its own, so that no
+    /// thread of the caller is ever left in a foreign namespace. A panic in `inside` goes through.
+    ///
+    /// # Errors
+    ///
+    /// [`Namespace`](crate::ErrorKind::Namespace) when the namespace cannot be opened or entered;
+    /// `inside` has not run then.
+    pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        let opened;
+        let fd = match &self.0 {
+            Which::Current => return Ok(inside()),
+            Which::Fd(fd) => fd.as_fd(),
+            _ => {
+                opened = self.open_file()?;
+                opened.as_fd()
+            }
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("netns".into());
+            let spawned = thread.spawn_scoped(scope, || {
+                let net = Some(LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(fd, net)
+                    .map_err(|errno| self.refused(errno.into()))?;
+                Ok(inside())
+            });
+            let thread = spawned.map_err(|source| {
+                let message = format!("cannot start a thread to enter network namespace {self}");
+                Error::namespace(message, Some(source))
+            })?;
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn file(&self) -> PathBuf {
+        match &self.0 {
+            // The thread's own, not /proc/self: that is the main thread's.
+            Which::Current | Which::Fd(_) => "/proc/thread-self/ns/net".into(),
+            Which::Name(name) => Path::new(NAMED).join(name),
+            Which::Path(path) => path.clone(),
+            Which::Pid(pid) => format!("/proc/{pid}/ns/net").into(),
+        }
+    }
+
+    fn open_file(&self) -> Result<OwnedFd, Error> {
+        let file = self.file();
+        // NONBLOCK: the path is the user's, and opening a FIFO would wait for ever.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = rustix::fs::open(&file, flags, Mode::empty())
+            .map_err(|errno| self.unopened(&file, errno.into()))?;
+        let on = rustix::fs::fstatfs(&fd).map_err(|errno| self.unopened(&file, errno.into()))?;
+        if i128::from(on.f_type) != i128::from(libc::NSFS_MAGIC) {
+            let message = format!("{} is not a network namespace", file.display());
+            return Err(Error::namespace(message, None));
+        }
+        Ok(fd)
+    }
+
+    fn unopened(&self, file: &Path, source: io::Error) -> Error {
+        let file = file.display();
+        let gone = matches!(source.kind(), io::ErrorKind::NotFound)
+            || source.raw_os_error() == Some(libc::ESRCH);
+        let message = match &self.0 {
+            Which::Name(name) if gone => {
+                format!("there is no network namespace {name:?}: {file} does not exist")
+            }
+            Which::Pid(pid) if gone => format!("there is no process {pid}: {file} does not exist"),
+            _ if gone => format!("there is no network namespace at {file}: no such file"),
+            Which::Pid(pid) if matches!(source.kind(), io::ErrorKind::PermissionDenied) => format!(
+                "may not look into the namespaces of process {pid} ({file}): that takes the same \
+                 user or CAP_SYS_PTRACE"
+            ),
+            _ => format!("cannot open network namespace {file}: {source}"),
+        };
+        Error::namespace(message, Some(source))
+    }
+
+    fn refused(&self, source: io::Error) -> Error {
+        let message = match source.raw_os_error() {
+            Some(libc::EPERM) => format!(
+                "may not enter network namespace {self}: that takes CAP_SYS_ADMIN, both in one's \
+                 own user namespace and in the one that owns the network namespace"
+            ),
+            Some(libc::EINVAL) => format!("{self} is not a network namespace"),
+            _ => format!("cannot enter network namespace {self}: {source}"),
+        };
+        Error::namespace(message, Some(source))
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self::current()
+    }
+}
+
+impl FromStr for Namespace {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.contains('/') {
+            return Ok(Self::path(text));
+        }
+        let Some(pid) = text.strip_prefix("pid:") else {
+            return Self::named(text);
+        };
+        match pid.parse::<u32>() {
+            Ok(pid) if pid > 0 => Ok(Self::pid(pid)),
+            _ => {
+                let message = format!("{text:?} names no process: expected pid:N, N from 1");
+                Err(Error::namespace(message, None))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Which::Current => f.write_str("(current)"),
+            Which::Name(name) => f.write_str(name),
+            Which::Path(path) => write!(f, "{}", path.display()),
+            Which::Pid(pid) => write!(f, "pid:{pid}"),
+            Which::Fd(_) => f.write_str("(file descriptor)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_forms() {
+        for text in ["blue", "./blue", "/run/netns/blue", "pid:7", "a..b", "pid"] {
+            assert_eq!(text.parse::<Namespace>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            ".",
+            "..",
+            "pid:",
+            "pid:x",
+            "pid:-1",
+            "pid:0",
+            "pid:99999999999",
+        ] {
+            let error = text.parse::<Namespace>().unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::Namespace, "{text:?}");
+        }
+        for name in ["a/b", "../x", "a\0b"] {
+            assert!(Namespace::named(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_says_where_it_was_looked_for() {
+        let error = Namespace::named("no-such-namespace")
+            .unwrap()
+            .open()
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("/run/netns/no-such-namespace"),
+            "{error}"
+        );
+        assert_eq!(error.errno(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn files_that_are_no_namespace_are_refused() {
+        for path in ["/dev/null", "/proc/self/status", "/tmp"] {
+            let error = Namespace::path(path).open().unwrap_err();
+            assert!(
+                error.to_string().contains("is not a network namespace"),
+                "{error}"
+            );
+        }
+        // A namespace of another kind passes for one until it is entered.
+        let error = Namespace::path("/proc/self/ns/uts")
+            .enter(|| ())
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("is not a network namespace"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_panic_inside_goes_through() {
+        let inside = || Namespace::pid(std::process::id()).enter(|| panic!("inside"));
+        if rustix::process::geteuid().is_root() {
+            let panic = std::panic::catch_unwind(inside).unwrap_err();
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"inside"));
+        } else {
+            assert!(inside().unwrap_err().is_permission());
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The request socket: one request, one answer. Dumps and batches have files of their own.
+//!
+//! It joins no multicast group, so nothing arrives on it but answers, and no event can be lost
+//! by reading past it; events have [`Multicast`](crate::Multicast).
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::channel::{Channel, deadline};
+use crate::error::{Error, ErrorKind};
+use crate::extack;
+use crate::netns::Namespace;
+use crate::wire::{
+    HEADER_LEN, Header, Message, Messages, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, NLMSG_NOOP,
+};
+
+/// How long the kernel may be silent on a request, unless [`Socket::set_timeout`] says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Linux's default receive buffer (`net.core.rmem_default`), in which exactly 256
+/// acknowledgements fit.
+const RECEIVE_BUFFER_WANTED: usize = 212_992;
+/// What the kernel charges the receive queue for one acknowledgement, in bytes.
+const ACK_CHARGE: usize = 832;
+/// The greatest number of messages in flight: short of 256, for safety.
+pub(crate) const WINDOW_MAX: usize = 250;
+
+/// A blocking rtnetlink socket in one namespace.
+///
+/// Close-on-exec, bound, with extended and capped acknowledgements, and strict checking where the
+/// kernel has it. It takes part in one exchange at a time; answers left over from an earlier one,
+/// say after a timeout, are recognised by their sequence number and passed over.
+pub struct Socket {
+    pub(crate) channel: Channel,
+    pub(crate) sequence: u32,
+    /// The request in hand, stamped; errors resolve their offsets in it.
+    pub(crate) request: Vec<u8>,
+    pub(crate) timeout: Duration,
+    pub(crate) window: usize,
+    strict: bool,
+}
+
+impl Socket {
+    /// Opens a socket in a namespace. It stays there for good, wherever it is used.
+    ///
+    /// # Errors
+    ///
+    /// [`Namespace`](ErrorKind::Namespace) as from [`Namespace::enter`];
+    /// [`Io`](ErrorKind::Io) when the socket cannot be made or set up (Linux 4.12 is needed).
+    pub fn open(namespace: &Namespace) -> Result<Self, Error> {
+        let channel = Channel::open(namespace)?;
+        let options = channel.socket();
+        options
+            .set_ext_ack(true)
+            .and_then(|()| options.set_cap_ack(true))
+            .map_err(|source| Error::io("cannot turn extended acknowledgements on", source))?;
+        // Since Linux 4.20; dumps are then filtered in user space alone.
+        let strict = options.set_netlink_get_strict_chk(true).is_ok();
+        let mut socket = Self {
+            channel,
+            sequence: 0,
+            request: Vec::new(),
+            timeout: DEFAULT_TIMEOUT,
+            window: 0,
+            strict,
+        };
+        let obtained = socket.receive_buffer()?;
+        socket.window = window(obtained);
+        if obtained < RECEIVE_BUFFER_WANTED {
+            socket.set_receive_buffer(RECEIVE_BUFFER_WANTED)?;
+        }
+        Ok(socket)
+    }
+
+    /// Whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20): only
+    /// then are dumps filtered by it.
+    #[must_use]
+    pub fn strict(&self) -> bool {
+        self.strict
+    }
+
+    /// The port id that the kernel gave the socket: it marks the events that our writes cause.
+    #[must_use]
+    pub fn port_id(&self) -> u32 {
+        self.channel.port()
+    }
+
+    /// The cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot, where inode
+    /// numbers, names and process ids are used again.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io): `ENOPROTOOPT` before Linux 5.14.
+    pub fn netns_cookie(&self) -> Result<u64, Error> {
+        crate::sys::netns_cookie(self.as_fd())
+            .map_err(|source| Error::io("cannot read SO_NETNS_COOKIE", source))
+    }
+
+    /// How long the kernel may be silent on a request. A long dump is not silence.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sets [`timeout`](Self::timeout).
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Size of the receive queue in bytes, as the kernel accounts for it (`SO_RCVBUF`: twice what
+    /// was asked for; an acknowledgement is charged 832).
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) when it cannot be read.
+    pub fn receive_buffer(&self) -> Result<usize, Error> {
+        self.channel.receive_buffer()
+    }
+
+    /// Asks for a receive queue of `bytes`, and gives back what it really became: without
+    /// CAP_NET_ADMIN in the first user namespace it is silently held to `net.core.rmem_max`.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) when it can be neither set nor read.
+    pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
+        let obtained = self.channel.set_receive_buffer(bytes)?;
+        self.window = window(obtained);
+        Ok(obtained)
+    }
+
+    /// Sends one message (as [`MessageWriter`](crate::wire::MessageWriter) makes it) and waits for
+    /// its acknowledgement. `NLM_F_REQUEST`, `NLM_F_ACK`, sequence number and port id are set here.
+    ///
+    /// # Errors
+    ///
+    /// [`Kernel`](ErrorKind::Kernel) when the kernel refuses it.
+    /// [`Timeout`](ErrorKind::Timeout), [`Overrun`](ErrorKind::Overrun) and
+    /// [`Truncated`](ErrorKind::Truncated) leave open whether it was carried out.
+    /// [`TooLarge`](ErrorKind::TooLarge), [`Malformed`](ErrorKind::Malformed) (`message` is not
+    /// exactly one message) and [`Io`](ErrorKind::Io) on sending: it was not.
+    pub fn request(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.exchange(message, |_| {})
+    }
+
+    /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asked again by
+    /// itself, with more room, if the reply did not fit; `read` sees one reply only.
+    ///
+    /// # Errors
+    ///
+    /// As for [`request`](Self::request); also [`Malformed`](ErrorKind::Malformed) when the kernel
+    /// acknowledges without a reply.
+    pub fn query<T>(
+        &mut self,
+        message: &[u8],
+        read: impl FnOnce(Message<'_>) -> T,
+    ) -> Result<T, Error> {
+        let mut read = Some(read);
+        let mut reply = None;
+        for last in [false, true] {
+            let asked = self.exchange(message, |message| {
+                if let Some(read) = read.take() {
+                    reply = Some(read(message));
+                }
+            });
+            match asked {
+                Err(error) if error.kind() == ErrorKind::Truncated && !last => {}
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            }
+        }
+        reply.ok_or_else(|| Error::malformed("the kernel acknowledged a query without a reply"))
+    }
+
+    /// Sends a request and waits for its acknowledgement, passing replies before it to `each`.
+    fn exchange(&mut self, message: &[u8], mut each: impl FnMut(Message<'_>)) -> Result<(), Error> {
+        let sequence = self.send(message, NLM_F_ACK)?;
+        let request = &self.request;
+        replies(&mut self.channel, self.timeout, sequence, |reply| {
+            let message = reply?;
+            match message.header.kind {
+                NLMSG_ERROR => acknowledged(&message, request).map(ControlFlow::Break),
+                NLMSG_NOOP => Ok(ControlFlow::Continue(())),
+                _ => {
+                    each(message);
+                    Ok(ControlFlow::Continue(()))
+                }
+            }
+        })
+    }
+
+    /// Stamps one message with `flags` and a fresh sequence number, which it gives back, and sends
+    /// it.
+    pub(crate) fn send(&mut self, message: &[u8], flags: u16) -> Result<u32, Error> {
+        let header = Header::read(message)
+            .filter(|header| usize::try_from(header.length) == Ok(message.len()))
+            .filter(|_| message.len() >= HEADER_LEN)
+            .ok_or_else(|| Error::malformed("a request must be exactly one message"))?;
+        self.sequence = self.sequence.wrapping_add(1);
+        let header = Header {
+            flags: header.flags | NLM_F_REQUEST | flags,
+            sequence: self.sequence,
+            port: 0,
+            ..header
+        };
+        self.request.clear();
+        self.request.extend_from_slice(&header.to_bytes());
+        self.request.extend_from_slice(&message[HEADER_LEN..]);
+        self.channel
+            .send(&self.request)
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::EMSGSIZE) => {
+                    Error::too_large("it does not fit the socket's send buffer")
+                }
+                _ => Error::io("cannot send to the kernel", source),
+            })?;
+        Ok(self.sequence)
+    }
+}
+
+/// How many messages may be in flight for a receive queue of so many bytes: the kernel carries
+/// all out before `sendmsg` returns, so all their answers must fit.
+fn window(receive_buffer: usize) -> usize {
+    (receive_buffer / ACK_CHARGE)
+        .saturating_sub(6)
+        .clamp(1, WINDOW_MAX)
+}
+
+/// Passes what answers `sequence` to `each` until it breaks. Losses ([`Error::is_loss`]) are
+/// passed to it too; silence longer than `timeout` ends it.
+pub(crate) fn replies<T>(
+    channel: &mut Channel,
+    timeout: Duration,
+    sequence: u32,
+    mut each: impl FnMut(Result<Message<'_>, Error>) -> Result<ControlFlow<T>, Error>,
+) -> Result<T, Error> {
+    let mut until = deadline(timeout);
+    loop {
+        let datagram = match channel.receive(until) {
+            Ok(Some(datagram)) => datagram,
+            Ok(None) => return Err(Error::timeout(timeout)),
+            Err(error) if error.is_loss() => {
+                if let ControlFlow::Break(value) = each(Err(error))? {
+                    return Ok(value);
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let mut messages = Messages::new(datagram);
+        for message in messages
+            .by_ref()
+            .filter(|message| message.header.sequence == sequence)
+        {
+            until = deadline(timeout);
+            if let ControlFlow::Break(value) = each(Ok(message))? {
+                return Ok(value);
+            }
+        }
+        if messages.malformed() {
+            return Err(Error::malformed(
+                "a reply of the kernel ends in the middle of a header",
+            ));
+        }
+    }
+}
+
+/// Reads an acknowledgement, an error or a dump's end, with the request that it answers.
+pub(crate) fn acknowledged(message: &Message<'_>, request: &[u8]) -> Result<(), Error> {
+    extack::answer(message, request)
+        .ok_or_else(|| Error::malformed("an acknowledgement without an errno"))?
+        .map_err(Error::from)
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("port_id", &self.port_id())
+            .field("strict", &self.strict)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::MessageWriter;
+
+    const RTM_GETLINK: u16 = 18;
+
+    /// Asks for the loopback link, which every namespace has; `index` 0 is refused.
+    fn loopback(index: i32) -> Vec<u8> {
+        let mut buffer = Vec::new();
+        let mut message = MessageWriter::begin(&mut buffer, RTM_GETLINK, 0);
+        let mut info = [0; 16];
+        info[4..8].copy_from_slice(&index.to_ne_bytes());
+        message.body(&info);
+        message.finish().unwrap();
+        buffer
+    }
+
+    #[test]
+    fn windows_fit_the_queue() {
+        assert_eq!(window(RECEIVE_BUFFER_WANTED), 250);
+        assert_eq!(window(usize::MAX), 250);
+        assert_eq!(window(100 * ACK_CHARGE), 94);
+        assert_eq!(window(0), 1);
+    }
+
+    #[test]
+    fn a_truncated_reply_is_told_and_asked_for_again() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        socket.channel.shrink(128);
+        let error = socket.request(&loopback(1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Truncated);
+        assert!(error.is_loss() && error.is_retryable());
+
+        socket.channel.shrink(128);
+        let length = socket
+            .query(&loopback(1), |message| message.body.len())
+            .unwrap();
+        assert!(length > 128, "{length}");
+    }
+
+    #[test]
+    fn silence_ends_in_a_timeout() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        let bound = Duration::from_millis(20);
+        let never = |_: Result<Message<'_>, Error>| Ok(ControlFlow::<()>::Continue(()));
+        let begin = std::time::Instant::now();
+        let error = replies(&mut socket.channel, bound, 77, never).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(begin.elapsed() >= bound);
+    }
+
+    #[test]
+    fn answers_to_an_earlier_request_are_passed_over() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        socket.send(&loopback(i32::MAX), NLM_F_ACK).unwrap();
+        socket.request(&loopback(1)).unwrap();
+    }
+
+    #[test]
+    fn a_forged_acknowledgement_is_not_heeded() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        let forger = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE).unwrap();
+        let mut forged = Header {
+            length: 36,
+            kind: NLMSG_ERROR,
+            flags: 0,
+            sequence: socket.sequence.wrapping_add(1),
+            port: 0,
+        }
+        .to_bytes()
+        .to_vec();
+        forged.resize(36, 0);
+        let victim = netlink_sys::SocketAddr::new(socket.port_id(), 0);
+        match forger.send_to(&forged, &victim, 0) {
+            Ok(_) => {}
+            // Without CAP_NET_ADMIN the kernel lets nobody write to another's socket.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
+        }
+        let error = socket.request(&loopback(i32::MAX)).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn what_is_not_one_message_is_not_sent() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        let two = [loopback(1), loopback(1)].concat();
+        for bytes in [&[][..], &[0; 15], &[0; 16], &two, &two[..20]] {
+            assert_eq!(
+                socket.request(bytes).unwrap_err().kind(),
+                ErrorKind::Malformed
+            );
+        }
+        assert_eq!(socket.sequence, 0);
+    }
+}
