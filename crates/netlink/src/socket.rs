@@ -19,12 +19,14 @@ use crate::wire::{
 /// How long the kernel may be silent on a request, unless [`Socket::set_timeout`] says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Linux's default receive buffer (`net.core.rmem_default`), in which exactly 256
-/// acknowledgements fit.
-const RECEIVE_BUFFER_WANTED: usize = 212_992;
-/// What the kernel charges the receive queue for one acknowledgement, in bytes.
-const ACK_CHARGE: usize = 832;
-/// The greatest number of messages in flight: short of 256, for safety.
+/// What the kernel may charge the receive queue for one answer, in bytes. A bare acknowledgement
+/// costs 832, so that 256 fit Linux's default of 212,992; an error with many words takes a data
+/// block of twice the size.
+const ANSWER_CHARGE: usize = 1664;
+/// Room for 256 such answers: what an unprivileged socket may have at the default
+/// `net.core.rmem_max`.
+const RECEIVE_BUFFER_WANTED: usize = 256 * ANSWER_CHARGE;
+/// The greatest number of messages in flight: short of those 256, for safety.
 pub(crate) const WINDOW_MAX: usize = 250;
 
 /// A blocking rtnetlink socket in one namespace.
@@ -223,7 +225,7 @@ impl Socket {
 /// How many messages may be in flight for a receive queue of so many bytes: the kernel carries
 /// all out before `sendmsg` returns, so all their answers must fit.
 fn window(receive_buffer: usize) -> usize {
-    (receive_buffer / ACK_CHARGE)
+    (receive_buffer / ANSWER_CHARGE)
         .saturating_sub(6)
         .clamp(1, WINDOW_MAX)
 }
@@ -310,9 +312,10 @@ mod tests {
 
     #[test]
     fn windows_fit_the_queue() {
-        assert_eq!(window(RECEIVE_BUFFER_WANTED), 250);
+        assert_eq!(window(RECEIVE_BUFFER_WANTED), WINDOW_MAX);
+        assert_eq!(window(212_992), 122);
         assert_eq!(window(usize::MAX), 250);
-        assert_eq!(window(100 * ACK_CHARGE), 94);
+        assert_eq!(window(100 * ANSWER_CHARGE), 94);
         assert_eq!(window(0), 1);
     }
 

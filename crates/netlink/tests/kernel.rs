@@ -665,3 +665,34 @@ fn an_overrun_of_events_is_told_once_and_then_goes_on() {
         .unwrap();
     assert_eq!(events.receive(Duration::from_secs(5), |_| {}).unwrap(), 1);
 }
+
+#[test]
+fn wordy_answers_fit_the_queue_too() {
+    fresh_netns();
+    let mut socket = socket();
+    let mut longest = 0;
+    // A device index of two bytes; a nexthop id beside a gateway: offset, policy, long words.
+    let encoders: [&dyn Fn(&mut MessageWriter<'_>); 3] = [
+        &|message| message.attr_u16(RTA_OIF, 1),
+        &|message| {
+            message.attr_u32(30, 7);
+            message.attr_u32(RTA_OIF, 1);
+        },
+        &|message| message.attr(RTA_GATEWAY, &[192, 0, 2, 1]),
+    ];
+    for attrs in encoders {
+        let mut batch = Batch::new();
+        while batch
+            .push(|buffer| route(buffer, RTM_NEWROUTE, (0x0a00_0000, 8), UNICAST, attrs))
+            .unwrap()
+            == Push::Added
+        {}
+        for outcome in socket.send_batch(&mut batch).unwrap() {
+            let Outcome::Failed(error) = outcome else {
+                panic!("{outcome:?}")
+            };
+            longest = longest.max(error.message().unwrap_or("").len());
+        }
+    }
+    assert!(longest > 40, "{longest}");
+}

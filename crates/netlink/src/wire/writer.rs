@@ -1,0 +1,346 @@
+//! Writing messages: [`MessageWriter`].
+
+use std::net::IpAddr;
+
+use super::{ATTR_HEADER_LEN, Header, NLA_F_NESTED, align};
+
+/// A message or an attribute is longer than its length field can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a netlink attribute or message is too large for its length field")]
+#[non_exhaustive]
+pub struct TooLarge;
+
+/// An open nested attribute of a [`MessageWriter`], to be given back to
+/// [`end_nest`](MessageWriter::end_nest).
+#[derive(Debug)]
+#[must_use = "a nest must be ended"]
+pub struct Nest(usize);
+
+/// Appends one message to a buffer.
+///
+/// Nothing in it fails on the way: what does not fit is remembered and reported by
+/// [`finish`](Self::finish), which then takes the message back out. A writer dropped without
+/// `finish` leaves the buffer as it was.
+///
+/// ```
+/// use trueup_netlink::wire::{Messages, MessageWriter, NLM_F_REQUEST};
+///
+/// let mut buffer = Vec::new();
+/// let mut message = MessageWriter::begin(&mut buffer, 26, NLM_F_REQUEST);
+/// message.body(&[0; 12]);
+/// let metrics = message.nest(8);
+/// message.attr_u32(2, 1400);
+/// message.end_nest(metrics);
+/// message.finish()?;
+/// assert_eq!(Messages::new(&buffer).count(), 1);
+/// # Ok::<(), trueup_netlink::wire::TooLarge>(())
+/// ```
+#[derive(Debug)]
+pub struct MessageWriter<'a> {
+    buffer: &'a mut Vec<u8>,
+    start: usize,
+    overflow: bool,
+    finished: bool,
+}
+
+impl<'a> MessageWriter<'a> {
+    /// Begins a message of this type with these `NLM_F_*` flags. Sequence number and port id are
+    /// 0; the socket fills in the sequence number when it sends.
+    pub fn begin(buffer: &'a mut Vec<u8>, kind: u16, flags: u16) -> Self {
+        let start = buffer.len();
+        let header = Header {
+            length: 0,
+            kind,
+            flags,
+            sequence: 0,
+            port: 0,
+        };
+        buffer.extend_from_slice(&header.to_bytes());
+        Self {
+            buffer,
+            start,
+            overflow: false,
+            finished: false,
+        }
+    }
+
+    /// Appends the fixed struct of the message type, padded to alignment.
+    pub fn body(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.pad();
+    }
+
+    /// Appends an attribute.
+    pub fn attr(&mut self, kind: u16, payload: &[u8]) {
+        match u16::try_from(ATTR_HEADER_LEN.saturating_add(payload.len())) {
+            Ok(length) => {
+                self.buffer.extend_from_slice(&length.to_ne_bytes());
+                self.buffer.extend_from_slice(&kind.to_ne_bytes());
+                self.buffer.extend_from_slice(payload);
+                self.pad();
+            }
+            Err(_) => self.overflow = true,
+        }
+    }
+
+    /// Appends an attribute without payload.
+    pub fn attr_flag(&mut self, kind: u16) {
+        self.attr(kind, &[]);
+    }
+
+    /// Appends a `u8` attribute.
+    pub fn attr_u8(&mut self, kind: u16, value: u8) {
+        self.attr(kind, &[value]);
+    }
+
+    /// Appends a `u16` attribute in host byte order.
+    pub fn attr_u16(&mut self, kind: u16, value: u16) {
+        self.attr(kind, &value.to_ne_bytes());
+    }
+
+    /// Appends a `u32` attribute in host byte order.
+    pub fn attr_u32(&mut self, kind: u16, value: u32) {
+        self.attr(kind, &value.to_ne_bytes());
+    }
+
+    /// Appends an `i32` attribute in host byte order.
+    pub fn attr_i32(&mut self, kind: u16, value: i32) {
+        self.attr(kind, &value.to_ne_bytes());
+    }
+
+    /// Appends a `u64` attribute in host byte order.
+    pub fn attr_u64(&mut self, kind: u16, value: u64) {
+        self.attr(kind, &value.to_ne_bytes());
+    }
+
+    /// Appends a `u16` attribute in network byte order.
+    pub fn attr_be16(&mut self, kind: u16, value: u16) {
+        self.attr(kind, &value.to_be_bytes());
+    }
+
+    /// Appends a `u32` attribute in network byte order.
+    pub fn attr_be32(&mut self, kind: u16, value: u32) {
+        self.attr(kind, &value.to_be_bytes());
+    }
+
+    /// Appends an address, four or sixteen bytes.
+    pub fn attr_ip(&mut self, kind: u16, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.attr(kind, &address.octets()),
+            IpAddr::V6(address) => self.attr(kind, &address.octets()),
+        }
+    }
+
+    /// Appends a string attribute with its terminating NUL, as the kernel's `NLA_STRING` and
+    /// `NLA_NUL_STRING` both take it. Any NUL in `bytes` ends the string for the kernel.
+    pub fn attr_string(&mut self, kind: u16, bytes: &[u8]) {
+        let start = self.nest_raw(kind);
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.push(0);
+        self.close(start);
+    }
+
+    /// Opens a nested attribute with `NLA_F_NESTED` set; attributes written until
+    /// [`end_nest`](Self::end_nest) are inside it.
+    pub fn nest(&mut self, kind: u16) -> Nest {
+        Nest(self.nest_raw(kind | NLA_F_NESTED))
+    }
+
+    /// Opens a nested attribute without the flag, as iproute2 writes those that are older than
+    /// the flag. Kernel families that do not check strictly take either.
+    pub fn nest_unflagged(&mut self, kind: u16) -> Nest {
+        Nest(self.nest_raw(kind))
+    }
+
+    /// Ends a nested attribute. Nests end in the reverse order of their opening.
+    pub fn end_nest(&mut self, nest: Nest) {
+        self.close(nest.0);
+    }
+
+    /// Appends bytes as they are, padded to alignment: for nested arrays of structs such as
+    /// `rtnexthop`, whose length the caller patches with [`patch_u16`](Self::patch_u16).
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.body(bytes);
+    }
+
+    /// Length of the message so far, in bytes.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Overwrites a `u16` at a [`position`](Self::position) noted earlier with the number of bytes
+    /// from that position to here, as `rtnexthop.rtnh_len` wants it.
+    pub fn patch_u16(&mut self, position: usize) {
+        let at = self.start.saturating_add(position);
+        let length = self
+            .buffer
+            .len()
+            .checked_sub(at)
+            .and_then(|len| u16::try_from(len).ok());
+        match (length, self.buffer.get_mut(at..at.saturating_add(2))) {
+            (Some(length), Some(field)) => field.copy_from_slice(&length.to_ne_bytes()),
+            _ => self.overflow = true,
+        }
+    }
+
+    /// Patches the message's length in and leaves it in the buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`] when an attribute, a nest or the message outgrew its length field; the message
+    /// is then no longer in the buffer.
+    pub fn finish(mut self) -> Result<(), TooLarge> {
+        let length = u32::try_from(self.position()).map_err(|_| TooLarge)?;
+        if self.overflow {
+            return Err(TooLarge);
+        }
+        self.buffer[self.start..self.start + 4].copy_from_slice(&length.to_ne_bytes());
+        self.finished = true;
+        Ok(())
+    }
+
+    fn nest_raw(&mut self, kind: u16) -> usize {
+        let at = self.position();
+        self.buffer.extend_from_slice(&[0, 0]);
+        self.buffer.extend_from_slice(&kind.to_ne_bytes());
+        at
+    }
+
+    /// An attribute's length field stands at its start, as does `rtnexthop`'s.
+    fn close(&mut self, position: usize) {
+        self.patch_u16(position);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        let aligned = self.start + align(self.position());
+        self.buffer.resize(aligned, 0);
+    }
+}
+
+impl Drop for MessageWriter<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.buffer.truncate(self.start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+    use crate::wire::{
+        Attrs, Messages, NLA_TYPE_MASK, NLM_F_REQUEST, read_be16, read_i32, read_ip, read_string,
+        read_u8, read_u16,
+    };
+    use proptest::prelude::*;
+
+    fn written(write: impl FnOnce(&mut MessageWriter<'_>)) -> Result<Vec<u8>, TooLarge> {
+        let mut buffer = Vec::new();
+        let mut message = MessageWriter::begin(&mut buffer, 24, NLM_F_REQUEST);
+        write(&mut message);
+        message.finish().map(|()| buffer)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = written(|message| {
+            message.body(&[7; 12]);
+            message.attr_u8(1, 0xab);
+            message.attr_be16(2, 0x1234);
+            let nest = message.nest(3);
+            message.attr_ip(4, IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)));
+            message.attr_ip(5, IpAddr::V6(Ipv6Addr::LOCALHOST));
+            message.end_nest(nest);
+            message.attr_string(6, b"lo");
+            message.attr_i32(7, -1);
+            message.attr_flag(8);
+        })
+        .unwrap();
+        let message = Messages::new(&bytes).next().unwrap();
+        assert_eq!(message.header.length as usize, bytes.len());
+        let (fixed, attrs) = message.split(12).unwrap();
+        assert_eq!(fixed, [7; 12]);
+        assert_eq!(attrs.find(1).and_then(read_u8), Some(0xab));
+        assert_eq!(attrs.find(2).and_then(read_be16), Some(0x1234));
+        let nest = Attrs::new(attrs.find(3).unwrap());
+        assert_eq!(
+            nest.find(4).and_then(read_ip),
+            Some("10.1.2.3".parse().unwrap())
+        );
+        assert_eq!(nest.find(5).and_then(read_ip), Some("::1".parse().unwrap()));
+        assert_eq!(attrs.find(6), Some(&b"lo\0"[..]));
+        assert_eq!(attrs.find(6).map(read_string), Some(&b"lo"[..]));
+        assert_eq!(attrs.find(7).and_then(read_i32), Some(-1));
+        assert_eq!(attrs.find(8), Some(&[][..]));
+        assert_eq!(attrs.find(9), None);
+        assert_eq!(
+            attrs.find(1).and_then(read_u16),
+            None,
+            "a wrong length is no value"
+        );
+    }
+
+    #[test]
+    fn too_long_is_an_error_and_leaves_no_trace() {
+        assert!(written(|message| message.attr(1, &[0; 65531])).is_ok());
+        assert_eq!(
+            written(|message| message.attr(1, &[0; 65532])),
+            Err(TooLarge)
+        );
+        assert_eq!(
+            written(|message| message.attr_string(1, &[b'a'; 65531])),
+            Err(TooLarge)
+        );
+        let nested = written(|message| {
+            let nest = message.nest(1);
+            message.attr(2, &[0; 40000]);
+            message.attr(3, &[0; 40000]);
+            message.end_nest(nest);
+        });
+        assert_eq!(nested, Err(TooLarge));
+
+        let mut buffer = vec![1, 2, 3, 4];
+        let mut message = MessageWriter::begin(&mut buffer, 1, 0);
+        message.attr(1, &[0; 70000]);
+        assert_eq!(message.finish(), Err(TooLarge));
+        assert_eq!(buffer, [1, 2, 3, 4]);
+        drop(MessageWriter::begin(&mut buffer, 1, 0));
+        assert_eq!(buffer, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn raw_structs_take_their_length_afterwards() {
+        let bytes = written(|message| {
+            let hops = message.nest_unflagged(9);
+            let hop = message.position();
+            message.raw(&[0; 8]);
+            message.attr_u32(5, 1);
+            message.patch_u16(hop);
+            message.end_nest(hops);
+        })
+        .unwrap();
+        assert_eq!(read_u16(&bytes[20..22]), Some(16));
+        assert_eq!(read_u16(&bytes[16..18]), Some(20));
+    }
+
+    proptest! {
+        #[test]
+        fn attributes_round_trip(wanted: Vec<(u16, Vec<u8>)>) {
+            let bytes = written(|message| {
+                for (kind, payload) in &wanted {
+                    message.attr(kind & NLA_TYPE_MASK, payload);
+                }
+            }).unwrap();
+            let (_, mut attrs) = Messages::new(&bytes).next().unwrap().split(0).unwrap();
+            let read: Vec<_> = attrs.by_ref().map(|(kind, p)| (kind, p.to_vec())).collect();
+            let masked: Vec<_> =
+                wanted.into_iter().map(|(kind, p)| (kind & NLA_TYPE_MASK, p)).collect();
+            prop_assert_eq!(read, masked);
+            prop_assert!(!attrs.malformed());
+        }
+    }
+}
