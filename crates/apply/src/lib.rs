@@ -1,1 +1,141 @@
-//! placeholder
+//! Carries a plan out: ops in batches over netlink, and exactly one outcome for each.
+//!
+//! - Ops go in the plan's order. One that fails holds back only those that need it, which become
+//!   pending and say for whom they wait; the rest goes on.
+//! - What is to be deleted and is gone already counts as applied.
+//! - Where the kernel's answer was lost, the op failed with class `unknown`: whether it was
+//!   carried out only a new observation can tell.
+//! - What to change is not decided here, and nothing is tried twice.
+//!
+//! No message leaves this crate that would touch more than its object: creates are exclusive,
+//! replaces go only over what was observed as ours, deletes carry the full key and the marker.
+
+#![forbid(unsafe_code)]
+
+mod class;
+mod run;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use trueup_diff::{Dev, Hold, IfName, Object};
+use trueup_netlink::{KernelError, codec};
+pub use trueup_reconcile::ErrorClass;
+
+pub use run::apply;
+
+/// What became of one op.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was carried out, or there was nothing left to do.
+    Applied,
+    /// It was tried and refused, or its answer was lost.
+    Failed(Box<Failure>),
+    /// It was not tried.
+    Pending(Pending),
+}
+
+impl Outcome {
+    /// Whether the op is done.
+    pub fn is_applied(&self) -> bool {
+        matches!(self, Outcome::Applied)
+    }
+}
+
+/// Why an op was not tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// The op at that position of the plan, which it needs, was not applied.
+    Needs(usize),
+    /// The plan holds it.
+    Held(Hold),
+    /// The plan's device of that name did not come to be.
+    NoDevice(IfName),
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pending::Needs(_) => f.write_str("waits for an op that it needs"),
+            Pending::Held(Hold::NotCreatable) => {
+                f.write_str("the link must exist, and is not one that netlink can create")
+            }
+            Pending::Held(Hold::Bystander(object)) => {
+                let what = match &**object {
+                    Object::Link(link) => format!("link {}", link.name),
+                    Object::Address(address) => format!("address {}", address.address),
+                    Object::Neighbour(neighbour) => format!("neighbour {}", neighbour.dst),
+                    Object::Route(route) => format!("route {}", route.dst),
+                    Object::Rule(rule) => format!("rule {}", rule.priority),
+                };
+                write!(f, "would take along what is not ours: {what}")
+            }
+            Pending::NoDevice(name) => write!(f, "interface {name} is not there"),
+        }
+    }
+}
+
+/// Why an op failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    class: ErrorClass,
+    kernel: Option<KernelError>,
+    message: String,
+}
+
+impl Failure {
+    /// What it means for what comes next.
+    pub fn class(&self) -> ErrorClass {
+        self.class
+    }
+
+    /// The kernel's errno, where it answered.
+    pub fn errno(&self) -> Option<i32> {
+        self.kernel.as_ref().map(KernelError::errno)
+    }
+
+    /// The kernel's answer, with the attribute that offended it.
+    pub fn kernel(&self) -> Option<&KernelError> {
+        self.kernel.as_ref()
+    }
+
+    fn refused(object: &Object, action: trueup_diff::Action, error: KernelError) -> Failure {
+        let class = class::classify(action, object, error.errno());
+        Failure {
+            class,
+            message: error.to_string(),
+            kernel: Some(error),
+        }
+    }
+
+    fn unknown(message: impl Into<String>) -> Failure {
+        Failure {
+            class: ErrorClass::Unknown,
+            kernel: None,
+            message: message.into(),
+        }
+    }
+
+    fn unencodable(error: codec::EncodeError) -> Failure {
+        Failure {
+            class: ErrorClass::Invalid,
+            kernel: None,
+            message: error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The outcomes of a plan's ops.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// One for each op, in the plan's order.
+    pub outcomes: Vec<Outcome>,
+    /// The interface indexes that planned devices got.
+    pub created: BTreeMap<Dev, u32>,
+}

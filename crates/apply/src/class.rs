@@ -1,0 +1,130 @@
+//! What the kernel's refusals mean, by errno, kind of object and action.
+
+use trueup_diff::{Action, Family, Kind, Object};
+use trueup_reconcile::ErrorClass;
+
+/// The class of a refusal.
+///
+/// Errno values are overloaded: the same number means another thing for another kind. The sources
+/// are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
+/// `neighbour.c` and `fib_rules.c`.
+pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClass {
+    let kind = object.kind();
+    match (action, kind, errno) {
+        // What is to be deleted is gone, or the device that it was on is.
+        (Action::Delete, Kind::Route, libc::ESRCH)
+        | (Action::Delete, Kind::Rule | Kind::Neighbour, libc::ENOENT)
+        | (Action::Delete, Kind::Address, libc::EADDRNOTAVAIL)
+        | (Action::Delete, _, libc::ENODEV) => ErrorClass::DoneAlready,
+        // Exclusive creation of a rule fails only on an equal one, protocol included.
+        (Action::Create, Kind::Rule, libc::EEXIST) => ErrorClass::DoneAlready,
+        (Action::Create, _, libc::EEXIST) => ErrorClass::Conflict,
+        // IPv6 is switched off on the device.
+        (Action::Create | Action::Update, Kind::Address, libc::EACCES) => ErrorClass::Dependency,
+        // An IPv6 address is no source of routes before duplicate address detection ends.
+        (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_ipv6_source(object) => {
+            ErrorClass::Dependency
+        }
+        // A replace finds no table or no route to replace.
+        (Action::Update, Kind::Route, libc::ENOENT | libc::ESRCH) => ErrorClass::Unknown,
+        _ => by_errno(errno),
+    }
+}
+
+fn has_ipv6_source(object: &Object) -> bool {
+    matches!(object, Object::Route(route) if route.src.is_some() && route.family() == Family::Inet6)
+}
+
+fn by_errno(errno: i32) -> ErrorClass {
+    match errno {
+        libc::ENODEV
+        | libc::ENXIO
+        | libc::ENETUNREACH
+        | libc::ENETDOWN
+        | libc::EHOSTUNREACH
+        | libc::EADDRNOTAVAIL => ErrorClass::Dependency,
+        libc::EPERM | libc::EACCES => ErrorClass::Permission,
+        libc::EBUSY | libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::ENOSPC => {
+            ErrorClass::Busy
+        }
+        libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ENOSYS => {
+            ErrorClass::Unsupported
+        }
+        libc::EINVAL
+        | libc::ERANGE
+        | libc::E2BIG
+        | libc::EMSGSIZE
+        | libc::EDOM
+        | libc::ELOOP
+        | libc::ENAMETOOLONG => ErrorClass::Invalid,
+        libc::EEXIST => ErrorClass::Conflict,
+        _ => ErrorClass::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_diff::{Address, Dev, NextHop, NextHops, Route, Rule, RuleAction};
+
+    use super::*;
+
+    fn route(dst: &str) -> Object {
+        Route::new(
+            dst.parse().unwrap(),
+            NextHops::One(NextHop::dev(Dev::index(2))),
+        )
+        .into()
+    }
+
+    #[test]
+    fn deleting_what_is_gone_is_done() {
+        let rule = Rule::new(Family::Inet, 7, RuleAction::Lookup(100)).into();
+        let address = Address::new(Dev::index(2), "10.0.0.1/24".parse().unwrap()).into();
+        let cases = [
+            (&route("10.0.0.0/8"), libc::ESRCH),
+            (&rule, libc::ENOENT),
+            (&address, libc::EADDRNOTAVAIL),
+            (&address, libc::ENODEV),
+        ];
+        for (object, errno) in cases {
+            assert_eq!(
+                classify(Action::Delete, object, errno),
+                ErrorClass::DoneAlready
+            );
+            assert_ne!(
+                classify(Action::Create, object, errno),
+                ErrorClass::DoneAlready
+            );
+        }
+    }
+
+    #[test]
+    fn one_errno_means_different_things() {
+        let rule = Rule::new(Family::Inet, 7, RuleAction::Lookup(100)).into();
+        assert_eq!(
+            classify(Action::Create, &rule, libc::EEXIST),
+            ErrorClass::DoneAlready
+        );
+        let plain = route("2001:db8::/32");
+        assert_eq!(
+            classify(Action::Create, &plain, libc::EEXIST),
+            ErrorClass::Conflict
+        );
+        assert_eq!(
+            classify(Action::Create, &plain, libc::EINVAL),
+            ErrorClass::Invalid
+        );
+        let mut sourced = plain;
+        if let Object::Route(route) = &mut sourced {
+            route.src = Some("2001:db8::1".parse().unwrap());
+        }
+        assert_eq!(
+            classify(Action::Create, &sourced, libc::EINVAL),
+            ErrorClass::Dependency
+        );
+        assert_eq!(
+            classify(Action::Create, &sourced, libc::ENOBUFS),
+            ErrorClass::Busy
+        );
+    }
+}

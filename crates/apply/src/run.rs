@@ -1,0 +1,207 @@
+//! The batches.
+
+use trueup_diff::{Action, Dev, Link, LinkKind, Object, Op, Plan};
+use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
+
+use crate::{Failure, Outcome, Outcomes, Pending};
+
+/// Carries a plan out over a socket in the namespace that the plan was made for.
+///
+/// Always gives one outcome for each op. If the socket fails altogether, the ops that it should
+/// have carried have failed with class `unknown`.
+pub fn apply(plan: &Plan, socket: &mut Socket) -> Outcomes {
+    let mut run = Run {
+        plan,
+        socket,
+        batch: Batch::new(),
+        sent: Vec::new(),
+        outcomes: vec![None; plan.ops.len()],
+        created: Default::default(),
+    };
+    for at in 0..plan.ops.len() {
+        run.op(at);
+    }
+    run.flush();
+    let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
+    Outcomes {
+        outcomes: run
+            .outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or_else(lost))
+            .collect(),
+        created: run.created,
+    }
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    socket: &'a mut Socket,
+    batch: Batch,
+    /// The ops in the batch, by position.
+    sent: Vec<usize>,
+    outcomes: Vec<Option<Outcome>>,
+    created: std::collections::BTreeMap<Dev, u32>,
+}
+
+impl Run<'_> {
+    fn op(&mut self, at: usize) {
+        let op = &self.plan.ops[at];
+        if let Some(hold) = &op.hold {
+            self.outcomes[at] = Some(Outcome::Pending(Pending::Held(hold.clone())));
+            return;
+        }
+        // What it needs may be in the batch at hand: its outcome has to be known first.
+        if self
+            .plan
+            .needs(at)
+            .any(|need| self.outcomes[need].is_none())
+        {
+            self.flush();
+        }
+        let applied = |need: &usize| {
+            self.outcomes
+                .get(*need)
+                .and_then(Option::as_ref)
+                .is_some_and(Outcome::is_applied)
+        };
+        if let Some(need) = self.plan.needs(at).find(|need| !applied(need)) {
+            self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
+            return;
+        }
+        self.outcomes[at] = match self.push(op) {
+            Ok(Push::Added) => {
+                self.sent.push(at);
+                None
+            }
+            Ok(Push::Full) => {
+                self.flush();
+                match self.push(op) {
+                    Ok(_) => {
+                        self.sent.push(at);
+                        None
+                    }
+                    Err(error) => Some(self.not_encoded(error)),
+                }
+            }
+            Err(error) => Some(self.not_encoded(error)),
+        };
+    }
+
+    fn not_encoded(&self, error: codec::EncodeError) -> Outcome {
+        match error {
+            codec::EncodeError::Unresolved(dev) => match self.plan.devices.name(dev) {
+                Some(name) => Outcome::Pending(Pending::NoDevice(*name)),
+                None => Outcome::Failed(Box::new(Failure::unencodable(error))),
+            },
+            _ => Outcome::Failed(Box::new(Failure::unencodable(error))),
+        }
+    }
+
+    fn push(&mut self, op: &Op) -> Result<Push, codec::EncodeError> {
+        let created = &self.created;
+        let devices = &self.plan.devices;
+        let resolve = |dev: Dev| dev.as_index().or_else(|| created.get(&dev).copied());
+        self.batch.push(|buffer| match (&op.object, op.action) {
+            (Object::Link(link), Action::Create) => codec::link::create(buffer, link, &resolve),
+            (Object::Link(link), Action::Update) => {
+                let dev = devices.dev(&link.name).unwrap_or(Dev::index(link.index));
+                let index = resolve(dev).ok_or(codec::EncodeError::Unresolved(dev))?;
+                let link = Link {
+                    index,
+                    ..(**link).clone()
+                };
+                let was = match op.was.as_deref() {
+                    Some(Object::Link(was)) => Some(&**was),
+                    _ => None,
+                };
+                codec::link::change(buffer, &link, was, &resolve)
+            }
+            (Object::Link(link), Action::Delete) => codec::link::delete(buffer, link.index),
+            (Object::Address(address), action) => match action {
+                Action::Create => codec::address::create(buffer, address, &resolve),
+                Action::Update => codec::address::replace(buffer, address, &resolve),
+                Action::Delete => codec::address::delete(buffer, address, &resolve),
+            },
+            (Object::Neighbour(neighbour), action) => match action {
+                Action::Create => codec::neighbour::create(buffer, neighbour, &resolve),
+                Action::Update => codec::neighbour::replace(buffer, neighbour, &resolve),
+                Action::Delete => codec::neighbour::delete(buffer, neighbour, &resolve),
+            },
+            (Object::Route(route), action) => match action {
+                Action::Create => codec::route::create(buffer, route, &resolve),
+                Action::Update => codec::route::replace(buffer, route, &resolve),
+                Action::Delete => codec::route::delete(buffer, route, &resolve),
+            },
+            (Object::Rule(rule), Action::Create) => codec::rule::create(buffer, rule),
+            (Object::Rule(rule), Action::Delete) => codec::rule::delete(buffer, rule),
+            (Object::Rule(_), Action::Update) => Err(codec::EncodeError::Refused(
+                "a rule cannot be changed in place",
+            )),
+        })
+    }
+
+    /// Sends the batch at hand and settles the ops in it.
+    fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let answers = match self.socket.send_batch(&mut self.batch) {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.batch.clear();
+                let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
+                for at in self.sent.drain(..) {
+                    self.outcomes[at] = Some(failure.clone());
+                }
+                return;
+            }
+        };
+        for (at, answer) in std::mem::take(&mut self.sent).into_iter().zip(answers) {
+            let op = &self.plan.ops[at];
+            let outcome = match answer {
+                Answer::Done => Outcome::Applied,
+                Answer::Failed(error) => {
+                    let failure = Failure::refused(&op.object, op.action, error);
+                    if failure.class().is_done() {
+                        Outcome::Applied
+                    } else {
+                        Outcome::Failed(Box::new(failure))
+                    }
+                }
+                Answer::Unknown => {
+                    Outcome::Failed(Box::new(Failure::unknown("the kernel's answer was lost")))
+                }
+            };
+            if let (Outcome::Applied, Action::Create, Object::Link(link)) =
+                (&outcome, op.action, &op.object)
+            {
+                self.learn(link);
+            }
+            self.outcomes[at] = Some(outcome);
+        }
+    }
+
+    /// Asks for the interface indexes that a new link, and the other end of its pair, got.
+    fn learn(&mut self, link: &Link) {
+        let peer = match &link.kind {
+            Some(LinkKind::Veth { peer }) => *peer,
+            _ => None,
+        };
+        for name in [Some(link.name), peer].into_iter().flatten() {
+            let Some(dev) = self.plan.devices.dev(&name).filter(|dev| dev.is_planned()) else {
+                continue;
+            };
+            let mut request = Vec::new();
+            let index = codec::link::request_by_name(&mut request, &name)
+                .ok()
+                .and_then(|()| {
+                    self.socket
+                        .query(&request, |m| codec::link::decode(m.body))
+                        .ok()
+                });
+            if let Some(Ok(Some(found))) = index {
+                self.created.insert(dev, found.link.index);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Why a pass could not run at all.
+
+use std::fmt;
+
+use trueup_diff::DesiredError;
+use trueup_netlink as netlink;
+
+/// Why a pass could not run. Nothing was changed.
+#[derive(Debug)]
+pub struct Error(Repr);
+
+#[derive(Debug)]
+enum Repr {
+    Netlink(netlink::Error),
+    Desired(DesiredError),
+    Links(String),
+}
+
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The namespace does not exist or cannot be entered.
+    Namespace,
+    /// The kernel could not be read.
+    Observe,
+    /// What is desired cannot be: [`Error::desired`] tells which object and why.
+    Desired,
+}
+
+impl Error {
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0 {
+            Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
+                ErrorKind::Namespace
+            }
+            Repr::Netlink(_) | Repr::Links(_) => ErrorKind::Observe,
+            Repr::Desired(_) => ErrorKind::Desired,
+        }
+    }
+
+    /// Which desired object is wrong, and how.
+    pub fn desired(&self) -> Option<&DesiredError> {
+        match &self.0 {
+            Repr::Desired(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The kernel's errno, where it gave one.
+    pub fn errno(&self) -> Option<i32> {
+        match &self.0 {
+            Repr::Netlink(error) => error.errno(),
+            _ => None,
+        }
+    }
+
+    /// Whether a later pass may well succeed with nothing else changed.
+    pub fn is_retryable(&self) -> bool {
+        match &self.0 {
+            Repr::Netlink(error) => error.is_retryable(),
+            Repr::Links(_) => true,
+            Repr::Desired(_) => false,
+        }
+    }
+
+    pub(crate) fn links(doubt: String) -> Error {
+        Error(Repr::Links(doubt))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Netlink(error) => error.fmt(f),
+            Repr::Desired(error) => error.fmt(f),
+            Repr::Links(doubt) => write!(f, "the links could not be read whole: {doubt}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Repr::Netlink(error) => Some(error),
+            Repr::Desired(error) => Some(error),
+            Repr::Links(_) => None,
+        }
+    }
+}
+
+impl From<netlink::Error> for Error {
+    fn from(error: netlink::Error) -> Error {
+        Error(Repr::Netlink(error))
+    }
+}
+
+impl From<DesiredError> for Error {
+    fn from(error: DesiredError) -> Error {
+        Error(Repr::Desired(error))
+    }
+}

@@ -1,0 +1,176 @@
+//! One look: what there is, and what there is to do.
+//!
+//! Of routes only ours are read at first, filtered in the kernel by their marker: a host may hold a
+//! million that are not. Foreign ones matter where we mean to create (who sits on the key?) and
+//! where we mean to delete (who would go along?), so only then they are read, and of those only
+//! the ones in question are kept.
+
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+
+use trueup_diff::{
+    Action, Desired, Dev, Item, Kind, Kinds, Object, Observed, Op, Owned, Plan, Route, RouteKey,
+    plan,
+};
+use trueup_netlink::Socket;
+use trueup_observe::{Doubt, Scope, Snapshot, routes_where, snapshot};
+
+use crate::{Error, LastApplied};
+
+/// What a pass would do, as of one look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The ops and conflicts.
+    pub plan: Plan,
+    /// What was observed: all that is managed, but of foreign routes only those that matter to the
+    /// plan.
+    pub observed: Observed,
+    /// Why some kinds could not be read whole. Of those nothing is deleted, and while there are
+    /// any the state is not called converged.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Planned {
+    /// Whether the kernel is as desired, and known to be.
+    pub fn is_converged(&self) -> bool {
+        self.plan.is_empty() && self.doubts.is_empty()
+    }
+}
+
+/// Looks, knowing what was ours when the last pass ended.
+pub(crate) fn first(
+    socket: &mut Socket,
+    desired: &Desired,
+    last_applied: &LastApplied,
+    marker: u8,
+) -> Result<(Planned, Owned), Error> {
+    let snapshot = read(socket, desired, !last_applied.is_empty(), marker)?;
+    let owned = last_applied.owned(&snapshot.observed);
+    Ok((planned(socket, snapshot, desired, &owned, marker)?, owned))
+}
+
+/// Looks, knowing what is ours among what is there.
+pub(crate) fn again(
+    socket: &mut Socket,
+    desired: &Desired,
+    owned: &Owned,
+    marker: u8,
+) -> Result<Planned, Error> {
+    let snapshot = read(socket, desired, !owned.links.is_empty(), marker)?;
+    planned(socket, snapshot, desired, owned, marker)
+}
+
+fn read(socket: &mut Socket, desired: &Desired, owns: bool, marker: u8) -> Result<Snapshot, Error> {
+    let managed = desired.managed();
+    let mut kinds = managed;
+    if managed.contains(Kind::Link) && owns {
+        // What lives on a link of ours matters should it have to go.
+        kinds = kinds.with(Kind::Address).with(Kind::Neighbour);
+    }
+    let scope = Scope {
+        kinds,
+        protocol: Some(marker),
+        ..Scope::default()
+    };
+    let mut snapshot = snapshot(socket, &scope)?;
+    // Without all links, names lead nowhere.
+    if let Some(doubt) = snapshot
+        .doubts
+        .iter()
+        .find(|doubt| doubt.kind() == Kind::Link)
+    {
+        return Err(Error::links(doubt.to_string()));
+    }
+    snapshot
+        .doubts
+        .retain(|doubt| managed.contains(doubt.kind()));
+    Ok(snapshot)
+}
+
+fn planned(
+    socket: &mut Socket,
+    snapshot: Snapshot,
+    desired: &Desired,
+    owned: &Owned,
+    marker: u8,
+) -> Result<Planned, Error> {
+    let Snapshot {
+        mut observed,
+        mut doubts,
+    } = snapshot;
+    let mut plan = plan(desired, &observed, owned, marker)?;
+    let question = Question::of(&plan);
+    if !question.is_empty() {
+        let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
+            route.protocol != marker && question.concerns(route)
+        })?;
+        doubts.extend(doubt);
+        if !foreign.is_empty() {
+            observed.routes.extend(foreign);
+            plan = trueup_diff::plan(desired, &observed, owned, marker)?;
+        }
+    }
+    Ok(Planned {
+        plan,
+        observed,
+        doubts,
+    })
+}
+
+/// Which foreign routes matter to a plan.
+#[derive(Default)]
+struct Question {
+    /// On a key that we mean to create.
+    keys: HashSet<RouteKey>,
+    /// On a device that is to lose something they may rest on.
+    devs: BTreeSet<Dev>,
+    /// With a source that is to go.
+    sources: HashSet<IpAddr>,
+}
+
+impl Question {
+    fn of(plan: &Plan) -> Question {
+        let mut question = Question::default();
+        for Op { action, object, .. } in &plan.ops {
+            match (object, action) {
+                (Object::Route(route), Action::Create) => {
+                    question.keys.insert(route.key());
+                }
+                (Object::Link(link), Action::Delete) => {
+                    question.devs.insert(Dev::index(link.index));
+                }
+                (Object::Address(address), Action::Delete) => {
+                    question.devs.insert(address.dev);
+                    question.sources.insert(address.address.ip());
+                }
+                _ => {}
+            }
+        }
+        question
+    }
+
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.devs.is_empty()
+    }
+
+    fn scope(&self) -> Scope {
+        let tables: BTreeSet<u32> = self.keys.iter().map(|key| key.table).collect();
+        let all = !self.devs.is_empty() || tables.len() > 16;
+        Scope {
+            kinds: Kinds::NONE.with(Kind::Route),
+            tables: (!all).then_some(tables),
+            ..Scope::default()
+        }
+    }
+
+    fn concerns(&self, route: &Route) -> bool {
+        self.keys.contains(&route.key())
+            || (!self.devs.is_empty()
+                && (route.src.is_some_and(|src| self.sources.contains(&src))
+                    || route
+                        .nexthops
+                        .as_slice()
+                        .iter()
+                        .any(|hop| hop.dev.is_some_and(|dev| self.devs.contains(&dev)))))
+    }
+}

@@ -1,0 +1,2 @@
+//! Kernel tests.
+fn main() {}
