@@ -1,0 +1,123 @@
+//! What is wrong with a file: every problem with its place, one a line.
+
+use std::fmt;
+
+use super::Place;
+
+/// How many problems one error tells of; the rest is counted.
+const SHOWN: usize = 20;
+
+/// Why a file is not a desired state. Its text has one line for each problem, in the form
+/// `edge.toml:12:7: what is wrong, and what to write instead`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    file: String,
+    problems: Vec<Problem>,
+    more: usize,
+}
+
+/// What sort of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file could not be read: missing, a directory, no permission.
+    Unreadable,
+    /// It is not TOML, not JSON, or not UTF-8.
+    Syntax,
+    /// It is well formed and says something that cannot be.
+    Invalid,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where; `None` for the file as a whole.
+    pub place: Option<Place>,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl Error {
+    /// An error about one place of a file, for what turns out only later, such as a device that
+    /// does not exist.
+    pub fn at(file: &str, place: Option<Place>, message: impl Into<String>) -> Error {
+        let problem = Problem {
+            place,
+            message: message.into(),
+        };
+        Error::new(ErrorKind::Invalid, file, vec![problem])
+    }
+
+    /// What sort of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether the file could not be read at all.
+    pub fn is_unreadable(&self) -> bool {
+        self.kind == ErrorKind::Unreadable
+    }
+
+    /// The problems in the order of the file, 20 at most.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    pub(super) fn new(kind: ErrorKind, file: &str, mut problems: Vec<Problem>) -> Error {
+        problems.sort_by_key(|problem| problem.place);
+        let more = problems.len().saturating_sub(SHOWN);
+        problems.truncate(SHOWN);
+        Error {
+            kind,
+            file: file.to_owned(),
+            problems,
+            more,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{}:", self.file)?;
+            if let Some(place) = problem.place {
+                write!(f, "{place}:")?;
+            }
+            write!(f, " {}", problem.message)?;
+        }
+        if self.more > 0 {
+            write!(f, "\n{}: and {} more errors", self.file, self.more)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_problem_in_the_order_of_the_file_and_a_count_of_the_rest() {
+        let problem = |line| Problem {
+            place: Some(Place { line, column: 1 }),
+            message: "no".to_owned(),
+        };
+        let error = Error::new(
+            ErrorKind::Invalid,
+            "f",
+            (1..=22).rev().map(problem).collect(),
+        );
+        let text = error.to_string();
+        assert!(text.starts_with("f:1:1: no\nf:2:1: no\n"), "{text}");
+        assert!(
+            text.ends_with("\nf:20:1: no\nf: and 2 more errors"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! JSON of the same shape as the TOML, one object at a time.
+//!
+//! serde_json tells no places, but it lends the text of each value where it stands in the input:
+//! the place is the distance between the two.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::Collector;
+use super::value::{Fault, Key, Node, Result, Table, Value, fault};
+
+/// Deeper than any object nests.
+const DEEPEST: usize = 8;
+
+/// Reads a whole text into `collector`.
+///
+/// # Errors
+///
+/// At the first violation of JSON; what the objects say is the collector's to judge.
+pub(super) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
+    let input = Input { text };
+    let pairs: Pairs<'a> = input.parse(text)?;
+    for (key, value) in pairs.0 {
+        let key = input.key(key)?;
+        if !value.get().starts_with('[') {
+            collector.pair(key, input.value(value, DEEPEST)?)?;
+            continue;
+        }
+        let elements: Vec<&'a RawValue> = input.parse(value.get())?;
+        collector.list(&key)?;
+        for element in elements {
+            collector.element(&key.name, input.value(element, DEEPEST)?);
+        }
+    }
+    Ok(())
+}
+
+/// The pairs of an object in the order of the file, repeated keys and all.
+struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Pairs<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Pairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Pairs<'de>, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(8));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}
+
+struct Input<'a> {
+    text: &'a str,
+}
+
+impl<'a> Input<'a> {
+    /// The byte at which a part of the text starts.
+    fn offset(&self, part: &str) -> usize {
+        (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
+    }
+
+    fn parse<T: Deserialize<'a>>(&self, part: &'a str) -> Result<T> {
+        serde_json::from_str(part).map_err(|error| {
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(&*message, |m| m.0);
+            Fault {
+                at: self.offset(part) + position(part, error.line(), error.column()),
+                message: message.to_owned(),
+            }
+        })
+    }
+
+    fn key(&self, key: &'a RawValue) -> Result<Key<'a>> {
+        let name = self.string(key.get())?;
+        let at = self.offset(key.get());
+        Ok(Key { at, name })
+    }
+
+    /// A string literal; borrowed where it holds no escapes.
+    fn string(&self, literal: &'a str) -> Result<Cow<'a, str>> {
+        let inner = literal
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'));
+        match inner {
+            Some(inner) if !inner.contains('\\') => Ok(Cow::Borrowed(inner)),
+            _ => self.parse(literal).map(Cow::Owned),
+        }
+    }
+
+    fn value(&self, raw: &'a RawValue, depth: usize) -> Result<Value<'a>> {
+        let text = raw.get();
+        let at = self.offset(text);
+        if depth == 0 {
+            return fault(at, format!("nested more than {DEEPEST} deep"));
+        }
+        let node = match text.as_bytes().first() {
+            Some(b'"') => Node::Text(self.string(text)?),
+            Some(b't') => Node::Bool(true),
+            Some(b'f') => Node::Bool(false),
+            Some(b'n') => Node::Other("null"),
+            Some(b'[') => {
+                let elements: Vec<&RawValue> = self.parse(text)?;
+                let elements = elements.into_iter().map(|raw| self.value(raw, depth - 1));
+                Node::List(elements.collect::<Result<_>>()?)
+            }
+            Some(b'{') => {
+                let mut table = Table::default();
+                for (key, value) in self.parse::<Pairs<'a>>(text)?.0 {
+                    table.insert(self.key(key)?, self.value(value, depth - 1)?)?;
+                }
+                Node::Table(table)
+            }
+            _ => number(text),
+        };
+        Ok(Value { at, node })
+    }
+}
+
+fn number<'a>(text: &str) -> Node<'a> {
+    match text.parse() {
+        Ok(number) => Node::Integer(number),
+        Err(_) if text.contains(['.', 'e', 'E']) => Node::Other("a fraction"),
+        Err(_) => Node::Other("a number too large for any key"),
+    }
+}
+
+/// The byte of serde_json's line and column, which count bytes from 1 and name the last one read.
+fn position(text: &str, line: usize, column: usize) -> usize {
+    let before = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let start: usize = before.map(str::len).sum();
+    (start + column.saturating_sub(1)).min(text.len())
+}

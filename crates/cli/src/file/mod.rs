@@ -1,0 +1,369 @@
+//! The desired-state file: from TOML or JSON to the objects it declares, and back.
+//!
+//! Everything that can be wrong with a file is found here, without asking the kernel, and told
+//! with line, column and what to write instead. What only the kernel or the links that exist can
+//! tell (an unknown device, a gateway out of reach) comes later; [`Places`] keeps where each
+//! object was written, so that it can be told as well. The keys are in `docs/file.md`.
+//!
+//! A file is read object by object: it may have a million routes.
+
+mod address;
+mod error;
+mod json;
+mod link;
+mod neighbour;
+mod route;
+mod rule;
+mod tables;
+mod toml;
+mod twins;
+mod value;
+mod words;
+mod write;
+
+use std::fmt;
+use std::path::Path;
+
+use trueup_diff::{Desired, Kind};
+
+pub use error::{Error, ErrorKind, Problem};
+pub use tables::Tables;
+pub use write::{to_json, to_toml};
+
+use value::{Fault, Fields, Key, Node, Result, Table, Value, fault, unknown};
+
+/// The marker of a file that names none.
+pub const PROTOCOL: u8 = 116;
+
+/// What a file declares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// The marker that the kernel is to keep on each object, 4 to 255 (`rtm_protocol`).
+    pub protocol: u8,
+    /// The objects, in the order of the file, the marker not yet on them.
+    pub desired: Desired,
+    /// Where each object was written.
+    pub places: Places,
+}
+
+impl File {
+    /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, and when it is no desired state.
+    pub fn read(path: &Path, tables: &Tables) -> std::result::Result<File, Error> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| {
+            let message = match error.kind() {
+                std::io::ErrorKind::NotFound => "no such file".to_owned(),
+                std::io::ErrorKind::IsADirectory => "is a directory: name a file in it".to_owned(),
+                _ => format!("cannot be read: {error}"),
+            };
+            let place = None;
+            Error::new(
+                ErrorKind::Unreadable,
+                &name,
+                vec![Problem { place, message }],
+            )
+        })?;
+        File::parse(&name, &bytes, tables)
+    }
+
+    /// Reads a text; `name` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// When it is no desired state.
+    pub fn parse(name: &str, bytes: &[u8], tables: &Tables) -> std::result::Result<File, Error> {
+        let failed = |kind, text: &[u8], mut faults: Vec<Fault>| {
+            faults.sort_by_key(|fault| fault.at);
+            let mut cursor = Cursor::new(text);
+            let problem = |fault: Fault| Problem {
+                place: Some(cursor.place(fault.at)),
+                message: fault.message,
+            };
+            Error::new(kind, name, faults.into_iter().map(problem).collect())
+        };
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let fault = Fault {
+                at: error.valid_up_to(),
+                message: "this is not UTF-8: save the file as UTF-8 text".to_owned(),
+            };
+            failed(ErrorKind::Syntax, bytes, vec![fault])
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut collector = Collector::new(text, tables);
+        let is_json = name.ends_with(".json") || text.trim_start().starts_with('{');
+        let syntax = if is_json {
+            json::read(text, &mut collector)
+        } else {
+            toml::read(text, &mut collector)
+        };
+        let mut faults = std::mem::take(&mut collector.faults);
+        if let Err(fault) = syntax {
+            faults.push(fault);
+            return Err(failed(ErrorKind::Syntax, text.as_bytes(), faults));
+        }
+        if collector.is_empty() && faults.is_empty() {
+            let at = 0;
+            let message = "this declares nothing: write a section, such as [[route]], or \
+                           `route = []` for no routes"
+                .to_owned();
+            faults.push(Fault { at, message });
+        }
+        if !faults.is_empty() {
+            return Err(failed(ErrorKind::Invalid, text.as_bytes(), faults));
+        }
+        let file = File {
+            protocol: collector.protocol.unwrap_or(PROTOCOL),
+            desired: collector.desired,
+            places: collector.places,
+        };
+        let twins = twins::find(&file);
+        if twins.is_empty() {
+            Ok(file)
+        } else {
+            Err(Error::new(ErrorKind::Invalid, name, twins))
+        }
+    }
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1, in characters.
+    pub column: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Where each object of a file was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places([Vec<Place>; Kind::ALL.len()]);
+
+impl Places {
+    /// The place of an object, by its kind and its position in the list of that kind.
+    pub fn at(&self, kind: Kind, index: usize) -> Option<Place> {
+        self.0[kind as usize].get(index).copied()
+    }
+}
+
+/// Turns bytes of a text into places; those asked for must ascend.
+struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+    place: Place,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(text: &'a [u8]) -> Cursor<'a> {
+        let place = Place { line: 1, column: 1 };
+        Cursor { text, at: 0, place }
+    }
+
+    fn place(&mut self, at: usize) -> Place {
+        let at = at.clamp(self.at, self.text.len().max(self.at));
+        for byte in &self.text[self.at..at] {
+            match byte {
+                b'\n' => {
+                    self.place.line = self.place.line.saturating_add(1);
+                    self.place.column = 1;
+                }
+                // The first byte of a character; the others are 10xxxxxx.
+                byte if byte & 0xc0 != 0x80 => {
+                    self.place.column = self.place.column.saturating_add(1);
+                }
+                _ => {}
+            }
+        }
+        self.at = at;
+        self.place
+    }
+}
+
+/// One kind of object in the form of the file: both directions, side by side.
+trait Form: Sized + Clone + PartialEq {
+    /// Which kind.
+    const KIND: Kind;
+    /// With its article.
+    const WHAT: &'static str;
+    /// Every key.
+    const KEYS: &'static [&'static str];
+    /// What two objects of one file may not share.
+    type Key<'a>: Ord
+    where
+        Self: 'a;
+
+    /// The list of this kind.
+    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>>;
+
+    /// Reads an object.
+    fn read(fields: &Fields<'_>) -> Result<Self>;
+
+    /// Writes an object, as far as there are keys for it.
+    fn write(&self, table: &mut Table<'static>);
+
+    /// The object without what no file says: marker, index, status.
+    fn plain(&self) -> Self;
+
+    /// See [`Form::Key`].
+    fn key(&self) -> Self::Key<'_>;
+
+    /// The key in words, and what to change where two objects have it.
+    fn key_words(&self) -> (String, &'static str);
+}
+
+fn read_object<T: Form>(value: &Value<'_>, tables: &Tables) -> Result<T> {
+    match &value.node {
+        Node::Table(table) => T::read(&Fields::new(T::WHAT, value.at, table, T::KEYS, tables)?),
+        _ => value.unexpected(format_args!("{} as a table {{ ... }}", T::WHAT)),
+    }
+}
+
+/// How a section was opened, which says whether more may be added to it.
+#[derive(Clone, Copy, PartialEq)]
+enum Opened {
+    List,
+    Headers,
+}
+
+/// Takes what TOML or JSON hold, in the order of the file, and makes objects of it.
+struct Collector<'a> {
+    tables: &'a Tables,
+    cursor: Cursor<'a>,
+    protocol: Option<u8>,
+    opened: [Option<Opened>; Kind::ALL.len()],
+    desired: Desired,
+    places: Places,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(text: &'a str, tables: &'a Tables) -> Collector<'a> {
+        Collector {
+            tables,
+            cursor: Cursor::new(text.as_bytes()),
+            protocol: None,
+            opened: Default::default(),
+            desired: Desired::default(),
+            places: Places::default(),
+            faults: Vec::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.opened.iter().all(Option::is_none)
+    }
+
+    /// A pair at the top of the file.
+    fn pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
+        match (&*key.name, value.node) {
+            ("protocol", node) => {
+                let at = value.at;
+                if self.protocol.is_some() {
+                    return fault(key.at, "`protocol` is given twice");
+                }
+                match words::marker(&Value { at, node }) {
+                    Ok(marker) => self.protocol = Some(marker),
+                    Err(fault) => self.faults.push(fault),
+                }
+                Ok(())
+            }
+            (name, Node::List(elements)) => {
+                self.list(&key)?;
+                for element in elements {
+                    self.element(name, element);
+                }
+                Ok(())
+            }
+            (name, node) => {
+                let kind = section(&key)?;
+                let value = Value { at: value.at, node };
+                let message = format!(
+                    "expected a list of {name} sections, found {}: write [[{}]] above the keys, \
+                     or {name} = []",
+                    value.sort(),
+                    kind.name(),
+                );
+                fault(value.at, message)
+            }
+        }
+    }
+
+    /// A section given as one list, at its key.
+    fn list(&mut self, key: &Key<'a>) -> Result<()> {
+        let kind = section(key)?;
+        if self.opened[kind as usize].is_some() {
+            return fault(key.at, format!("`{kind}` is given twice"));
+        }
+        self.open(kind, Opened::List);
+        Ok(())
+    }
+
+    /// A `[[header]]`.
+    fn append(&mut self, key: &Key<'a>) -> Result<()> {
+        let kind = section(key)?;
+        if self.opened[kind as usize] == Some(Opened::List) {
+            let message =
+                format!("`{kind}` was given as a list above: write all of them there, or none");
+            return fault(key.at, message);
+        }
+        self.open(kind, Opened::Headers);
+        Ok(())
+    }
+
+    fn open(&mut self, kind: Kind, how: Opened) {
+        self.opened[kind as usize] = Some(how);
+        let desired = &mut self.desired;
+        match kind {
+            Kind::Link => _ = desired.links.get_or_insert_default(),
+            Kind::Address => _ = desired.addresses.get_or_insert_default(),
+            Kind::Neighbour => _ = desired.neighbours.get_or_insert_default(),
+            Kind::Route => _ = desired.routes.get_or_insert_default(),
+            Kind::Rule => _ = desired.rules.get_or_insert_default(),
+        }
+    }
+
+    /// An object of a section that was opened before.
+    fn element(&mut self, section: &str, value: Value<'a>) {
+        match Kind::ALL.into_iter().find(|kind| kind.name() == section) {
+            Some(Kind::Link) => self.object::<trueup_diff::Link<_>>(&value),
+            Some(Kind::Address) => self.object::<trueup_diff::Address<_>>(&value),
+            Some(Kind::Neighbour) => self.object::<trueup_diff::Neighbour<_>>(&value),
+            Some(Kind::Route) => self.object::<trueup_diff::Route<_>>(&value),
+            Some(Kind::Rule) => self.object::<trueup_diff::Rule>(&value),
+            None => {}
+        }
+    }
+
+    fn object<T: Form>(&mut self, value: &Value<'a>) {
+        match read_object::<T>(value, self.tables) {
+            Ok(object) => {
+                self.places.0[T::KIND as usize].push(self.cursor.place(value.at));
+                T::list(&mut self.desired)
+                    .get_or_insert_default()
+                    .push(object);
+            }
+            Err(fault) => self.faults.push(fault),
+        }
+    }
+}
+
+fn section(key: &Key<'_>) -> Result<Kind> {
+    let found = Kind::ALL.into_iter().find(|kind| kind.name() == key.name);
+    found.map_or_else(
+        || {
+            let mut known = vec!["protocol"];
+            known.extend(Kind::ALL.map(Kind::name));
+            fault(key.at, unknown("section", &key.name, "a file", &known))
+        },
+        Ok,
+    )
+}

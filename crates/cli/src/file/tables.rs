@@ -1,0 +1,113 @@
+//! The names of routing tables. The names that this system gives are read here and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trueup_diff::table;
+
+/// Numbers of routing tables by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tables(BTreeMap<String, u32>);
+
+impl Default for Tables {
+    /// `main`, `default` and `local`, which every system has.
+    fn default() -> Tables {
+        let fixed = [
+            ("main", table::MAIN),
+            ("default", table::DEFAULT),
+            ("local", table::LOCAL),
+        ];
+        Tables(fixed.map(|(name, id)| (name.to_owned(), id)).into())
+    }
+}
+
+impl Tables {
+    /// The names that this system knows: those of `/usr/share/iproute2`, over them those of
+    /// `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`. A file that is missing or
+    /// cannot be read gives none, as for iproute2.
+    pub fn system() -> Tables {
+        let mut tables = Tables::default();
+        for base in ["/usr/share/iproute2", "/etc/iproute2"] {
+            for path in rt_tables(Path::new(base)) {
+                if let Ok(bytes) = std::fs::read(&path) {
+                    tables.add(&String::from_utf8_lossy(&bytes));
+                }
+            }
+        }
+        tables
+    }
+
+    /// Adds the names of a text in the form of `rt_tables`: a number, white space, a name.
+    /// Comments start with `#`. What is no such line is skipped, and so is table 0, which is none.
+    pub fn add(&mut self, text: &str) {
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default();
+            let mut words = line.split_whitespace();
+            let (Some(number), Some(name), None) = (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let number = match number.strip_prefix("0x") {
+                Some(hex) => u32::from_str_radix(hex, 16),
+                None => number.parse(),
+            };
+            if let Ok(number @ 1..) = number {
+                self.0.insert(name.to_owned(), number);
+            }
+        }
+    }
+
+    /// The number of a name.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.0.get(name).copied()
+    }
+
+    /// All names in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+fn rt_tables(base: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(base.join("rt_tables.d")).into_iter();
+    let mut more: Vec<PathBuf> = entries
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "conf"))
+        .collect();
+    more.sort();
+    more.insert(0, base.join("rt_tables"));
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_rt_tables_is_read_as_iproute2_reads_it() {
+        let mut tables = Tables::default();
+        tables.add("# names\n100 blue # ours\n0x65\tgreen\n0 unspec\nx y\n200\n4294967296 big\n");
+        assert_eq!(tables.number("blue"), Some(100));
+        assert_eq!(tables.number("green"), Some(0x65));
+        assert_eq!(tables.number("main"), Some(254));
+        let names: Vec<_> = tables.names().collect();
+        assert_eq!(names, ["blue", "default", "green", "local", "main"]);
+    }
+
+    #[test]
+    fn files_of_a_directory_come_in_order_after_the_main_one() {
+        let base = std::env::temp_dir().join(format!("trueup-tables-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("rt_tables.d")).unwrap();
+        for name in ["b.conf", "a.conf", "skipped.txt"] {
+            std::fs::write(base.join("rt_tables.d").join(name), "").unwrap();
+        }
+        let names: Vec<_> = rt_tables(&base)
+            .iter()
+            .map(|path| path.file_name().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, ["rt_tables", "a.conf", "b.conf"]);
+        std::fs::remove_dir_all(base).unwrap();
+    }
+}

@@ -1,0 +1,361 @@
+//! TOML, one object at a time.
+//!
+//! The text is cut into tokens lazily; those from one header (`[[route]]`) to the next are parsed
+//! as a document of their own and handed on. So memory is that of the largest object, however
+//! long the file is. What TOML has and this form does not (`[tables]`, dotted keys) is refused
+//! with a word on what to write.
+
+use std::borrow::Cow;
+
+use toml_parser::decoder::{Encoding, IntegerRadix, ScalarKind};
+use toml_parser::lexer::{Token, TokenKind};
+use toml_parser::parser::EventReceiver;
+use toml_parser::{ErrorSink, ParseError, Source, Span};
+
+use super::Collector;
+use super::value::{Fault, Key, Node, Result, Table, Value, fault};
+
+/// Deeper than any object nests.
+const DEEPEST: usize = 8;
+
+/// Reads a whole text into `collector`.
+///
+/// # Errors
+///
+/// At the first violation of TOML; what the objects say is the collector's to judge.
+pub(super) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
+    let source = Source::new(text);
+    let mut open: Option<Object<'a>> = None;
+    let mut chunks = Chunks {
+        tokens: source.lex(),
+        header: None,
+    };
+    let mut chunk = Vec::new();
+    while chunks.next(&mut chunk) {
+        let part = parse(source, &chunk)?;
+        match part.header {
+            None => {
+                for (key, value) in part.pairs.into_entries() {
+                    collector.pair(key, value)?;
+                }
+            }
+            Some(header) => below_header(header, part.pairs, &mut open, collector)?,
+        }
+    }
+    if let Some(object) = open {
+        object.finish(collector);
+    }
+    Ok(())
+}
+
+/// An object whose `[[section.list]]` may still follow.
+struct Object<'a> {
+    section: Key<'a>,
+    at: usize,
+    table: Table<'a>,
+}
+
+impl<'a> Object<'a> {
+    fn finish(self, collector: &mut Collector<'a>) {
+        let node = Node::Table(self.table);
+        collector.element(&self.section.name, Value { at: self.at, node });
+    }
+}
+
+fn below_header<'a>(
+    header: Header<'a>,
+    pairs: Table<'a>,
+    open: &mut Option<Object<'a>>,
+    collector: &mut Collector<'a>,
+) -> Result<()> {
+    let mut path = header.path.into_iter();
+    let (Some(section), list, None) = (path.next(), path.next(), path.next()) else {
+        return fault(header.at, "this header is too deep: write [[SECTION]]");
+    };
+    let kind = super::section(&section)?;
+    if !header.array {
+        let message = format!("`{kind}` is a list: write [[{kind}]] in double brackets");
+        return fault(header.at, message);
+    }
+    let Some(list) = list else {
+        if let Some(object) = open.take() {
+            object.finish(collector);
+        }
+        collector.append(&section)?;
+        *open = Some(Object {
+            section,
+            at: header.at,
+            table: pairs,
+        });
+        return Ok(());
+    };
+    let object = open
+        .as_mut()
+        .filter(|object| object.section.name == section.name);
+    let Some(object) = object else {
+        let name = &section.name;
+        let message = format!("[[{name}.{}]] follows no [[{name}]]", list.name);
+        return fault(header.at, message);
+    };
+    let element = Value {
+        at: header.at,
+        node: Node::Table(pairs),
+    };
+    match object.table.get_mut(&list.name) {
+        None => {
+            let node = Node::List(vec![element]);
+            let at = header.at;
+            object.table.insert(list, Value { at, node })
+        }
+        Some(Value {
+            node: Node::List(elements),
+            ..
+        }) => {
+            elements.push(element);
+            Ok(())
+        }
+        Some(_) => fault(header.at, format!("`{}` is given twice", list.name)),
+    }
+}
+
+/// Cuts a stream of tokens before each header: a `[` that opens a line outside all brackets.
+struct Chunks<I> {
+    tokens: I,
+    /// The bracket that ended the chunk before.
+    header: Option<Token>,
+}
+
+impl<I: Iterator<Item = Token>> Chunks<I> {
+    /// Fills `chunk` with the next tokens; whether there were any.
+    fn next(&mut self, chunk: &mut Vec<Token>) -> bool {
+        chunk.clear();
+        let (mut depth, mut line_start) = (0_usize, true);
+        if let Some(bracket) = self.header.take() {
+            chunk.push(bracket);
+            (depth, line_start) = (1, false);
+        }
+        for token in self.tokens.by_ref() {
+            match token.kind() {
+                TokenKind::LeftSquareBracket if line_start && depth == 0 => {
+                    self.header = Some(token);
+                    return true;
+                }
+                TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => depth += 1,
+                TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => {
+                    depth = depth.saturating_sub(1);
+                }
+                _ => {}
+            }
+            line_start = match token.kind() {
+                TokenKind::Newline => true,
+                TokenKind::Whitespace => line_start,
+                _ => false,
+            };
+            chunk.push(token);
+        }
+        !chunk.is_empty()
+    }
+}
+
+struct Header<'a> {
+    at: usize,
+    array: bool,
+    path: Vec<Key<'a>>,
+}
+
+/// One chunk: at most one header, and the pairs below it.
+struct Part<'a> {
+    header: Option<Header<'a>>,
+    pairs: Table<'a>,
+}
+
+fn parse<'a>(source: Source<'a>, tokens: &[Token]) -> Result<Part<'a>> {
+    let mut builder = Builder {
+        source,
+        header: None,
+        in_header: false,
+        pairs: Table::default(),
+        keys: Vec::new(),
+        open: Vec::new(),
+    };
+    let mut error: Option<ParseError> = None;
+    toml_parser::parser::parse_document(tokens, &mut builder, &mut error);
+    match error {
+        Some(error) => Err(syntax(&error)),
+        None => Ok(Part {
+            header: builder.header,
+            pairs: builder.pairs,
+        }),
+    }
+}
+
+fn syntax(error: &ParseError) -> Fault {
+    let span = error.unexpected().or(error.context()).unwrap_or_default();
+    let mut message = error.description().to_owned();
+    for (i, expected) in error.expected().unwrap_or_default().iter().enumerate() {
+        message.push_str(if i == 0 { ", expected " } else { " or " });
+        match expected {
+            toml_parser::Expected::Literal("\n") => message.push_str("the end of the line"),
+            toml_parser::Expected::Literal(literal) => message.push_str(&format!("`{literal}`")),
+            toml_parser::Expected::Description(text) => message.push_str(text),
+            _ => message.push_str("something else"),
+        }
+    }
+    Fault {
+        at: span.start(),
+        message,
+    }
+}
+
+/// Makes values of the parser's events. It reports what the parser leaves to it: keys given
+/// twice, numbers out of range, what this form does not have. After the first report the rest of
+/// what it holds means nothing.
+struct Builder<'a> {
+    source: Source<'a>,
+    header: Option<Header<'a>>,
+    in_header: bool,
+    pairs: Table<'a>,
+    /// The keys whose values are still to come, outermost first.
+    keys: Vec<Key<'a>>,
+    /// The lists and tables that are still open, outermost first.
+    open: Vec<Value<'a>>,
+}
+
+impl<'a> Builder<'a> {
+    /// Puts a finished value where it belongs.
+    fn place(&mut self, value: Value<'a>, error: &mut dyn ErrorSink) {
+        let table = match self.open.last_mut().map(|parent| &mut parent.node) {
+            Some(Node::List(elements)) => return elements.push(value),
+            Some(Node::Table(table)) => table,
+            _ => &mut self.pairs,
+        };
+        if let Some(key) = self.keys.pop()
+            && let Err(fault) = table.insert(key, value)
+        {
+            report(fault, error);
+        }
+    }
+
+    fn enter(&mut self, span: Span, node: Node<'a>, error: &mut dyn ErrorSink) -> bool {
+        let at = span.start();
+        if self.open.len() >= DEEPEST {
+            let message = format!("nested more than {DEEPEST} deep");
+            report(Fault { at, message }, error);
+            return false;
+        }
+        self.open.push(Value { at, node });
+        true
+    }
+
+    fn leave(&mut self, error: &mut dyn ErrorSink) {
+        if let Some(value) = self.open.pop() {
+            self.place(value, error);
+        }
+    }
+
+    fn header(&mut self, span: Span, array: bool) {
+        self.header = Some(Header {
+            at: span.start(),
+            array,
+            path: Vec::new(),
+        });
+        self.in_header = true;
+    }
+}
+
+fn report(fault: Fault, error: &mut dyn ErrorSink) {
+    let span = Span::new_unchecked(fault.at, fault.at);
+    error.report_error(ParseError::new(fault.message).with_unexpected(span));
+}
+
+impl EventReceiver for Builder<'_> {
+    fn std_table_open(&mut self, span: Span, _error: &mut dyn ErrorSink) {
+        self.header(span, false);
+    }
+
+    fn std_table_close(&mut self, _span: Span, _error: &mut dyn ErrorSink) {
+        self.in_header = false;
+    }
+
+    fn array_table_open(&mut self, span: Span, _error: &mut dyn ErrorSink) {
+        self.header(span, true);
+    }
+
+    fn array_table_close(&mut self, _span: Span, _error: &mut dyn ErrorSink) {
+        self.in_header = false;
+    }
+
+    fn inline_table_open(&mut self, span: Span, error: &mut dyn ErrorSink) -> bool {
+        self.enter(span, Node::Table(Table::default()), error)
+    }
+
+    fn inline_table_close(&mut self, _span: Span, error: &mut dyn ErrorSink) {
+        self.leave(error);
+    }
+
+    fn array_open(&mut self, span: Span, error: &mut dyn ErrorSink) -> bool {
+        self.enter(span, Node::List(Vec::new()), error)
+    }
+
+    fn array_close(&mut self, _span: Span, error: &mut dyn ErrorSink) {
+        self.leave(error);
+    }
+
+    fn simple_key(&mut self, span: Span, encoding: Option<Encoding>, error: &mut dyn ErrorSink) {
+        let at = span.start();
+        let mut name = Cow::Borrowed("");
+        if let Some(raw) = self.source.get(span) {
+            let raw = toml_parser::Raw::new_unchecked(raw.as_str(), encoding, span);
+            raw.decode_key(&mut name, error);
+        }
+        let key = Key { at, name };
+        match &mut self.header {
+            Some(header) if self.in_header => header.path.push(key),
+            _ => self.keys.push(key),
+        }
+    }
+
+    fn key_sep(&mut self, span: Span, error: &mut dyn ErrorSink) {
+        if !self.in_header {
+            let at = self.keys.last().map_or(span.start(), |key| key.at);
+            let message = "a key with a dot in it: no key here has keys of its own".to_owned();
+            report(Fault { at, message }, error);
+        }
+    }
+
+    fn scalar(&mut self, span: Span, encoding: Option<Encoding>, error: &mut dyn ErrorSink) {
+        let at = span.start();
+        let mut text = Cow::Borrowed("");
+        let Some(raw) = self.source.get(span) else {
+            return;
+        };
+        let raw = toml_parser::Raw::new_unchecked(raw.as_str(), encoding, span);
+        let node = match raw.decode_scalar(&mut text, error) {
+            ScalarKind::String => Node::Text(text),
+            ScalarKind::Boolean(value) => Node::Bool(value),
+            ScalarKind::DateTime => Node::Other("a date or a time"),
+            ScalarKind::Float => Node::Other("a fraction"),
+            ScalarKind::Integer(radix) => integer(&text, radix),
+        };
+        self.place(Value { at, node }, error);
+    }
+
+    fn comment(&mut self, span: Span, error: &mut dyn ErrorSink) {
+        if let Some(raw) = self.source.get(span) {
+            raw.decode_comment(error);
+        }
+    }
+
+    fn newline(&mut self, span: Span, error: &mut dyn ErrorSink) {
+        if let Some(raw) = self.source.get(span) {
+            raw.decode_newline(error);
+        }
+    }
+}
+
+fn integer<'a>(digits: &str, radix: IntegerRadix) -> Node<'a> {
+    match i64::from_str_radix(digits, radix.value()) {
+        Ok(number) => Node::Integer(number),
+        Err(_) => Node::Other("a number too large for any key"),
+    }
+}

@@ -1,0 +1,370 @@
+//! The words of a file: numbers, addresses, prefixes, names. Each function reads one value and
+//! says, where it cannot, what to write.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use ipnetwork::IpNetwork;
+use trueup_diff::{FOREVER, Family, IfName, LinkAddr, ParseError, Prefix, Scope};
+
+use super::Tables;
+use super::value::{Node, Result, Value, fault, unknown};
+
+/// iproute2's words for scopes.
+const SCOPES: [(&str, Scope); 5] = [
+    ("global", Scope::UNIVERSE),
+    ("site", Scope::SITE),
+    ("link", Scope::LINK),
+    ("host", Scope::HOST),
+    ("nowhere", Scope::NOWHERE),
+];
+
+/// Names of IP protocols (IANA's registry of protocol numbers), those that rules are written for.
+const IP_PROTOCOLS: [(&str, u8); 18] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("ipv6", 41),
+    ("rsvp", 46),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("ipv6-icmp", 58),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("l2tp", 115),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// A string.
+pub(super) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> {
+    match &value.node {
+        Node::Text(text) => Ok(text),
+        _ => value.unexpected(expected),
+    }
+}
+
+/// `true` or `false`.
+pub(super) fn flag(value: &Value<'_>) -> Result<bool> {
+    match value.node {
+        Node::Bool(flag) => Ok(flag),
+        _ => value.unexpected("true or false"),
+    }
+}
+
+/// A whole number in a range.
+pub(super) fn number<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
+    move |value| match value.node {
+        Node::Integer(number) => in_range(value.at, number, &range),
+        _ => value.unexpected(format_args!("a number {}", to(&range))),
+    }
+}
+
+fn to<T: Display>(range: &RangeInclusive<T>) -> String {
+    format!("from {} to {}", range.start(), range.end())
+}
+
+fn in_range<T>(at: usize, number: i64, range: &RangeInclusive<T>) -> Result<T>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
+    match T::try_from(number) {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => fault(
+            at,
+            format!("{number} is out of range: write a number {}", to(range)),
+        ),
+    }
+}
+
+/// A whole number, or a string of it in hex: `"0x10"`.
+pub(super) fn bits<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
+where
+    T: TryFrom<i64> + PartialOrd + Display,
+{
+    move |value| match &value.node {
+        Node::Integer(number) => in_range(value.at, *number, &range),
+        Node::Text(text) => match text.strip_prefix("0x").filter(|hex| !hex.starts_with('+')) {
+            Some(hex) if let Ok(number) = i64::from_str_radix(hex, 16) => {
+                in_range(value.at, number, &range)
+            }
+            _ => fault(
+                value.at,
+                format!("`{text}` is no number: write 16 or \"0x10\""),
+            ),
+        },
+        _ => value.unexpected(format_args!("a number {} or \"0x...\"", to(&range))),
+    }
+}
+
+/// A number, or two as `"FIRST-LAST"`.
+pub(super) fn span<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<RangeInclusive<T>>
+where
+    T: TryFrom<i64> + PartialOrd + Display + Copy,
+{
+    move |value| {
+        let text = match &value.node {
+            Node::Integer(number) => {
+                let number = in_range(value.at, *number, &range)?;
+                return Ok(number..=number);
+            }
+            Node::Text(text) => text,
+            _ => {
+                return value.unexpected(format_args!("a number {} or \"FIRST-LAST\"", to(&range)));
+            }
+        };
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let decimal = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+        let (Ok(first), Ok(last), true, true) =
+            (first.parse(), last.parse(), decimal(first), decimal(last))
+        else {
+            return fault(
+                value.at,
+                format!("`{text}` is no range: write a number or \"FIRST-LAST\""),
+            );
+        };
+        let first = in_range(value.at, first, &range)?;
+        let last = in_range(value.at, last, &range)?;
+        if last < first {
+            let message = format!("the range is empty: write \"{last}-{first}\"");
+            return fault(value.at, message);
+        }
+        Ok(first..=last)
+    }
+}
+
+/// The text of a range, as [`span`] reads it.
+pub(super) fn span_node(first: u32, last: u32) -> Node<'static> {
+    if first == last {
+        Node::Integer(first.into())
+    } else {
+        Node::Text(format!("{first}-{last}").into())
+    }
+}
+
+/// Whatever parses from a string.
+fn parsed<T: FromStr<Err = ParseError>>(value: &Value<'_>, expected: &str) -> Result<T> {
+    let text = text(value, expected)?;
+    text.parse()
+        .or_else(|error: ParseError| fault(value.at, error.to_string()))
+}
+
+/// An IP address without a prefix length.
+pub(super) fn address(value: &Value<'_>) -> Result<IpAddr> {
+    let text = text(value, "an address, such as \"10.0.0.1\"")?;
+    text.parse().or_else(|_| {
+        let bare = text.split('/').next().unwrap_or_default();
+        let message = match bare.parse::<IpAddr>() {
+            Ok(bare) => format!("a prefix length does not belong here: write \"{bare}\""),
+            Err(_) => format!(
+                "`{text}` is not an address: write one such as \"10.0.0.1\" or \"2001:db8::1\""
+            ),
+        };
+        fault(value.at, message)
+    })
+}
+
+/// An address with its prefix length, host bits and all; the length of a bare address is that of
+/// its family.
+pub(super) fn network(value: &Value<'_>) -> Result<IpNetwork> {
+    parse_network(
+        value,
+        "an address with its prefix length, such as \"10.0.0.1/24\"",
+    )
+}
+
+/// A prefix; bits behind its length are refused.
+pub(super) fn prefix(value: &Value<'_>) -> Result<Prefix> {
+    let network = parse_network(value, "a prefix, such as \"10.0.0.0/8\"")?;
+    Prefix::try_from(network).or_else(|error| fault(value.at, error.to_string()))
+}
+
+fn parse_network(value: &Value<'_>, expected: &str) -> Result<IpNetwork> {
+    let given = text(value, expected)?;
+    let not = || ParseError::Prefix(given.to_owned()).to_string();
+    let (address, len) = match given.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (given, None),
+    };
+    let Ok(address) = address.parse::<IpAddr>() else {
+        return fault(value.at, not());
+    };
+    let family = Family::of(address);
+    let len = match len {
+        None => family.max_len(),
+        Some(len) if !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit()) => {
+            // What does not fit is out of range all the same.
+            len.parse().unwrap_or(u8::MAX)
+        }
+        Some(_) => return fault(value.at, not()),
+    };
+    IpNetwork::new(address, len).or_else(|_| {
+        fault(
+            value.at,
+            ParseError::PrefixLength { family, len }.to_string(),
+        )
+    })
+}
+
+/// An interface name; one that is not UTF-8 as a list of its bytes.
+pub(super) fn name(value: &Value<'_>) -> Result<IfName> {
+    match &value.node {
+        Node::List(_) => IfName::from_bytes(&bytes(value, "an interface name")?)
+            .or_else(|error| fault(value.at, error.to_string())),
+        _ => parsed(value, "an interface name"),
+    }
+}
+
+/// [`name`], backwards.
+pub(super) fn name_node(name: &IfName) -> Node<'static> {
+    bytes_node(name.as_bytes())
+}
+
+/// A string, or a list of bytes.
+pub(super) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
+    match &value.node {
+        Node::Text(text) => Ok(text.as_bytes().to_vec()),
+        Node::List(bytes) => bytes.iter().map(number(0..=255)).collect(),
+        _ => value.unexpected(expected),
+    }
+}
+
+/// [`bytes`], backwards: a string where it can be one.
+pub(super) fn bytes_node(bytes: &[u8]) -> Node<'static> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Node::Text(text.to_owned().into()),
+        Err(_) => {
+            let byte = |byte: &u8| Value {
+                at: 0,
+                node: Node::Integer((*byte).into()),
+            };
+            Node::List(bytes.iter().map(byte).collect())
+        }
+    }
+}
+
+/// A hardware address.
+pub(super) fn lladdr(value: &Value<'_>) -> Result<LinkAddr> {
+    parsed(value, "a hardware address, such as \"02:00:00:00:00:09\"")
+}
+
+/// `inet` or `inet6`.
+pub(super) fn family(value: &Value<'_>) -> Result<Family> {
+    match text(value, "\"inet\" or \"inet6\"")? {
+        "inet" => Ok(Family::Inet),
+        "inet6" => Ok(Family::Inet6),
+        other => fault(value.at, unknown("family", other, "", &["inet", "inet6"])),
+    }
+}
+
+/// A scope, by word or number.
+pub(super) fn scope(value: &Value<'_>) -> Result<Scope> {
+    match &value.node {
+        Node::Integer(number) => in_range(value.at, *number, &(0..=255)).map(Scope),
+        _ => one_of(value, "scope", &SCOPES),
+    }
+}
+
+/// [`scope`], backwards.
+pub(super) fn scope_node(scope: Scope) -> Node<'static> {
+    match SCOPES.iter().find(|(_, known)| *known == scope) {
+        Some((word, _)) => Node::Text((*word).into()),
+        None => Node::Integer(scope.0.into()),
+    }
+}
+
+/// An IP protocol, by name or number.
+pub(super) fn ip_protocol(value: &Value<'_>) -> Result<u8> {
+    match &value.node {
+        Node::Integer(number) => in_range(value.at, *number, &(1..=255)),
+        _ => one_of(value, "ipproto", &IP_PROTOCOLS),
+    }
+}
+
+/// [`ip_protocol`], backwards.
+pub(super) fn ip_protocol_node(number: u8) -> Node<'static> {
+    match IP_PROTOCOLS.iter().find(|(_, known)| *known == number) {
+        Some((word, _)) => Node::Text((*word).into()),
+        None => Node::Integer(number.into()),
+    }
+}
+
+/// One of a few words.
+pub(super) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]) -> Result<T> {
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let text = text(value, &format!("one of {}", known.join(", ")))?;
+    match words.iter().find(|(word, _)| *word == text) {
+        Some((_, meaning)) => Ok(*meaning),
+        None => fault(value.at, unknown(what, text, "", &known)),
+    }
+}
+
+/// A routing table, by number or name.
+pub(super) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32> + use<'t> {
+    move |value| match &value.node {
+        Node::Integer(number) => in_range(value.at, *number, &(1..=u32::MAX)),
+        Node::Text(name) => match tables.number(name) {
+            Some(number) => Ok(number),
+            None => {
+                let known: Vec<&str> = tables.names().collect();
+                let message = unknown("table", name, "", &known);
+                let number = if message.ends_with('?') {
+                    ""
+                } else {
+                    ", or a number"
+                };
+                fault(value.at, message + number)
+            }
+        },
+        _ => value.unexpected("a table's number from 1 to 4294967295, or its name"),
+    }
+}
+
+/// A lifetime in seconds, or `"forever"`.
+pub(super) fn lifetime(value: &Value<'_>) -> Result<u32> {
+    match &value.node {
+        Node::Text(text) if text == "forever" => Ok(FOREVER),
+        Node::Integer(number) => in_range(value.at, *number, &(0..=FOREVER - 1)),
+        _ => value.unexpected("seconds as a number from 0 to 4294967294, or \"forever\""),
+    }
+}
+
+/// [`lifetime`], backwards.
+pub(super) fn lifetime_node(lifetime: u32) -> Node<'static> {
+    match lifetime {
+        FOREVER => Node::Text("forever".into()),
+        seconds => Node::Integer(seconds.into()),
+    }
+}
+
+/// The marker (`rtm_protocol`). The numbers below 4 are the kernel's: it puts them on what it
+/// makes itself, so that they prove nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
+pub(super) fn marker(value: &Value<'_>) -> Result<u8> {
+    match value.node {
+        Node::Integer(number @ 0..=3) => {
+            let owner = ["unspec", "redirect", "kernel", "boot"];
+            let owner = usize::try_from(number).ok().and_then(|n| owner.get(n));
+            let message = format!(
+                "protocol: {number} ({}) marks nothing, the kernel itself uses 0 to 3: write a \
+                 number from 4 to 255 that no other program here uses; 100 to 185 are assigned \
+                 to nobody, 116 is the default",
+                owner.unwrap_or(&"reserved"),
+            );
+            fault(value.at, message)
+        }
+        _ => number(4..=255)(value).map_err(|mut fault| {
+            fault.message.insert_str(0, "protocol: ");
+            fault
+        }),
+    }
+}

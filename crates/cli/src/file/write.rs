@@ -1,0 +1,194 @@
+//! Objects in the file's own form, as TOML or JSON: the same objects give the same text.
+//!
+//! A file cannot say everything that a kernel can hold. An object is written only if reading it
+//! back gives the same; of any other the TOML has a comment that names it and says why.
+
+use std::fmt::Write as _;
+
+use trueup_diff::{Address, Desired, IfName, Link, Neighbour, Route, Rule};
+
+use super::value::{Fields, Node, Table, Value};
+use super::{Form, Tables};
+
+/// Objects as TOML. Markers, indexes and status are not written; `protocol` is, as the marker of
+/// the file. A kind that is `None` is left out.
+pub fn to_toml(protocol: u8, desired: &Desired) -> String {
+    let mut out = Toml::default();
+    each(desired, &mut out);
+    format!("protocol = {protocol}\n{}{}", out.empty, out.sections)
+}
+
+/// Objects as JSON of the same shape; it has no comments, so that what a file cannot say is
+/// simply not there.
+pub fn to_json(protocol: u8, desired: &Desired) -> String {
+    let mut out = Json(format!("{{\n  \"protocol\": {protocol}"));
+    each(desired, &mut out);
+    out.0.push_str("\n}\n");
+    out.0
+}
+
+/// What takes the sections one after another.
+trait Sections {
+    fn section<T: Form>(&mut self, objects: &[T]);
+}
+
+fn each(desired: &Desired, out: &mut impl Sections) {
+    fn one<T: Form>(objects: &Option<Vec<T>>, out: &mut impl Sections) {
+        if let Some(objects) = objects {
+            out.section(objects);
+        }
+    }
+    one::<Link<IfName>>(&desired.links, out);
+    one::<Address<IfName>>(&desired.addresses, out);
+    one::<Neighbour<IfName>>(&desired.neighbours, out);
+    one::<Route<IfName>>(&desired.routes, out);
+    one::<Rule>(&desired.rules, out);
+}
+
+/// The keys of an object, or why there are none that say it.
+fn form<T: Form>(object: &T, tables: &Tables) -> Result<Table<'static>, String> {
+    let plain = object.plain();
+    let mut table = Table::default();
+    plain.write(&mut table);
+    let read = Fields::new(T::WHAT, 0, &table, T::KEYS, tables).and_then(|f| T::read(&f));
+    match read {
+        Ok(back) if back == plain => Ok(table),
+        Ok(_) => Err("it has attributes that a file has no keys for".to_owned()),
+        Err(fault) => Err(format!("a file cannot say it: {}", fault.message)),
+    }
+}
+
+/// The sections without objects come first: below a `[[header]]` they would be keys of that.
+#[derive(Default)]
+struct Toml {
+    empty: String,
+    sections: String,
+}
+
+impl Sections for Toml {
+    fn section<T: Form>(&mut self, objects: &[T]) {
+        let tables = Tables::default();
+        let mut none = true;
+        for object in objects {
+            match form(object, &tables) {
+                Ok(table) => {
+                    none = false;
+                    let _ = write!(self.sections, "\n[[{}]]\n", T::KIND);
+                    for (key, value) in table.iter() {
+                        let _ = write!(self.sections, "{} = ", key.name);
+                        toml_value(value, &mut self.sections);
+                        self.sections.push('\n');
+                    }
+                }
+                Err(why) => {
+                    let (words, _) = object.key_words();
+                    // Names may hold whatever the kernel lets them.
+                    let line = format!("\n# not here: {words}: {why}");
+                    let printable = line.replace(|c: char| c.is_control() && c != '\n', "?");
+                    self.sections.push_str(&printable);
+                    self.sections.push('\n');
+                }
+            }
+        }
+        if none {
+            let _ = writeln!(self.empty, "{} = []", T::KIND);
+        }
+    }
+}
+
+fn toml_value(value: &Value<'_>, out: &mut String) {
+    match &value.node {
+        Node::Text(text) => string(text, out),
+        Node::List(elements) => {
+            out.push('[');
+            for (i, element) in elements.iter().enumerate() {
+                out.push_str(if i == 0 { " " } else { ", " });
+                toml_value(element, out);
+            }
+            out.push_str(" ]");
+        }
+        Node::Table(table) => {
+            out.push('{');
+            for (i, (key, value)) in table.iter().enumerate() {
+                out.push_str(if i == 0 { " " } else { ", " });
+                let _ = write!(out, "{} = ", key.name);
+                toml_value(value, out);
+            }
+            out.push_str(" }");
+        }
+        node => scalar(node, out),
+    }
+}
+
+struct Json(String);
+
+impl Sections for Json {
+    fn section<T: Form>(&mut self, objects: &[T]) {
+        let tables = Tables::default();
+        let _ = write!(self.0, ",\n  \"{}\": [", T::KIND);
+        let mut before = "\n    ";
+        for table in objects
+            .iter()
+            .filter_map(|object| form(object, &tables).ok())
+        {
+            self.0.push_str(before);
+            json_table(&table, &mut self.0);
+            before = ",\n    ";
+        }
+        self.0.push_str(if before.starts_with(',') {
+            "\n  ]"
+        } else {
+            "]"
+        });
+    }
+}
+
+fn json_table(table: &Table<'_>, out: &mut String) {
+    out.push('{');
+    for (i, (key, value)) in table.iter().enumerate() {
+        out.push_str(if i == 0 { " " } else { ", " });
+        let _ = write!(out, "\"{}\": ", key.name);
+        json_value(value, out);
+    }
+    out.push_str(" }");
+}
+
+fn json_value(value: &Value<'_>, out: &mut String) {
+    match &value.node {
+        Node::Text(text) => string(text, out),
+        Node::List(elements) => {
+            out.push('[');
+            for (i, element) in elements.iter().enumerate() {
+                out.push_str(if i == 0 { " " } else { ", " });
+                json_value(element, out);
+            }
+            out.push_str(" ]");
+        }
+        Node::Table(table) => json_table(table, out),
+        node => scalar(node, out),
+    }
+}
+
+/// What TOML and JSON write alike.
+fn scalar(node: &Node<'_>, out: &mut String) {
+    let _ = match node {
+        Node::Integer(number) => write!(out, "{number}"),
+        Node::Bool(flag) => write!(out, "{flag}"),
+        Node::Text(_) | Node::List(_) | Node::Table(_) | Node::Other(_) => Ok(()),
+    };
+}
+
+/// A string with the escapes that TOML and JSON share; TOML wants DEL escaped as well.
+fn string(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\u{0}'..='\u{1f}' | '\u{7f}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+}
