@@ -1,2 +1,0 @@
-//! Kernel tests.
-fn main() {}

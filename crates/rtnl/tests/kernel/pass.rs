@@ -1,0 +1,114 @@
+//! Single passes.
+
+use trueup_diff::{
+    Address, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, Neighbour, NextHop, NextHops,
+    Route, RouteType, Rule, RuleAction,
+};
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{LastApplied, Namespace, Options, Report, Rtnl};
+use trueup_testkit::{Snapshot, assert_no_changes};
+
+fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+fn pass(desired: &Desired, last_applied: &LastApplied) -> Report {
+    Rtnl.reconcile(
+        &Namespace::current(),
+        desired,
+        last_applied,
+        &Options::default(),
+    )
+    .unwrap()
+}
+
+fn everything() -> Desired {
+    let up = |link: Link<IfName>| Link {
+        up: Some(true),
+        ..link
+    };
+    let bridge = up(Link::new(
+        name("br0"),
+        LinkKind::Bridge(BridgeAttrs::default()),
+    ));
+    let mut port = up(Link::new(
+        name("v0"),
+        LinkKind::Veth {
+            peer: Some(name("v1")),
+        },
+    ));
+    port.master = Some(Some(name("br0")));
+    port.alias = Some(b"a port".to_vec().into());
+    let other = up(Link::new(
+        name("v1"),
+        LinkKind::Veth {
+            peer: Some(name("v0")),
+        },
+    ));
+    let mut v6 = Address::new(name("br0"), "fd00::1/64".parse().unwrap());
+    v6.flags = trueup_diff::AddressFlags::NODAD;
+    let via = |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()));
+    let route = |dst: &str, gateway: &str| Route::new(dst.parse().unwrap(), via(gateway));
+    let blackhole = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
+    let rule = |family| Rule::new(family, 1000, RuleAction::Lookup(100));
+    Desired {
+        links: Some(vec![other, port, bridge]),
+        addresses: Some(vec![
+            Address::new(name("br0"), "10.0.0.1/24".parse().unwrap()),
+            v6,
+        ]),
+        neighbours: Some(vec![Neighbour::new(
+            name("br0"),
+            "10.0.0.9".parse().unwrap(),
+            "02:00:00:00:00:09".parse().unwrap(),
+        )]),
+        routes: Some(vec![
+            route("10.1.0.0/16", "10.0.0.9"),
+            route("fd01::/64", "fd00::9"),
+            route("0.0.0.0/0", "10.0.0.9"),
+            route("::/0", "fd00::9"),
+            blackhole("10.2.0.0/16"),
+            blackhole("fd02::/64"),
+        ]),
+        rules: Some(vec![rule(Family::Inet), rule(Family::Inet6)]),
+    }
+}
+
+/// Fails with all that the report says.
+fn assert_converged(report: &Report) {
+    let failed: Vec<_> = report
+        .failed()
+        .map(|(done, f)| (done.op, f.to_string()))
+        .collect();
+    let pending: Vec<_> = report.pending().map(|(done, why)| (done.op, why)).collect();
+    assert!(
+        report.converged(),
+        "failed: {failed:#?}\npending: {pending:#?}\nconflicts: {:#?}\ndoubts: {:?} {:?}",
+        report.conflicts(),
+        report.doubts(),
+        report.trouble()
+    );
+}
+
+pub(crate) fn from_nothing_to_everything_and_back() {
+    let before = Snapshot::take();
+    let first = pass(&everything(), &LastApplied::default());
+    assert_converged(&first);
+    assert_eq!(first.failed().count() + first.pending().count(), 0);
+
+    let second = assert_no_changes(|| pass(&everything(), first.last_applied()));
+    assert_converged(&second);
+    assert_eq!(second.ops().count(), 0);
+
+    let nothing = Desired {
+        links: Some(vec![]),
+        addresses: Some(vec![]),
+        neighbours: Some(vec![]),
+        routes: Some(vec![]),
+        rules: Some(vec![]),
+    };
+    let last = pass(&nothing, second.last_applied());
+    assert_converged(&last);
+    assert!(last.last_applied().is_empty());
+    before.assert_same(&Snapshot::settled());
+}
