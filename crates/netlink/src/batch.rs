@@ -235,8 +235,11 @@ impl Socket {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::wire::{Header, MessageWriter, TooLarge};
+    use crate::netns::Namespace;
+    use crate::wire::{Header, MessageWriter, NLM_F_DUMP, NLMSG_NOOP, TooLarge};
 
     fn encode(buffer: &mut Vec<u8>, payload: usize) -> Result<(), TooLarge> {
         let mut message = MessageWriter::begin(buffer, 24, NLM_F_ACK);
@@ -295,5 +298,54 @@ mod tests {
         );
         let sequences: Vec<_> = headers.iter().map(|header| header.sequence).collect();
         assert_eq!(sequences, [u32::MAX, 0, 1]);
+    }
+
+    /// Pushes a message that every kernel takes from anybody.
+    fn push(batch: &mut Batch, kind: u16, flags: u16, body: &[u8]) {
+        let pushed = batch.push(|buffer| {
+            let mut message = MessageWriter::begin(buffer, kind, flags);
+            message.body(body);
+            message.finish()
+        });
+        assert_eq!(pushed, Ok(Push::Added));
+    }
+
+    const RTM_GETLINK: u16 = 18;
+
+    #[test]
+    fn an_answer_lost_in_the_middle_leaves_no_false_success() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        let mut batch = Batch::new();
+        // Refused with words, which make its answer longer than an acknowledgement of 36 bytes.
+        push(&mut batch, RTM_GETLINK, 0, &[0xff; 16]);
+        push(&mut batch, NLMSG_NOOP, 0, &[]);
+        push(&mut batch, NLMSG_NOOP, 0, &[]);
+        let again = Batch {
+            buffer: batch.buffer.clone(),
+            ends: batch.ends.clone(),
+        };
+        socket.channel.shrink(40);
+        let outcomes = socket.send_batch(&mut batch).unwrap();
+        assert_eq!(
+            outcomes,
+            [Outcome::Unknown, Outcome::Unknown, Outcome::Done]
+        );
+
+        batch = again;
+        let outcomes = socket.send_batch(&mut batch).unwrap();
+        assert!(matches!(&outcomes[0], Outcome::Failed(error) if error.message().is_some()));
+        assert_eq!(outcomes[1..], [Outcome::Done, Outcome::Done]);
+    }
+
+    #[test]
+    fn without_the_last_answer_silence_is_not_success() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        socket.set_timeout(Duration::from_millis(20));
+        let mut batch = Batch::new();
+        push(&mut batch, NLMSG_NOOP, 0, &[]);
+        // A dump ends in NLMSG_DONE: it is not acknowledged.
+        push(&mut batch, RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
+        let outcomes = socket.send_batch(&mut batch).unwrap();
+        assert_eq!(outcomes, [Outcome::Unknown, Outcome::Unknown]);
     }
 }

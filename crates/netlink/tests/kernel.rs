@@ -305,7 +305,12 @@ fn a_lost_answer_is_unknown_and_never_success() {
     // Behind the socket's back: it still believes that 250 answers fit.
     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 10_000).unwrap();
     let fails = |n: u32| n < 240;
+    let begin = Instant::now();
     let outcomes = send(&mut socket, 0..250, fails);
+    assert!(
+        begin.elapsed() < socket.timeout(),
+        "there is nothing to wait for"
+    );
     let failed = outcomes
         .iter()
         .filter(|outcome| matches!(outcome, Outcome::Failed(_)))
@@ -465,9 +470,11 @@ fn an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete() {
         });
         let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until && !(repeated && incomplete.is_some()) {
-            let (_, dumped) = dump(&mut socket, &request);
+            let (count, dumped) = dump(&mut socket, &request);
             repeated |= dumped.attempts > 1;
             if !dumped.complete {
+                // What there is of the last attempt is given, and nothing of those before it.
+                assert!((1900..=2001).contains(&count), "{count}");
                 incomplete = Some(dumped);
             }
         }
@@ -480,8 +487,7 @@ fn an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete() {
         ErrorKind::Interrupted
     );
     let (count, dumped) = dump(&mut socket, &request);
-    // The first 2000 and, by chance of stopping, the writer's.
-    assert!(dumped.complete && count >= 1750, "{count}");
+    assert_eq!((count, dumped.complete), (2000, true));
 }
 
 struct Sleeper(Child);
@@ -512,6 +518,13 @@ fn a_namespace_is_found_by_pid_path_and_descriptor() {
     let (process, cookie, fd) = elsewhere();
     assert_ne!(own, cookie);
     let pid = process.0.id();
+    let current = Namespace::current().open().unwrap();
+    let current = Socket::open(&current).unwrap();
+    assert_eq!(
+        current.netns_cookie().unwrap(),
+        own,
+        "the thread's, not the process's"
+    );
     let by_pid: Namespace = format!("pid:{pid}").parse().unwrap();
     let by_path: Namespace = format!("/proc/{pid}/ns/net").parse().unwrap();
     let opened = by_pid.open().unwrap();
