@@ -1,0 +1,103 @@
+//! The JSON of plans and ops, as records that serde writes in any format.
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::snapshot::SnapshotHash;
+use crate::model::Kind;
+use crate::plan::{Action, Conflict, Op, Plan};
+use crate::resolve::Devices;
+
+/// An op: `{ "op": "create", "kind": "route", "command": "route add …", "reason": "missing" }`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct OpRecord {
+    /// What it does.
+    pub op: Action,
+    /// The kind of its object.
+    pub kind: Kind,
+    /// [`Op::command`].
+    pub command: String,
+    /// [`Op::reason_text`].
+    pub reason: String,
+}
+
+impl OpRecord {
+    /// The record of an op of a plan with these devices.
+    pub fn new(op: &Op, devices: &Devices) -> OpRecord {
+        OpRecord {
+            op: op.action,
+            kind: op.object.kind(),
+            command: op.command(devices),
+            reason: op.reason_text(devices),
+        }
+    }
+}
+
+/// A conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …" }`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct ConflictRecord {
+    /// The kind of both objects.
+    pub kind: Kind,
+    /// What we desire, as [`crate::Object::spec`] writes it.
+    pub desired: String,
+    /// What is there.
+    pub foreign: String,
+}
+
+impl ConflictRecord {
+    /// The record of a conflict of a plan with these devices.
+    pub fn new(conflict: &Conflict, devices: &Devices) -> ConflictRecord {
+        ConflictRecord {
+            kind: conflict.desired.kind(),
+            desired: conflict.desired.spec(devices),
+            foreign: conflict.foreign.spec(devices),
+        }
+    }
+}
+
+/// A plan: `{ "ops": […], "conflicts": […], "snapshot": "<hash>" }`.
+///
+/// It borrows the plan and makes one record at a time while it is serialized, so that a plan of
+/// any length is written without a second copy of it.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRecord<'a> {
+    plan: &'a Plan,
+    snapshot: SnapshotHash,
+}
+
+impl<'a> PlanRecord<'a> {
+    /// The record of a plan and of the state that it was made from.
+    pub fn new(plan: &'a Plan, snapshot: SnapshotHash) -> PlanRecord<'a> {
+        PlanRecord { plan, snapshot }
+    }
+}
+
+impl Serialize for PlanRecord<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut record = serializer.serialize_struct("Plan", 3)?;
+        record.serialize_field("ops", &Ops(self.plan))?;
+        record.serialize_field("conflicts", &Conflicts(self.plan))?;
+        record.serialize_field("snapshot", &self.snapshot.to_string())?;
+        record.end()
+    }
+}
+
+struct Ops<'a>(&'a Plan);
+
+impl Serialize for Ops<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let devices = &self.0.devices;
+        serializer.collect_seq(self.0.ops.iter().map(|op| OpRecord::new(op, devices)))
+    }
+}
+
+struct Conflicts<'a>(&'a Plan);
+
+impl Serialize for Conflicts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let devices = &self.0.devices;
+        let conflicts = self.0.conflicts.iter();
+        serializer.collect_seq(conflicts.map(|conflict| ConflictRecord::new(conflict, devices)))
+    }
+}

@@ -1,0 +1,162 @@
+//! Links in iproute2's words.
+
+use std::fmt;
+
+use super::{Name, Word};
+use crate::model::{Dev, Item, Link, LinkKind};
+use crate::resolve::Devices;
+
+/// Which of a link's words are said.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'a> {
+    /// Every one that is stated.
+    All,
+    /// The name.
+    Key,
+    /// What goes into the message that creates the link: master, alias and state follow later.
+    New,
+    /// What sets up a link that was just created: its kind's own attributes are set already.
+    Setup,
+    /// What is not as it was.
+    ChangedFrom(&'a Link),
+    /// One field, by the word that [`Item::compare`] has for it.
+    Only(&'a str),
+}
+
+/// A link, from its name on.
+pub(super) struct LinkWords<'a> {
+    pub(super) link: &'a Link,
+    pub(super) which: Which<'a>,
+    pub(super) devices: &'a Devices,
+}
+
+impl fmt::Display for LinkWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LinkWords {
+            link,
+            which,
+            devices,
+        } = *self;
+        write!(f, "{}", Word(link.name.as_bytes()))?;
+        let changed: Vec<&str> = match which {
+            Which::ChangedFrom(was) => link.differences(was).iter().map(|d| d.field).collect(),
+            _ => Vec::new(),
+        };
+        let says = |field: &str| match which {
+            Which::All => true,
+            Which::Key => false,
+            Which::New => !matches!(field, "master" | "alias" | "up"),
+            Which::Setup => matches!(
+                field,
+                "address" | "mtu" | "group" | "master" | "alias" | "up"
+            ),
+            Which::ChangedFrom(_) => changed.contains(&field),
+            Which::Only(one) => field == one,
+        };
+        let whole = matches!(which, Which::All | Which::New);
+        let below = match &link.kind {
+            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => Some(*link),
+            _ => None,
+        };
+        if let Some(below) = below.filter(|_| whole) {
+            write!(f, " link {}", Name(below, devices))?;
+        }
+        if let Some(address) = link.address.filter(|_| says("address")) {
+            write!(f, " address {address}")?;
+        }
+        if let Some(mtu) = link.mtu.filter(|_| says("mtu")) {
+            write!(f, " mtu {mtu}")?;
+        }
+        if let Some(group) = link.group.filter(|_| says("group")) {
+            write!(f, " group {group}")?;
+        }
+        match link.master.filter(|_| says("master")) {
+            Some(Some(master)) => write!(f, " master {}", Name(master, devices))?,
+            Some(None) => f.write_str(" nomaster")?,
+            None => {}
+        }
+        if let Some(alias) = link.alias.as_deref().filter(|_| says("alias")) {
+            write!(f, " alias {}", Word(alias))?;
+        }
+        if let Some(up) = link.up.filter(|_| says("up")) {
+            f.write_str(if up { " up" } else { " down" })?;
+        }
+        match &link.kind {
+            Some(kind) => kind_words(f, kind, whole, &says, devices),
+            None => Ok(()),
+        }
+    }
+}
+
+/// ` type KIND` and its attributes; only where an attribute is said, unless the whole link is.
+fn kind_words(
+    f: &mut fmt::Formatter<'_>,
+    kind: &LinkKind,
+    whole: bool,
+    says: &dyn Fn(&str) -> bool,
+    devices: &Devices,
+) -> fmt::Result {
+    let mut words = Vec::new();
+    let mut say = |field: &str, word: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|_| says(field)) {
+            words.push(format!(" {word} {value}"));
+        }
+    };
+    let number = |value: Option<u32>| value.map(|value| value.to_string());
+    let switch = |value: Option<bool>| value.map(|on| u8::from(on).to_string());
+    let name = |dev: Option<Dev>| dev.map(|dev| Name(dev, devices).to_string());
+    match kind {
+        LinkKind::Bridge(bridge) => {
+            say("stp", "stp_state", switch(bridge.stp));
+            say(
+                "vlan_filtering",
+                "vlan_filtering",
+                switch(bridge.vlan_filtering),
+            );
+            say(
+                "forward_delay",
+                "forward_delay",
+                number(bridge.forward_delay),
+            );
+            say("ageing_time", "ageing_time", number(bridge.ageing_time));
+        }
+        LinkKind::Veth { peer } => {
+            let peer = peer.as_ref().map(|peer| Word(peer.as_bytes()).to_string());
+            say("peer", "peer name", peer);
+        }
+        LinkKind::Vxlan(vxlan) => {
+            say("id", "id", Some(vxlan.id.to_string()));
+            say("local", "local", vxlan.local.map(|ip| ip.to_string()));
+            let word = match vxlan.remote {
+                Some(remote) if remote.is_multicast() => "group",
+                _ => "remote",
+            };
+            say("remote", word, vxlan.remote.map(|ip| ip.to_string()));
+            // Not `link`, which `ip` drops for this kind without a word.
+            say("link", "dev", name(vxlan.link));
+            say("port", "dstport", vxlan.port.map(|port| port.to_string()));
+            say("ttl", "ttl", vxlan.ttl.map(|ttl| ttl.to_string()));
+            if let Some(learning) = vxlan.learning.filter(|_| says("learning")) {
+                let word = if learning { " learning" } else { " nolearning" };
+                words.push(word.to_owned());
+            }
+        }
+        LinkKind::Vlan { id, protocol, .. } => {
+            say("protocol", "protocol", Some(protocol.name().to_owned()));
+            say("id", "id", Some(id.to_string()));
+        }
+        LinkKind::Macvlan { mode, .. } => {
+            say("mode", "mode", mode.map(|mode| mode.name().to_owned()));
+        }
+        LinkKind::Bond { mode, miimon } => {
+            say("mode", "mode", mode.map(|mode| mode.name().to_owned()));
+            say("miimon", "miimon", number(*miimon));
+        }
+        LinkKind::Vrf { table } => say("table", "table", Some(table.to_string())),
+        LinkKind::Ifb | LinkKind::Dummy | LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => {}
+    }
+    if whole || !words.is_empty() {
+        write!(f, " type {}", Word(kind.name().as_bytes()))?;
+    }
+    words.iter().try_for_each(|word| f.write_str(word))
+}

@@ -1,0 +1,176 @@
+//! A name for an observed state: equal states have equal hashes, in whatever order they were read.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use crate::desired::Observed;
+use crate::model::{Address, FOREVER, Kind, Lifetimes};
+
+/// The hash of an observed state, 16 digits in hex when displayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SnapshotHash(u64);
+
+impl fmt::Display for SnapshotHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The hash of an observed state.
+///
+/// It is good for telling whether the state that one plan was made from is the state that another
+/// was made from: on one machine or on several, under one version of this crate. It is no guard
+/// against forgery, and it covers what was observed: a look at fewer tables gives another hash.
+///
+/// It does not depend on the order of the objects, and leaves out what changes without anyone
+/// changing it: what remains of a finite lifetime, and neighbours that nobody declared.
+pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
+    let settled = |address: &Address| {
+        let finite = |left| if matches!(left, 0 | FOREVER) { left } else { 1 };
+        let Lifetimes { valid, preferred } = address.lifetimes;
+        let lifetimes = Lifetimes {
+            valid: finite(valid),
+            preferred: finite(preferred),
+        };
+        Address {
+            lifetimes,
+            ..address.clone()
+        }
+    };
+    let complete = Kind::ALL.map(|kind| observed.complete.contains(kind));
+    let sum = one(0, complete)
+        .wrapping_add(all(Kind::Link, &observed.links))
+        .wrapping_add(all(Kind::Address, observed.addresses.iter().map(settled)))
+        .wrapping_add(all(
+            Kind::Neighbour,
+            observed
+                .neighbours
+                .iter()
+                .filter(|neighbour| neighbour.is_declared()),
+        ))
+        .wrapping_add(all(Kind::Route, &observed.routes))
+        .wrapping_add(all(Kind::Rule, &observed.rules));
+    SnapshotHash(sum)
+}
+
+/// The sum over objects of one kind: a sum forgets the order and counts what is there twice.
+fn all<T: Hash>(kind: Kind, objects: impl IntoIterator<Item = T>) -> u64 {
+    let hashes = objects
+        .into_iter()
+        .map(|object| one(kind as u8 + 1, object));
+    hashes.fold(0, u64::wrapping_add)
+}
+
+fn one(tag: u8, object: impl Hash) -> u64 {
+    let mut hasher = Fnv::new();
+    hasher.write_u8(tag);
+    object.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// FNV-1a of 64 bits, its result mixed so that sums of it are as good as it. Numbers go in alike
+/// on every platform, whatever its byte order and the width of `usize`.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write(&n.to_le_bytes());
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write(&n.to_le_bytes());
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.write(&n.to_le_bytes());
+    }
+
+    fn write_u128(&mut self, n: u128) {
+        self.write(&n.to_le_bytes());
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+
+    /// Discriminants of enumerations.
+    fn write_isize(&mut self, n: isize) {
+        self.write_u64(n as u64);
+    }
+
+    /// The finalizer of MurmurHash3.
+    fn finish(&self) -> u64 {
+        let mut hash = self.0;
+        hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        hash ^ hash >> 33
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Dev, Neighbour, NeighbourState, Route, RouteType};
+
+    fn hash(observed: &Observed) -> String {
+        snapshot_hash(observed).to_string()
+    }
+
+    #[test]
+    fn order_and_countdowns_do_not_matter_and_all_else_does() {
+        let route = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
+        let mut observed = Observed {
+            routes: vec![route("10.0.0.0/8"), route("10.1.0.0/16")],
+            addresses: vec![Address::new(Dev::index(2), "10.0.0.1/24".parse().unwrap())],
+            ..Observed::default()
+        };
+        observed.addresses[0].lifetimes = Lifetimes {
+            valid: 600,
+            preferred: 0,
+        };
+        let first = hash(&observed);
+        assert_eq!(first.len(), 16);
+        assert_ne!(first, hash(&Observed::default()));
+        observed.routes.reverse();
+        observed.addresses[0].lifetimes.valid = 599;
+        let mut passing = Neighbour::proxy(Dev::index(2), "10.0.0.9".parse().unwrap());
+        (passing.proxy, passing.state) = (false, NeighbourState::Dynamic);
+        observed.neighbours.push(passing);
+        assert_eq!(first, hash(&observed));
+        let mut twice = observed.clone();
+        twice.routes.push(route("10.1.0.0/16"));
+        assert_ne!(first, hash(&twice));
+        observed.addresses[0].lifetimes.valid = FOREVER;
+        assert_ne!(first, hash(&observed));
+        let complete = Observed {
+            complete: crate::Kinds::ALL,
+            ..Observed::default()
+        };
+        assert_ne!(hash(&complete), hash(&Observed::default()));
+    }
+
+    /// A change here is a change of what users compare across runs: it wants a new version.
+    #[test]
+    fn the_hash_is_the_same_everywhere() {
+        let observed = Observed {
+            routes: vec![Route::of_type(
+                RouteType::Throw,
+                "2001:db8::/32".parse().unwrap(),
+            )],
+            ..Observed::default()
+        };
+        assert_eq!(hash(&observed), "00f1d8a0aed81ae7");
+    }
+}

@@ -1,0 +1,91 @@
+//! Whole plans: for people, and for `ip -batch`.
+
+use std::fmt;
+
+use super::command::{Command, Spec, Words, word};
+use super::reason::ReasonText;
+use crate::plan::{Action, Object, Op, Plan};
+
+/// A plan for people; see [`Plan::text`].
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a>(pub(super) &'a Plan);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan {
+            ops,
+            conflicts,
+            devices,
+            ..
+        } = self.0;
+        for op in ops {
+            let held = if op.hold.is_some() { "! " } else { "" };
+            let (kind, words) = (word(op.object.kind()), Words(op, devices));
+            let reason = ReasonText(op, devices);
+            writeln!(
+                f,
+                "{held}{} {kind} {}{words}   ({reason})",
+                mark(op),
+                family(op)
+            )?;
+        }
+        for conflict in conflicts {
+            let kind = word(conflict.desired.kind());
+            let desired = Spec(&conflict.desired, devices);
+            let foreign = Spec(&conflict.foreign, devices);
+            writeln!(f, "! {kind} {desired}   (conflict: foreign {foreign})")?;
+        }
+        Ok(())
+    }
+}
+
+/// The family of a rule, which no prefix need tell.
+fn family(op: &Op) -> String {
+    match &op.object {
+        Object::Rule(rule) => format!("{} ", rule.family),
+        _ => String::new(),
+    }
+}
+
+fn mark(op: &Op) -> char {
+    match op.action {
+        Action::Create => '+',
+        Action::Update => '~',
+        Action::Delete => '-',
+    }
+}
+
+/// Lines for `ip -batch -`; see [`Plan::batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a>(pub(super) &'a Plan);
+
+impl fmt::Display for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan {
+            ops,
+            conflicts,
+            devices,
+            ..
+        } = self.0;
+        let mut waits = Vec::with_capacity(ops.len());
+        for (at, op) in ops.iter().enumerate() {
+            let command = Command(op, devices);
+            let needs_held = self.0.needs(at).any(|need| waits[need]);
+            waits.push(op.hold.is_some() || needs_held);
+            if op.hold.is_some() {
+                writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;
+            } else if needs_held {
+                writeln!(f, "# {command}   (waits for what is held)")?;
+            } else {
+                writeln!(f, "{command}")?;
+            }
+        }
+        for conflict in conflicts {
+            let kind = word(conflict.desired.kind());
+            let desired = Spec(&conflict.desired, devices);
+            let foreign = Spec(&conflict.foreign, devices);
+            writeln!(f, "# {kind} {desired}   (conflict: foreign {foreign})")?;
+        }
+        Ok(())
+    }
+}
