@@ -460,27 +460,27 @@ fn an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete() {
     let stop = AtomicBool::new(false);
     let mut incomplete = None;
     let mut repeated = false;
+    let until = Instant::now() + Duration::from_secs(20);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut socket = self::socket();
-            while !stop.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) && Instant::now() < until {
                 socket.request(&address(9999, RTM_NEWADDR)).unwrap();
                 socket.request(&address(9999, RTM_NEWADDR + 1)).unwrap();
             }
         });
-        let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until && !(repeated && incomplete.is_some()) {
             let (count, dumped) = dump(&mut socket, &request);
             repeated |= dumped.attempts > 1;
             if !dumped.complete {
-                // What there is of the last attempt is given, and nothing of those before it.
-                assert!((1900..=2001).contains(&count), "{count}");
-                incomplete = Some(dumped);
+                incomplete = Some((count, dumped));
             }
         }
         stop.store(true, Ordering::Relaxed);
     });
-    let incomplete = incomplete.expect("no dump was interrupted to the last");
+    let (count, incomplete) = incomplete.expect("no dump was interrupted to the last");
+    // What there is of the last attempt is given, and nothing of those before it.
+    assert!((1900..=2001).contains(&count), "{count}");
     assert_eq!(incomplete.attempts, DUMP_ATTEMPTS);
     assert_eq!(
         incomplete.whole().unwrap_err().kind(),
