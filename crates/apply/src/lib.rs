@@ -139,3 +139,8 @@ pub struct Outcomes {
     /// The interface indexes that planned devices got.
     pub created: BTreeMap<Dev, u32>,
 }
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/apply.md")]
+struct ContractPage;

@@ -47,3 +47,8 @@ pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy};
 pub use multicast::{Group, Multicast};
 pub use netns::Namespace;
 pub use socket::{DEFAULT_TIMEOUT, Socket};
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/netlink.md")]
+struct ContractPage;

@@ -12,3 +12,8 @@ mod read;
 mod snapshot;
 
 pub use snapshot::{Doubt, Scope, Snapshot, routes_where, snapshot};
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/observe.md")]
+struct ContractPage;

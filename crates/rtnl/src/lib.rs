@@ -29,3 +29,8 @@ pub use source::Rtnl;
 pub use trueup_apply::{Failure, Outcome, Pending};
 pub use trueup_netlink::Namespace;
 pub use trueup_observe::{Doubt, Scope, Snapshot};
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rtnl.md")]
+struct ContractPage;
