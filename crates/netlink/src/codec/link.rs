@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind};
 
-use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
+use super::{BROKEN, EncodeError, Resolve, Undecodable, existing, index_of, split, take};
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
 };
@@ -137,7 +137,7 @@ pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result
     let mut message = MessageWriter::begin(buffer, NEW, flags);
     message.body(&header(0, link.up));
     message.attr_string(IFLA_IFNAME, link.name.as_bytes());
-    // A group and a master of none are what a new link has.
+    // A new link has no master, and its alias has to wait.
     let wanted = Link {
         alias: None,
         master: link.master.filter(Option::is_some),
@@ -151,19 +151,34 @@ pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result
     Ok(message.finish()?)
 }
 
-/// Whether a link that [`create`] made still lacks something, so that a [`change`] has to follow:
-/// the kernel ignores an alias in the message that creates a link.
+/// Whether a link that [`create`] made still lacks something, so that a [`change_after_create`] has
+/// to follow: the kernel ignores an alias in the message that creates a link.
 #[must_use]
 pub fn needs_change_after_create(link: &Link) -> bool {
     link.alias.as_ref().is_some_and(|alias| !alias.is_empty())
 }
 
+/// Encodes what [`create`] had to leave out, and no more: some kinds refuse to be told again what
+/// they are, such as an IFB its hardware address. By name, so that it can follow in the same batch,
+/// where the index is not known yet.
+///
+/// # Errors
+///
+/// None that can happen: the message is small.
+pub fn change_after_create(buffer: &mut Vec<u8>, link: &Link) -> Result<(), EncodeError> {
+    let rest = Link {
+        alias: link.alias.clone(),
+        ..Link::must_exist(link.name)
+    };
+    change(buffer, &rest, None, &existing)
+}
+
 /// Encodes the change of a link that exists to what is stated in `link`, or, given what the link
 /// `was` observed as, to what of that differs. What can only change by recreation is left out, as
-/// are attributes that the kernel refuses even unchanged, such as a VXLAN's port.
+/// are attributes that the kernel refuses even unchanged, such as a VXLAN's port. Where
+/// [`needs_kind_change`] says so, the kind's own attributes are left to [`change_kind`].
 ///
-/// The link is addressed by the index of `was` or `link`; by name only where both are 0, as just
-/// after the creation in the same batch.
+/// The link is addressed by the index of `was` or `link`; by name only where both are 0.
 ///
 /// # Errors
 ///
@@ -174,22 +189,41 @@ pub fn change(
     was: Option<&Link>,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let index = was.map_or(0, |was| was.index).max(link.index);
-    let mut wanted = link.clone();
-    if let Some(was) = was {
-        keep_different(&mut wanted.up, &was.up);
-        keep_different(&mut wanted.mtu, &was.mtu);
-        keep_different(&mut wanted.address, &was.address);
-        keep_different(&mut wanted.master, &was.master);
-        keep_different(&mut wanted.alias, &was.alias);
-        keep_different(&mut wanted.group, &was.group);
-    }
-    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
-    message.body(&header(index, wanted.up));
-    if index == 0 {
-        message.attr_string(IFLA_IFNAME, link.name.as_bytes());
-    }
+    let wanted = different(link, was);
+    let mut message = begin_change(buffer, link, was, wanted.up);
     write_common(&mut message, &wanted, resolve)?;
+    if !needs_kind_change(link, was)
+        && let Some(kind) = &link.kind
+    {
+        let was = was.and_then(|was| was.kind.as_ref());
+        kind::write_change(&mut message, IFLA_LINKINFO, kind, was, resolve)?;
+    }
+    Ok(message.finish()?)
+}
+
+/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take both in
+/// one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu").
+#[must_use]
+pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
+    let Some(kind @ LinkKind::Vxlan(_)) = &link.kind else {
+        return false;
+    };
+    let was_kind = was.and_then(|was| was.kind.as_ref());
+    different(link, was).mtu.is_some() && kind::changes(kind, was_kind)
+}
+
+/// Encodes the change of the attributes of a link's kind alone, as [`change`] would.
+///
+/// # Errors
+///
+/// When a device is not resolved.
+pub fn change_kind(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut message = begin_change(buffer, link, was, None);
     if let Some(kind) = &link.kind {
         let was = was.and_then(|was| was.kind.as_ref());
         kind::write_change(&mut message, IFLA_LINKINFO, kind, was, resolve)?;
@@ -270,6 +304,35 @@ fn write_common(
         message.attr_u32(IFLA_GROUP, group);
     }
     Ok(())
+}
+
+fn begin_change<'a>(
+    buffer: &'a mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    up: Option<bool>,
+) -> MessageWriter<'a> {
+    let index = was.map_or(0, |was| was.index).max(link.index);
+    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
+    message.body(&header(index, up));
+    if index == 0 {
+        message.attr_string(IFLA_IFNAME, link.name.as_bytes());
+    }
+    message
+}
+
+/// The link less what is as it was.
+fn different(link: &Link, was: Option<&Link>) -> Link {
+    let mut wanted = link.clone();
+    if let Some(was) = was {
+        keep_different(&mut wanted.up, &was.up);
+        keep_different(&mut wanted.mtu, &was.mtu);
+        keep_different(&mut wanted.address, &was.address);
+        keep_different(&mut wanted.master, &was.master);
+        keep_different(&mut wanted.alias, &was.alias);
+        keep_different(&mut wanted.group, &was.group);
+    }
+    wanted
 }
 
 /// Drops what is wanted where it is there already.

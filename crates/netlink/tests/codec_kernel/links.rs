@@ -1,1 +1,300 @@
-//! .
+//! Links of the kinds that every kernel here has; the others are tested by their bytes.
+
+use trueup_diff::{BridgeAttrs, Dev, Item, Link, LinkAddr, LinkKind, MacvlanMode, VxlanAttrs};
+use trueup_netlink::codec::{EncodeError, existing, link};
+
+use crate::net::{Net, name};
+
+fn vxlan(id: u32) -> VxlanAttrs {
+    VxlanAttrs {
+        id,
+        local: None,
+        remote: None,
+        port: None,
+        link: None,
+        learning: None,
+        ttl: None,
+    }
+}
+
+fn bridge() -> BridgeAttrs {
+    BridgeAttrs {
+        stp: Some(true),
+        // Kernels without CONFIG_BRIDGE_VLAN_FILTERING refuse it whatever it says.
+        vlan_filtering: None,
+        forward_delay: Some(400),
+        ageing_time: Some(10_000),
+    }
+}
+
+fn lladdr(last: u8) -> LinkAddr {
+    LinkAddr::from_bytes(&[2, 0, 0, 0, 0, last]).unwrap()
+}
+
+/// With all that a link of any kind can have.
+fn dressed(link: &Link, master: Dev) -> Link {
+    Link {
+        up: Some(true),
+        mtu: Some(1400),
+        address: Some(lladdr(9)),
+        master: Some(Some(master)),
+        alias: Some(Box::from(&b"an alias \xff"[..])),
+        group: Some(42),
+        ..link.clone()
+    }
+}
+
+fn kinds(a: Dev) -> Vec<LinkKind> {
+    let macvlan = |mode| LinkKind::Macvlan { link: a, mode };
+    let ip = |text: &str| Some(text.parse().unwrap());
+    vec![
+        LinkKind::Bridge(BridgeAttrs::default()),
+        LinkKind::Bridge(bridge()),
+        LinkKind::Veth {
+            peer: Some(name("peer")),
+        },
+        LinkKind::Vxlan(vxlan(0)),
+        LinkKind::Vxlan(VxlanAttrs {
+            local: ip("10.0.0.1"),
+            remote: ip("10.0.0.2"),
+            port: Some(4789),
+            link: Some(a),
+            learning: Some(false),
+            ttl: Some(16),
+            ..vxlan(16_777_215)
+        }),
+        LinkKind::Vxlan(VxlanAttrs {
+            local: ip("2001:db8::1"),
+            remote: ip("ff05::1"),
+            link: Some(a),
+            learning: Some(true),
+            ..vxlan(7)
+        }),
+        macvlan(None),
+        macvlan(Some(MacvlanMode::Private)),
+        macvlan(Some(MacvlanMode::Bridge)),
+        macvlan(Some(MacvlanMode::Source)),
+        LinkKind::Ifb,
+    ]
+}
+
+fn agrees(net: &mut Net, desired: &Link) -> Link {
+    let found = net
+        .link(desired.name.as_str().unwrap())
+        .expect("it is there");
+    assert!(
+        desired.agrees(&found),
+        "{:?}: {desired:?}, but {found:?}",
+        desired.differences(&found)
+    );
+    found
+}
+
+fn create(net: &mut Net, desired: &Link) {
+    net.send(|b| link::create(b, desired, &existing))
+        .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
+    if link::needs_change_after_create(desired) {
+        assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
+        net.send(|b| link::change_after_create(b, desired)).unwrap();
+    }
+}
+
+fn change(net: &mut Net, desired: &Link, was: Option<&Link>) {
+    net.send(|b| link::change(b, desired, was, &existing))
+        .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
+    if link::needs_kind_change(desired, was) {
+        net.send(|b| link::change_kind(b, desired, was, &existing))
+            .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
+    }
+}
+
+#[test]
+fn links_come_up_as_desired_and_go_alone() {
+    let (mut net, a, _) = Net::with_devices();
+    let br = Link::new(name("br"), LinkKind::Bridge(BridgeAttrs::default()));
+    create(&mut net, &br);
+    let br = net.dev("br");
+    for kind in kinds(a) {
+        let plain = Link::new(name("x"), kind);
+        let mut all = vec![plain.clone()];
+        // A bridge is no port of a bridge.
+        let mut full = dressed(&plain, br);
+        if matches!(plain.kind, Some(LinkKind::Bridge(_))) {
+            full.master = Some(None);
+        }
+        all.push(full);
+        for desired in all {
+            let before: Vec<_> = net.links().iter().map(|link| link.index).collect();
+            create(&mut net, &desired);
+            let found = agrees(&mut net, &desired);
+            let again = net
+                .send(|b| link::create(b, &desired, &existing))
+                .unwrap_err();
+            assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
+            if let Some(LinkKind::Veth { peer }) = &found.kind {
+                assert_eq!(*peer, Some(name("peer")));
+                let other = net.link("peer").unwrap();
+                let back = LinkKind::Veth {
+                    peer: Some(name("x")),
+                };
+                assert_eq!(other.kind, Some(back));
+            }
+            net.send(|b| link::delete(b, found.index))
+                .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
+            let gone = net.send(|b| link::delete(b, found.index)).unwrap_err();
+            assert_eq!(gone.errno(), Some(libc::ENODEV));
+            let after: Vec<_> = net.links().iter().map(|link| link.index).collect();
+            assert_eq!(after, before);
+        }
+    }
+}
+
+#[test]
+fn a_change_brings_about_all_that_can_change_in_place() {
+    let (mut net, a, b) = Net::with_devices();
+    let br = Link::new(name("br"), LinkKind::Bridge(BridgeAttrs::default()));
+    create(&mut net, &br);
+    let master = net.dev("br");
+    let ip = |text: &str| Some(text.parse().unwrap());
+    let changed = |kind: &LinkKind| match kind {
+        LinkKind::Bridge(_) => LinkKind::Bridge(bridge()),
+        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
+            local: vxlan.local.and_then(|at| {
+                ip(if at.is_ipv4() {
+                    "10.0.1.1"
+                } else {
+                    "2001:db8:1::1"
+                })
+            }),
+            remote: vxlan
+                .remote
+                .and_then(|at| ip(if at.is_ipv4() { "10.0.1.2" } else { "ff05::2" })),
+            link: vxlan.link.map(|_| b),
+            ttl: Some(9),
+            ..*vxlan
+        }),
+        LinkKind::Macvlan { link, .. } => LinkKind::Macvlan {
+            link: *link,
+            mode: Some(MacvlanMode::Vepa),
+        },
+        other => other.clone(),
+    };
+    for kind in kinds(a) {
+        let first = Link::new(name("x"), kind.clone());
+        create(&mut net, &first);
+        let was = agrees(&mut net, &first);
+
+        let mut desired = dressed(&Link::new(name("x"), changed(&kind)), master);
+        if matches!(kind, LinkKind::Bridge(_)) {
+            desired.master = Some(None);
+        }
+        if kind == LinkKind::Ifb {
+            // An IFB keeps the address that it was created with.
+            desired.address = None;
+        }
+        assert!(!desired.agrees(&was));
+        change(&mut net, &desired, Some(&was));
+        let now = agrees(&mut net, &desired);
+        assert_eq!(now.index, was.index);
+
+        // Once more, as if nothing were known of what it was.
+        change(&mut net, &desired, None);
+        agrees(&mut net, &desired);
+
+        let bare = Link {
+            up: Some(false),
+            master: Some(None),
+            alias: Some(Box::default()),
+            group: Some(0),
+            ..Link::must_exist(name("x"))
+        };
+        net.send(|b| link::change(b, &bare, Some(&now), &existing))
+            .unwrap();
+        agrees(&mut net, &bare);
+        net.send(|b| link::delete(b, now.index)).unwrap();
+    }
+}
+
+#[test]
+fn a_peer_in_another_namespace_is_none() {
+    let mut net = Net::empty();
+    let mut pair = Link::new(
+        name("x"),
+        LinkKind::Veth {
+            peer: Some(name("y")),
+        },
+    );
+    pair.up = Some(true);
+    create(&mut net, &pair);
+    let here = net.dev("y").as_index();
+    // A second namespace, to which this thread goes; the first keeps its socket.
+    let _elsewhere = Net::empty();
+    let mut message = Vec::new();
+    let mut writer = trueup_netlink::wire::MessageWriter::begin(&mut message, link::NEW, 0);
+    let mut head = [0; 16];
+    head[4..8].copy_from_slice(&here.unwrap().to_ne_bytes());
+    writer.body(&head);
+    const IFLA_NET_NS_PID: u16 = 19;
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    writer.attr_i32(IFLA_NET_NS_PID, thread);
+    writer.finish().unwrap();
+    net.socket.request(&message).unwrap();
+
+    let found = net.link("x").unwrap();
+    assert_eq!(found.kind, Some(LinkKind::Veth { peer: None }));
+    assert!(net.link("y").is_none());
+}
+
+#[test]
+fn one_link_is_asked_for_by_name() {
+    let (mut net, a, _) = Net::with_devices();
+    let mut request = Vec::new();
+    link::request_by_name(&mut request, &name("a")).unwrap();
+    let decoded = net
+        .socket
+        .query(&request, |m| link::decode(m.body))
+        .unwrap();
+    assert_eq!(decoded.unwrap().unwrap().link.index, a.as_index().unwrap());
+
+    request.clear();
+    link::request_by_name(&mut request, &name("nosuchdev")).unwrap();
+    let error = net
+        .socket
+        .query(&request, |m| link::decode(m.body))
+        .unwrap_err();
+    assert_eq!(error.errno(), Some(libc::ENODEV));
+
+    let lo = net.link("lo").unwrap();
+    assert_eq!((lo.index, lo.kind), (1, Some(LinkKind::Other("".into()))));
+}
+
+#[test]
+fn what_netlink_cannot_create_is_refused() {
+    let mut buffer = Vec::new();
+    for kind in [
+        LinkKind::Tun,
+        LinkKind::Tap,
+        LinkKind::Other("gretap".into()),
+        LinkKind::Veth { peer: None },
+    ] {
+        let refused = link::create(&mut buffer, &Link::new(name("x"), kind), &existing);
+        assert!(matches!(refused, Err(EncodeError::Refused(_))));
+    }
+    let refused = link::create(&mut buffer, &Link::must_exist(name("x")), &existing);
+    assert!(matches!(refused, Err(EncodeError::Refused(_))));
+    assert!(matches!(
+        link::delete(&mut buffer, 0),
+        Err(EncodeError::Refused(_))
+    ));
+    let dev = Dev::planned(1);
+    let on_planned = Link::new(
+        name("x"),
+        LinkKind::Macvlan {
+            link: dev,
+            mode: None,
+        },
+    );
+    let unresolved = link::create(&mut buffer, &on_planned, &existing);
+    assert_eq!(unresolved, Err(EncodeError::Unresolved(dev)));
+    assert!(buffer.is_empty());
+}

@@ -1,9 +1,7 @@
 //! A namespace of a test's own, and the objects in it.
 
 use rustix::thread::UnshareFlags;
-use trueup_diff::{
-    Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule,
-};
+use trueup_diff::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule};
 use trueup_netlink::codec::{
     EncodeError, Undecodable, address, existing, link, neighbour, route, rule,
 };
@@ -38,17 +36,20 @@ impl Net {
         let mut net = Net::empty();
         let mut lo = Link::must_exist(name("lo"));
         lo.up = Some(true);
-        net.send(|b| link::change(b, &lo, None, &existing)).unwrap();
+        net.send(|b| link::change(b, &lo, None, &existing))
+            .unwrap_or_else(|error| panic!("{error}"));
         for end in ["a", "b"] {
             let kind = LinkKind::Veth {
                 peer: Some(name(&format!("{end}1"))),
             };
             let mut pair = Link::new(name(end), kind);
             pair.up = Some(true);
-            net.send(|b| link::create(b, &pair, &existing)).unwrap();
+            net.send(|b| link::create(b, &pair, &existing))
+                .unwrap_or_else(|error| panic!("{error}"));
             let mut peer = Link::must_exist(name(&format!("{end}1")));
             peer.up = Some(true);
-            net.send(|b| link::change(b, &peer, None, &existing)).unwrap();
+            net.send(|b| link::change(b, &peer, None, &existing))
+                .unwrap_or_else(|error| panic!("{error}"));
         }
         let (a, b) = (net.dev("a"), net.dev("b"));
         for (dev, network) in [
@@ -59,7 +60,8 @@ impl Net {
         ] {
             let mut address = Address::new(dev, network.parse().unwrap());
             address.flags = trueup_diff::AddressFlags::NODAD;
-            net.send(|b| address::create(b, &address, &existing)).unwrap();
+            net.send(|b| address::create(b, &address, &existing))
+                .unwrap_or_else(|error| panic!("{error}"));
         }
         (net, a, b)
     }
@@ -89,7 +91,14 @@ impl Net {
         found
     }
 
+    /// The routes that a test made; the kernel's own come and go as links get ready.
     pub(crate) fn routes(&mut self, family: Family) -> Vec<Route> {
+        let mut all = self.all_routes(family);
+        all.retain(|route| [OURS, FOREIGN].contains(&route.protocol));
+        all
+    }
+
+    pub(crate) fn all_routes(&mut self, family: Family) -> Vec<Route> {
         let filter = route::Filter::default();
         self.dump(|b| route::dump_request(b, family, &filter), route::decode)
     }
@@ -123,7 +132,9 @@ impl Net {
 
     pub(crate) fn link(&mut self, name: &str) -> Option<Link> {
         let links = self.links();
-        links.into_iter().find(|link| link.name.as_str() == Some(name))
+        links
+            .into_iter()
+            .find(|link| link.name.as_str() == Some(name))
     }
 
     pub(crate) fn dev(&mut self, name: &str) -> Dev {

@@ -138,6 +138,17 @@ pub(super) fn write_new(
     Ok(())
 }
 
+/// Whether anything that can change in place differs from what was observed.
+pub(super) fn changes(kind: &LinkKind, was: Option<&LinkKind>) -> bool {
+    match mutable(kind, was) {
+        LinkKind::Bridge(bridge) => bridge != BridgeAttrs::default(),
+        LinkKind::Vxlan(vxlan) => vxlan != immutable_vxlan(&vxlan),
+        LinkKind::Macvlan { mode, .. } => mode.is_some(),
+        LinkKind::Bond { miimon, .. } => miimon.is_some(),
+        _ => false,
+    }
+}
+
 /// Writes what of a kind can change in place and differs from what was observed, if anything
 /// does: the mere presence of data makes the kernel refuse kinds that cannot change.
 pub(super) fn write_change(
@@ -147,17 +158,10 @@ pub(super) fn write_change(
     was: Option<&LinkKind>,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let wanted = mutable(kind, was);
-    let nothing = match &wanted {
-        LinkKind::Bridge(bridge) => *bridge == BridgeAttrs::default(),
-        LinkKind::Vxlan(vxlan) => *vxlan == immutable_vxlan(vxlan),
-        LinkKind::Macvlan { mode, .. } => mode.is_none(),
-        LinkKind::Bond { miimon, .. } => miimon.is_none(),
-        _ => true,
-    };
-    if nothing {
+    if !changes(kind, was) {
         return Ok(());
     }
+    let wanted = mutable(kind, was);
     let info = message.nest_unflagged(number);
     message.attr_string(IFLA_INFO_KIND, wanted.name().as_bytes());
     let data = message.nest_unflagged(IFLA_INFO_DATA);
