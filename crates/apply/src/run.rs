@@ -43,6 +43,32 @@ struct Run<'a> {
     created: std::collections::BTreeMap<Dev, u32>,
 }
 
+/// A message of an op.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    /// The attributes of a link's kind, where the kernel does not take them with the others.
+    Kind,
+}
+
+fn parts(op: &Op) -> &'static [Part] {
+    match &op.object {
+        Object::Link(link)
+            if op.action == Action::Update && codec::link::needs_kind_change(link, was(op)) =>
+        {
+            &[Part::Whole, Part::Kind]
+        }
+        _ => &[Part::Whole],
+    }
+}
+
+fn was(op: &Op) -> Option<&Link> {
+    match op.was.as_deref() {
+        Some(Object::Link(was)) => Some(was),
+        _ => None,
+    }
+}
+
 impl Run<'_> {
     fn op(&mut self, at: usize) {
         let op = &self.plan.ops[at];
@@ -68,23 +94,22 @@ impl Run<'_> {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
             return;
         }
-        self.outcomes[at] = match self.push(op) {
-            Ok(Push::Added) => {
-                self.sent.push(at);
-                None
-            }
-            Ok(Push::Full) => {
-                self.flush();
-                match self.push(op) {
-                    Ok(_) => {
-                        self.sent.push(at);
-                        None
-                    }
-                    Err(error) => Some(self.not_encoded(error)),
+        for &part in parts(op) {
+            let pushed = match self.push(op, part) {
+                Ok(Push::Full) => {
+                    self.flush();
+                    self.push(op, part)
+                }
+                pushed => pushed,
+            };
+            match pushed {
+                Ok(_) => self.sent.push(at),
+                Err(error) => {
+                    self.outcomes[at] = Some(self.not_encoded(error));
+                    return;
                 }
             }
-            Err(error) => Some(self.not_encoded(error)),
-        };
+        }
     }
 
     fn not_encoded(&self, error: codec::EncodeError) -> Outcome {
@@ -97,12 +122,21 @@ impl Run<'_> {
         }
     }
 
-    fn push(&mut self, op: &Op) -> Result<Push, codec::EncodeError> {
+    fn push(&mut self, op: &Op, part: Part) -> Result<Push, codec::EncodeError> {
         let created = &self.created;
         let devices = &self.plan.devices;
         let resolve = |dev: Dev| dev.as_index().or_else(|| created.get(&dev).copied());
         self.batch.push(|buffer| match (&op.object, op.action) {
-            (Object::Link(link), Action::Create) => codec::link::create(buffer, link, &resolve),
+            // The rest of what is stated follows in an update.
+            (Object::Link(link), Action::Create) => {
+                let bare = Link {
+                    up: None,
+                    master: None,
+                    alias: None,
+                    ..(**link).clone()
+                };
+                codec::link::create(buffer, &bare, &resolve)
+            }
             (Object::Link(link), Action::Update) => {
                 let dev = devices.dev(&link.name).unwrap_or(Dev::index(link.index));
                 let index = resolve(dev).ok_or(codec::EncodeError::Unresolved(dev))?;
@@ -110,11 +144,10 @@ impl Run<'_> {
                     index,
                     ..(**link).clone()
                 };
-                let was = match op.was.as_deref() {
-                    Some(Object::Link(was)) => Some(&**was),
-                    _ => None,
-                };
-                codec::link::change(buffer, &link, was, &resolve)
+                match part {
+                    Part::Whole => codec::link::change(buffer, &link, was(op), &resolve),
+                    Part::Kind => codec::link::change_kind(buffer, &link, was(op), &resolve),
+                }
             }
             (Object::Link(link), Action::Delete) => codec::link::delete(buffer, link.index),
             (Object::Address(address), action) => match action {
@@ -177,7 +210,10 @@ impl Run<'_> {
             {
                 self.learn(link);
             }
-            self.outcomes[at] = Some(outcome);
+            // Of an op of two messages the first refusal stands.
+            if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
+                self.outcomes[at] = Some(outcome);
+            }
         }
     }
 
