@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use trueup_netlink::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_EXCL, Nest, TooLarge, read_string, read_u32,
 };
@@ -16,6 +16,27 @@ use trueup_netlink::{
     BATCH_MESSAGES, Batch, DUMP_ATTEMPTS, DumpStep, ErrorKind, Group, Multicast, Namespace,
     Outcome, Push, Socket,
 };
+use trueup_testkit::{fresh_netns, named_netns};
+
+trueup_testkit::kernel_tests![
+    an_error_carries_errno_message_and_attribute,
+    a_query_gives_the_one_reply,
+    every_message_of_a_thousand_has_its_own_outcome,
+    more_failures_than_acknowledgements_fit_are_all_told,
+    a_small_receive_queue_shrinks_the_window,
+    a_lost_answer_is_unknown_and_never_success,
+    a_batch_larger_than_the_send_buffer_goes_in_parts,
+    a_dump_of_many_datagrams_is_whole,
+    a_strict_dump_is_filtered_and_says_so,
+    a_dump_broken_off_does_not_block_the_next,
+    an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete,
+    a_namespace_is_found_by_pid_path_and_descriptor,
+    a_namespace_is_found_by_the_name_ip_gave_it,
+    without_privilege_the_error_says_which,
+    events_arrive_with_the_port_of_who_caused_them,
+    an_overrun_of_events_is_told_once_and_then_goes_on,
+    wordy_answers_fit_the_queue_too,
+];
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
@@ -31,16 +52,6 @@ const RTA_METRICS: u16 = 8;
 const RTA_TABLE: u16 = 15;
 const BLACKHOLE: u8 = 6;
 const UNICAST: u8 = 1;
-
-/// Moves the calling thread into a fresh network namespace.
-fn fresh_netns() {
-    unshare(UnshareFlags::NEWNET);
-}
-
-#[allow(deprecated)] // Its unsafe successor guards against unsharing the file table.
-fn unshare(flags: UnshareFlags) {
-    rustix::thread::unshare(flags).expect("these tests need CAP_SYS_ADMIN");
-}
 
 fn socket() -> Socket {
     Socket::open(&Namespace::current()).unwrap()
@@ -146,7 +157,6 @@ fn blackholes(socket: &mut Socket) -> Vec<u32> {
     found
 }
 
-#[test]
 fn an_error_carries_errno_message_and_attribute() {
     fresh_netns();
     let mut socket = socket();
@@ -210,7 +220,6 @@ fn an_error_carries_errno_message_and_attribute() {
     assert!(error.kernel().unwrap().is_exists());
 }
 
-#[test]
 fn a_query_gives_the_one_reply() {
     fresh_netns();
     let mut socket = socket();
@@ -234,7 +243,6 @@ fn a_query_gives_the_one_reply() {
     assert!(error.kernel().unwrap().is_not_found(), "{error}");
 }
 
-#[test]
 fn every_message_of_a_thousand_has_its_own_outcome() {
     for fails in [
         &(|n: u32| n.is_multiple_of(7)) as &dyn Fn(u32) -> bool,
@@ -264,7 +272,6 @@ fn every_message_of_a_thousand_has_its_own_outcome() {
     }
 }
 
-#[test]
 fn more_failures_than_acknowledgements_fit_are_all_told() {
     fresh_netns();
     let mut socket = socket();
@@ -278,7 +285,6 @@ fn more_failures_than_acknowledgements_fit_are_all_told() {
     assert_eq!(BATCH_MESSAGES, 250);
 }
 
-#[test]
 fn a_small_receive_queue_shrinks_the_window() {
     fresh_netns();
     let mut socket = socket();
@@ -298,7 +304,6 @@ fn a_small_receive_queue_shrinks_the_window() {
     assert!(outcomes.iter().all(|outcome| *outcome != Outcome::Unknown));
 }
 
-#[test]
 fn a_lost_answer_is_unknown_and_never_success() {
     fresh_netns();
     let mut socket = socket();
@@ -325,7 +330,6 @@ fn a_lost_answer_is_unknown_and_never_success() {
         .unwrap();
 }
 
-#[test]
 fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
     fresh_netns();
     let mut socket = socket();
@@ -356,7 +360,6 @@ fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
     );
 }
 
-#[test]
 fn a_dump_of_many_datagrams_is_whole() {
     fresh_netns();
     let mut socket = socket();
@@ -368,7 +371,6 @@ fn a_dump_of_many_datagrams_is_whole() {
     assert_eq!(blackholes(&mut socket), (0..5000).collect::<Vec<_>>());
 }
 
-#[test]
 fn a_strict_dump_is_filtered_and_says_so() {
     fresh_netns();
     let mut socket = socket();
@@ -415,7 +417,6 @@ fn a_strict_dump_is_filtered_and_says_so() {
     assert!(error.kernel_message().is_some(), "{error}");
 }
 
-#[test]
 fn a_dump_broken_off_does_not_block_the_next() {
     fresh_netns();
     let mut socket = socket();
@@ -432,7 +433,6 @@ fn a_dump_broken_off_does_not_block_the_next() {
     assert_eq!(dumped.attempts, 2);
 }
 
-#[test]
 fn an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete() {
     fresh_netns();
     let mut socket = socket();
@@ -511,7 +511,6 @@ fn elsewhere() -> (Sleeper, u64, OwnedFd) {
     .unwrap()
 }
 
-#[test]
 fn a_namespace_is_found_by_pid_path_and_descriptor() {
     fresh_netns();
     let own = socket().netns_cookie().unwrap();
@@ -553,17 +552,8 @@ fn a_namespace_is_found_by_pid_path_and_descriptor() {
     );
 }
 
-#[test]
 fn a_namespace_is_found_by_the_name_ip_gave_it() {
-    unshare(UnshareFlags::NEWNS | UnshareFlags::NEWNET);
-    let run = |command: &str, args: &[&str]| {
-        let status = Command::new(command).args(args).status().unwrap();
-        assert!(status.success(), "{command} {args:?}");
-    };
-    // Nothing of this reaches the host's mounts.
-    run("mount", &["--make-rprivate", "/"]);
-    run("mount", &["-t", "tmpfs", "none", "/run"]);
-    run("ip", &["netns", "add", "blue"]);
+    let _blue = named_netns("blue");
     let blue: Namespace = "blue".parse().unwrap();
     let by_name = Socket::open(&blue).unwrap().netns_cookie().unwrap();
     let by_path = Socket::open(&Namespace::path("/run/netns/blue")).unwrap();
@@ -578,7 +568,6 @@ fn a_namespace_is_found_by_the_name_ip_gave_it() {
     );
 }
 
-#[test]
 fn without_privilege_the_error_says_which() {
     fresh_netns();
     let (_process, _, fd) = elsewhere();
@@ -617,7 +606,6 @@ fn without_privilege_the_error_says_which() {
     assert!(obtained < 1 << 30);
 }
 
-#[test]
 fn events_arrive_with_the_port_of_who_caused_them() {
     fresh_netns();
     let mut events = Multicast::open(&Namespace::current(), &Group::OBJECTS).unwrap();
@@ -658,7 +646,6 @@ fn events_arrive_with_the_port_of_who_caused_them() {
     );
 }
 
-#[test]
 fn an_overrun_of_events_is_told_once_and_then_goes_on() {
     fresh_netns();
     let mut events = Multicast::open(&Namespace::current(), &[Group::IPV4_ROUTE]).unwrap();
@@ -679,7 +666,6 @@ fn an_overrun_of_events_is_told_once_and_then_goes_on() {
     assert_eq!(events.receive(Duration::from_secs(5), |_| {}).unwrap(), 1);
 }
 
-#[test]
 fn wordy_answers_fit_the_queue_too() {
     fresh_netns();
     let mut socket = socket();
