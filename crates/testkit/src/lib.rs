@@ -36,3 +36,8 @@ pub use topology::{
     wait_until,
 };
 pub use wire::{raw_dump, raw_dump_proxies};
+
+/// Compiles the example of the contract page, which `tests/kernel.rs` runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/testkit.md")]
+struct ContractPage;

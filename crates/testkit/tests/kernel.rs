@@ -28,6 +28,7 @@ trueup_testkit::kernel_tests![
     equal_writes_are_seen_where_announced,
     carrier_is_no_change,
     uplinks_carry_routes,
+    looking_changes_nothing,
 ];
 
 fn is_root_of_a_namespace_of_its_own() {
@@ -295,4 +296,12 @@ fn uplinks_carry_routes() {
             .of(Kind::Route)
             .all(|row| row.protocol() == Some(2))
     );
+}
+
+/// The example of docs/testkit.md.
+fn looking_changes_nothing() {
+    veth_pair("v0", "v1");
+    let before = Snapshot::settled();
+    assert_no_changes(|| ip(&["-6", "route", "show", "table", "all"]));
+    before.assert_same(&Snapshot::settled());
 }
