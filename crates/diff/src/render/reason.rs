@@ -122,7 +122,7 @@ fn neighbour_field(was: &Neighbour, field: &str) -> Option<String> {
     }
 }
 
-/// The attributes of a kind are told by the words that would set them.
+/// The attributes of a kind are told by the last word of those that would set them.
 fn link_field(was: &Link, field: &str, devices: &Devices) -> Option<String> {
     match field {
         "up" => was.up.map(|up| if up { "up" } else { "down" }.to_owned()),
@@ -148,10 +148,8 @@ fn link_field(was: &Link, field: &str, devices: &Devices) -> Option<String> {
                 devices,
             }
             .to_string();
-            let attribute = words
-                .split_once(" type ")
-                .and_then(|(_, rest)| rest.split_once(' '));
-            or_none(attribute.map(|(_, attribute)| attribute.to_owned()))
+            let attribute = words.split_once(" type ");
+            or_none(attribute.and_then(|(_, rest)| Some(rest.rsplit_once(' ')?.1.to_owned())))
         }
     }
 }
