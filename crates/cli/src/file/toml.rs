@@ -53,6 +53,8 @@ struct Object<'a> {
     section: Key<'a>,
     at: usize,
     table: Table<'a>,
+    /// The lists that such headers have begun: no other list may be added to.
+    lists: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Object<'a> {
@@ -86,6 +88,7 @@ fn below_header<'a>(
             section,
             at: header.at,
             table: pairs,
+            lists: Vec::new(),
         });
         return Ok(());
     };
@@ -101,21 +104,18 @@ fn below_header<'a>(
         at: header.at,
         node: Node::Table(pairs),
     };
-    match object.table.get_mut(&list.name) {
-        None => {
-            let node = Node::List(vec![element]);
-            let at = header.at;
-            object.table.insert(list, Value { at, node })
-        }
-        Some(Value {
-            node: Node::List(elements),
-            ..
-        }) => {
-            elements.push(element);
-            Ok(())
-        }
-        Some(_) => fault(header.at, format!("`{}` is given twice", list.name)),
+    if !object.lists.contains(&list.name) {
+        let node = Node::List(vec![element]);
+        let at = header.at;
+        object.lists.push(list.name.clone());
+        return object.table.insert(list, Value { at, node });
     }
+    if let Some(value) = object.table.get_mut(&list.name)
+        && let Node::List(elements) = &mut value.node
+    {
+        elements.push(element);
+    }
+    Ok(())
 }
 
 /// Cuts a stream of tokens before each header: a `[` that opens a line outside all brackets.

@@ -1,0 +1,410 @@
+//! Arbitrary objects: whatever a file can say, and some that it cannot.
+#![allow(
+    clippy::unwrap_used,
+    reason = "generators that do not give what they say fail the test"
+)]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnetwork::IpNetwork;
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use trueup_diff::*;
+
+pub(crate) fn name() -> impl Strategy<Value = IfName> {
+    let common = select(vec![
+        "eth0", "lo", "br-lan", "a.100", "ä", "a\"b\\", "\u{7f}", "# [[",
+    ]);
+    prop_oneof![
+        4 => common.prop_filter_map("name", |text| text.parse().ok()),
+        1 => vec(any::<u8>(), 1..16).prop_filter_map("name", |bytes| IfName::from_bytes(&bytes).ok()),
+    ]
+}
+
+fn v4() -> impl Strategy<Value = IpAddr> {
+    any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from(bits)))
+}
+
+fn v6() -> impl Strategy<Value = IpAddr> {
+    any::<u128>().prop_map(|bits| IpAddr::V6(Ipv6Addr::from(bits)))
+}
+
+fn ip(family: Family) -> BoxedStrategy<IpAddr> {
+    match family {
+        Family::Inet => v4().boxed(),
+        Family::Inet6 => v6().boxed(),
+    }
+}
+
+fn family() -> impl Strategy<Value = Family> {
+    select(vec![Family::Inet, Family::Inet6])
+}
+
+fn network(family: Family) -> impl Strategy<Value = IpNetwork> {
+    (ip(family), 0..=family.max_len())
+        .prop_map(|(address, len)| IpNetwork::new(address, len).unwrap())
+}
+
+fn prefix(family: Family) -> impl Strategy<Value = Prefix> {
+    network(family).prop_map(Prefix::containing)
+}
+
+fn lladdr() -> impl Strategy<Value = LinkAddr> {
+    vec(any::<u8>(), 1..=32).prop_map(|bytes| LinkAddr::from_bytes(&bytes).unwrap())
+}
+
+fn small() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), 0..1000u32, any::<u32>()]
+}
+
+fn table_number() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(table::MAIN), 1..1000u32, 1..=u32::MAX]
+}
+
+fn hop(family: Family) -> impl Strategy<Value = NextHop<IfName>> {
+    let gateway = match family {
+        Family::Inet => prop_oneof![v4(), v6()].boxed(),
+        Family::Inet6 => v6().boxed(),
+    };
+    (of(gateway), of(name()), 1..=256u16, any::<bool>()).prop_filter_map(
+        "next hop",
+        |(via, dev, weight, onlink)| {
+            let onlink = onlink && via.is_some() && dev.is_some();
+            let hop = NextHop {
+                via,
+                dev,
+                weight,
+                onlink,
+            };
+            (via.is_some() || dev.is_some()).then_some(hop)
+        },
+    )
+}
+
+fn where_to(family: Family) -> impl Strategy<Value = (RouteType, NextHops<IfName>)> {
+    use RouteType::{Blackhole, Local, Prohibit, Throw, Unicast, Unreachable};
+    prop_oneof![
+        vec(hop(family), 1..4).prop_map(|hops| (Unicast, NextHops::Many(hops).canonical())),
+        name().prop_map(|dev| (Local, NextHops::One(NextHop::dev(dev)))),
+        select(vec![Blackhole, Unreachable, Prohibit, Throw])
+            .prop_map(|kind| (kind, NextHops::None)),
+    ]
+}
+
+fn metrics() -> impl Strategy<Value = Metrics> {
+    let number = (select(Metric::ALL.to_vec()), any::<u32>(), any::<bool>());
+    let congctl = of(("[a-z]{1,15}", any::<bool>()));
+    (vec(number, 0..4), congctl).prop_map(|(numbers, congctl)| {
+        let mut metrics = Metrics::default();
+        let mut lock = 0;
+        for (metric, value, locked) in numbers {
+            metrics.set(metric, value);
+            lock |= u32::from(locked) << metric as u8;
+        }
+        if let Some((name, locked)) = congctl {
+            metrics.set_congctl(Some(name));
+            lock |= u32::from(locked) << 16;
+        }
+        metrics.set_lock(lock);
+        metrics
+    })
+}
+
+pub(crate) fn route() -> BoxedStrategy<Route<IfName>> {
+    family()
+        .prop_flat_map(|family| {
+            let parts = (
+                prop_oneof![4 => prefix(family), 1 => Just(Prefix::default_route(family))],
+                where_to(family),
+                table_number(),
+                small(),
+                any::<u8>(),
+                of(prefix(family)),
+                of(ip(family)),
+                of(any::<u8>().prop_map(Scope)),
+                metrics(),
+            );
+            parts.prop_map(
+                move |(dst, (kind, hops), table, metric, tos, from, src, scope, metrics)| {
+                    let v4 = family == Family::Inet;
+                    let route = Route {
+                        kind,
+                        table,
+                        metric,
+                        tos: if v4 { tos } else { 0 },
+                        from: from.filter(|_| !v4),
+                        src,
+                        metrics,
+                        ..Route::new(dst, hops)
+                    };
+                    // A scope that follows from the rest is not written.
+                    let follows = route.clone().canonical().scope;
+                    let scope = scope.filter(|scope| v4 && Some(*scope) != follows);
+                    Route { scope, ..route }
+                },
+            )
+        })
+        .boxed()
+}
+
+pub(crate) fn address() -> BoxedStrategy<Address<IfName>> {
+    family()
+        .prop_flat_map(|family| {
+            let lifetime = || prop_oneof![Just(FOREVER), 1..100_000u32, 1..=FOREVER];
+            let parts = (
+                name(),
+                network(family),
+                of(ip(family)),
+                of(any::<u8>().prop_map(Scope)),
+                of(name()),
+                of(any::<u32>()),
+                (lifetime(), prop_oneof![Just(0), lifetime()]),
+                any::<u32>(),
+                small(),
+            );
+            parts.prop_map(
+                move |(
+                    dev,
+                    address,
+                    peer,
+                    scope,
+                    label,
+                    broadcast,
+                    (valid, preferred),
+                    bits,
+                    metric,
+                )| {
+                    let mut address = Address::new(dev, address);
+                    address.peer = peer;
+                    if family == Family::Inet {
+                        address.scope = scope.unwrap_or(address.scope);
+                        address.label = label;
+                        address.broadcast = broadcast.map(Ipv4Addr::from);
+                    }
+                    let preferred = preferred.min(valid);
+                    address.lifetimes = Lifetimes { valid, preferred };
+                    address.flags = AddressFlags::from_bits(bits);
+                    address.metric = metric;
+                    address
+                },
+            )
+        })
+        .boxed()
+}
+
+pub(crate) fn neighbour() -> BoxedStrategy<Neighbour<IfName>> {
+    let parts = (
+        name(),
+        prop_oneof![v4(), v6()],
+        of(lladdr()),
+        any::<[bool; 2]>(),
+    );
+    parts
+        .prop_map(|(dev, dst, lladdr, [router, ext_learn])| Neighbour {
+            router,
+            ext_learn: ext_learn && lladdr.is_some(),
+            ..match lladdr {
+                Some(lladdr) => Neighbour::new(dev, dst, lladdr),
+                None => Neighbour::proxy(dev, dst),
+            }
+        })
+        .boxed()
+}
+
+fn ports() -> impl Strategy<Value = PortRange> {
+    (1..=65534u16, 1..=65534u16).prop_map(|(a, b)| (a.min(b)..=a.max(b)).into())
+}
+
+fn uids() -> impl Strategy<Value = UidRange> {
+    (0..u32::MAX, 0..u32::MAX).prop_map(|(a, b)| (a.min(b)..=a.max(b)).into())
+}
+
+pub(crate) fn rule() -> BoxedStrategy<Rule> {
+    family().prop_flat_map(|family| {
+        let action = prop_oneof![
+            4 => table_number().prop_map(RuleAction::Lookup),
+            1 => Just(RuleAction::Lookup(0)),
+            1 => Just(RuleAction::Goto(u32::MAX)),
+            1 => select(vec![RuleAction::Blackhole, RuleAction::Unreachable, RuleAction::Prohibit]),
+        ];
+        let selectors = (
+            of(prefix(family).prop_map(IpNetwork::from)),
+            of(prefix(family).prop_map(IpNetwork::from)),
+            of(name()),
+            of(name()),
+            of((any::<u32>(), any::<u32>())),
+            of(1..=255u8),
+            of(ports()),
+            of(ports()),
+            of(uids()),
+        );
+        let rest = (any::<bool>(), any::<u8>(), of(0..=128u32), of(0..u32::MAX));
+        (1..u32::MAX, action, selectors, rest).prop_map(
+            move |(priority, action, (from, to, iif, oif, fwmark, ipproto, sport, dport, uids), rest)| {
+                let (not, tos, suppress_prefixlength, suppress_ifgroup) = rest;
+                Rule {
+                    not,
+                    from,
+                    to,
+                    iif,
+                    oif,
+                    fwmark: fwmark.map(|(mark, mask)| FwMark { mark, mask }),
+                    tos,
+                    ipproto,
+                    sport,
+                    dport,
+                    uidrange: uids,
+                    l3mdev: action == RuleAction::Lookup(0),
+                    suppress_prefixlength,
+                    suppress_ifgroup,
+                    ..Rule::new(family, priority, action)
+                }
+            },
+        )
+    }).boxed()
+}
+
+fn vxlan() -> BoxedStrategy<LinkKind<IfName>> {
+    family()
+        .prop_flat_map(|family| {
+            let parts = (
+                0..1u32 << 24,
+                of(ip(family)),
+                of(ip(family)),
+                of(1..=u16::MAX),
+                of(name()),
+                of(any::<bool>()),
+                of(any::<u8>()),
+            );
+            parts.prop_filter_map("vxlan", |(id, local, remote, port, link, learning, ttl)| {
+                let group = remote.is_some_and(|remote| remote.is_multicast());
+                let vxlan = VxlanAttrs {
+                    id,
+                    local,
+                    remote,
+                    port,
+                    link,
+                    learning,
+                    ttl,
+                };
+                (!group || link.is_some()).then_some(LinkKind::Vxlan(vxlan))
+            })
+        })
+        .boxed()
+}
+
+fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
+    let flags = (
+        of(any::<bool>()),
+        of(any::<bool>()),
+        of(any::<u32>()),
+        of(any::<u32>()),
+    );
+    let vlan = (name(), 0..=4094u16, select(VlanProtocol::ALL.to_vec()));
+    prop_oneof![
+        flags.prop_map(|(stp, vlan_filtering, forward_delay, ageing_time)| {
+            LinkKind::Bridge(BridgeAttrs {
+                stp,
+                vlan_filtering,
+                forward_delay,
+                ageing_time,
+            })
+        }),
+        of(name()).prop_map(|peer| LinkKind::Veth { peer }),
+        vxlan(),
+        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan { link, id, protocol }),
+        (name(), of(select(MacvlanMode::ALL.to_vec())))
+            .prop_map(|(link, mode)| LinkKind::Macvlan { link, mode }),
+        (of(select(BondMode::ALL.to_vec())), of(0..1u32 << 31))
+            .prop_map(|(mode, miimon)| LinkKind::Bond { mode, miimon }),
+        (1..=u32::MAX).prop_map(|table| LinkKind::Vrf { table }),
+        select(vec![
+            LinkKind::Ifb,
+            LinkKind::Dummy,
+            LinkKind::Tun,
+            LinkKind::Tap
+        ]),
+    ]
+    .boxed()
+}
+
+pub(crate) fn link() -> BoxedStrategy<Link<IfName>> {
+    let parts = (
+        of(link_kind()),
+        of(any::<bool>()),
+        of(1..1u32 << 31),
+        of(lladdr()),
+        of(of(name())),
+        of(prop_oneof![
+            vec(any::<u8>(), 0..256),
+            ".{0,60}".prop_map(String::into_bytes)
+        ]),
+        of(any::<u32>()),
+    );
+    parts
+        .prop_map(|(kind, up, mtu, address, master, alias, group)| Link {
+            kind,
+            up,
+            mtu,
+            address,
+            master,
+            alias: alias.map(Into::into),
+            group,
+            ..Link::must_exist("x".parse().unwrap())
+        })
+        .boxed()
+}
+
+/// Makes the keys of a list distinct.
+fn apart<T>(list: Option<Vec<T>>, set: impl Fn(usize, &mut T)) -> Option<Vec<T>> {
+    let mut list = list?;
+    for (i, object) in list.iter_mut().enumerate() {
+        set(i, object);
+    }
+    Some(list)
+}
+
+fn numbered(i: usize) -> IfName {
+    // No generator gives such a name.
+    format!("n\u{2603}{i}").parse().unwrap()
+}
+
+fn list<T: std::fmt::Debug>(
+    object: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Option<Vec<T>>> {
+    of(vec(object, 0..5))
+}
+
+/// A state with at least one kind managed.
+pub(crate) fn desired() -> BoxedStrategy<Desired> {
+    let parts = (
+        list(link()),
+        list(address()),
+        list(neighbour()),
+        list(route()),
+        list(rule()),
+    );
+    parts
+        .prop_map(|(links, addresses, neighbours, routes, rules)| Desired {
+            links: apart(links, |i, link| link.name = numbered(i)),
+            addresses: apart(addresses, |i, address| {
+                if i > 0 {
+                    address.dev = numbered(i);
+                }
+            }),
+            neighbours: apart(neighbours, |i, neighbour| {
+                if i > 0 {
+                    neighbour.dev = numbered(i);
+                }
+            }),
+            routes: apart(routes, |i, route| {
+                if i > 0 {
+                    route.table = 1_000_000 + i as u32;
+                }
+            }),
+            rules: Some(apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default()),
+        })
+        .boxed()
+}

@@ -1,0 +1,232 @@
+//! Files that are right: what each key means, and the reference in `docs/file.md`, whose examples
+//! are all read here.
+
+use std::collections::BTreeSet;
+
+use trueup_cli::file::{File, PROTOCOL, Place, Tables};
+use trueup_diff::{
+    Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops, Prefix, RouteType,
+    RuleAction, Scope,
+};
+
+fn read(text: &str) -> File {
+    let mut tables = Tables::default();
+    tables.add("100 blue");
+    let file = File::parse("f.toml", text.as_bytes(), &tables);
+    file.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// The one object of a section.
+fn only<T: std::fmt::Debug>(list: Option<Vec<T>>) -> T {
+    match list.map(<[T; 1]>::try_from) {
+        Some(Ok([object])) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn route(keys: &str) -> trueup_diff::Route<trueup_diff::IfName> {
+    only(read(&format!("[[route]]\n{keys}")).desired.routes)
+}
+
+fn rule(keys: &str) -> trueup_diff::Rule {
+    only(
+        read(&format!("[[rule]]\npriority = 5\n{keys}"))
+            .desired
+            .rules,
+    )
+}
+
+#[test]
+fn an_absent_section_is_unmanaged_and_an_empty_one_is_none_of_ours() {
+    let file = read("route = []\nprotocol = 99\n");
+    assert_eq!(file.protocol, 99);
+    assert_eq!(file.desired.routes, Some(vec![]));
+    assert_eq!(file.desired.links, None);
+    assert_eq!(read("link = []").protocol, PROTOCOL);
+}
+
+#[test]
+fn places_are_those_of_the_objects_starts() {
+    let file = read(
+        "rule = [ { priority = 1, table = 1 },\n  { priority = 2, table = 1 } ]\n\n \
+         [[route]] # ä\ndst = \"10.0.0.0/8\"\ndev = \"a\"\r\n[[link]]\nname = \"a\"\n",
+    );
+    let at = |kind, index| file.places.at(kind, index).map(|p| (p.line, p.column));
+    assert_eq!(at(Kind::Rule, 0), Some((1, 10)));
+    assert_eq!(at(Kind::Rule, 1), Some((2, 3)));
+    assert_eq!(at(Kind::Route, 0), Some((4, 2)));
+    assert_eq!(at(Kind::Link, 0), Some((7, 1)));
+    assert_eq!(at(Kind::Link, 1), None);
+    let place = Place { line: 4, column: 2 };
+    let error = trueup_cli::file::Error::at("f.toml", Some(place), "no device `a`");
+    assert_eq!(error.to_string(), "f.toml:4:2: no device `a`");
+}
+
+#[test]
+fn the_default_route_has_the_family_that_the_rest_tells() {
+    let family = |keys: &str| route(&format!("dst = \"default\"\n{keys}")).dst;
+    let (v4, v6) = (
+        Prefix::default_route(Family::Inet),
+        Prefix::default_route(Family::Inet6),
+    );
+    assert_eq!(family("via = \"10.0.0.1\""), v4);
+    assert_eq!(family("via = \"fe80::1\"\ndev = \"a\""), v6);
+    assert_eq!(family("via = \"fe80::1\"\nfamily = \"inet\""), v4);
+    assert_eq!(family("via = \"fe80::1\"\nsrc = \"10.0.0.1\""), v4);
+    assert_eq!(family("dev = \"a\"\nfrom = \"2001:db8::/32\""), v6);
+    assert_eq!(family("type = \"blackhole\"\nfamily = \"inet6\""), v6);
+    assert_eq!(
+        family("nexthops = [ { via = \"10.0.0.1\" }, { via = \"10.0.0.2\" } ]"),
+        v4
+    );
+}
+
+#[test]
+fn nexthops_may_be_inline_or_sections_of_their_own() {
+    let inline = route(
+        "dst = \"10.0.0.0/8\"\nnexthops = [ { via = \"10.0.0.1\", weight = 2 },\n\
+         { dev = \"a\", via = \"fe80::1\", onlink = true } ]",
+    );
+    let sections = route(
+        "dst = \"10.0.0.0/8\"\n[[route.nexthops]]\nvia = \"10.0.0.1\"\nweight = 2\n\
+         [[route.nexthops]]\ndev = \"a\"\nvia = \"fe80::1\"\nonlink = true",
+    );
+    assert_eq!(inline, sections);
+    let NextHops::Many(hops) = inline.nexthops else {
+        panic!("{inline:?}");
+    };
+    assert_eq!(hops[0], NextHop::via("10.0.0.1".parse().unwrap()).weight(2));
+    assert!(hops[1].onlink && hops[1].dev == Some("a".parse().unwrap()));
+}
+
+#[test]
+fn a_route_is_of_table_main_and_unicast_unless_said_otherwise() {
+    let plain = route("dst = \"10.0.0.1\"\ndev = \"a\"");
+    assert_eq!(
+        (plain.table, plain.kind, plain.metric),
+        (254, RouteType::Unicast, 0)
+    );
+    assert_eq!((plain.dst.len(), plain.scope), (32, None));
+    let full = route(
+        "dst = \"10.0.0.0/8\"\ndev = \"a\"\ntable = \"blue\"\ntos = \"0x10\"\nscope = \"link\"\n\
+         mtu = \"lock 1400\"\nadvmss = 1360\ncongctl = \"cubic\"\nmetric = 0xff",
+    );
+    assert_eq!(
+        (full.table, full.tos, full.scope),
+        (100, 16, Some(Scope::LINK))
+    );
+    assert_eq!(full.metrics.value(Metric::Mtu), Some(1400));
+    assert_eq!(full.metrics.value(Metric::AdvMss), Some(1360));
+    assert_eq!((full.metrics.lock(), full.metric), (1 << 2, 255));
+    assert_eq!(full.metrics.congctl(), Some("cubic"));
+    assert_eq!(
+        route("dst = \"10.0.0.0/8\"\ndev = \"a\"\nscope = 7").scope,
+        Some(Scope(7))
+    );
+}
+
+#[test]
+fn a_rule_without_a_mask_masks_nothing_and_l3mdev_needs_no_table() {
+    let marked = rule("fwmark = \"0x7\"\ntable = 1000000");
+    let mark = |mark, mask| Some(FwMark { mark, mask });
+    assert_eq!(marked.fwmark, mark(7, u32::MAX));
+    assert_eq!(marked.action, RuleAction::Lookup(1_000_000));
+    assert_eq!(
+        rule("fwmark = 7\nfwmask = 255\ntable = 1").fwmark,
+        mark(7, 255)
+    );
+    let vrf = rule("l3mdev = true\nfamily = \"inet6\"");
+    assert_eq!(
+        (vrf.action, vrf.family),
+        (RuleAction::Lookup(0), Family::Inet6)
+    );
+    assert!(!rule("l3mdev = false\ntable = 3").l3mdev);
+    let ports = rule("sport = 53\ndport = \"1000-2000\"\nipproto = \"udp\"\ngoto = 6");
+    assert_eq!(ports.sport, Some((53..=53).into()));
+    assert_eq!(ports.dport, Some((1000..=2000).into()));
+    assert_eq!(
+        (ports.ipproto, ports.action),
+        (Some(17), RuleAction::Goto(6))
+    );
+    assert_eq!(
+        rule("to = \"2001:db8::/32\"\ntable = 1").family,
+        Family::Inet6
+    );
+}
+
+#[test]
+fn an_address_is_preferred_as_long_as_it_is_valid() {
+    let lifetimes = |keys: &str| {
+        let text = format!("[[address]]\ndev = \"a\"\naddress = \"10.0.0.1/24\"\n{keys}");
+        let address = read(&text).desired.addresses.unwrap().remove(0);
+        let Lifetimes { valid, preferred } = address.lifetimes;
+        (valid, preferred)
+    };
+    assert_eq!(lifetimes(""), (u32::MAX, u32::MAX));
+    assert_eq!(lifetimes("valid_lft = 600"), (600, 600));
+    assert_eq!(lifetimes("preferred_lft = 0"), (u32::MAX, 0));
+    assert_eq!(
+        lifetimes("valid_lft = \"forever\"\npreferred_lft = 9"),
+        (u32::MAX, 9)
+    );
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_a_list_of_bytes() {
+    let text = "[[link]]\nname = [ 255, 97 ]\nalias = [ 254 ]\nmaster = \"\"";
+    let link = read(text).desired.links.unwrap().remove(0);
+    assert_eq!(link.name.as_bytes(), [255, 97]);
+    assert_eq!(link.alias.as_deref(), Some(&[254][..]));
+    assert_eq!((link.master, link.kind), (Some(None), None));
+}
+
+#[test]
+fn a_group_and_a_peer_fill_the_same_field_of_a_vxlan() {
+    let remote = |key: &str| {
+        let text = format!("[[link]]\nname = \"v\"\nkind = \"vxlan\"\nid = 1\nlink = \"a\"\n{key}");
+        match read(&text).desired.links.unwrap().remove(0).kind {
+            Some(LinkKind::Vxlan(vxlan)) => vxlan.remote,
+            other => panic!("{other:?}"),
+        }
+    };
+    let group = "239.0.0.1".parse().ok();
+    assert_eq!(remote("group_address = \"239.0.0.1\""), group);
+    assert_eq!(remote("remote = \"10.0.0.1\""), "10.0.0.1".parse().ok());
+}
+
+/// The examples of the reference are right, and it leaves no key out: each has a row in the table
+/// of its section and stands in an example.
+#[test]
+fn the_reference_is_right_and_complete() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/file.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks: Vec<&str> = text
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(blocks.len() > 6, "{}", blocks.len());
+    for block in &blocks {
+        read(block);
+    }
+    for kind in Kind::ALL {
+        let unknown = format!("[[{kind}]]\nqqqqqqqq = 1");
+        let error = File::parse("f", unknown.as_bytes(), &Tables::default()).unwrap_err();
+        let message = error.to_string();
+        let keys: BTreeSet<&str> = message
+            .rsplit_once("one of ")
+            .unwrap()
+            .1
+            .split(", ")
+            .collect();
+        assert!(keys.len() >= 6, "{keys:?}");
+        let section = text.split(&format!("\n## `{kind}`\n")).nth(1).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        for key in keys {
+            let row = |line: &str| line.starts_with('|') && line.contains(&format!("`{key}`"));
+            assert!(section.lines().any(row), "{kind} has no row for {key}");
+            let used = |line: &str| format!(" {line}").contains(&format!(" {key} = "));
+            assert!(section.lines().any(used), "{kind} has no example of {key}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Properties of the file: what is written reads back as the same, and no text makes it panic.
+
+mod file_arbitrary;
+
+use file_arbitrary::{address, desired, link, neighbour, route, rule};
+use proptest::prelude::*;
+use trueup_cli::file::{File, Tables, to_json, to_toml};
+use trueup_diff::{Desired, Kind, LinkKind, NeighbourState, NextHops, RouteType, RuleAction};
+
+fn read(name: &str, text: &str) -> File {
+    let file = File::parse(name, text.as_bytes(), &Tables::default());
+    file.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn counts(desired: &Desired) -> [usize; 5] {
+    let Desired {
+        links,
+        addresses,
+        neighbours,
+        routes,
+        rules,
+    } = desired;
+    [
+        links.as_ref().map_or(0, Vec::len),
+        addresses.as_ref().map_or(0, Vec::len),
+        neighbours.as_ref().map_or(0, Vec::len),
+        routes.as_ref().map_or(0, Vec::len),
+        rules.as_ref().map_or(0, Vec::len),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn what_is_written_reads_back_as_the_same(desired in desired(), protocol in 4..=255u8) {
+        let toml = to_toml(protocol, &desired);
+        let from_toml = read("written", &toml);
+        prop_assert_eq!(from_toml.protocol, protocol);
+        prop_assert_eq!(&from_toml.desired, &desired, "{}", toml);
+        let json = to_json(protocol, &desired);
+        let from_json = read("written.json", &json);
+        prop_assert_eq!(from_json.protocol, protocol);
+        prop_assert_eq!(&from_json.desired, &desired, "{}", json);
+        prop_assert_eq!(to_toml(protocol, &from_json.desired), toml);
+        for (kind, count) in Kind::ALL.into_iter().zip(counts(&desired)) {
+            prop_assert!((0..count).all(|i| from_toml.places.at(kind, i).is_some()));
+            prop_assert!(from_toml.places.at(kind, count).is_none());
+        }
+    }
+
+    /// The two parsers beneath are judged by others: the TOML and the JSON hold the same values.
+    #[test]
+    fn what_is_written_is_toml_and_json(desired in desired()) {
+        let toml: toml::Value = toml::from_str(&to_toml(116, &desired)).unwrap();
+        let json: toml::Value = serde_json::from_str(&to_json(116, &desired)).unwrap();
+        prop_assert_eq!(toml, json);
+    }
+
+    #[test]
+    fn an_object_that_no_file_can_say_is_a_comment(
+        mut link in link(), mut neighbour in neighbour(), mut route in route(),
+        mut rule in rule(), address in address(), pick in any::<[prop::sample::Index; 3]>(),
+    ) {
+        link.mtu = Some(0);
+        neighbour.state = NeighbourState::NoArp;
+        neighbour.proxy = false;
+        match pick[0].index(4) {
+            0 => route.unmodelled = true,
+            1 => route.kind = RouteType::Multicast,
+            2 => route.kind = RouteType::Other(77),
+            _ => (route.kind, route.nexthops) = (RouteType::Unicast, NextHops::Object(5)),
+        }
+        match pick[1].index(4) {
+            0 => rule.unmodelled = true,
+            1 => rule.action = RuleAction::Nop,
+            2 => rule.priority = 0,
+            _ => rule.from = Some("10.0.0.1/8".parse().unwrap()),
+        }
+        let desired = Desired {
+            links: Some(vec![link]),
+            addresses: Some(vec![address]),
+            neighbours: Some(vec![neighbour]),
+            routes: Some(vec![route]),
+            rules: Some(vec![rule]),
+        };
+        let toml = to_toml(116, &desired);
+        prop_assert_eq!(toml.matches("\n# not here: ").count(), 4, "{}", toml);
+        prop_assert_eq!(counts(&read("written", &toml).desired), [0, 1, 0, 0, 0]);
+        let json = to_json(116, &desired);
+        prop_assert_eq!(counts(&read("written.json", &json).desired), [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_link_of_a_kind_that_no_file_knows_must_exist(mut link in link()) {
+        link.index = 7;
+        link.kind = Some(LinkKind::Other("wireguard".into()));
+        let desired = Desired { links: Some(vec![link.clone()]), ..Desired::default() };
+        let back = read("written", &to_toml(116, &desired)).desired.links.unwrap();
+        (link.kind, link.index) = (None, 0);
+        prop_assert_eq!(back, [link]);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        for name in ["f.toml", "f.json"] {
+            let _ = File::parse(name, &bytes, &Tables::default());
+        }
+    }
+
+    #[test]
+    fn no_text_of_its_own_letters_makes_it_panic(text in r#"([\[\]{}",.=\n#: '0-9a-z\\-]|route|dst|via|nexthops){0,60}"#) {
+        for name in ["f.toml", "f.json"] {
+            let _ = File::parse(name, text.as_bytes(), &Tables::default());
+        }
+    }
+
+    /// What is taken for TOML is TOML, and a place that is told lies in the file.
+    #[test]
+    fn no_change_of_a_good_file_makes_it_panic(
+        desired in desired(),
+        is_json in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<u8>()), 1..6),
+    ) {
+        let (name, text) = if is_json {
+            ("f.json", to_json(116, &desired))
+        } else {
+            ("f.toml", to_toml(116, &desired))
+        };
+        let mut bytes = text.into_bytes();
+        for (at, how, byte) in changes {
+            if bytes.is_empty() {
+                break;
+            }
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => _ = bytes.remove(at),
+                _ => bytes.truncate(at + 1),
+            }
+        }
+        let file = File::parse(name, &bytes, &Tables::default());
+        if file.is_ok() && !is_json {
+            let text = std::str::from_utf8(&bytes).unwrap();
+            prop_assert!(toml::from_str::<toml::Table>(text).is_ok(), "{}", text);
+        }
+        if let Err(error) = file {
+            let lines = 1 + bytes.iter().filter(|byte| **byte == b'\n').count();
+            for problem in error.problems() {
+                let place = problem.place.unwrap();
+                prop_assert!((1..=lines).contains(&(place.line as usize)), "{}", error);
+                prop_assert!(place.column >= 1);
+            }
+        }
+    }
+}
