@@ -1,16 +1,16 @@
 //! One look: what there is, and what there is to do.
 //!
-//! Of routes only ours are read at first, filtered in the kernel by their marker: a host may hold a
-//! million that are not. Foreign ones matter where we mean to create (who sits on the key?) and
-//! where we mean to delete (who would go along?), so only then they are read, and of those only
-//! the ones in question are kept.
+//! Only what is managed is read at first, and of routes only ours, filtered in the kernel by their
+//! marker: a host may hold a million that are not. Foreign ones matter where we mean to create or
+//! replace (who sits on the key?) and where we mean to take down what carries others (who would go
+//! along?), so only then they are read, and of those only the ones in question are kept.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Item, Kind, Kinds, Object, Observed, Op, Owned, Plan, Route, RouteKey,
-    plan,
+    Action, Desired, Dev, Item, Kind, Kinds, LinkKind, Object, Observed, Op, Owned, Plan, Route,
+    RouteKey, plan,
 };
 use trueup_netlink::Socket;
 use trueup_observe::{Doubt, Scope, Snapshot, routes_where, snapshot};
@@ -44,7 +44,7 @@ pub(crate) fn first(
     last_applied: &LastApplied,
     marker: u8,
 ) -> Result<(Planned, Owned), Error> {
-    let snapshot = read(socket, desired, !last_applied.is_empty(), marker)?;
+    let snapshot = read(socket, desired, marker)?;
     let owned = last_applied.owned(&snapshot.observed);
     Ok((planned(socket, snapshot, desired, &owned, marker)?, owned))
 }
@@ -56,34 +56,24 @@ pub(crate) fn again(
     owned: &Owned,
     marker: u8,
 ) -> Result<Planned, Error> {
-    let snapshot = read(socket, desired, !owned.links.is_empty(), marker)?;
+    let snapshot = read(socket, desired, marker)?;
     planned(socket, snapshot, desired, owned, marker)
 }
 
-fn read(socket: &mut Socket, desired: &Desired, owns: bool, marker: u8) -> Result<Snapshot, Error> {
+fn read(socket: &mut Socket, desired: &Desired, marker: u8) -> Result<Snapshot, Error> {
     let managed = desired.managed();
-    let mut kinds = managed;
-    if managed.contains(Kind::Link) && owns {
-        // What lives on a link of ours matters should it have to go.
-        kinds = kinds.with(Kind::Address).with(Kind::Neighbour);
-    }
     let scope = Scope {
-        kinds,
+        kinds: managed,
         protocol: Some(marker),
         ..Scope::default()
     };
-    let mut snapshot = snapshot(socket, &scope)?;
-    // Without all links, names lead nowhere.
-    if let Some(doubt) = snapshot
-        .doubts
-        .iter()
-        .find(|doubt| doubt.kind() == Kind::Link)
-    {
+    let snapshot = snapshot(socket, &scope)?;
+    let of_links = |doubt: &Doubt| doubt.kind() == Kind::Link;
+    if let Some(doubt) = snapshot.doubts.iter().find(|doubt| of_links(doubt)) {
+        // Without all links, names lead nowhere.
         return Err(Error::links(doubt.to_string()));
     }
-    snapshot
-        .doubts
-        .retain(|doubt| managed.contains(doubt.kind()));
+
     Ok(snapshot)
 }
 
@@ -101,14 +91,31 @@ fn planned(
     let mut plan = plan(desired, &observed, owned, marker)?;
     let question = Question::of(&plan);
     if !question.is_empty() {
+        let doubtful = doubts.len();
         let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
             route.protocol != marker && question.concerns(route)
         })?;
+        observed.routes.extend(foreign);
         doubts.extend(doubt);
-        if !foreign.is_empty() {
-            observed.routes.extend(foreign);
-            plan = trueup_diff::plan(desired, &observed, owned, marker)?;
+        if !question.devs.is_empty() {
+            let managed = desired.managed();
+            let unread = [Kind::Address, Kind::Neighbour]
+                .into_iter()
+                .filter(|kind| !managed.contains(*kind));
+            let scope = Scope {
+                kinds: unread.collect(),
+                ..Scope::default()
+            };
+            let others = trueup_observe::snapshot(socket, &scope)?;
+            observed.addresses.extend(others.observed.addresses);
+            observed.neighbours.extend(others.observed.neighbours);
+            doubts.extend(others.doubts);
+            if doubts.len() > doubtful {
+                // Not knowing what would go along, nothing that takes others along may go.
+                observed.complete = observed.complete.without(Kind::Link).without(Kind::Address);
+            }
         }
+        plan = trueup_diff::plan(desired, &observed, owned, marker)?;
     }
     Ok(Planned {
         plan,
@@ -120,7 +127,7 @@ fn planned(
 /// Which foreign routes matter to a plan.
 #[derive(Default)]
 struct Question {
-    /// On a key that we mean to create.
+    /// On a key that we mean to create or replace.
     keys: HashSet<RouteKey>,
     /// On a device that is to lose something they may rest on.
     devs: BTreeSet<Dev>,
@@ -133,11 +140,17 @@ impl Question {
         let mut question = Question::default();
         for Op { action, object, .. } in &plan.ops {
             match (object, action) {
-                (Object::Route(route), Action::Create) => {
+                (Object::Route(route), Action::Create | Action::Update) => {
                     question.keys.insert(route.key());
                 }
                 (Object::Link(link), Action::Delete) => {
-                    question.devs.insert(Dev::index(link.index));
+                    let peer = match link.kind {
+                        Some(LinkKind::Veth { peer: Some(peer) }) => plan.devices.dev(&peer),
+                        _ => None,
+                    };
+                    question
+                        .devs
+                        .extend([Some(Dev::index(link.index)), peer].into_iter().flatten());
                 }
                 (Object::Address(address), Action::Delete) => {
                     question.devs.insert(address.dev);

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use trueup_apply::{Outcome, apply};
-use trueup_diff::{Action, Desired, Dev, IfName, ObjectKey, Observed};
+use trueup_diff::{
+    Action, AddressKey, Desired, Dev, IfName, NeighbourKey, ObjectKey, Observed, Op,
+};
 use trueup_netlink::{Namespace, Socket};
 use trueup_observe::{Scope, Snapshot, snapshot};
 use trueup_reconcile::{Observation, Source};
@@ -104,7 +106,7 @@ impl Source for Rtnl {
                 if *outcome == Outcome::Applied {
                     record(&mut owned, op, &plan.devices, real);
                 } else {
-                    spent.insert((op.action, op.object.key()));
+                    spent.insert((op.action, key_of(op, real)));
                 }
             }
             for (dev, index) in &outcomes.created {
@@ -150,6 +152,17 @@ impl Source for Rtnl {
         let mut socket = Socket::open(scope)?;
         Ok(Observation::Seen(snapshot(&mut socket, &Scope::whole())?))
     }
+}
+
+/// The key of an op's object, on the interface that a planned device has become.
+fn key_of(op: &Op, real: impl Fn(Dev) -> Option<Dev>) -> ObjectKey {
+    let mut key = op.object.key();
+    match &mut key {
+        ObjectKey::Address(AddressKey { dev, .. })
+        | ObjectKey::Neighbour(NeighbourKey { dev, .. }) => *dev = real(*dev).unwrap_or(*dev),
+        ObjectKey::Link(_) | ObjectKey::Route(_) | ObjectKey::Rule(_) => {}
+    }
+    key
 }
 
 fn names(observed: &Observed) -> BTreeMap<u32, IfName> {

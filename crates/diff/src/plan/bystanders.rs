@@ -1,8 +1,9 @@
 //! What is not ours and would go along with what we delete.
 //!
 //! The kernel deletes with a link all that lives on it, with the first IPv4 address of a subnet
-//! those that follow it (unless the device promotes them), and with an address the IPv4 routes
-//! whose gateway it made reachable or whose source it was. Where that would hit a stranger's
+//! those that follow it (unless the device promotes them), with an address the IPv4 routes whose
+//! gateway it made reachable or whose source it was, and with the last IPv4 address of a device all
+//! of its IPv4 routes and neighbours, permanent ones too. Where that would hit a stranger's
 //! object, the delete is not carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ pub(crate) struct Bystanders {
     on_link: BTreeMap<u32, Object>,
     /// Foreign IPv4 addresses that follow the first of their subnet.
     secondaries: BTreeMap<(Dev, Prefix), Object>,
+    /// Foreign IPv4 neighbours, which go with the last IPv4 address of their device.
+    neighbours: BTreeMap<Dev, Object>,
     routes: Vec<Route>,
 }
 
@@ -45,9 +48,15 @@ impl Bystanders {
                 secondaries.entry(subnet).or_insert(address.clone().into());
             }
         }
+        let mut neighbours = BTreeMap::new();
         for neighbour in &observed.neighbours {
             if neighbour.is_declared() && !proof.neighbour(neighbour) {
                 add(neighbour.dev, neighbour.clone().into());
+                if neighbour.family() == Family::Inet {
+                    neighbours
+                        .entry(neighbour.dev)
+                        .or_insert(neighbour.clone().into());
+                }
             }
         }
         let mut routes = Vec::new();
@@ -64,6 +73,7 @@ impl Bystanders {
         Bystanders {
             on_link,
             secondaries,
+            neighbours,
             routes,
         }
     }
@@ -113,6 +123,11 @@ impl Bystanders {
             .map(|address| (address.dev, address.subnet()))
             .collect();
         let kept_devs: BTreeSet<Dev> = kept.iter().map(|address| address.dev).collect();
+        for (dev, on_dev) in by_dev.iter().filter(|(dev, _)| !kept_devs.contains(dev)) {
+            if let Some(neighbour) = self.neighbours.get(dev) {
+                on_dev.iter().for_each(|at| hold(*at, neighbour));
+            }
+        }
         for route in &self.routes {
             let object = || Object::Route(route.clone());
             if let Some(at) = route.src.and_then(|src| by_source.get(&src)) {
