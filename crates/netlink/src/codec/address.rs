@@ -115,7 +115,8 @@ pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
 }
 
 /// Encodes the creation of an address that must not exist yet (`EEXIST` else). The lifetimes are
-/// always written out.
+/// always written out; of an IPv4 address that is valid for ever the kernel shows no preferred
+/// lifetime until it has run out.
 ///
 /// # Errors
 ///
@@ -129,7 +130,7 @@ pub fn create(
 }
 
 /// Encodes a change in place. The kernel looks at lifetimes, metric and protocol, in IPv6 also at
-/// flags and peer; it ignores the rest.
+/// flags and peer; it ignores the rest. IPv6 takes a metric of 0 for "as it is".
 ///
 /// # Errors
 ///

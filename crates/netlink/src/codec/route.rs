@@ -95,7 +95,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
         return Ok(None);
     }
 
-    let [mut dst, mut from] = [family.unspecified(); 2];
+    let (mut dst, mut from) = (None, None);
     // The low byte of the flags is the only next hop's.
     let hop_flags = flags.to_le_bytes()[0];
     let mut hop = hop(hop_flags, None);
@@ -113,8 +113,14 @@ pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
         // What identifies the route must be readable; what else is not, is told by a mark.
         let identity = |understood: bool, what| understood.then_some(true).ok_or(lost(what));
         let understood = match number {
-            RTA_DST => identity(take(&mut dst, read_ip_of(family, payload)), "destination")?,
-            RTA_SRC => identity(take(&mut from, read_ip_of(family, payload)), "source")?,
+            RTA_DST => identity(
+                take(&mut dst, read_ip_of(family, payload).map(Some)),
+                "destination",
+            )?,
+            RTA_SRC => identity(
+                take(&mut from, read_ip_of(family, payload).map(Some)),
+                "source",
+            )?,
             RTA_TABLE => identity(take(&mut route.table, read_u32(payload)), "table")?,
             RTA_PRIORITY => identity(take(&mut route.metric, read_u32(payload)), "metric")?,
             RTA_OIF => take(&mut hop.dev, read_u32(payload).map(device)),
@@ -137,7 +143,13 @@ pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
         return Err(lost(BROKEN));
     }
 
-    let prefix = |address, len| Prefix::new(address, len).map_err(|_| lost("prefix"));
+    // Only a prefix of length 0 goes without its address.
+    let prefix = |address: Option<IpAddr>, len| match address {
+        None if len != 0 => Err(lost("prefix")),
+        address => {
+            Prefix::new(address.unwrap_or(family.unspecified()), len).map_err(|_| lost("prefix"))
+        }
+    };
     route.dst = prefix(dst, dst_len)?;
     route.from = Some(prefix(from, src_len)?);
     // A route that uses a nexthop object shows what that expands to beside it.

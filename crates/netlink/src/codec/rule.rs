@@ -1,5 +1,7 @@
 //! Policy routing rules (`fib_rule_hdr`, linux/fib_rules.h).
 
+use std::net::IpAddr;
+
 use ipnetwork::IpNetwork;
 use trueup_diff::{Family, FwMark, IfName, Kind, PortRange, Rule, RuleAction, UidRange};
 
@@ -82,7 +84,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     rule.tos = tos;
     rule.not = flags & FIB_RULE_INVERT != 0;
     let (mut table, mut target) = (u32::from(table), 0);
-    let [mut from, mut to] = [family.unspecified(); 2];
+    let (mut from, mut to) = (None, None);
     let mut fwmark = FwMark { mark: 0, mask: 0 };
     let mut all = flags & !(FIB_RULE_INVERT | STATUS_FLAGS) == 0;
     for (number, payload) in attrs.by_ref() {
@@ -97,8 +99,8 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
                 rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
                 true
             }
-            FRA_DST => take(&mut to, read_ip_of(family, payload)),
-            FRA_SRC => take(&mut from, read_ip_of(family, payload)),
+            FRA_DST => take(&mut to, read_ip_of(family, payload).map(Some)),
+            FRA_SRC => take(&mut from, read_ip_of(family, payload).map(Some)),
             FRA_IIFNAME => take(&mut rule.iif, name()),
             FRA_OIFNAME => take(&mut rule.oif, name()),
             FRA_GOTO => take(&mut target, read_u32(payload)),
@@ -124,9 +126,13 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
         return Err(lost(BROKEN));
     }
 
-    let network = |address, len| IpNetwork::new(address, len).ok();
-    all &= take(&mut rule.from, network(from, src_len).map(Some));
-    all &= take(&mut rule.to, network(to, dst_len).map(Some));
+    // Only a prefix of length 0 goes without its address.
+    let network = |address: Option<IpAddr>, len| match address {
+        None => (len == 0).then_some(None),
+        Some(address) => IpNetwork::new(address, len).ok().map(Some),
+    };
+    all &= take(&mut rule.from, network(from, src_len));
+    all &= take(&mut rule.to, network(to, dst_len));
     rule.fwmark = Some(fwmark);
     rule.action = match action {
         FR_ACT_TO_TBL => RuleAction::Lookup(table),
@@ -144,7 +150,12 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     Ok(Some(rule.canonical()))
 }
 
-/// Encodes the creation of a rule that must not exist yet, equal in all (`EEXIST` else).
+/// Encodes the creation of a rule that must not exist yet (`EEXIST` else).
+///
+/// What the kernel holds for the same rule (`rule_exists` in net/core/fib_rules.c) is wider than
+/// equality: `not` and the target of a `goto` do not count, and a prefix, a TOS or a flow that the
+/// new rule leaves open matches any that a rule of the same priority, action and protocol has. So
+/// of several such rules create the least selective first.
 ///
 /// # Errors
 ///
@@ -155,8 +166,9 @@ pub fn create(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
 
 /// Encodes the deletion of a rule by its priority, protocol, action and all its selectors.
 ///
-/// The kernel takes a selector that is absent for "any": a rule is deleted in whose place stands
-/// another of the same priority, protocol and action with more selectors, if that comes first.
+/// The kernel takes a selector that is absent for "any", and does not look at `not` and the target
+/// of a `goto`: of rules of the same priority, protocol and action the first goes that has the
+/// selectors given, be it with more of them.
 ///
 /// # Errors
 ///
