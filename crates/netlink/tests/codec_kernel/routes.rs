@@ -4,6 +4,7 @@ use trueup_diff::{
     Dev, Family, Item, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, Scope,
 };
 use trueup_netlink::codec::{EncodeError, existing, route};
+use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
 
 use crate::net::{FOREIGN, Net, OURS};
 
@@ -397,4 +398,34 @@ fn what_would_match_more_is_refused() {
     assert_eq!(error, Err(EncodeError::Unresolved(planned)));
     assert_eq!(buffer, [1, 2, 3]);
     route::create(&mut buffer, &unresolved, &|_| Some(9)).unwrap();
+}
+
+/// Made by bytes: nexthop objects are not modelled, only seen.
+#[test]
+fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
+    const RTM_NEWNEXTHOP: u16 = 104;
+    const NHA_ID: u16 = 1;
+    const NHA_OIF: u16 = 5;
+    const NHA_GATEWAY: u16 = 6;
+    let (mut net, a, _) = Net::with_devices();
+    for (family, number, gateway, dst) in [
+        (Family::Inet, 2, "10.0.0.9", "10.9.0.0/16"),
+        (Family::Inet6, 10, "2001:db8::9", "2001:db8:9::/48"),
+    ] {
+        let mut message = Vec::new();
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        let mut writer = MessageWriter::begin(&mut message, RTM_NEWNEXTHOP, flags);
+        writer.body(&[number, 0, 0, 0, 0, 0, 0, 0]);
+        writer.attr_u32(NHA_ID, u32::from(number));
+        writer.attr_u32(NHA_OIF, a.as_index().unwrap());
+        writer.attr_ip(NHA_GATEWAY, gateway.parse().unwrap());
+        writer.finish().unwrap();
+        net.socket.request(&message).unwrap();
+
+        let object = with(
+            Route::new(prefix(dst), NextHops::Object(u32::from(number))),
+            |_| {},
+        );
+        round_trip(&mut net, family, object);
+    }
 }

@@ -191,6 +191,23 @@ fn what_the_model_does_not_hold_is_told() {
     }
 }
 
+/// Refused for want of CONFIG_NET_L3_MASTER_DEV, or it comes back.
+#[test]
+fn an_l3mdev_rule_comes_back_where_the_kernel_has_them() {
+    let mut net = Net::empty();
+    let mut desired = lookup(Family::Inet);
+    desired.l3mdev = true;
+    let desired = desired.canonical();
+    match net.send(|b| rule::create(b, &desired)) {
+        Ok(()) => {
+            assert!(net.rules(Family::Inet).contains(&desired));
+            net.send(|b| rule::delete(b, &desired)).unwrap();
+            assert!(!net.rules(Family::Inet).contains(&desired));
+        }
+        Err(error) => assert_eq!(errno(error), Some(libc::EOPNOTSUPP)),
+    }
+}
+
 #[test]
 fn the_kernels_first_rules_are_understood() {
     let mut net = Net::empty();
