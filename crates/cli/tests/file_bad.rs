@@ -154,11 +154,11 @@ fn nesting_without_end_is_refused_and_does_not_overflow() {
 }
 
 #[test]
-fn errors_without_end_are_counted() {
+fn errors_without_end_are_cut_short() {
     let text = "[[rule]]\n".repeat(100_000);
     let told = errors("f", text.as_bytes());
     assert_eq!(told.len(), 21);
-    assert_eq!(told[20], "f: and 99980 more errors");
+    assert_eq!(told[20], "f: and more errors");
     let keys: String = (0..100_000).map(|n| format!("k{n} = 1\n")).collect();
     let told = error("f", format!("[[rule]]\n{keys}").as_bytes());
     assert_eq!(told, "f:66:1: more than 64 keys in one table");

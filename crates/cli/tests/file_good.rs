@@ -181,6 +181,17 @@ fn a_name_that_is_not_utf8_is_a_list_of_bytes() {
 }
 
 #[test]
+fn brackets_in_strings_comments_and_lists_open_no_section() {
+    let text = "\u{feff}rule = [\r\n  # [[route]]\r\n]\r\n [[link]] # [[link]]\r\nname = \"a\"\r\n\
+                alias = \"\"\"\n[[route]]\n\"\"\"\r\n[[link]]\nname = [\n97\n, # ]\n98]\n\
+                alias = '''\n[[x'''";
+    let links = read(text).desired.links.unwrap();
+    assert_eq!(links[0].alias.as_deref(), Some(&b"[[route]]\n"[..]));
+    assert_eq!(links[1].name.as_bytes(), b"ab");
+    assert_eq!(links[1].alias.as_deref(), Some(&b"[[x"[..]));
+}
+
+#[test]
 fn a_group_and_a_peer_fill_the_same_field_of_a_vxlan() {
     let remote = |key: &str| {
         let text = format!("[[link]]\nname = \"v\"\nkind = \"vxlan\"\nid = 1\nlink = \"a\"\n{key}");

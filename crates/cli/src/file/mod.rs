@@ -333,6 +333,10 @@ impl<'a> Collector<'a> {
 
     /// An object of a section that was opened before.
     fn element(&mut self, section: &str, value: Value<'a>) {
+        // A file of which every line is wrong is not judged to its end.
+        if self.faults.len() > error::SHOWN {
+            return;
+        }
         match Kind::ALL.into_iter().find(|kind| kind.name() == section) {
             Some(Kind::Link) => self.object::<trueup_diff::Link<_>>(&value),
             Some(Kind::Address) => self.object::<trueup_diff::Address<_>>(&value),
