@@ -155,7 +155,7 @@ pub fn delete(
 ) -> Result<(), EncodeError> {
     let mut message = begin(buffer, DELETE, 0, address, resolve)?;
     if address.family() == Family::Inet6 {
-        // With `IFA_F_MANAGETEMPADDR` the temporary addresses beside it go too.
+        // Older kernels leave the temporary addresses beside it without `IFA_F_MANAGETEMPADDR`.
         message.attr_u32(IFA_FLAGS, address.flags.bits());
     }
     Ok(message.finish()?)

@@ -4,7 +4,7 @@ use trueup_diff::{
     Dev, Family, Item, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, Scope,
 };
 use trueup_netlink::codec::{EncodeError, existing, route};
-use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
+use trueup_netlink::wire::{MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 
 use crate::net::{FOREIGN, Net, OURS};
 
@@ -428,4 +428,25 @@ fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
         );
         round_trip(&mut net, family, object);
     }
+}
+
+/// IPv6 compares no type on a delete. An append, which nothing here encodes, brings a reject route
+/// and another under one key.
+#[test]
+fn a_reject_route_goes_and_not_the_gateway_route_of_its_key() {
+    let (mut net, a, _) = Net::with_devices();
+    let dst = prefix("2001:db8:9::/48");
+    let gateway = Route::new(dst, NextHops::One(via("2001:db8::9", a)));
+    let gateway = with(gateway, |_| {}).canonical();
+    let reject = with(Route::of_type(RouteType::Unreachable, dst), |_| {}).canonical();
+    net.send(|b| route::create(b, &gateway, &existing)).unwrap();
+    let mut append = Vec::new();
+    route::create(&mut append, &reject, &existing).unwrap();
+    append[6..8].copy_from_slice(&(NLM_F_CREATE | NLM_F_APPEND).to_ne_bytes());
+    net.socket.request(&append).unwrap();
+    let both = net.routes(Family::Inet6);
+    assert!(both.contains(&gateway) && both.contains(&reject));
+
+    net.send(|b| route::delete(b, &reject, &existing)).unwrap();
+    assert_eq!(net.routes(Family::Inet6), [gateway]);
 }

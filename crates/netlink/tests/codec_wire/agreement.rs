@@ -86,6 +86,9 @@ proptest! {
         let (kind, flags, body) = encoded(|b| address::delete(b, &ours, &existing));
         prop_assert_eq!((kind, flags), (address::DELETE, NLM_F_REQUEST));
         let deleted = address::decode(&body).unwrap().unwrap();
+        if ours.address.is_ipv6() {
+            prop_assert_eq!(deleted.flags, ours.flags);
+        }
         prop_assert_eq!(
             (deleted.dev, deleted.address, deleted.peer, deleted.label),
             (ours.dev, ours.address, ours.peer, ours.label)
