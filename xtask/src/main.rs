@@ -9,7 +9,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test   format check, clippy, and all tests: unit, property, doc and kernel
+  test   format check, clippy, documentation, all tests (unit, property, doc and kernel), and the demo
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
 
 Neither needs root; both need `ip` (iproute2).";

@@ -23,9 +23,12 @@ pub(crate) fn run() -> Result<()> {
     let mut failed = Vec::new();
     failed.extend(show_and_run(&mut cargo(&["fmt", "--all", "--check"])).err());
     failed.extend(show_and_run(&mut cargo(&lint)).err());
+    let mut docs = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+    failed.extend(show_and_run(docs.env("RUSTDOCFLAGS", "-Dwarnings")).err());
 
     let mut count = Count::default();
     failed.extend(tests(&mut count).err());
+    failed.extend(show_and_run(&mut cargo(&["xtask", "demo"])).err());
     if count.passed == 0 {
         failed.push("no test passed".to_owned());
     }
