@@ -13,7 +13,7 @@ use crate::merge::{self, Duplicate};
 use crate::model::{
     Address, Dev, IfName, Item, Kind, Link, LinkKind, Neighbour, Route, Rule, VxlanAttrs,
 };
-use crate::plan::Bystanders;
+use crate::plan::{Bystanders, peer, undesired};
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,11 @@ impl Devices {
             .iter()
             .filter(|(dev, _)| dev.is_planned())
             .map(|(dev, name)| (*dev, name))
+    }
+
+    /// Lets no name lead to a device any more.
+    fn forget(&mut self, dev: Dev) {
+        self.by_name.retain(|_, known| *known != dev);
     }
 
     fn plan(&mut self, name: IfName) {
@@ -170,15 +175,23 @@ pub fn resolve(
 ) -> Result<Resolved, DesiredError> {
     let proof = Proof { marker, owned };
     let mut devices = Devices::observed(&observed.links);
-    for link in desired.links.iter().flatten() {
-        let peer = match &link.kind {
-            Some(LinkKind::Veth { peer }) => *peer,
-            _ => None,
-        };
-        for name in std::iter::once(link.name).chain(peer) {
-            if devices.dev(&name).is_none() {
-                devices.plan(name);
-            }
+    if let Some(links) = &desired.links {
+        pairs(links)?;
+        // Nothing can rest on a link that is to go.
+        for index in undesired(links, observed, proof) {
+            devices.forget(Dev::index(index));
+        }
+    }
+    // In the order of names: planned devices are the same whatever the order of the input. A pair
+    // whose one end is there is not made, so neither is its other end.
+    let links = desired.links.iter().flatten();
+    let missing = links.filter(|link| devices.dev(&link.name).is_none());
+    let names: BTreeSet<IfName> = missing
+        .flat_map(|link| std::iter::once(link.name).chain(peer(link)))
+        .collect();
+    for name in names {
+        if devices.dev(&name).is_none() {
+            devices.plan(name);
         }
     }
     let recreated = match &desired.links {
@@ -293,6 +306,28 @@ fn unique<T: Item>(kind: Kind, objects: &Option<Vec<T>>) -> Result<(), DesiredEr
     })
 }
 
+/// A link comes into being with one other end, so what is declared of both has to fit.
+fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
+    let declared: BTreeMap<IfName, &Link<IfName>> =
+        links.iter().map(|link| (link.name, link)).collect();
+    let mut ends: BTreeMap<IfName, IfName> = BTreeMap::new();
+    for (index, link) in links.iter().enumerate() {
+        let Some(end) = peer(link) else { continue };
+        let fits = match declared.get(&end).and_then(|end| end.kind.as_ref()) {
+            None | Some(LinkKind::Veth { peer: None }) => true,
+            Some(LinkKind::Veth { peer: Some(peer) }) => *peer == link.name,
+            Some(_) => false,
+        };
+        let alone = *ends.entry(end).or_insert(link.name) == link.name;
+        if !fits || !alone {
+            let what = "the other end of this veth pair is declared as something else";
+            let problem = Problem::Invalid(what);
+            return Err(DesiredError::new(Kind::Link, index, problem));
+        }
+    }
+    Ok(())
+}
+
 fn link(link: &Link<IfName>, devices: &Devices) -> Result<Link, Problem> {
     let one = |name: &IfName| dev(devices, *name);
     let kind = match &link.kind {
@@ -363,10 +398,15 @@ fn recreate(
         .map(|link| (link.name, link))
         .collect();
     let bystanders = Bystanders::new(observed, proof);
+    let mut going = undesired(links, observed, proof);
+    going.retain(|index| bystanders.on_link(*index).is_none());
     let mut recreated = BTreeSet::new();
+    let mut links: Vec<_> = links.iter().enumerate().collect();
+    links.sort_by_key(|(index, link)| (link.name, *index));
     loop {
         let before = recreated.len();
-        for (index, desired) in links.iter().enumerate() {
+        for (index, desired) in &links {
+            let index = *index;
             let Some(observed) = present.get(&desired.name) else {
                 continue;
             };
@@ -378,20 +418,22 @@ fn recreate(
             }
             let desired = link(desired, devices)
                 .map_err(|problem| DesiredError::new(Kind::Link, index, problem))?;
-            let mut keeps = true;
+            let goes = |dev: &Dev| {
+                let index = dev.as_index().unwrap_or(0);
+                recreated.contains(&index) || going.contains(&index)
+            };
+            let mut keeps = !observed.lower().is_some_and(goes);
             desired.compare(observed, &mut |difference| keeps &= difference.in_place);
             if !keeps {
                 recreated.insert(observed.index);
                 devices.plan(observed.name);
-                let peer = |link: &Link| match link.kind {
-                    Some(LinkKind::Veth { peer }) => peer,
-                    _ => None,
-                };
+                let other = peer(&desired);
                 if let Some(gone) = peer(observed).and_then(|name| present.get(&name)) {
                     recreated.insert(gone.index);
-                    if peer(&desired) == Some(gone.name) {
-                        devices.plan(gone.name);
-                    }
+                    devices.forget(Dev::index(gone.index));
+                }
+                if let Some(other) = other.filter(|name| devices.dev(name).is_none()) {
+                    devices.plan(other);
                 }
             }
         }

@@ -55,12 +55,16 @@ impl<D> Link<D> {
 
     /// The devices that have to be there before this one: what it is stacked on, and its master.
     pub fn parents(&self) -> impl Iterator<Item = &D> {
-        let lower = match &self.kind {
+        self.lower().into_iter().chain(self.master.iter().flatten())
+    }
+
+    /// The device that this one is stacked on, with which it goes.
+    pub(crate) fn lower(&self) -> Option<&D> {
+        match &self.kind {
             Some(LinkKind::Vxlan(vxlan)) => vxlan.link.as_ref(),
             Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => Some(link),
             _ => None,
-        };
-        lower.into_iter().chain(self.master.iter().flatten())
+        }
     }
 }
 

@@ -79,7 +79,7 @@ impl Findings {
         // Duplicates among the desired have been refused while resolving.
         let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
             holders.sort(present, &standing);
-            let kept = wanted.and_then(|wanted| self.settle(wanted, &holders));
+            let kept = wanted.and_then(|wanted| self.settle(wanted, &holders, complete));
             if complete {
                 for extra in &holders.ours {
                     if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
@@ -95,6 +95,7 @@ impl Findings {
         &mut self,
         wanted: &T,
         holders: &Holders<'a, T>,
+        complete: bool,
     ) -> Option<&'a T> {
         let ours = holders.ours.first().copied();
         if let Some(same) = holders.ours.iter().find(|observed| wanted.agrees(observed)) {
@@ -119,7 +120,7 @@ impl Findings {
                 if keeps {
                     let op = self.op(Action::Update, wanted.clone().into(), Reason::Differs);
                     op.was = Some(Box::new(observed.clone().into()));
-                } else {
+                } else if complete {
                     self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
                     self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
                 }
@@ -190,7 +191,13 @@ fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, proof: P
         .iter()
         .map(|link| (link.name, link))
         .collect();
-    let makers = makers(wanted);
+    // An end that is there already makes no other.
+    let created = |name: &IfName| {
+        let there = present.get(name);
+        there.is_none_or(|link| desired.recreated.contains(&link.index))
+    };
+    let mut makers = makers(wanted);
+    makers.retain(|_, maker| created(maker));
     let _ = merge::join(wanted, &observed.links, Link::key, |_, wanted, links| {
         let there = links
             .first()
@@ -213,28 +220,40 @@ fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, proof: P
             (None, _) => {}
         }
     });
-    if !observed.complete.contains(Kind::Link) {
-        return;
-    }
-    let kept: BTreeSet<IfName> = wanted
-        .iter()
-        .flat_map(|link| {
-            let other = present.get(&link.name).copied().and_then(peer);
-            [Some(link.name), peer(link), other]
-        })
-        .flatten()
-        .collect();
-    let undesired = |link: &Link| proof.link(link) && !kept.contains(&link.name);
-    for link in present.values().filter(|link| undesired(link)) {
+    let undesired = undesired(wanted, observed, proof);
+    for link in present
+        .values()
+        .filter(|link| undesired.contains(&link.index))
+    {
         // Either end of a pair takes the other along: the first by name stands for both.
         let other = peer(link).and_then(|name| present.get(&name));
-        if !other.is_some_and(|other| other.name < link.name && undesired(other)) {
+        if !other.is_some_and(|o| o.name < link.name && undesired.contains(&o.index)) {
             found.op(Action::Delete, (*link).clone().into(), Reason::Undesired);
         }
     }
 }
 
-fn peer(link: &Link) -> Option<IfName> {
+/// The links of ours that are not declared, by index. The other end of a declared one stays with it.
+pub(crate) fn undesired<D>(
+    wanted: &[Link<D>],
+    observed: &Observed,
+    proof: Proof<'_>,
+) -> BTreeSet<u32> {
+    if !observed.complete.contains(Kind::Link) {
+        return BTreeSet::new();
+    }
+    let declared: BTreeSet<IfName> = wanted.iter().map(|link| link.name).collect();
+    let kept = |link: &Link| {
+        declared.contains(&link.name) || peer(link).is_some_and(|peer| declared.contains(&peer))
+    };
+    let links = observed.links.iter();
+    links
+        .filter(|link| proof.link(link) && !kept(link))
+        .map(|link| link.index)
+        .collect()
+}
+
+pub(crate) fn peer<D>(link: &Link<D>) -> Option<IfName> {
     match link.kind {
         Some(LinkKind::Veth { peer }) => peer,
         _ => None,
@@ -316,17 +335,7 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     for (at, op) in found.ops.iter().enumerate().filter(|(_, op)| deletes(op)) {
         match &op.object {
             Object::Link(link) => {
-                let other = peer(link).and_then(|name| {
-                    observed
-                        .links
-                        .iter()
-                        .find(|link| link.name == name)
-                        .map(|link| link.index)
-                });
-                let bystander = [Some(link.index), other]
-                    .into_iter()
-                    .flatten()
-                    .find_map(|i| bystanders.on_link(i));
+                let bystander = bystanders.on_link(link.index);
                 if let Some(bystander) = bystander {
                     holds.push((at, bystander.clone()));
                 }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::desired::{Observed, Proof};
-use crate::model::{Address, Dev, Family, Prefix, Route};
-use crate::plan::Object;
+use crate::model::{Address, Dev, Family, IfName, Item, Neighbour, Prefix, Route};
+use crate::plan::{Object, peer};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
 /// addresses, and that go with them by right.
@@ -20,6 +20,8 @@ const DERIVED: [u8; 3] = [1, 2, 9];
 /// Foreign objects, by what carries them.
 pub(crate) struct Bystanders {
     on_link: BTreeMap<u32, Object>,
+    /// What goes with a link: what is stacked on it, and the other end of its pair.
+    along: BTreeMap<u32, Vec<u32>>,
     /// Foreign IPv4 addresses that follow the first of their subnet.
     secondaries: BTreeMap<(Dev, Prefix), Object>,
     /// Foreign IPv4 neighbours, which go with the last IPv4 address of their device.
@@ -29,19 +31,29 @@ pub(crate) struct Bystanders {
 
 impl Bystanders {
     pub(crate) fn new(observed: &Observed, proof: Proof<'_>) -> Bystanders {
+        let mut along: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let by_name: BTreeMap<IfName, u32> =
+            observed.links.iter().map(|l| (l.name, l.index)).collect();
+        for link in in_order(&observed.links, |_| true) {
+            let lower = link.lower().and_then(|dev| dev.as_index());
+            let end = peer(link).and_then(|name| by_name.get(&name).copied());
+            for below in [lower, end].into_iter().flatten() {
+                along.entry(below).or_default().push(link.index);
+            }
+        }
         let mut on_link = BTreeMap::new();
         let mut add = |dev: Dev, object: Object| {
             if let Some(index) = dev.as_index() {
                 on_link.entry(index).or_insert(object);
             }
         };
-        for link in observed.links.iter().filter(|link| !proof.link(link)) {
+        for link in in_order(&observed.links, |link| !proof.link(link)) {
             link.parents()
                 .for_each(|parent| add(*parent, link.clone().into()));
         }
-        let foreign = |address: &&Address| !proof.address(address) && !address.is_kernels_own();
+        let foreign = |address: &Address| !proof.address(address) && !address.is_kernels_own();
         let mut secondaries = BTreeMap::new();
-        for address in observed.addresses.iter().filter(foreign) {
+        for address in in_order(&observed.addresses, foreign) {
             add(address.dev, address.clone().into());
             if address.secondary {
                 let subnet = (address.dev, address.subnet());
@@ -49,38 +61,50 @@ impl Bystanders {
             }
         }
         let mut neighbours = BTreeMap::new();
-        for neighbour in &observed.neighbours {
-            if neighbour.is_declared() && !proof.neighbour(neighbour) {
-                add(neighbour.dev, neighbour.clone().into());
-                if neighbour.family() == Family::Inet {
-                    neighbours
-                        .entry(neighbour.dev)
-                        .or_insert(neighbour.clone().into());
-                }
+        let foreign = |n: &Neighbour| n.is_declared() && !proof.neighbour(n);
+        for neighbour in in_order(&observed.neighbours, foreign) {
+            add(neighbour.dev, neighbour.clone().into());
+            if neighbour.family() == Family::Inet {
+                neighbours
+                    .entry(neighbour.dev)
+                    .or_insert(neighbour.clone().into());
             }
         }
         let mut routes = Vec::new();
-        for route in &observed.routes {
-            if !proof.route(route) && !DERIVED.contains(&route.protocol) {
-                for dev in route.nexthops.as_slice().iter().filter_map(|hop| hop.dev) {
-                    add(dev, route.clone().into());
-                }
-                if route.family() == Family::Inet {
-                    routes.push(route.clone());
-                }
+        let foreign = |route: &Route| !proof.route(route) && !DERIVED.contains(&route.protocol);
+        for route in in_order(&observed.routes, foreign) {
+            for dev in route.nexthops.as_slice().iter().filter_map(|hop| hop.dev) {
+                add(dev, route.clone().into());
+            }
+            if route.family() == Family::Inet {
+                routes.push(route.clone());
             }
         }
         Bystanders {
             on_link,
+            along,
             secondaries,
             neighbours,
             routes,
         }
     }
 
-    /// A foreign object that lives on a link.
+    /// A foreign object that lives on a link, or on one that goes with it.
     pub(crate) fn on_link(&self, index: u32) -> Option<&Object> {
-        self.on_link.get(&index)
+        let mut going = vec![index];
+        let mut at = 0;
+        while let Some(index) = going.get(at).copied() {
+            if let Some(object) = self.on_link.get(&index) {
+                return Some(object);
+            }
+            for index in self.along.get(&index).into_iter().flatten() {
+                if !going.contains(index) {
+                    going.push(*index);
+                }
+            }
+            at += 1;
+        }
+        None
     }
 
     /// For each IPv4 address that is to be deleted, by its place in the list, a foreign object
@@ -162,6 +186,13 @@ impl Bystanders {
         }
         held
     }
+}
+
+/// The objects in question, by key: which one is told does not depend on who was read first.
+fn in_order<T: Item>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
+    let mut found: Vec<&T> = objects.iter().filter(|object| foreign(object)).collect();
+    found.sort_by_cached_key(|object| object.key());
+    found
 }
 
 impl std::fmt::Debug for Bystanders {

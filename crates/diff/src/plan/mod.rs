@@ -14,6 +14,7 @@ use crate::model::{
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
+pub(crate) use build::{peer, undesired};
 pub(crate) use bystanders::Bystanders;
 
 /// What an op does.

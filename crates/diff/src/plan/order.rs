@@ -17,7 +17,7 @@ use crate::model::{
     VlanProtocol,
 };
 use crate::plan::build::{Findings, makers};
-use crate::plan::{Action, Object, Op, Plan, Reason};
+use crate::plan::{Action, Object, Op, Plan, Reason, peer};
 use crate::resolve::{DesiredError, Problem, Resolved};
 
 /// The stages of a plan, in order. Within one, links go by their place among all links, the rest
@@ -151,10 +151,12 @@ fn walk<K: Ord + Copy>(parents: &BTreeMap<K, Vec<K>>) -> (BTreeMap<K, i64>, Opti
 enum Claim {
     Vxlan { id: u32, port: u16 },
     Vlan { link: Dev, id: u16, dot1ad: bool },
+    Name(IfName),
 }
 
-fn claim(link: &Link) -> Option<Claim> {
-    match &link.kind {
+/// What a link of this kind holds, and the name of the other end of its pair.
+fn claims(link: &Link) -> impl Iterator<Item = Claim> {
+    let of_kind = match &link.kind {
         Some(LinkKind::Vxlan(vxlan)) => Some(Claim::Vxlan {
             id: vxlan.id,
             port: vxlan.port.unwrap_or(8472),
@@ -168,7 +170,8 @@ fn claim(link: &Link) -> Option<Claim> {
             })
         }
         _ => None,
-    }
+    };
+    of_kind.into_iter().chain(peer(link).map(Claim::Name))
 }
 
 /// What has to go before anything is built.
@@ -179,11 +182,11 @@ struct Clearing {
 
 impl Clearing {
     fn of(ops: &[Op]) -> Clearing {
-        let mut claims = BTreeSet::new();
+        let mut wanted = BTreeSet::new();
         let mut subnets = BTreeSet::new();
         for op in ops.iter().filter(|op| op.action == Action::Create) {
             match &op.object {
-                Object::Link(link) => claims.extend(claim(link)),
+                Object::Link(link) => wanted.extend(claims(link)),
                 Object::Address(address) if address.family() == Family::Inet => {
                     subnets.insert((address.dev, address.subnet()));
                 }
@@ -192,7 +195,8 @@ impl Clearing {
         }
         let makes_room = |op: &&Op| match &op.object {
             Object::Link(link) => {
-                op.reason == Reason::Recreated || claim(link).is_some_and(|c| claims.contains(&c))
+                let mut held = claims(link).chain([Claim::Name(link.name)]);
+                op.reason == Reason::Recreated || held.any(|claim| wanted.contains(&claim))
             }
             _ => false,
         };
@@ -340,6 +344,7 @@ impl Needs {
         match &op.object {
             Object::Link(link) if builds => {
                 own.extend(self.cleared_links.get(&link.name));
+                own.extend(peer(link).and_then(|peer| self.cleared_links.get(&peer)));
                 for dev in link.parents().chain(&desired.devices.dev(&link.name)) {
                     own.extend(self.created.get(dev));
                 }
@@ -415,7 +420,8 @@ impl Needs {
                 }
             }
             (Object::Link(link), Action::Delete) => {
-                self.cleared_links.insert(link.name, at);
+                let names = std::iter::once(link.name).chain(peer(link));
+                self.cleared_links.extend(names.map(|name| (name, at)));
             }
             (Object::Address(address), Action::Delete) => {
                 self.cleared_addresses.insert(address.key(), at);
