@@ -1,1 +1,54 @@
-//! placeholder
+//! Makes the Linux kernel's network state agree with a declared one, deletes only what it owns, and
+//! says why for every change.
+//!
+//! This crate only re-exports: each module below is a crate of its own, to be had alone, and what
+//! the example needs is here at the top as well.
+//!
+//! | module | take this when |
+//! |---|---|
+//! | [`diff`] | you have both states as data and want the ops between them |
+//! | [`netlink`] | you speak rtnetlink yourself |
+//! | [`observe`] | you want to see a namespace as typed objects, and how sure that is |
+//! | [`apply`] | you have a plan and want it carried out, with one outcome an op |
+//! | [`rtnl`] | you want a whole pass: look, compare, change, look again, report |
+//! | [`reconcile`] | you have another subsystem to put under the same loop |
+//! | [`driver`] | you want passes again and again: by timer, by hint, on demand |
+//!
+//! One pass over the namespace `blue`:
+//!
+//! ```no_run
+//! use trueup::{Address, Desired, Link, LinkKind, Namespace, NextHop, NextHops, Options, Route};
+//! use trueup::{LastApplied, Report as _, Rtnl, Source as _};
+//!
+//! let desired = Desired {
+//!     links: Some(vec![Link { up: Some(true), ..Link::new("ifb0".parse()?, LinkKind::Ifb) }]),
+//!     addresses: Some(vec![Address::new("ifb0".parse()?, "10.1.0.1/24".parse()?)]),
+//!     routes: Some(vec![Route::new("10.2.0.0/16".parse()?, NextHops::One(NextHop::via([10, 1, 0, 9].into())))]),
+//!     ..Desired::default()                // no opinion on neighbours and rules
+//! };
+//! let namespace: Namespace = "blue".parse()?;
+//! let report = Rtnl.reconcile(&namespace, &desired, &LastApplied::default(), &Options::default())?;
+//! for (done, why) in report.failed() {
+//!     eprintln!("{:?} {:?}: {why}", done.op.action, done.op.object.key());
+//! }
+//! println!("converged: {}", report.converged());
+//! let remembered = report.last_applied(); // hand it to the next pass: it proves links to be ours
+//! # let _ = remembered;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub use trueup_apply as apply;
+pub use trueup_diff as diff;
+pub use trueup_loop as driver;
+pub use trueup_netlink as netlink;
+pub use trueup_observe as observe;
+pub use trueup_reconcile as reconcile;
+pub use trueup_rtnl as rtnl;
+
+pub use trueup_diff::{
+    Address, Desired, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType, Rule,
+};
+pub use trueup_reconcile::{Report, Source};
+pub use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};

@@ -1,0 +1,112 @@
+//! The commands, one file each, and what they share: the file that was given, the namespace that
+//! was named.
+
+mod apply;
+mod observe;
+mod plan;
+mod privilege;
+mod watch;
+
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Error, Result};
+use trueup::diff::Problem;
+use trueup::netlink::Socket;
+use trueup::{Namespace, Options};
+use trueup_cli::file::{self, File, Tables};
+
+use crate::Common;
+use crate::state;
+
+pub(crate) use apply::apply;
+pub(crate) use observe::observe;
+pub(crate) use plan::plan;
+pub(crate) use watch::watch;
+
+/// A file with what follows from it.
+struct Declared {
+    /// What errors call it.
+    name: String,
+    file: File,
+    options: Options,
+}
+
+impl Declared {
+    /// Reads a file; `-` is the standard input.
+    fn read(path: &Path) -> Result<Declared> {
+        if !is_stdin(path) {
+            let name = path.display().to_string();
+            return Declared::new(name, File::read(path, &Tables::system())?);
+        }
+        let name = "(standard input)";
+        let mut bytes = Vec::new();
+        io::stdin()
+            .read_to_end(&mut bytes)
+            .context("cannot read the standard input")?;
+        Declared::new(name.into(), File::parse(name, &bytes, &Tables::system())?)
+    }
+
+    fn new(name: String, file: File) -> Result<Declared> {
+        let options = Options::default()
+            .with_protocol(file.protocol)
+            .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
+        Ok(Declared {
+            name,
+            file,
+            options,
+        })
+    }
+
+    /// Why a pass could not run, with the place of what is wrong if that is in the file.
+    fn explain(&self, error: trueup::rtnl::Error) -> Error {
+        match self.misdeclared(&error) {
+            Some(wrong) => wrong.into(),
+            None => error.into(),
+        }
+    }
+
+    /// Tells where in the file the object is that a pass could not take, if that is what is wrong.
+    fn misdeclared(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
+        let wrong = error.desired()?;
+        let place = |index| self.file.places.at(wrong.kind(), index);
+        let message = match wrong.problem() {
+            Problem::Duplicate(first) => match place(*first) {
+                Some(first) => format!("the same key as that at {first}: remove one of the two"),
+                None => wrong.problem().to_string(),
+            },
+            problem => problem.to_string(),
+        };
+        Some(file::Error::at(&self.name, place(wrong.index()), message))
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The namespace that was named: held open, so that all of a command happens in one and the same.
+struct Place {
+    namespace: Namespace,
+    cookie: u64,
+}
+
+impl Place {
+    fn open(common: &Common) -> Result<Place> {
+        let namespace = match &common.netns {
+            Some(namespace) => namespace.open()?,
+            None => Namespace::current(),
+        };
+        let cookie = cookie(&namespace)?;
+        Ok(Place { namespace, cookie })
+    }
+
+    /// Where it is remembered what is ours in it under a marker.
+    fn state(&self, common: &Common, options: &Options) -> Result<state::Place> {
+        state::Place::new(common.state.as_deref(), self.cookie, options.protocol())
+    }
+}
+
+fn cookie(namespace: &Namespace) -> Result<u64> {
+    Ok(Socket::open(namespace)?.netns_cookie()?)
+}

@@ -1,0 +1,208 @@
+//! `trueup observe`: the namespace's state in the file's own form, such that a plan of it finds
+//! nothing to do. What the kernel makes by itself is no part of it; what a file cannot say is left
+//! out, and told.
+
+mod authored;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use trueup::diff::{
+    Desired, Devices, IfName, Item, Link, LinkKind, Neighbour, Object, Observed, Owned, Route,
+    RouteType, Rule,
+};
+use trueup::rtnl::DEFAULT_PROTOCOL;
+use trueup::{Options, Rtnl, Source as _};
+use trueup_cli::file;
+
+use self::authored::Names;
+use super::Place;
+use crate::Common;
+use crate::output::{self, Format};
+
+pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
+    let place = Place::open(common)?;
+    let snapshot = Rtnl
+        .observe(&place.namespace, &Options::default())?
+        .seen()
+        .context("the namespace cannot be shown")?;
+    for doubt in &snapshot.doubts {
+        output::note(format_args!("not the whole state: {doubt}"));
+    }
+    let shown = Shown::of(&snapshot.observed);
+    let toml = file::to_toml(DEFAULT_PROTOCOL, &shown.desired);
+    for left_out in &shown.left_out {
+        output::note(format_args!("left out: {left_out}"));
+    }
+    for line in toml.lines() {
+        if let Some(left_out) = line.strip_prefix("# not here: ") {
+            output::note(format_args!("left out: {left_out}"));
+        }
+    }
+    output::print(|out| match common.format {
+        Format::Text => {
+            for left_out in &shown.left_out {
+                writeln!(out, "# not here: {left_out}")?;
+            }
+            write!(out, "{toml}")
+        }
+        Format::Json => write!(out, "{}", file::to_json(DEFAULT_PROTOCOL, &shown.desired)),
+        Format::Ip => write!(out, "{}", shown.batch(&snapshot.observed)),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What can be shown of a namespace.
+struct Shown {
+    desired: Desired,
+    /// What cannot, and why.
+    left_out: Vec<String>,
+}
+
+impl Shown {
+    fn of(observed: &Observed) -> Shown {
+        let mut sieve = Sieve::new(observed);
+        let links = sieve.pick(&observed.links, |_| true);
+        let addresses = sieve.pick(&observed.addresses, |address| !address.is_kernels_own());
+        let neighbours = sieve.pick(&observed.neighbours, Neighbour::is_declared);
+        let routes = sieve.pick(&observed.routes, |route| !is_kernels_route(route));
+        let rules = sieve.pick(&observed.rules, |rule| !is_kernels_rule(rule));
+        Shown {
+            desired: Desired {
+                links: Some(links),
+                addresses: Some(addresses),
+                neighbours: Some(neighbours),
+                routes: Some(routes),
+                rules: Some(rules),
+            },
+            left_out: sieve.left_out,
+        }
+    }
+
+    /// The commands that would make this state where only the links are that nobody can declare.
+    fn batch(&self, observed: &Observed) -> String {
+        let undeclared: BTreeSet<IfName> = self
+            .desired
+            .links
+            .iter()
+            .flatten()
+            .filter(|link| !link.kind.as_ref().is_some_and(LinkKind::is_creatable))
+            .map(|link| link.name)
+            .collect();
+        let bare = Observed {
+            links: observed
+                .links
+                .iter()
+                .filter(|link| undeclared.contains(&link.name))
+                .cloned()
+                .collect(),
+            ..Observed::default()
+        };
+        let nothing = Owned::default();
+        match trueup::diff::plan(&self.desired, &bare, &nothing, DEFAULT_PROTOCOL) {
+            Ok(plan) => plan.batch().to_string(),
+            // Each object has been found to be one that a plan takes; links cannot be in a circle.
+            Err(error) => format!("# {error}\n"),
+        }
+    }
+}
+
+/// What the kernel makes by itself: connected and local routes, redirects, router advertisements.
+fn is_kernels_route(route: &Route) -> bool {
+    const REDIRECT: u8 = 1;
+    const KERNEL: u8 = 2;
+    const RA: u8 = 9;
+    let undeclarable = matches!(
+        route.kind,
+        RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast | RouteType::Other(_)
+    );
+    undeclarable || matches!(route.protocol, REDIRECT | KERNEL | RA)
+}
+
+/// The three rules of every namespace, and the one that comes with the first VRF. Kernels before
+/// 4.17 do not say that they are theirs.
+fn is_kernels_rule(rule: &Rule) -> bool {
+    const KERNEL: u8 = 2;
+    rule.protocol == KERNEL || (rule.protocol == 0 && matches!(rule.priority, 0 | 32766 | 32767))
+}
+
+/// An object of which there may be one in a file.
+trait Sift: Item + Clone + Into<Object> {
+    type Authored;
+
+    /// The object by names; `None` if it refers to a device that is not in the namespace.
+    fn authored(&self, names: &Names<'_>) -> Option<Self::Authored>;
+
+    /// A desired state of that alone.
+    fn alone(authored: Self::Authored) -> Desired;
+
+    /// Out of [`alone`](Self::alone).
+    fn back(desired: Desired) -> Option<Self::Authored>;
+
+    /// An observation of that alone, on links.
+    fn seen(&self, links: Vec<Link>) -> Observed;
+
+    /// The devices that it refers to, by index.
+    fn devices(&self, names: &Names<'_>) -> BTreeSet<u32>;
+}
+
+/// Separates what a file can say from what it cannot. What can be said is found by trial: a plan
+/// for the object alone has to be empty.
+struct Sieve<'a> {
+    names: Names<'a>,
+    devices: Devices,
+    left_out: Vec<String>,
+}
+
+impl<'a> Sieve<'a> {
+    fn new(observed: &'a Observed) -> Sieve<'a> {
+        Sieve {
+            names: Names::new(&observed.links),
+            devices: Devices::observed(&observed.links),
+            left_out: Vec::new(),
+        }
+    }
+
+    fn pick<T: Sift>(&mut self, observed: &[T], wanted: impl Fn(&T) -> bool) -> Vec<T::Authored> {
+        let mut of_a_key: BTreeMap<T::Key, &T> = BTreeMap::new();
+        let mut picked = Vec::new();
+        for object in observed.iter().filter(|object| wanted(object)) {
+            if of_a_key.insert(object.key(), object).is_some() {
+                self.leave_out(object, "another has the same key");
+                continue;
+            }
+            match self.one(object) {
+                Ok(authored) => picked.push(authored),
+                Err(why) => self.leave_out(object, &why),
+            }
+        }
+        picked
+    }
+
+    fn one<T: Sift>(&self, object: &T) -> Result<T::Authored, String> {
+        let authored = object
+            .authored(&self.names)
+            .ok_or("it is on a device of another namespace")?;
+        let desired = T::alone(authored);
+        let links = object
+            .devices(&self.names)
+            .into_iter()
+            .filter_map(|index| self.names.link(index).cloned())
+            .collect();
+        let seen = object.seen(links);
+        match trueup::diff::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
+            Err(wrong) => Err(wrong.problem().to_string()),
+            Ok(plan) if !plan.is_empty() => {
+                Err("it has attributes that a file has no keys for".to_owned())
+            }
+            Ok(_) => T::back(desired).ok_or_else(|| "it got lost".to_owned()),
+        }
+    }
+
+    fn leave_out<T: Sift>(&mut self, object: &T, why: &str) {
+        let object: Object = object.clone().into();
+        let (kind, spec) = (object.kind(), object.spec(&self.devices));
+        self.left_out.push(format!("{kind} {spec}: {why}"));
+    }
+}

@@ -1,0 +1,46 @@
+//! `trueup plan`: what a pass would do. Needs no privilege and writes nothing.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use trueup::{LastApplied, Rtnl};
+
+use super::{Declared, Place};
+use crate::{Common, output};
+
+/// Changes are pending.
+const PENDING: u8 = 2;
+
+pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
+    let declared = Declared::read(file)?;
+    let place = Place::open(common)?;
+    let last_applied = match place.state(common, &declared.options) {
+        Ok(state) => state.peek()?,
+        Err(none) => {
+            output::note(format_args!(
+                "{none}. This plan is made as if nothing were remembered"
+            ));
+            LastApplied::default()
+        }
+    };
+    let planned = Rtnl
+        .plan(
+            &place.namespace,
+            &declared.file.desired,
+            &last_applied,
+            &declared.options,
+        )
+        .map_err(|error| declared.explain(error))?;
+    output::plan(common.format, &planned)?;
+    for doubt in &planned.doubts {
+        output::note(doubt);
+    }
+    if planned.is_converged() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if planned.plan.is_empty() {
+        bail!("whether there is something to do could not be told");
+    }
+    Ok(ExitCode::from(PENDING))
+}

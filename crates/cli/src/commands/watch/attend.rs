@@ -1,0 +1,163 @@
+//! Sees to it that the loop works with the file as it is now, and with the namespace that it was
+//! started for.
+//!
+//! A file is taken up when it can be read and when every device that it names is there or declared.
+//! Until then the last good one stays in force. This is asked once a second, as any way to write a
+//! file shows in its inode, size or times.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use trueup::driver::Handle;
+use trueup::{LastApplied, Namespace, Options, Report as _, Rtnl};
+
+use super::Shared;
+use crate::commands::{Declared, Place, cookie};
+use crate::output;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What tells one content of a file from the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(Option<[i128; 5]>);
+
+impl Stamp {
+    /// The stamp of a file now; one that cannot be asked has one of its own.
+    pub(super) fn of(path: &Path) -> Stamp {
+        let nanoseconds =
+            |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Stamp(fs::metadata(path).ok().map(|file| {
+            [
+                file.dev().into(),
+                file.ino().into(),
+                file.size().into(),
+                nanoseconds(file.mtime(), file.mtime_nsec()),
+                nanoseconds(file.ctime(), file.ctime_nsec()),
+            ]
+        }))
+    }
+}
+
+pub(super) struct Attendant {
+    pub(super) path: PathBuf,
+    /// Of the file that was read last.
+    pub(super) stamp: Stamp,
+    pub(super) place: Place,
+    /// What the place was named.
+    pub(super) netns: Option<Namespace>,
+    pub(super) options: Options,
+    pub(super) interval: Duration,
+    pub(super) handle: Handle<Rtnl>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// A good file of which a device is missing.
+struct Waiting {
+    declared: Declared,
+    /// When it is tried again.
+    next: Instant,
+}
+
+impl Attendant {
+    /// Attends until the loop ends.
+    pub(super) fn run(mut self) {
+        let mut waiting = None;
+        let mut said = String::new();
+        while !self.handle.is_ended() {
+            thread::sleep(PERIOD);
+            if let Err(failure) = self.same_namespace() {
+                self.shared.lock().failure = Some(failure);
+                self.handle.stop();
+                return;
+            }
+            match self.same_file(&mut waiting) {
+                Ok(()) => {}
+                Err(why) => {
+                    let why = format!("{why:#}");
+                    if why != said {
+                        output::note(format_args!("the last good file stays in force: {why}"));
+                        said = why;
+                    }
+                    continue;
+                }
+            }
+            if waiting.is_none() {
+                said.clear();
+            }
+        }
+    }
+
+    /// What is ours in one namespace is no claim to anything in another of the same name.
+    fn same_namespace(&self) -> Result<()> {
+        let Some(named) = &self.netns else {
+            return Ok(());
+        };
+        let now =
+            cookie(named).map_err(|error| anyhow!("the network namespace is gone: {error:#}"))?;
+        if now != self.place.cookie {
+            bail!("{named} is another network namespace now: start again to go on with that one");
+        }
+        Ok(())
+    }
+
+    /// Takes the file up if it is another than it was, or waits for a device no longer.
+    fn same_file(&mut self, waiting: &mut Option<Waiting>) -> Result<()> {
+        let stamp = Stamp::of(&self.path);
+        let declared = if stamp != self.stamp {
+            self.stamp = stamp;
+            *waiting = None;
+            let declared = Declared::read(&self.path)?;
+            if declared.options != self.options {
+                bail!(
+                    "{}: `protocol` is {} now and was {}: what bears the former would be nobody's. \
+                     Apply it with empty sections first, then start again",
+                    declared.name,
+                    declared.options.protocol(),
+                    self.options.protocol()
+                );
+            }
+            declared
+        } else {
+            match waiting.take() {
+                None => return Ok(()),
+                Some(waiting_still) if waiting_still.next > Instant::now() => {
+                    *waiting = Some(waiting_still);
+                    return Ok(());
+                }
+                Some(Waiting { declared, .. }) => declared,
+            }
+        };
+        if let Some(wrong) = self.misdeclared(&declared) {
+            *waiting = Some(Waiting {
+                declared,
+                next: Instant::now() + self.interval.max(PERIOD),
+            });
+            return Err(wrong);
+        }
+        let desired = declared.file.desired.clone();
+        // A pass in between would tell a place of the new file for an object of the old one.
+        let mut shared = self.shared.lock();
+        shared.declared = Some(declared);
+        // It ends: there is nothing left to reload for.
+        let _ended = self.handle.set_desired(desired);
+        Ok(())
+    }
+
+    /// What of a file cannot be in the namespace as it is.
+    fn misdeclared(&self, declared: &Declared) -> Option<anyhow::Error> {
+        let nothing = LastApplied::default();
+        let report = self.handle.last_report();
+        let last_applied = report
+            .as_deref()
+            .map_or(&nothing, |report| report.last_applied());
+        let desired = &declared.file.desired;
+        let planned = Rtnl.plan(&self.place.namespace, desired, last_applied, &self.options);
+        // Any other error is no fault of the file; the next pass will meet it.
+        Some(declared.misdeclared(&planned.err()?)?.into())
+    }
+}

@@ -1,0 +1,112 @@
+//! `trueup`: makes the kernel's network state agree with a file. The command line and its exit
+//! codes are here; what the commands do is the family's crates' doing.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod output;
+mod state;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use trueup::Namespace;
+
+use crate::output::Format;
+
+/// Makes the kernel's network state agree with a file.
+///
+/// It deletes only what it made, and says why for every change.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every command takes.
+#[derive(Args)]
+struct Common {
+    /// The network namespace: a name as of `ip netns`, a path, or pid:N [default: one's own]
+    #[arg(long, global = true, value_name = "NAME|PATH|pid:N")]
+    netns: Option<Namespace>,
+    /// What to print: `ip` is for `ip -batch -`
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    format: Format,
+    /// Where it is remembered what is ours [default: /run/trueup, else $XDG_RUNTIME_DIR/trueup]
+    #[arg(long, global = true, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print what a pass would do, and why; change nothing
+    ///
+    /// Exits with 0 when there is nothing to do, 2 when changes are pending, 1 when that could not
+    /// be told.
+    Plan {
+        /// The desired state, TOML or JSON; `-` is the standard input
+        file: PathBuf,
+    },
+    /// Run one pass and print what it did
+    ///
+    /// Exits with 0 when the kernel is as desired, 2 when it is not, 1 when the pass could not run.
+    Apply {
+        /// The desired state, TOML or JSON; `-` is the standard input
+        file: PathBuf,
+    },
+    /// Run passes until SIGINT or SIGTERM; read the file again when it changes
+    Watch {
+        /// The desired state, TOML or JSON
+        file: PathBuf,
+        /// From the end of a pass to the next
+        #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
+        interval: Duration,
+    },
+    /// Print the namespace's state in the file's own form
+    Observe,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "write a number of seconds, such as 5 or 0.5".to_owned())?;
+    if !(0.01..=1e9).contains(&seconds) {
+        return Err("write 0.01 to 1000000000 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// It could not be done, or could not be told.
+const FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    let Cli { command, common } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => {
+            // Help and version are results; clap's own exit code for usage errors, 2, means
+            // "changes pending" here.
+            let _gone_reader = told.print();
+            return ExitCode::from(if told.use_stderr() { FAILED } else { 0 });
+        }
+    };
+    let done = match command {
+        Command::Plan { file } => commands::plan(&common, &file),
+        Command::Apply { file } => commands::apply(&common, &file),
+        Command::Watch { file, interval } => commands::watch(&common, &file, interval),
+        Command::Observe => commands::observe(&common),
+    };
+    done.unwrap_or_else(|error| {
+        output::complain(&error);
+        ExitCode::from(FAILED)
+    })
+}

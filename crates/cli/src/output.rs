@@ -1,0 +1,59 @@
+//! What the commands say: results on the standard output, all else on the standard error.
+
+mod plan;
+mod report;
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context as _, Error, Result};
+use trueup_cli::file;
+
+pub(crate) use plan::plan;
+pub(crate) use report::{remains, report};
+
+/// What to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one line.
+    Json,
+    /// Commands for `ip -batch -`.
+    Ip,
+}
+
+/// Writes a result. A reader that went away does not want the rest: that is no error.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to the standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says something that is no result.
+pub(crate) fn note(what: impl Display) {
+    say(format_args!("trueup: {what}\n"));
+}
+
+/// Says why a command failed. What is wrong with a file is told as compilers do.
+pub(crate) fn complain(error: &Error) {
+    match error.downcast_ref::<file::Error>() {
+        Some(error) => say(format_args!("{error}\n")),
+        None => note(format_args!("{error:#}")),
+    }
+}
+
+fn say(what: std::fmt::Arguments<'_>) {
+    // In one piece, as threads and processes share it. If nobody hears it, nothing is left to do.
+    let _ = io::stderr().write_all(what.to_string().as_bytes());
+}
+
+/// A number of things, in words.
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}

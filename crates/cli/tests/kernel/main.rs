@@ -1,0 +1,62 @@
+//! The program against a real kernel, each test in a namespace of its own.
+
+mod agent;
+mod convergence;
+mod memory;
+mod observing;
+mod ownership;
+mod page;
+mod refusals;
+mod watch;
+
+use convergence::*;
+use memory::*;
+use observing::*;
+use ownership::*;
+use page::*;
+use refusals::*;
+use watch::{
+    a_changed_file_is_taken_up_and_a_broken_one_is_not, a_deleted_route_is_restored,
+    a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
+    a_pass_that_cannot_run_is_tried_again, both_signals_end_it_well_and_its_links_are_remembered,
+};
+
+trueup_testkit::kernel_tests![
+    from_nothing_to_the_example_in_one_apply,
+    a_route_moves_to_another_gateway_in_one_replace,
+    a_changed_metric_leaves_one_route,
+    canonical_forms_need_no_second_pass,
+    an_address_and_a_route_on_a_veth_of_the_same_file,
+    ip_batch_takes_the_commands_of_a_plan,
+    foreign_state_is_bit_identical_through_all_of_our_life,
+    a_foreign_route_on_our_key_is_a_conflict,
+    an_empty_section_removes_ours_and_an_absent_one_touches_nothing,
+    one_impossible_gateway_among_a_hundred,
+    what_waits_names_what_it_waits_for,
+    errors_in_the_file_change_nothing,
+    without_net_admin_nothing_is_changed,
+    a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_for,
+    a_namespace_by_name_path_or_pid_is_the_one_that_is_changed,
+    a_damaged_state_file_is_told_and_left,
+    a_state_that_cannot_be_written_stops_a_pass_before_it_starts,
+    a_second_writer_is_refused,
+    usage_errors_exit_with_one_and_help_with_zero,
+    a_reader_that_goes_away_is_no_failure,
+    a_file_may_come_through_a_pipe_and_as_json,
+    without_its_ledger_only_links_are_left_behind,
+    the_ledger_of_another_boot_is_none,
+    a_link_that_is_ours_stays_ours_over_runs_until_it_is_replaced,
+    markers_and_namespaces_have_ledgers_of_their_own,
+    state_is_kept_under_run_else_in_the_users_runtime_directory,
+    what_was_made_and_not_remembered_is_told_loudly,
+    a_plan_of_what_is_observed_is_empty,
+    what_a_file_cannot_say_is_left_out_and_told,
+    a_pair_that_ends_elsewhere_is_observed_as_it_is,
+    the_commands_of_what_is_observed_make_it_again,
+    both_signals_end_it_well_and_its_links_are_remembered,
+    a_deleted_route_is_restored,
+    a_changed_file_is_taken_up_and_a_broken_one_is_not,
+    a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
+    a_pass_that_cannot_run_is_tried_again,
+    every_command_of_the_page_does_as_it_says,
+];

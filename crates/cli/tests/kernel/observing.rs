@@ -1,0 +1,175 @@
+//! `observe`: a plan of what it prints finds nothing to do.
+
+use trueup_testkit::{assert_no_changes, ip, ip_batch, uplinks, veth_pair};
+
+use crate::agent::{Agent, Ran};
+
+/// What iproute2 can make of kinds that every kernel has.
+fn rich_namespace() {
+    uplinks(2);
+    veth_pair("va", "vb");
+    ip_batch([
+        "link add br0 type bridge stp_state 1 forward_delay 400",
+        "link set br0 up",
+        "link set va master br0",
+        "link set vb alias \"a name with \\ and 'quotes'\"",
+        "link set vb group 7",
+        "link set vb mtu 1400",
+        "link add mv0 link up0 type macvlan mode bridge",
+        "link add vx0 type vxlan id 42 local 10.200.0.1 remote 10.200.0.2 dstport 4789 nolearning",
+        "link add ifb9 type ifb",
+        "address add 10.7.0.1/24 brd + dev br0 label br0:one",
+        "address add 10.7.0.2/24 dev br0",
+        "address add 10.8.0.1 peer 10.8.0.2/32 dev vb",
+        "address add 10.9.0.1/24 dev vb scope link",
+        "address add fd00:7::1/64 dev br0 nodad noprefixroute",
+        "address add fd00:8::1/64 dev br0 nodad valid_lft 5000 preferred_lft 4000",
+        "neigh add 10.7.0.9 lladdr 02:00:00:00:00:07 dev br0 nud permanent",
+        "neigh add fd00:7::9 lladdr 02:00:00:00:00:07 dev br0 nud permanent router",
+        "neigh add proxy 10.7.0.77 dev br0",
+        "neigh add proxy fd00:7::77 dev br0",
+        "route add 10.20.0.0/16 via 10.200.0.2 metric 5 mtu 1300 proto static",
+        "route add 10.21.0.0/16 nexthop via 10.200.0.2 weight 3 nexthop via 10.200.1.2",
+        "route add 10.22.0.0/16 via 192.0.2.9 dev up0 onlink",
+        "route add 10.23.0.0/16 via inet6 fd00:200::2 dev up0",
+        "route add 10.24.0.0/16 dev up0 scope link src 10.200.0.1 tos 0x10",
+        "route add blackhole 10.25.0.0/16",
+        "route add throw 10.26.0.0/16 table 1000000",
+        "route add default via 10.200.0.2 proto dhcp",
+        "route add fd00:20::/64 via fd00:200::2 metric 5",
+        "route add fd00:21::/64 nexthop via fd00:200::2 nexthop via fd00:200:1::2 weight 4",
+        "route add unreachable fd00:25::/64",
+        "route add default via fd00:200::2",
+        "route add fd00:26::/64 from fd00:7::/64 via fd00:200::2",
+        "rule add pref 100 from 10.7.0.0/24 lookup 1000000 protocol 116",
+        "rule add pref 101 fwmark 7/0xff iif br0 blackhole protocol 116",
+        "rule add pref 102 ipproto tcp dport 80-90 lookup main suppress_prefixlength 0 protocol 116",
+        "rule add pref 103 not to 10.0.0.0/8 lookup 9 protocol 116",
+    ]);
+    for rule in [
+        "pref 100 from fd00:7::/64 lookup 7 protocol 116",
+        "pref 200 uidrange 1000-2000 lookup 7 protocol 116",
+    ] {
+        ip(&[
+            &["-6", "rule", "add"][..],
+            &rule.split(' ').collect::<Vec<_>>(),
+        ]
+        .concat());
+    }
+}
+
+fn observed(agent: &Agent, format: &str) -> Ran {
+    let ran = assert_no_changes(|| agent.run(&["observe", "--format", format]));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran
+}
+
+pub(crate) fn a_plan_of_what_is_observed_is_empty() {
+    rich_namespace();
+    let agent = Agent::new();
+    let toml = observed(&agent, "text");
+    assert_eq!(toml.err, "", "nothing is left out");
+    agent.assert_nothing_to_do(&toml.out);
+    for word in [
+        "name = \"lo\"\nup = true",
+        "kind = \"macvlan\"",
+        "id = 42",
+        "forward_delay = 400",
+        "label = \"br0:one\"",
+        "peer = \"10.8.0.2\"",
+        "tos = 16",
+        "from = \"fd00:7::/64\"",
+        "suppress_prefixlength = 0",
+        "uidrange = ",
+        "table = 1000000",
+    ] {
+        assert!(toml.out.contains(word), "{word}: {}", toml.out);
+    }
+    for kernels in [
+        "127.0.0.1",
+        "ff00::/8",
+        "priority = 32766",
+        "\"fe80::",
+        "10.7.0.255/32",
+    ] {
+        assert!(!toml.out.contains(kernels), "{kernels}: {}", toml.out);
+    }
+    assert_eq!(
+        observed(&agent, "text").out,
+        toml.out,
+        "the same state, the same text"
+    );
+
+    let json = observed(&agent, "json");
+    agent.write("f.json", &json.out);
+    let plan = agent.run(&["plan", "f.json"]);
+    assert_eq!(
+        (plan.code, plan.out.as_str()),
+        (0, "nothing to do\n"),
+        "{plan:?}"
+    );
+    // What is observed can be owned, and given up again.
+    agent.settle(&toml.out);
+}
+
+pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
+    uplinks(1);
+    ip_batch([
+        "nexthop add id 7 via 10.200.0.2 dev up0",
+        "route add 10.30.0.0/16 nhid 7",
+        "route add 10.31.0.0/16 via 10.200.0.2",
+        "neigh add 10.200.0.77 lladdr 02:00:00:00:00:77 dev up0 nud noarp",
+    ]);
+    let agent = Agent::new();
+    let toml = observed(&agent, "text");
+    assert!(!toml.out.contains("dst = \"10.30.0.0/16\""), "{}", toml.out);
+    assert!(toml.out.contains("dst = \"10.31.0.0/16\""), "{}", toml.out);
+    for word in ["10.30.0.0/16", "10.200.0.77"] {
+        let told = |text: &str, mark: &str| {
+            let mut lines = text.lines().filter(|line| line.starts_with(mark));
+            lines.any(|line| line.contains(word))
+        };
+        assert!(
+            told(&toml.err, "trueup: left out: "),
+            "{word}: {}",
+            toml.err
+        );
+        assert!(told(&toml.out, "# not here: "), "{word}: {}", toml.out);
+    }
+    agent.assert_nothing_to_do(&toml.out);
+}
+
+pub(crate) fn a_pair_that_ends_elsewhere_is_observed_as_it_is() {
+    uplinks(1);
+    let _other = trueup_testkit::named_netns("cli-far");
+    ip(&[
+        "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", "cli-far",
+    ]);
+    ip(&[
+        "link", "add", "mv", "link", "up0", "netns", "cli-far", "type", "macvlan",
+    ]);
+    let agent = Agent::new();
+    let near = observed(&agent, "text");
+    agent.assert_nothing_to_do(&near.out);
+    let far = agent.run(&["observe", "--netns", "cli-far"]);
+    assert!(far.out.contains("name = \"mv\""), "{}", far.out);
+    agent.write("far.toml", &far.out);
+    let plan = agent.run(&["plan", "far.toml", "--netns", "cli-far"]);
+    assert_eq!(plan.out, "nothing to do\n", "{far:?} {plan:?}");
+}
+
+pub(crate) fn the_commands_of_what_is_observed_make_it_again() {
+    rich_namespace();
+    let agent = Agent::new();
+    let toml = observed(&agent, "text").out;
+    let commands = observed(&agent, "ip").out;
+    trueup_testkit::quiet_netns();
+    for line in commands.lines() {
+        // One at a time, as `ip -batch` has no word for a rule's family. An alias is one word.
+        let line = line.replace("\"a name with \\ and 'quotes'\"", "alias");
+        ip(&line.split(' ').collect::<Vec<_>>());
+    }
+    let toml = toml.replace("a name with \\\\ and 'quotes'", "alias");
+    let plan = agent.plan(&toml);
+    assert_eq!(plan.json()["ops"].to_string(), "[]", "{plan:?}");
+}

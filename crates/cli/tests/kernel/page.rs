@@ -1,0 +1,76 @@
+//! `docs/cli.md`: its commands are run as they stand there, in order.
+
+use std::fs;
+use std::process::Command;
+
+use trueup_testkit::{named_netns, wait_until};
+
+use crate::agent::{Agent, Ran};
+
+const PAGE: &str = include_str!("../../../../docs/cli.md");
+const EXAMPLE: &str = include_str!("../../../../docs/examples/edge.toml");
+
+/// The lines of the page's `console` blocks that begin with `$`, each with the exit code that its
+/// comment names, 0 if none.
+fn commands() -> Vec<(&'static str, i32)> {
+    let mut inside = false;
+    let mut commands = Vec::new();
+    for line in PAGE.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ => {}
+        }
+        if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            let (command, comment) = command.split_once(" # ").unwrap_or((command, ""));
+            let code = comment
+                .strip_prefix("exits with ")
+                .map_or(0, |code| code.parse().unwrap());
+            commands.push((command.trim(), code));
+        }
+    }
+    commands
+}
+
+pub(crate) fn every_command_of_the_page_does_as_it_says() {
+    let agent = Agent::new();
+    agent.write("edge.toml", EXAMPLE);
+    let _blue = named_netns("blue");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_trueup"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let commands = commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for (command, code) in commands {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &format!("exec {command}")])
+            .env("PATH", &path)
+            .current_dir(agent.directory());
+        if command.starts_with("trueup watch") {
+            let mut child = shell
+                .stdout(fs::File::create(agent.directory().join("log")).unwrap())
+                .spawn()
+                .unwrap();
+            wait_until("it has told of a pass", || {
+                fs::read_to_string(agent.directory().join("log"))
+                    .unwrap()
+                    .ends_with('\n')
+            });
+            crate::watch::terminate(&mut child);
+            continue;
+        }
+        if command.contains('|') {
+            shell = Command::new("sh");
+            shell
+                .args(["-c", command])
+                .env("PATH", &path)
+                .current_dir(agent.directory());
+        }
+        let ran = Ran::of(shell.output().unwrap());
+        assert_eq!(ran.code, code, "{command}: {ran:?}");
+    }
+}
