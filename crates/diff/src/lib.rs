@@ -26,3 +26,8 @@ pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
 pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
 pub use resolve::{DesiredError, Devices, Problem, Resolved, resolve};
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/diff.md")]
+struct ContractPage;

@@ -397,6 +397,9 @@ fn recreate(
         .iter()
         .map(|link| (link.name, link))
         .collect();
+    if !observed.complete.contains(Kind::Link) {
+        return Ok(BTreeSet::new());
+    }
     let bystanders = Bystanders::new(observed, proof);
     let mut going = undesired(links, observed, proof);
     going.retain(|index| bystanders.on_link(*index).is_none());

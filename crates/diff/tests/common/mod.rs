@@ -1,0 +1,702 @@
+//! Random states over few keys, so that they collide, and a toy of a kernel that carries plans out.
+//!
+//! The toy is a list of objects by key that honours create, update and delete, and complains where
+//! a kernel would: of a create over what is there, of a device that is not. It knows nothing of
+//! reachability, so that order is for other tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use trueup_diff::{
+    Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Family, FwMark, IfName,
+    Item, Kind, Kinds, Lifetimes, Link, LinkKind, Metric, Neighbour, NeighbourState, NextHop,
+    NextHops, Object, Observed, Op, Owned, Plan, Route, RouteType, Rule, RuleAction, VlanProtocol,
+    VxlanAttrs, plan,
+};
+
+pub(crate) const MARKER: u8 = 116;
+
+/// `lo` and `eth0` are there from the start and somebody else's; the rest comes and goes.
+const NAMES: [&str; 6] = ["lo", "eth0", "x0", "x1", "x2", "x3"];
+
+pub(crate) fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+fn dev() -> impl Strategy<Value = IfName> {
+    select(&NAMES[1..]).prop_map(name)
+}
+
+fn own() -> impl Strategy<Value = IfName> {
+    select(&NAMES[2..]).prop_map(name)
+}
+
+fn hop() -> impl Strategy<Value = NextHop<IfName>> {
+    let via = select(vec![
+        None,
+        Some("10.1.0.9"),
+        Some("10.1.0.8"),
+        Some("2001:db8::9"),
+    ]);
+    (via, prop::option::of(dev()), 1..3_u16).prop_map(|(via, dev, weight)| NextHop {
+        via: via.map(|via| via.parse().unwrap()),
+        dev,
+        weight,
+        onlink: false,
+    })
+}
+
+pub(crate) fn route() -> impl Strategy<Value = Route<IfName>> {
+    use RouteType::{Blackhole, Local, Throw, Unicast};
+    let dst = select(vec!["0.0.0.0/0", "10.2.0.0/16", "::/0", "2001:db8::/32"]);
+    let hops = prop::collection::vec(hop(), 0..3);
+    let kind = select(vec![Unicast, Unicast, Unicast, Blackhole, Throw, Local]);
+    let numbers = (
+        select(vec![0, 1024]),
+        select(vec![254, 1_000_000]),
+        select(vec![0, 16]),
+    );
+    let rest = (
+        select(vec![0, 1400, 100_000]),
+        prop::option::of(select(vec!["10.1.0.1", "::1"])),
+    );
+    (dst, hops, kind, numbers, rest).prop_map(
+        |(dst, hops, kind, (metric, table, tos), (mtu, src))| {
+            let mut route = Route {
+                kind,
+                metric,
+                table,
+                tos,
+                src: src.map(|src| src.parse().unwrap()),
+                ..Route::new(dst.parse().unwrap(), NextHops::Many(hops))
+            };
+            route.metrics.set(Metric::Mtu, mtu);
+            route
+        },
+    )
+}
+
+pub(crate) fn address() -> impl Strategy<Value = Address<IfName>> {
+    let addresses = [
+        "10.1.0.1/24",
+        "10.1.0.1/16",
+        "10.1.0.2/24",
+        "2001:db8::1/64",
+        "2001:db8::1/128",
+    ];
+    let peer = prop::option::weighted(0.3, select(vec!["10.1.0.7", "10.1.0.1", "2001:db8::7"]));
+    let label = prop::option::weighted(0.3, select(vec!["eth0", "x0-a"]));
+    let rest = (select(vec![60, u32::MAX]), any::<bool>(), 0..2_u32);
+    (dev(), select(addresses.to_vec()), peer, label, rest).prop_map(
+        |(dev, address, peer, label, (lifetime, nodad, metric))| Address {
+            peer: peer.map(|peer| peer.parse().unwrap()),
+            label: label.map(name),
+            lifetimes: Lifetimes {
+                valid: lifetime,
+                preferred: lifetime,
+            },
+            flags: if nodad {
+                AddressFlags::NODAD
+            } else {
+                AddressFlags::default()
+            },
+            metric,
+            ..Address::new(dev, address.parse().unwrap())
+        },
+    )
+}
+
+pub(crate) fn neighbour() -> impl Strategy<Value = Neighbour<IfName>> {
+    let dst = select(vec!["10.1.0.9", "2001:db8::9"]);
+    let lladdr = select(vec!["02:00:00:00:00:08", "02:00:00:00:00:09"]);
+    (dev(), dst, lladdr, any::<[bool; 3]>()).prop_map(
+        |(dev, dst, lladdr, [router, ext_learn, proxy])| Neighbour {
+            router,
+            ext_learn,
+            proxy,
+            ..Neighbour::new(dev, dst.parse().unwrap(), lladdr.parse().unwrap())
+        },
+    )
+}
+
+pub(crate) fn rule() -> impl Strategy<Value = Rule> {
+    let action = select(vec![
+        RuleAction::Lookup(100),
+        RuleAction::Lookup(254),
+        RuleAction::Goto(3000),
+        RuleAction::Prohibit,
+    ]);
+    let from = prop::option::of(select(vec!["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"]));
+    let mark = prop::option::of(select(vec![(7, u32::MAX), (0, 0)]));
+    (any::<bool>(), 1000..1002_u32, action, from, mark).prop_map(
+        |(v6, priority, action, from, mark)| {
+            let family = if v6 { Family::Inet6 } else { Family::Inet };
+            Rule {
+                from: from.map(|from| from.parse().unwrap()),
+                fwmark: mark.map(|(mark, mask)| FwMark { mark, mask }),
+                ..Rule::new(family, priority, action)
+            }
+        },
+    )
+}
+
+fn link_kind() -> impl Strategy<Value = Option<LinkKind<IfName>>> {
+    let bridge = prop::option::of(any::<bool>()).prop_map(|stp| {
+        LinkKind::Bridge(BridgeAttrs {
+            stp,
+            ..BridgeAttrs::default()
+        })
+    });
+    let veth = prop::option::of(own()).prop_map(|peer| LinkKind::Veth { peer });
+    let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| LinkKind::Vlan {
+        link,
+        id,
+        protocol: VlanProtocol::Dot1Q,
+    });
+    let vxlan = (1..3_u32, prop::option::of(dev()), prop::option::of(1..3_u8)).prop_map(
+        |(id, link, ttl)| {
+            LinkKind::Vxlan(VxlanAttrs {
+                id,
+                local: None,
+                remote: None,
+                port: None,
+                link,
+                learning: None,
+                ttl,
+            })
+        },
+    );
+    let some = prop_oneof![
+        Just(LinkKind::Ifb),
+        bridge,
+        veth,
+        vlan,
+        vxlan,
+        Just(LinkKind::Tap)
+    ];
+    prop::option::weighted(0.9, some)
+}
+
+pub(crate) fn link() -> impl Strategy<Value = Link<IfName>> {
+    let state = (
+        prop::option::of(any::<bool>()),
+        prop::option::of(select(vec![1400, 1500])),
+    );
+    let master = prop::option::weighted(0.4, prop::option::of(dev()));
+    (dev(), link_kind(), state, master).prop_map(|(name, kind, (up, mtu), master)| Link {
+        kind,
+        up,
+        mtu,
+        master,
+        ..Link::must_exist(name)
+    })
+}
+
+fn some_of<T: Clone + std::fmt::Debug>(
+    one: impl Strategy<Value = T>,
+    most: usize,
+) -> impl Strategy<Value = Option<Vec<T>>> {
+    prop::option::weighted(0.85, prop::collection::vec(one, 0..=most))
+}
+
+/// A desired state, which need not be valid: see [`prune`].
+pub(crate) fn desired() -> impl Strategy<Value = Desired> {
+    let parts = (
+        some_of(link(), 4),
+        some_of(address(), 5),
+        some_of(neighbour(), 3),
+        some_of(route(), 5),
+        some_of(rule(), 4),
+    );
+    parts.prop_map(|(links, addresses, neighbours, routes, rules)| Desired {
+        links,
+        addresses,
+        neighbours,
+        routes,
+        rules,
+    })
+}
+
+/// Takes the wrong objects out of a desired state until it can be planned.
+pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
+    loop {
+        match world.plan(desired) {
+            Ok(plan) => return plan,
+            Err(error) => {
+                fn take<T>(objects: &mut Option<Vec<T>>, index: usize) {
+                    objects.as_mut().unwrap().remove(index);
+                }
+                match error.kind() {
+                    Kind::Link => take(&mut desired.links, error.index()),
+                    Kind::Address => take(&mut desired.addresses, error.index()),
+                    Kind::Neighbour => take(&mut desired.neighbours, error.index()),
+                    Kind::Route => take(&mut desired.routes, error.index()),
+                    Kind::Rule => take(&mut desired.rules, error.index()),
+                }
+            }
+        }
+    }
+}
+
+/// A world in which some is ours, some is not, and some keys are held twice.
+pub(crate) fn world() -> impl Strategy<Value = World> {
+    let foreign = prop::collection::vec(0..6_u8, 32);
+    (desired(), desired(), foreign, any::<u8>()).prop_map(
+        |(mut first, mut second, fates, kinds)| {
+            let mut world = World::new();
+            let plan = prune(&mut first, &world);
+            world.carry_out(&plan);
+            let mut twins = world.clone();
+            second.links = None;
+            let plan = prune(&mut second, &twins);
+            twins.carry_out(&plan);
+            // Routes of one key can be there twice; the second comes from somebody else.
+            world
+                .observed
+                .routes
+                .extend(twins.observed.routes.into_iter().map(|route| Route {
+                    protocol: 4,
+                    ..route
+                }));
+            world.estrange(&fates);
+            if kinds % 4 == 0 {
+                let some = Kind::ALL
+                    .into_iter()
+                    .filter(|kind| kinds >> (2 + *kind as u8) & 1 == 0);
+                world.observed.complete = some.collect();
+            }
+            world
+        },
+    )
+}
+
+/// The toy.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct World {
+    pub(crate) observed: Observed,
+    pub(crate) owned: Owned,
+    next: u32,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let link = |index, text| Link {
+            index,
+            kind: Some(LinkKind::Other("".into())),
+            up: Some(true),
+            mtu: Some(1500),
+            master: Some(None),
+            alias: Some(Box::new([])),
+            group: Some(0),
+            ..Link::must_exist(name(text))
+        };
+        let observed = Observed {
+            links: vec![link(1, "lo"), link(2, "eth0")],
+            complete: Kinds::ALL,
+            ..Observed::default()
+        };
+        World {
+            observed,
+            owned: Owned::default(),
+            next: 3,
+        }
+    }
+
+    pub(crate) fn plan(&self, desired: &Desired) -> Result<Plan, DesiredError> {
+        plan(desired, &self.observed, &self.owned, MARKER)
+    }
+
+    /// Makes somebody else's, or the kernel's, of some that is ours.
+    fn estrange(&mut self, fates: &[u8]) {
+        let mut fates = fates.iter().cycle();
+        let mut fate = || *fates.next().unwrap();
+        // Both ends of a pair have one owner.
+        let mut estranged = BTreeSet::new();
+        for link in &self.observed.links {
+            let peer = match &link.kind {
+                Some(LinkKind::Veth { peer }) => *peer,
+                _ => None,
+            };
+            let with_peer = peer.is_some_and(|peer| estranged.contains(&peer));
+            if with_peer || (fate() == 0 && peer.is_none_or(|peer| peer > link.name)) {
+                estranged.insert(link.name);
+                self.owned.links.remove(&link.index);
+            }
+        }
+        for address in &mut self.observed.addresses {
+            match fate() {
+                0 => address.protocol = 4,
+                1 => address.protocol = 0,
+                2 => {
+                    address.protocol = 0;
+                    self.owned.addresses.insert(address.key());
+                }
+                3 => {
+                    address.lifetimes = Lifetimes {
+                        valid: 10,
+                        preferred: 0,
+                    }
+                }
+                _ => {}
+            }
+        }
+        for neighbour in &mut self.observed.neighbours {
+            match fate() {
+                0 => neighbour.protocol = 4,
+                1 => {
+                    neighbour.protocol = 0;
+                    self.owned.neighbours.insert(neighbour.key());
+                }
+                2 if !neighbour.proxy => {
+                    (neighbour.protocol, neighbour.ext_learn) = (0, false);
+                    neighbour.state = NeighbourState::Dynamic;
+                }
+                _ => {}
+            }
+        }
+        for route in &mut self.observed.routes {
+            match fate() {
+                0 | 1 => route.protocol = 4,
+                2 => route.unmodelled = true,
+                3 => route.protocol = MARKER,
+                _ => {}
+            }
+        }
+        for rule in &mut self.observed.rules {
+            match fate() {
+                0 | 1 => rule.protocol = 4,
+                2 => rule.unmodelled = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether an observed object is ours, as the contract says it.
+    pub(crate) fn is_ours(&self, object: &Object) -> bool {
+        let marked = |protocol, listed: bool| protocol == MARKER || (protocol == 0 && listed);
+        match object {
+            Object::Link(link) => self.owned.links.contains(&link.index),
+            Object::Address(a) => marked(a.protocol, self.owned.addresses.contains(&a.key())),
+            Object::Neighbour(n) => marked(n.protocol, self.owned.neighbours.contains(&n.key())),
+            Object::Route(route) => route.protocol == MARKER,
+            Object::Rule(rule) => rule.protocol == MARKER && !rule.unmodelled,
+        }
+    }
+
+    /// Every object, kind by kind.
+    pub(crate) fn objects(&self) -> Vec<Object> {
+        let Observed {
+            links,
+            addresses,
+            neighbours,
+            routes,
+            rules,
+            ..
+        } = self.observed.clone();
+        let links = links.into_iter().map(Object::from);
+        let addresses = addresses.into_iter().map(Object::from);
+        let neighbours = neighbours.into_iter().map(Object::from);
+        let routes = routes.into_iter().map(Object::from);
+        links
+            .chain(addresses)
+            .chain(neighbours)
+            .chain(routes)
+            .chain(rules.into_iter().map(Object::from))
+            .collect()
+    }
+
+    /// What somebody else declared.
+    pub(crate) fn foreign(&self) -> Vec<Object> {
+        let declared =
+            |object: &Object| !matches!(object, Object::Neighbour(n) if !n.is_declared());
+        let objects = self.objects().into_iter();
+        objects
+            .filter(|object| declared(object) && !self.is_ours(object))
+            .collect()
+    }
+
+    /// Carries out all that is not held and does not wait for what is; tells what was done.
+    pub(crate) fn carry_out(&mut self, plan: &Plan) -> Vec<bool> {
+        let mut real = BTreeMap::new();
+        let mut done = Vec::new();
+        for (at, op) in plan.ops.iter().enumerate() {
+            let ready = op.hold.is_none() && plan.needs(at).all(|need| done[need]);
+            done.push(
+                ready && !self.refuses(op) && {
+                    self.op(op, plan, &mut real);
+                    true
+                },
+            );
+        }
+        done
+    }
+
+    /// A pair cannot be made whose other end has a name that is taken.
+    pub(crate) fn refuses(&self, op: &Op) -> bool {
+        let Object::Link(link) = &op.object else {
+            return false;
+        };
+        let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
+        let peer = matches!(&link.kind, Some(LinkKind::Veth { peer: Some(peer) }) if taken(peer));
+        op.action == Action::Create && peer
+    }
+
+    fn op(&mut self, op: &Op, plan: &Plan, real: &mut BTreeMap<Dev, Dev>) {
+        let actual = |dev: Dev| real.get(&dev).copied().unwrap_or(dev);
+        let object = match op.object.clone() {
+            Object::Link(link) => return self.link(op, &link, plan, real),
+            Object::Address(a) => Address {
+                dev: actual(a.dev),
+                ..a
+            }
+            .into(),
+            Object::Neighbour(n) => Neighbour {
+                dev: actual(n.dev),
+                ..n
+            }
+            .into(),
+            Object::Route(mut route) => {
+                let hops = match &mut route.nexthops {
+                    NextHops::One(hop) => std::slice::from_mut(hop),
+                    NextHops::Many(hops) => hops,
+                    _ => &mut [],
+                };
+                hops.iter_mut()
+                    .for_each(|hop| hop.dev = hop.dev.map(actual));
+                Object::Route(route)
+            }
+            rule => rule,
+        };
+        let there = |dev: &Dev| {
+            let links = &self.observed.links;
+            links.iter().any(|link| Some(link.index) == dev.as_index())
+        };
+        if !devices(&object).iter().all(there) {
+            // What went with its device is gone, as it should be.
+            assert_eq!(
+                op.action,
+                Action::Delete,
+                "{object:?}: no such device\n{}",
+                plan.text()
+            );
+            return;
+        }
+        let was = match (op.action, op.was.as_deref()) {
+            (Action::Create, _) => {
+                let same = self
+                    .objects()
+                    .into_iter()
+                    .find(|other| other.key() == object.key());
+                assert_eq!(same, None, "exists: {object:?}");
+                None
+            }
+            (Action::Update, was) => Some(was.unwrap().clone()),
+            (Action::Delete, _) => Some(object.clone()),
+        };
+        let object = Some(object).filter(|_| op.action != Action::Delete);
+        let observed = &mut self.observed;
+        match object.as_ref().or(was.as_ref()).unwrap().kind() {
+            Kind::Link => unreachable!(),
+            Kind::Address => swap(&mut observed.addresses, was, object),
+            Kind::Neighbour => swap(&mut observed.neighbours, was, object),
+            Kind::Route => swap(&mut observed.routes, was, object),
+            Kind::Rule => swap(&mut observed.rules, was, object),
+        }
+    }
+
+    fn link(&mut self, op: &Op, link: &Link, plan: &Plan, real: &mut BTreeMap<Dev, Dev>) {
+        let find = |world: &World, name: IfName| {
+            world
+                .observed
+                .links
+                .iter()
+                .position(|link| link.name == name)
+        };
+        let mut link = link.clone();
+        let actual = |dev: Dev, real: &BTreeMap<Dev, Dev>| real.get(&dev).copied().unwrap_or(dev);
+        link.master = link
+            .master
+            .map(|master| master.map(|dev| actual(dev, real)));
+        match &mut link.kind {
+            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => {
+                *link = actual(*link, real);
+            }
+            Some(LinkKind::Vxlan(vxlan)) => vxlan.link = vxlan.link.map(|dev| actual(dev, real)),
+            _ => {}
+        }
+        if op.action == Action::Delete {
+            return self.unlink(link.index);
+        }
+        for parent in link.parents().filter_map(|dev| dev.as_index()) {
+            let there = |other: &Link| other.index == parent;
+            assert!(
+                self.observed.links.iter().any(there),
+                "{link:?}: no such device"
+            );
+        }
+        if op.action == Action::Create {
+            assert_eq!(find(self, link.name), None, "exists: {link:?}");
+            let kind = link.kind.clone().unwrap();
+            let mut ends = vec![(link.name, kind.clone())];
+            if let LinkKind::Veth { peer: Some(peer) } = kind {
+                assert_eq!(find(self, peer), None, "exists: {peer:?}");
+                ends.push((
+                    peer,
+                    LinkKind::Veth {
+                        peer: Some(link.name),
+                    },
+                ));
+            }
+            for (name, kind) in ends {
+                let index = self.next;
+                self.next += 1;
+                self.owned.links.insert(index);
+                if let Some(planned) = plan.devices.dev(&name) {
+                    real.insert(planned, Dev::index(index));
+                }
+                self.observed.links.push(Link {
+                    index,
+                    up: Some(false),
+                    mtu: Some(1500),
+                    address: None,
+                    master: Some(None),
+                    alias: Some(Box::new([])),
+                    group: Some(0),
+                    ..Link::new(name, filled(kind))
+                });
+            }
+            // These follow in a message of their own.
+            (link.up, link.master, link.alias) = (None, None, None);
+        }
+        let at = find(self, link.name)
+            .unwrap_or_else(|| panic!("no such link: {op:?}\n{}", plan.text()));
+        let there = &mut self.observed.links[at];
+        there.up = link.up.or(there.up);
+        there.mtu = link.mtu.or(there.mtu);
+        there.master = link.master.or(there.master);
+        match (&mut there.kind, link.kind) {
+            (Some(LinkKind::Bridge(there)), Some(LinkKind::Bridge(bridge))) => {
+                there.stp = bridge.stp.or(there.stp);
+            }
+            (Some(LinkKind::Vxlan(there)), Some(LinkKind::Vxlan(vxlan))) => {
+                there.ttl = vxlan.ttl.or(there.ttl);
+                there.link = vxlan.link.or(there.link);
+            }
+            _ => {}
+        }
+    }
+
+    /// Deletes a link with its other end and all that lives on either.
+    fn unlink(&mut self, index: u32) {
+        let Some(at) = self
+            .observed
+            .links
+            .iter()
+            .position(|link| link.index == index)
+        else {
+            // It went with what it stood on, as it should.
+            return;
+        };
+        let gone = self.observed.links.remove(at);
+        let dev = Dev::index(index);
+        let observed = &mut self.observed;
+        observed.addresses.retain(|address| address.dev != dev);
+        observed.neighbours.retain(|neighbour| neighbour.dev != dev);
+        let through = |route: &Route| {
+            route
+                .nexthops
+                .as_slice()
+                .iter()
+                .any(|hop| hop.dev == Some(dev))
+        };
+        observed.routes.retain(|route| !through(route));
+        for port in &mut observed.links {
+            if port.master == Some(Some(dev)) {
+                port.master = Some(None);
+            }
+        }
+        let peer = match gone.kind {
+            Some(LinkKind::Veth { peer }) => peer,
+            _ => None,
+        };
+        let above = |link: &&Link| link.parents().any(|parent| *parent == dev);
+        let along: Vec<u32> = observed
+            .links
+            .iter()
+            .filter(|link| above(link) || Some(link.name) == peer)
+            .map(|link| link.index)
+            .collect();
+        for index in along {
+            if self.observed.links.iter().any(|link| link.index == index) {
+                self.unlink(index);
+            }
+        }
+    }
+}
+
+/// The attributes that the kernel would report.
+fn filled(kind: LinkKind) -> LinkKind {
+    match kind {
+        LinkKind::Bridge(bridge) => LinkKind::Bridge(BridgeAttrs {
+            stp: bridge.stp.or(Some(false)),
+            ..bridge
+        }),
+        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
+            ttl: vxlan.ttl.or(Some(0)),
+            ..vxlan
+        }),
+        other => other,
+    }
+}
+
+/// The devices that an object is on.
+pub(crate) fn devices(object: &Object) -> Vec<Dev> {
+    match object {
+        Object::Address(address) => vec![address.dev],
+        Object::Neighbour(neighbour) => vec![neighbour.dev],
+        Object::Route(route) => route
+            .nexthops
+            .as_slice()
+            .iter()
+            .filter_map(|hop| hop.dev)
+            .collect(),
+        Object::Link(_) | Object::Rule(_) => Vec::new(),
+    }
+}
+
+/// Takes one object out of a list, which must be there, and puts another in.
+fn swap<T: Clone + Into<Object>>(list: &mut Vec<T>, out: Option<Object>, into: Option<Object>)
+where
+    Object: Unwrap<T>,
+{
+    if let Some(out) = out {
+        let at = list.iter().position(|item| item.clone().into() == out);
+        list.remove(at.unwrap_or_else(|| panic!("not there: {out:?}")));
+    }
+    list.extend(into.map(Unwrap::unwrap_as));
+}
+
+trait Unwrap<T> {
+    fn unwrap_as(self) -> T;
+}
+
+macro_rules! unwrap {
+    ($($kind:ident $type:ty: $pattern:pat => $value:expr),+ $(,)?) => {
+        $(impl Unwrap<$type> for Object {
+            fn unwrap_as(self) -> $type {
+                match self {
+                    $pattern => $value,
+                    other => panic!("{other:?} is no {}", stringify!($kind)),
+                }
+            }
+        })+
+    };
+}
+
+unwrap!(
+    Address Address: Object::Address(address) => address,
+    Neighbour Neighbour: Object::Neighbour(neighbour) => neighbour,
+    Route Route: Object::Route(route) => route,
+    Rule Rule: Object::Rule(rule) => *rule,
+);

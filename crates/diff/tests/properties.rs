@@ -1,0 +1,418 @@
+//! Properties of the diff and of plans, over thousands of random states.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{MARKER, World, address, desired, devices, neighbour, prune, route, rule, world};
+use proptest::prelude::*;
+use trueup_diff::{
+    Action, Desired, Hold, Item, Kind, Object, ObjectKey, Observed, Op, Plan, Reason, Resolved,
+    resolve, three_way, two_way,
+};
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+type Pair = (u8, u8);
+
+fn pairs() -> impl Strategy<Value = Vec<Pair>> {
+    prop::collection::vec((0..8_u8, 0..3_u8), 0..10)
+}
+
+/// One item a key.
+fn unique(pairs: Vec<Pair>) -> Vec<Pair> {
+    let map: BTreeMap<u8, u8> = pairs.into_iter().collect();
+    map.into_iter().collect()
+}
+
+fn key(pair: &Pair) -> u8 {
+    pair.0
+}
+
+fn value(pair: &Pair) -> u8 {
+    pair.1
+}
+
+/// Carries a diff out over a list.
+fn carried_out(diff: &trueup_diff::Diff<'_, Pair>, observed: &[Pair]) -> Vec<Pair> {
+    let mut state = observed.to_vec();
+    let mut take = |pair: &Pair| {
+        let at = state
+            .iter()
+            .position(|item| item == pair)
+            .expect("was observed");
+        state.remove(at);
+    };
+    diff.delete.iter().for_each(|pair| take(pair));
+    diff.update.iter().for_each(|(_, was)| take(was));
+    state.extend(diff.update.iter().map(|(new, _)| **new));
+    for new in &diff.create {
+        assert!(
+            state.iter().all(|item| item.0 != new.0),
+            "created over {new:?}"
+        );
+        state.push(**new);
+    }
+    state.sort_unstable();
+    state
+}
+
+proptest! {
+    #![proptest_config(cases(4096))]
+
+    #[test]
+    fn two_way_gives_the_desired_state(desired in pairs(), observed in pairs()) {
+        let desired = unique(desired);
+        let diff = two_way(&desired, &observed, key, value).unwrap();
+        let state = carried_out(&diff, &observed);
+        prop_assert_eq!(&state, &desired);
+        prop_assert!(two_way(&desired, &state, key, value).unwrap().is_empty());
+        let agreeing = |key: u8| desired.iter().any(|d| d.0 == key && observed.contains(d));
+        prop_assert!(!diff.create.iter().any(|new| agreeing(new.0)));
+        prop_assert!(!diff.update.iter().any(|(new, _)| agreeing(new.0)));
+    }
+
+    #[test]
+    fn three_way_leaves_what_is_not_owned(
+        desired in pairs(),
+        observed in pairs(),
+        owned in prop::collection::btree_set(0..8_u8, 0..8),
+    ) {
+        let (desired, observed) = (unique(desired), unique(observed));
+        let diff = three_way(&desired, &observed, &owned, key, value).unwrap();
+        let state = carried_out(&diff, &observed);
+        let wanted = |pair: &&Pair| desired.iter().any(|d| d.0 == pair.0);
+        let foreign = observed.iter().filter(|pair| !wanted(pair) && !owned.contains(&pair.0));
+        let mut expected: Vec<Pair> = desired.iter().chain(foreign).copied().collect();
+        expected.sort_unstable();
+        prop_assert_eq!(&state, &expected);
+        prop_assert!(three_way(&desired, &state, &owned, key, value).unwrap().is_empty());
+    }
+
+    #[test]
+    fn two_way_and_three_way_agree_when_all_is_owned(desired in pairs(), observed in pairs()) {
+        let desired = unique(desired);
+        let owned: BTreeSet<u8> = (0..8).collect();
+        prop_assert_eq!(
+            two_way(&desired, &observed, key, value),
+            three_way(&desired, &observed, &owned, key, value)
+        );
+    }
+
+    #[test]
+    fn the_order_of_items_does_not_matter(
+        (desired, observed, shuffled) in (pairs(), pairs()).prop_flat_map(|(desired, observed)| {
+            let (desired, observed) = (unique(desired), unique(observed));
+            let shuffled = (Just(desired.clone()).prop_shuffle(), Just(observed.clone()).prop_shuffle());
+            (Just(desired), Just(observed), shuffled)
+        }),
+    ) {
+        prop_assert_eq!(
+            two_way(&desired, &observed, key, value),
+            two_way(&shuffled.0, &shuffled.1, key, value)
+        );
+    }
+
+    #[test]
+    fn a_desired_key_given_twice_is_refused(mut desired in pairs(), again in 0..10_usize) {
+        prop_assume!(!desired.is_empty());
+        desired = unique(desired);
+        let again = desired[again % desired.len()];
+        desired.push((again.0, again.1 ^ 1));
+        let error = two_way(&desired, &[], key, value).unwrap_err();
+        prop_assert_eq!(error.second, desired.len() - 1);
+        prop_assert_eq!(desired[error.first].0, again.0);
+    }
+
+    #[test]
+    fn canonical_forms_are_fixed_points(
+        route in route(),
+        address in address(),
+        neighbour in neighbour(),
+        rule in rule(),
+    ) {
+        let once = route.canonical();
+        prop_assert_eq!(once.clone().canonical(), once);
+        let name = address.dev;
+        let once = address.canonical(Some(&name));
+        prop_assert_eq!(once.clone().canonical(Some(&name)), once);
+        let once = neighbour.canonical();
+        prop_assert_eq!(once.clone().canonical(), once);
+        let once = rule.canonical();
+        prop_assert_eq!(once.clone().canonical(), once);
+    }
+}
+
+/// A world, a desired state that can be planned in it, and the plan.
+fn planned() -> impl Strategy<Value = (World, Desired, Plan)> {
+    (world(), desired()).prop_map(|(world, mut desired)| {
+        let plan = prune(&mut desired, &world);
+        (world, desired, plan)
+    })
+}
+
+/// Leaves one observed object a key, so that none depends on which came first.
+fn thinned(mut world: World) -> World {
+    fn thin<T: Item>(objects: &mut Vec<T>) {
+        let mut seen = BTreeSet::new();
+        objects.retain(|object| seen.insert(object.key()));
+    }
+    let Observed {
+        addresses,
+        neighbours,
+        routes,
+        rules,
+        ..
+    } = &mut world.observed;
+    thin(addresses);
+    thin(neighbours);
+    thin(routes);
+    thin(rules);
+    world
+}
+
+fn resolved(world: &World, desired: &Desired) -> Resolved {
+    resolve(desired, &world.observed, &world.owned, MARKER).unwrap()
+}
+
+fn wanted(resolved: Resolved) -> Vec<Object> {
+    let Resolved {
+        links,
+        addresses,
+        neighbours,
+        routes,
+        rules,
+        ..
+    } = resolved;
+    fn objects<T: Into<Object>>(list: Option<Vec<T>>) -> impl Iterator<Item = Object> {
+        list.into_iter().flatten().map(Into::into)
+    }
+    objects(links)
+        .chain(objects(addresses))
+        .chain(objects(neighbours))
+        .chain(objects(routes))
+        .chain(objects(rules))
+        .collect()
+}
+
+fn agrees(desired: &Object, observed: &Object) -> bool {
+    match (desired, observed) {
+        (Object::Link(d), Object::Link(o)) => d.agrees(o),
+        (Object::Address(d), Object::Address(o)) => d.agrees(o),
+        (Object::Neighbour(d), Object::Neighbour(o)) => d.agrees(o),
+        (Object::Route(d), Object::Route(o)) => d.agrees(o),
+        (Object::Rule(d), Object::Rule(o)) => d == o,
+        _ => false,
+    }
+}
+
+fn is_passing(object: &Object) -> bool {
+    matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared())
+}
+
+/// A must-exist link, or one that netlink cannot create: others own it, and we may set it up.
+fn is_set_up_only(object: &Object) -> bool {
+    let kind = match object {
+        Object::Link(link) => link.kind.as_ref(),
+        _ => return false,
+    };
+    !kind.is_some_and(trueup_diff::LinkKind::is_creatable)
+}
+
+proptest! {
+    #![proptest_config(cases(1500))]
+
+    #[test]
+    fn carrying_a_plan_out_gives_the_desired_state((world, desired, plan) in planned()) {
+        let mut after = world.clone();
+        let done = after.carry_out(&plan);
+        let again = after.plan(&desired);
+        prop_assert!(again.is_ok(), "{:?}\n{}", again, plan.text());
+        let mut again = again.unwrap();
+        if done.iter().all(|done| *done) {
+            prop_assert_eq!(&again.ops, &[], "\n{}", plan.text());
+        }
+        // A hold can end with what the first pass did: an address is no longer a device's last.
+        for _ in 0..2 {
+            after.carry_out(&again);
+            again = after.plan(&desired).unwrap();
+        }
+        // What is left to do is what was held, or waits for it.
+        let left = again.ops.iter().enumerate();
+        let mut waits = Vec::new();
+        for (at, op) in left {
+            let hindered = op.hold.is_some() || after.refuses(op);
+            let waiting = hindered || again.needs(at).any(|need| waits[need]);
+            prop_assert!(waiting, "left: {op:?}\nfirst:\n{}again:\n{}", plan.text(), again.text());
+            waits.push(waiting);
+        }
+        prop_assert_eq!(again.conflicts.len(), plan.conflicts.len());
+        // Every desired object is there, but for conflicts and for what is held.
+        let there = after.objects();
+        let blocked: Vec<ObjectKey> = again
+            .conflicts
+            .iter()
+            .map(|conflict| conflict.desired.key())
+            .chain(again.ops.iter().map(|op| op.object.key()))
+            .collect();
+        for object in wanted(resolved(&after, &desired)) {
+            let met = there.iter().any(|o| o.key() == object.key() && agrees(&object, o));
+            // To create anew is to delete, which takes a complete view.
+            let met = met || !after.observed.complete.contains(object.kind());
+            prop_assert!(met || blocked.contains(&object.key()), "unmet: {object:?}\n{}", plan.text());
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_stays_as_it_is((world, _, plan) in planned()) {
+        let mut after = world.clone();
+        after.carry_out(&plan);
+        let there = after.objects();
+        for object in world.foreign() {
+            let touched = plan.ops.iter().any(|op| op.object.key() == object.key());
+            let set_up = touched && matches!(object, Object::Link(_)) && is_set_up_only(&object);
+            let port = matches!(&object, Object::Link(_)) && !there.contains(&object);
+            if !set_up && !port {
+                prop_assert!(there.contains(&object), "gone: {object:?}\n{}", plan.text());
+            }
+        }
+        for op in &plan.ops {
+            let target = match op.action {
+                Action::Create => continue,
+                Action::Update => op.was.as_deref(),
+                Action::Delete => Some(&op.object),
+            };
+            let Some(target) = target else { continue };
+            let ours = world.is_ours(target) || is_passing(target) || is_set_up_only(&op.object);
+            prop_assert!(ours, "{op:?}");
+            prop_assert!(op.action == Action::Update || world.is_ours(target) || is_passing(target));
+        }
+    }
+
+    #[test]
+    fn plans_are_minimal((world, desired, plan) in planned()) {
+        let observed = world.objects();
+        let mut ops: BTreeMap<ObjectKey, Vec<&Op>> = BTreeMap::new();
+        for op in &plan.ops {
+            ops.entry(op.object.key()).or_default().push(op);
+        }
+        for object in wanted(resolved(&world, &desired)) {
+            let agreeing = observed.iter().any(|o| o.key() == object.key() && agrees(&object, o));
+            let building = ops.get(&object.key()).into_iter().flatten();
+            let building: Vec<_> = building.filter(|op| op.action != Action::Delete).collect();
+            let reborn = matches!(object, Object::Link(_)) && plan.ops.iter().any(|op| op.reason == Reason::Recreated);
+            prop_assert!(!agreeing || building.is_empty() || reborn, "needless: {building:?}");
+        }
+        for (key, ops) in ops {
+            let count = |action| ops.iter().filter(|op| op.action == action).count();
+            let (creates, updates, deletes) =
+                (count(Action::Create), count(Action::Update), count(Action::Delete));
+            let held = observed.iter().filter(|object| object.key() == key).count();
+            let fresh = ops.iter().all(|op| op.action != Action::Update || op.was.is_none());
+            prop_assert!(creates <= 1 && updates <= 1);
+            prop_assert!(creates + updates <= 1 || (matches!(key, ObjectKey::Link(_)) && fresh));
+            prop_assert!(deletes <= held);
+            prop_assert!(creates == 0 || deletes == 0 || ops.iter().any(|op| op.reason == Reason::Recreated));
+        }
+    }
+
+    #[test]
+    fn the_order_of_input_does_not_matter(
+        (world, desired, plan) in planned(),
+        seed in any::<u64>(),
+    ) {
+        fn shuffle<T>(list: &mut [T], seed: &mut u64) {
+            for at in (1..list.len()).rev() {
+                *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                list.swap(at, (*seed >> 33) as usize % (at + 1));
+            }
+        }
+        let world = thinned(world);
+        drop(plan);
+        let Ok(plan) = world.plan(&desired) else { return Ok(()) };
+        let (mut other, mut same, mut seed) = (world.clone(), desired.clone(), seed);
+        shuffle(&mut other.observed.links, &mut seed);
+        shuffle(&mut other.observed.addresses, &mut seed);
+        shuffle(&mut other.observed.neighbours, &mut seed);
+        shuffle(&mut other.observed.routes, &mut seed);
+        shuffle(&mut other.observed.rules, &mut seed);
+        same.links.iter_mut().for_each(|list| shuffle(list, &mut seed));
+        same.addresses.iter_mut().for_each(|list| shuffle(list, &mut seed));
+        same.neighbours.iter_mut().for_each(|list| shuffle(list, &mut seed));
+        same.routes.iter_mut().for_each(|list| shuffle(list, &mut seed));
+        same.rules.iter_mut().for_each(|list| shuffle(list, &mut seed));
+        let shuffled = other.plan(&same).unwrap();
+        prop_assert_eq!(plan.text().to_string(), shuffled.text().to_string());
+        prop_assert_eq!(plan, shuffled);
+    }
+
+    #[test]
+    fn needs_come_before_and_unknowns_delete_nothing((world, desired, plan) in planned()) {
+        let managed = desired.managed();
+        for (at, op) in plan.ops.iter().enumerate() {
+            prop_assert!(plan.needs(at).all(|need| need < at));
+            let kind = op.object.kind();
+            prop_assert!(managed.contains(kind), "unmanaged: {op:?}");
+            let undesired = op.reason == Reason::Undesired;
+            prop_assert!(!undesired || world.observed.complete.contains(kind), "{op:?}");
+            prop_assert_eq!(undesired, op.action == Action::Delete && op.reason != Reason::Recreated);
+        }
+    }
+
+    #[test]
+    fn conflicts_are_the_foreign_objects_that_differ((world, desired, _) in planned()) {
+        let world = thinned(world);
+        let Ok(plan) = world.plan(&desired) else { return Ok(()) };
+        let foreign = world.foreign();
+        let mut expected = Vec::new();
+        for object in wanted(resolved(&world, &desired)) {
+            let other = foreign.iter().find(|other| other.key() == object.key());
+            if let Some(other) = other.filter(|other| !agrees(&object, other))
+                && object.kind() != Kind::Link
+            {
+                expected.push((object.key(), other.clone()));
+            }
+        }
+        let conflicts = plan.conflicts.iter().filter(|c| c.desired.kind() != Kind::Link);
+        let mut found: Vec<_> = conflicts.map(|c| (c.desired.key(), c.foreign.clone())).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_retained_keeps_its_needs((_, _, plan) in planned(), mask in any::<u64>()) {
+        let mut at = 0;
+        let kept = plan.clone().retain(|_| {
+            at += 1;
+            mask >> (at % 64) & 1 == 0
+        });
+        let places: Vec<usize> = (0..plan.ops.len()).filter(|at| mask >> ((at + 1) % 64) & 1 == 0).collect();
+        prop_assert_eq!(kept.ops.len(), places.len());
+        for (new, old) in places.iter().enumerate() {
+            prop_assert_eq!(&kept.ops[new], &plan.ops[*old]);
+            let expected: Vec<usize> = plan
+                .needs(*old)
+                .filter_map(|need| places.iter().position(|place| *place == need))
+                .collect();
+            prop_assert_eq!(kept.needs(new).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_hold_names_what_is_not_ours((world, _, plan) in planned()) {
+        for op in &plan.ops {
+            if let Some(Hold::Bystander(object)) = &op.hold {
+                prop_assert!(!world.is_ours(object) && world.objects().contains(object));
+                prop_assert_eq!(op.action, Action::Delete);
+                prop_assert!(op.object.kind() != Kind::Link || !devices(object).is_empty() || object.kind() == Kind::Link);
+            }
+        }
+    }
+}
