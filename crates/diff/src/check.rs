@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use crate::model::{
-    Address, Family, IfName, Link, LinkKind, Neighbour, NextHops, Prefix, Route, RouteType, Rule,
-    RuleAction,
+    Address, FOREVER, Family, IfName, Link, LinkKind, Neighbour, NextHops, Prefix, Route,
+    RouteType, Rule, RuleAction,
 };
 
 /// A desired object that can be checked by itself.
@@ -102,6 +102,13 @@ impl Check for Address<IfName> {
         must(
             self.lifetimes.preferred <= self.lifetimes.valid,
             "preferred_lft is at most valid_lft",
+        )?;
+        // `inet_fill_ifaddr` reports a permanent address as preferred for ever, and `check_lifetime`
+        // passes it over.
+        let endless = self.family() == Family::Inet && self.lifetimes.valid == FOREVER;
+        must(
+            !endless || matches!(self.lifetimes.preferred, 0 | FOREVER),
+            "an IPv4 address that is valid for ever is preferred for ever or not at all: give valid_lft too",
         )?;
         must(
             !self.address.ip().is_unspecified(),
