@@ -143,6 +143,13 @@ impl Question {
                 (Object::Route(route), Action::Create | Action::Update) => {
                     question.keys.insert(route.key());
                 }
+                // A link loses routes, neighbours and IPv6 addresses when it goes down, when its MTU
+                // is too small for IPv6, and some of them when its hardware address changes.
+                (Object::Link(link), Action::Update)
+                    if link.up == Some(false) || link.mtu.is_some() || link.address.is_some() =>
+                {
+                    question.devs.insert(Dev::index(link.index));
+                }
                 (Object::Link(link), Action::Delete) => {
                     let peer = match link.kind {
                         Some(LinkKind::Veth { peer: Some(peer) }) => plan.devices.dev(&peer),

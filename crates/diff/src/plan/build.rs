@@ -319,12 +319,15 @@ fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
     }
 }
 
-/// Holds the deletes that would take what is not ours along. A link is never recreated over a
+/// Holds the ops that would take what is not ours along. A link is never recreated over a
 /// bystander: resolving sees to that.
 fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
     let deletes = |op: &Op| op.action == Action::Delete;
-    let takes_along =
-        |op: &Op| deletes(op) && matches!(op.object.kind(), Kind::Link | Kind::Address);
+    let takes_along = |op: &Op| match op.object.kind() {
+        Kind::Link => op.action != Action::Create,
+        Kind::Address => deletes(op),
+        _ => false,
+    };
     if !found.ops.iter().any(takes_along) {
         return;
     }
@@ -332,8 +335,15 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();
-    for (at, op) in found.ops.iter().enumerate().filter(|(_, op)| deletes(op)) {
+    for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
+            Object::Link(wanted) if op.action == Action::Update => {
+                if let Some(Object::Link(was)) = op.was.as_deref() {
+                    let bystander = bystanders.of_change(was, wanted);
+                    holds.extend(bystander.map(|bystander| (at, bystander.clone())));
+                }
+            }
+            _ if !deletes(op) => {}
             Object::Link(link) => {
                 let bystander = bystanders.on_link(link.index);
                 if let Some(bystander) = bystander {

@@ -3,14 +3,15 @@
 //! The kernel deletes with a link all that lives on it, with the first IPv4 address of a subnet
 //! those that follow it (unless the device promotes them), with an address the IPv4 routes whose
 //! gateway it made reachable or whose source it was, and with the last IPv4 address of a device all
-//! of its IPv4 routes and neighbours, permanent ones too. Where that would hit a stranger's
-//! object, the delete is not carried out.
+//! of its IPv4 routes and neighbours, permanent ones too. A link that goes down loses its routes,
+//! neighbours and IPv6 addresses, and one whose hardware address changes its neighbours. Where that
+//! would hit a stranger's object, the op is not carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::desired::{Observed, Proof};
-use crate::model::{Address, Dev, Family, IfName, Item, Neighbour, Prefix, Route};
+use crate::model::{Address, Dev, Family, IfName, Item, Link, Neighbour, Prefix, Route};
 use crate::plan::{Object, peer};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
@@ -26,8 +27,15 @@ pub(crate) struct Bystanders {
     secondaries: BTreeMap<(Dev, Prefix), Object>,
     /// Foreign IPv4 neighbours, which go with the last IPv4 address of their device.
     neighbours: BTreeMap<Dev, Object>,
+    /// What a link that goes down loses, by its index.
+    raised: BTreeMap<u32, Object>,
+    /// What a link that changes its hardware address loses (`neigh_changeaddr`), by its index.
+    resolved: BTreeMap<u32, Object>,
     routes: Vec<Route>,
 }
+
+/// The least MTU that IPv6 takes (`IPV6_MIN_MTU`): below it all of IPv6 leaves the device.
+const IPV6_MIN_MTU: u32 = 1280;
 
 impl Bystanders {
     pub(crate) fn new(observed: &Observed, proof: Proof<'_>) -> Bystanders {
@@ -42,10 +50,22 @@ impl Bystanders {
             }
         }
         let mut on_link = BTreeMap::new();
+        let mut raised = BTreeMap::new();
+        let mut resolved = BTreeMap::new();
         let mut add = |dev: Dev, object: Object| {
-            if let Some(index) = dev.as_index() {
-                on_link.entry(index).or_insert(object);
+            let Some(index) = dev.as_index() else { return };
+            match &object {
+                Object::Neighbour(_) => {
+                    resolved.entry(index).or_insert(object.clone());
+                    raised.entry(index).or_insert(object.clone());
+                }
+                Object::Address(address) if address.family() == Family::Inet => {}
+                Object::Address(_) | Object::Route(_) => {
+                    raised.entry(index).or_insert(object.clone());
+                }
+                Object::Link(_) | Object::Rule(_) => {}
             }
+            on_link.entry(index).or_insert(object);
         };
         for link in in_order(&observed.links, |link| !proof.link(link)) {
             link.parents()
@@ -85,8 +105,21 @@ impl Bystanders {
             along,
             secondaries,
             neighbours,
+            raised,
+            resolved,
             routes,
         }
+    }
+
+    /// A foreign object that a link loses with a change.
+    pub(crate) fn of_change(&self, was: &Link, wanted: &Link) -> Option<&Object> {
+        let short = |mtu: Option<u32>| mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU);
+        let falls = was.up == Some(true) && wanted.up == Some(false)
+            || short(wanted.mtu) && !short(was.mtu);
+        let readdressed = wanted.address.is_some() && wanted.address != was.address;
+        let falls = falls.then(|| self.raised.get(&was.index)).flatten();
+        let readdressed = readdressed.then(|| self.resolved.get(&was.index));
+        falls.or(readdressed.flatten())
     }
 
     /// A foreign object that lives on a link, or on one that goes with it.
