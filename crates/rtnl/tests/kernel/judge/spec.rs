@@ -1,0 +1,271 @@
+//! Random cases: small numbers that stand for desired objects and for what strangers do. The key
+//! spaces are small, so that what is desired, what was desired before, and what strangers made
+//! often meet. `author` turns the numbers into objects.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// Links that may be desired; see `author::LINKS`.
+pub(crate) const LINKS: usize = 8;
+/// Devices that objects may be on; see `author::DEVICES`.
+pub(crate) const DEVICES: usize = 8;
+
+#[derive(Clone, Debug)]
+pub(crate) struct LinkSpec {
+    pub(crate) which: usize,
+    pub(crate) up: Option<bool>,
+    pub(crate) mtu: Option<bool>,
+    pub(crate) alias: Option<u8>,
+    pub(crate) master: u8,
+    pub(crate) group: Option<u8>,
+    pub(crate) mac: Option<u8>,
+    pub(crate) variant: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AddressSpec {
+    pub(crate) dev: usize,
+    pub(crate) v6: bool,
+    pub(crate) subnet: u8,
+    pub(crate) host: u8,
+    pub(crate) len: u8,
+    pub(crate) extra: u8,
+    pub(crate) life: u8,
+    pub(crate) flags: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct NeighbourSpec {
+    pub(crate) dev: usize,
+    pub(crate) v6: bool,
+    pub(crate) subnet: u8,
+    pub(crate) host: u8,
+    pub(crate) lladdr: u8,
+    pub(crate) variant: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct HopSpec {
+    pub(crate) how: u8,
+    pub(crate) subnet: u8,
+    pub(crate) host: u8,
+    pub(crate) dev: usize,
+    pub(crate) named: bool,
+    pub(crate) onlink: bool,
+    pub(crate) weight: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RouteSpec {
+    pub(crate) v6: bool,
+    pub(crate) dst: u8,
+    pub(crate) table: u8,
+    pub(crate) metric: u8,
+    pub(crate) tos: bool,
+    pub(crate) from: bool,
+    pub(crate) kind: u8,
+    pub(crate) hops: Vec<HopSpec>,
+    pub(crate) src: u8,
+    pub(crate) metrics: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSpec {
+    pub(crate) v6: bool,
+    pub(crate) priority: u8,
+    pub(crate) action: u8,
+    pub(crate) not: bool,
+    /// Which selectors are there, bit by bit.
+    pub(crate) selectors: u16,
+    pub(crate) value: u8,
+}
+
+/// Desired state; a list that is `None` leaves its kind unmanaged.
+#[derive(Clone, Debug)]
+pub(crate) struct DesiredSpec {
+    pub(crate) links: Option<Vec<LinkSpec>>,
+    pub(crate) addresses: Option<Vec<AddressSpec>>,
+    pub(crate) neighbours: Option<Vec<NeighbourSpec>>,
+    pub(crate) routes: Option<Vec<RouteSpec>>,
+    pub(crate) rules: Option<Vec<RuleSpec>>,
+}
+
+/// What a stranger does between two passes.
+#[derive(Clone, Debug)]
+pub(crate) enum StrangerSpec {
+    Address(AddressSpec),
+    Neighbour(NeighbourSpec),
+    Route(RouteSpec, u8),
+    Rule(RuleSpec, u8),
+    /// Makes a link, maybe under a name that may be desired, and maybe a port or child of ours.
+    Link { which: usize, variant: u8 },
+    /// Takes away or breaks something of ours.
+    Break { how: u8, dev: usize, number: u8 },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) stranger: Vec<StrangerSpec>,
+    pub(crate) desired: DesiredSpec,
+    pub(crate) forget: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// Valid, apart from strangers, and with nothing impossible: has to converge in one pass.
+    pub(crate) clean: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+fn link() -> impl Strategy<Value = LinkSpec> {
+    (
+        0..LINKS,
+        prop_oneof![4 => Just(Some(true)), 1 => Just(Some(false)), 1 => Just(None)],
+        option::weighted(0.3, any::<bool>()),
+        option::weighted(0.3, 0..3u8),
+        0..4u8,
+        option::weighted(0.1, 0..3u8),
+        option::weighted(0.2, 0..3u8),
+        0..8u8,
+    )
+        .prop_map(|(which, up, mtu, alias, master, group, mac, variant)| LinkSpec {
+            which,
+            up,
+            mtu,
+            alias,
+            master,
+            group,
+            mac,
+            variant,
+        })
+}
+
+fn address() -> impl Strategy<Value = AddressSpec> {
+    (0..DEVICES, any::<bool>(), 0..4u8, 1..5u8, 0..8u8, 0..16u8, 0..8u8, 0..8u8).prop_map(
+        |(dev, v6, subnet, host, len, extra, life, flags)| AddressSpec {
+            dev,
+            v6,
+            subnet,
+            host,
+            len,
+            extra,
+            life,
+            flags,
+        },
+    )
+}
+
+fn neighbour() -> impl Strategy<Value = NeighbourSpec> {
+    (0..DEVICES, any::<bool>(), 0..3u8, 1..6u8, 0..3u8, 0..8u8).prop_map(
+        |(dev, v6, subnet, host, lladdr, variant)| NeighbourSpec {
+            dev,
+            v6,
+            subnet,
+            host,
+            lladdr,
+            variant,
+        },
+    )
+}
+
+fn hop() -> impl Strategy<Value = HopSpec> {
+    (0..8u8, 0..4u8, 0..3u8, 0..DEVICES, any::<bool>(), prop::bool::weighted(0.1), 0..3u8).prop_map(
+        |(how, subnet, host, dev, named, onlink, weight)| HopSpec {
+            how,
+            subnet,
+            host,
+            dev,
+            named,
+            onlink,
+            weight,
+        },
+    )
+}
+
+fn route() -> impl Strategy<Value = RouteSpec> {
+    (
+        any::<bool>(),
+        0..5u8,
+        0..6u8,
+        0..4u8,
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.15),
+        0..12u8,
+        prop_oneof![3 => vec(hop(), 1..2), 1 => vec(hop(), 2..4)],
+        0..16u8,
+        0..8u8,
+    )
+        .prop_map(|(v6, dst, table, metric, tos, from, kind, hops, src, metrics)| RouteSpec {
+            v6,
+            dst,
+            table,
+            metric,
+            tos,
+            from,
+            kind,
+            hops,
+            src,
+            metrics,
+        })
+}
+
+fn rule() -> impl Strategy<Value = RuleSpec> {
+    let bits = (any::<u16>(), any::<u16>()).prop_map(|(a, b)| a & b);
+    (any::<bool>(), 0..4u8, 0..10u8, prop::bool::weighted(0.2), bits, 0..2u8).prop_map(
+        |(v6, priority, action, not, selectors, value)| RuleSpec {
+            v6,
+            priority,
+            action,
+            not,
+            selectors,
+            value,
+        },
+    )
+}
+
+fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
+    // In a clean case everything is managed.
+    fn all<T>(list: Option<Vec<T>>, clean: bool) -> Option<Vec<T>> {
+        list.or(clean.then(Vec::new))
+    }
+    let managed = 0.85;
+    (
+        option::weighted(managed, vec(link(), 0..8)),
+        option::weighted(managed, vec(address(), 0..8)),
+        option::weighted(managed, vec(neighbour(), 0..6)),
+        option::weighted(managed, vec(route(), 0..10)),
+        option::weighted(managed, vec(rule(), 0..6)),
+    )
+        .prop_map(move |(links, addresses, neighbours, routes, rules)| DesiredSpec {
+            links: all(links, clean),
+            addresses: all(addresses, clean),
+            neighbours: all(neighbours, clean),
+            routes: all(routes, clean),
+            rules: all(rules, clean),
+        })
+}
+
+fn stranger() -> impl Strategy<Value = StrangerSpec> {
+    prop_oneof![
+        3 => address().prop_map(StrangerSpec::Address),
+        2 => neighbour().prop_map(StrangerSpec::Neighbour),
+        4 => (route(), 0..6u8).prop_map(|(route, proto)| StrangerSpec::Route(route, proto)),
+        2 => (rule(), 0..6u8).prop_map(|(rule, proto)| StrangerSpec::Rule(rule, proto)),
+        2 => (0..LINKS, 0..8u8).prop_map(|(which, variant)| StrangerSpec::Link { which, variant }),
+        2 => (0..8u8, 0..DEVICES, 0..8u8)
+            .prop_map(|(how, dev, number)| StrangerSpec::Break { how, dev, number }),
+    ]
+}
+
+/// A case of up to four steps.
+pub(crate) fn case(clean: bool) -> impl Strategy<Value = Case> {
+    let step = (vec(stranger(), 0..5), desired(clean), prop::bool::weighted(0.05)).prop_map(
+        move |(stranger, desired, forget)| Step {
+            stranger,
+            desired,
+            forget: forget && !clean,
+        },
+    );
+    vec(step, 1..5).prop_map(move |steps| Case { clean, steps })
+}
