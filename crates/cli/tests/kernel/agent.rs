@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use trueup_testkit::wait_until;
 
 /// The program, run in the calling thread's namespace. Its directory is removed when dropped.
 pub(crate) struct Agent {
@@ -68,10 +70,8 @@ impl Agent {
         command
     }
 
-    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
+    pub(crate) fn spawn(&self, args: &[&str]) -> Running {
+        Running::of(&mut self.command(args))
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
@@ -112,9 +112,56 @@ impl Agent {
     }
 }
 
+/// A run that goes on; killed if a test fails before its end.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn of(command: &mut Command) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+
+    /// Ends it as a supervisor would; it has to end well.
+    #[track_caller]
+    pub(crate) fn terminate(&mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+        assert_eq!(self.ended(), 0);
+    }
+
+    /// Its exit code, once it has ended.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> i32 {
+        let mut status = None;
+        wait_until("it ends", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code().expect("ended by itself")
+    }
+
+    /// What it printed, once it has ended.
+    pub(crate) fn out(&mut self) -> String {
+        std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap()
+    }
+
+    /// What it said besides.
+    pub(crate) fn err(&mut self) -> String {
+        std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.directory).unwrap();
+        // A failed test may have left anything; what is left then is in a temporary directory.
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

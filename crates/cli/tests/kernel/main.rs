@@ -1,5 +1,11 @@
 //! The program against a real kernel, each test in a namespace of its own.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests; clippy knows only those of the usual harness"
+)]
+
 mod agent;
 mod convergence;
 mod memory;

@@ -132,9 +132,9 @@ pub(crate) fn what_was_made_and_not_remembered_is_told_loudly() {
         "f.toml",
         "link = [{ name = \"one\", kind = \"ifb\" }, { name = \"two\", kind = \"ifb\" }]",
     );
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.ended(), 1);
     made("two");
-    let Ran { out, err, .. } = Ran::of(child.wait_with_output().unwrap());
+    let (out, err) = (child.out(), child.err());
     assert!(out.contains("+ link add name two type ifb"), "{out}");
     assert!(
         err.contains("is not remembered") && err.contains("cannot write the state file"),

@@ -18,7 +18,7 @@ fn rich_namespace() {
         "link add mv0 link up0 type macvlan mode bridge",
         "link add vx0 type vxlan id 42 local 10.200.0.1 remote 10.200.0.2 dstport 4789 nolearning",
         "link add ifb9 type ifb",
-        "address add 10.7.0.1/24 brd + dev br0 label br0:one",
+        "address add 10.7.0.1/24 brd + dev br0 label one",
         "address add 10.7.0.2/24 dev br0",
         "address add 10.8.0.1 peer 10.8.0.2/32 dev vb",
         "address add 10.9.0.1/24 dev vb scope link",
@@ -48,7 +48,7 @@ fn rich_namespace() {
     ]);
     for rule in [
         "pref 100 from fd00:7::/64 lookup 7 protocol 116",
-        "pref 200 uidrange 1000-2000 lookup 7 protocol 116",
+        "pref 200 uidrange 0-0 lookup 7 protocol 116",
     ] {
         ip(&[
             &["-6", "rule", "add"][..],
@@ -75,7 +75,7 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
         "kind = \"macvlan\"",
         "id = 42",
         "forward_delay = 400",
-        "label = \"br0:one\"",
+        "label = \"one\"",
         "peer = \"10.8.0.2\"",
         "tos = 16",
         "from = \"fd00:7::/64\"",

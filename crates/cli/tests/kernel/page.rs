@@ -1,11 +1,12 @@
 //! `docs/cli.md`: its commands are run as they stand there, in order.
 
-use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
-use trueup_testkit::{named_netns, wait_until};
+use rustix::process::Signal;
+use trueup_testkit::named_netns;
 
-use crate::agent::{Agent, Ran};
+use crate::agent::{Agent, Ran, Running};
 
 const PAGE: &str = include_str!("../../../../docs/cli.md");
 const EXAMPLE: &str = include_str!("../../../../docs/examples/edge.toml");
@@ -45,30 +46,24 @@ pub(crate) fn every_command_of_the_page_does_as_it_says() {
     let commands = commands();
     assert!(commands.len() >= 8, "{commands:?}");
     for (command, code) in commands {
+        // Signals are for the program, not for the shell.
+        let command = if command.contains('|') {
+            command.to_owned()
+        } else {
+            format!("exec {command}")
+        };
         let mut shell = Command::new("sh");
         shell
-            .args(["-c", &format!("exec {command}")])
+            .args(["-c", &command])
             .env("PATH", &path)
             .current_dir(agent.directory());
-        if command.starts_with("trueup watch") {
-            let mut child = shell
-                .stdout(fs::File::create(agent.directory().join("log")).unwrap())
-                .spawn()
-                .unwrap();
-            wait_until("it has told of a pass", || {
-                fs::read_to_string(agent.directory().join("log"))
-                    .unwrap()
-                    .ends_with('\n')
-            });
-            crate::watch::terminate(&mut child);
+        if command.starts_with("exec trueup watch") {
+            let mut child = Running::of(&mut shell);
+            let mut first = String::new();
+            let out = child.0.stdout.as_mut().unwrap();
+            BufReader::new(out).read_line(&mut first).unwrap();
+            child.terminate(Signal::TERM);
             continue;
-        }
-        if command.contains('|') {
-            shell = Command::new("sh");
-            shell
-                .args(["-c", command])
-                .env("PATH", &path)
-                .current_dir(agent.directory());
         }
         let ran = Ran::of(shell.output().unwrap());
         assert_eq!(ran.code, code, "{command}: {ran:?}");

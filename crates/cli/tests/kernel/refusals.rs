@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use rustix::process::Signal;
 use trueup_testkit::{
     Snapshot, assert_no_changes, named_netns, uplinks, wait_until, without_net_admin,
 };
@@ -196,7 +197,7 @@ pub(crate) fn a_state_that_cannot_be_written_stops_a_pass_before_it_starts() {
     ran.assert_refused(&["state", agent.state().to_str().unwrap()]);
     fs::remove_file(agent.state()).unwrap();
 
-    // Root of the namespace is no root over what another user owns, but may own everything here.
+    // Nobody else may look into it.
     agent.settle(text);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&agent.state()), 0o700);
@@ -221,7 +222,7 @@ pub(crate) fn a_second_writer_is_refused() {
     // It may read, and under another marker it is nobody's rival.
     assert_eq!(agent.plan("link = []").code, 2);
     assert_eq!(agent.apply("protocol = 117\nroute = []").code, 0);
-    crate::watch::terminate(&mut first);
+    first.terminate(Signal::TERM);
     agent.settle("link = []");
 }
 

@@ -1,33 +1,23 @@
 //! `watch`: the file kept in force until a signal.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::{Child, ChildStderr};
+use std::io::{BufRead as _, BufReader};
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use trueup_testkit::{Snapshot, ip, named_netns, uplinks, wait_until};
 
-use crate::agent::{Agent, FAMILIES, via};
+use crate::agent::{Agent, FAMILIES, Running, via};
 
 const FAST: [&str; 2] = ["--interval", "0.2"];
 
-fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-/// Ends it as a supervisor would; it has to end well.
-pub(crate) fn terminate(child: &mut Child) {
-    signal(child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-fn watch(agent: &Agent, args: &[&str]) -> Child {
+fn watch(agent: &Agent, args: &[&str]) -> Running {
     agent.spawn(&[&["watch", "f.toml"], &FAST[..], args].concat())
 }
 
 /// What it says on the standard error, as it says it.
-fn said(stderr: ChildStderr) -> Arc<Mutex<String>> {
+fn said(child: &mut Running) -> Arc<Mutex<String>> {
+    let stderr = child.0.stderr.take().unwrap();
     let said = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&said);
     std::thread::spawn(move || {
@@ -51,15 +41,8 @@ pub(crate) fn both_signals_end_it_well_and_its_links_are_remembered() {
         wait_until("the link is made", || {
             Snapshot::take().index_of("ours").is_some()
         });
-        signal(&child, end);
-        assert_eq!(child.wait().unwrap().code(), Some(0));
-        let mut text = String::new();
-        child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut text)
-            .unwrap();
+        child.terminate(end);
+        let text = child.out();
         assert!(text.starts_with("+ link add name ours type ifb"), "{text}");
         // One pass changed something, and those after it did not.
         assert!(
@@ -85,11 +68,12 @@ pub(crate) fn a_deleted_route_is_restored() {
         ip(&[words.flag, "route", "delete", words.dst]);
         wait_until("it is there again", || ours() == 2);
     }
-    terminate(&mut child);
+    child.terminate(Signal::TERM);
     // A JSON line for each pass that changed something.
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let reports: Vec<serde_json::Value> = lines
-        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+    let reports: Vec<serde_json::Value> = child
+        .out()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let applied = |report: &serde_json::Value| report["applied"].as_array().unwrap().len();
     assert_eq!(reports.iter().map(applied).collect::<Vec<_>>(), [2, 1, 1]);
@@ -104,7 +88,7 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     let two = one.clone() + &via(six.dst, six.gateways[0]);
     agent.write("f.toml", &one);
     let mut child = watch(&agent, &[]);
-    let said = said(child.stderr.take().unwrap());
+    let said = said(&mut child);
     let has_said = |word: &str| {
         wait_until(word, || said.lock().unwrap().contains(word));
     };
@@ -145,7 +129,7 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     )
     .unwrap();
     wait_until("the new one", || ours() == 2);
-    terminate(&mut child);
+    child.terminate(Signal::TERM);
 }
 
 pub(crate) fn a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one() {
@@ -159,14 +143,8 @@ pub(crate) fn a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one(
     drop(old);
     let new = named_netns("cli-again");
     // It ends by itself, whether it saw the name gone or another namespace under it.
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let mut text = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
+    assert_eq!(child.ended(), 1);
+    let text = child.err();
     assert!(text.contains("network namespace"), "{text}");
     assert!(!new.ip(&["-br", "link"]).contains("ours"));
 }
@@ -179,7 +157,7 @@ pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
         "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n",
     );
     let mut child = watch(&agent, &[]);
-    let said = said(child.stderr.take().unwrap());
+    let said = said(&mut child);
     wait_until("the error is told", || {
         said.lock()
             .unwrap()
@@ -188,5 +166,5 @@ pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
     ip(&["link", "add", "later", "up", "type", "ifb"]);
     wait_until("it runs", || ours() == 1);
     assert_eq!(said.lock().unwrap().lines().count(), 1, "told once");
-    terminate(&mut child);
+    child.terminate(Signal::TERM);
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup::diff::{
-    Address, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Observed, Route,
-    Rule, VxlanAttrs,
+    Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHop, NextHops,
+    Observed, Route, Rule, VxlanAttrs,
 };
 
 use super::Sift;
@@ -40,7 +40,7 @@ impl Sift for Link {
     type Authored = Link<IfName>;
 
     /// A kind that stands on a device of another namespace cannot be said: the link must exist.
-    /// What is not there or as every new link has it is not said: no master, alias or group.
+    /// What every new link lacks is not said where it lacks here: master, alias, group.
     fn authored(&self, names: &Names<'_>) -> Option<Link<IfName>> {
         let master = match self.master.flatten() {
             None => None,
@@ -92,7 +92,11 @@ impl Sift for Link {
 
 fn authored_kind(kind: &LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
     Some(match kind {
-        LinkKind::Bridge(bridge) => LinkKind::Bridge(*bridge),
+        // A kernel built without VLAN filtering reports it as off, and refuses to be told so.
+        LinkKind::Bridge(bridge) => LinkKind::Bridge(BridgeAttrs {
+            vlan_filtering: bridge.vlan_filtering.filter(|on| *on),
+            ..*bridge
+        }),
         LinkKind::Veth { peer } => LinkKind::Veth { peer: *peer },
         LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
             id: vxlan.id,
