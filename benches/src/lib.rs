@@ -1,1 +1,15 @@
-//! Benchmarks of the trueup family.
+//! What the benchmarks share: the size of the internet as prefixes, desired states and
+//! `ip -batch` files made of them, and the measure of what a piece of work took.
+//!
+//! - `cargo run --release -p trueup-benches --bin internet` measures whole passes against the
+//!   kernel, beside `ip -batch` on the same work;
+//! - `cargo bench -p trueup-benches` measures the diff and the codec alone.
+//!
+//! Not for judging right and wrong: tests do that.
+
+#![forbid(unsafe_code)]
+
+pub mod floor;
+pub mod prefixes;
+pub mod state;
+pub mod usage;

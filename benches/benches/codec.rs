@@ -1,0 +1,2 @@
+//! The diff alone.
+fn main() {}

@@ -1,0 +1,410 @@
+//! The internet's table, through 64 gateways, and thousands of rules: put in, held, taken out; by a
+//! pass of trueup, by `ip -batch`, and by nothing but system calls, on the same machine in the same
+//! run.
+//!
+//! Each piece of work is done by a process of its own, so that its peak memory is its own, in a
+//! network namespace of its own: neither root nor a free machine is needed. Without `--data` the
+//! prefixes are made up.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use trueup_benches::prefixes::Prefixes;
+use trueup_benches::usage::{Usage, measure, measure_command, memory};
+use trueup_benches::{floor, state};
+use trueup_cli::file::{PROTOCOL, to_json, to_toml};
+use trueup_diff::Desired;
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};
+
+use flags::Internet;
+
+#[allow(
+    missing_docs,
+    reason = "the macro documents the flags, not the struct that it makes"
+)]
+mod flags {
+    use std::ffi::OsString;
+    use std::path::PathBuf;
+
+    xflags::xflags! {
+        /// Measures whole passes beside `ip -batch` on the same work.
+        cmd internet {
+            /// Where internet-v4.txt.gz and internet-v6.txt.gz are; $TRUEUP_DATA by default. Without
+            /// either, prefixes of the same number and shape are made up.
+            optional --data directory: PathBuf
+            /// How many routes; by default all.
+            optional --size routes: usize
+            /// How many rules; 10,000 by default.
+            optional --rules rules: usize
+            /// Measure the growth from 1,000 routes to all, and from 1,250 rules to 10,000, instead.
+            optional --growth
+            /// Measure this `trueup` command as well, on TOML and JSON files of the same state.
+            optional --agent command: PathBuf
+            /// Take the median of so many runs; 1 by default.
+            optional --runs runs: usize
+            /// The piece of work of this process: for the benchmark's own use.
+            optional --piece piece: String
+            /// The command of the piece.
+            repeated words: OsString
+        }
+    }
+}
+
+/// What a process tells of its piece of work.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Told {
+    usage: Usage,
+    /// What was resident before the work began, such as the desired state itself, MB.
+    held: f64,
+    /// What was changed, or read.
+    count: usize,
+}
+
+fn main() -> Result<ExitCode> {
+    let flags = Internet::from_env_or_exit();
+    if let Some(piece) = &flags.piece {
+        println!("{}", serde_json::to_string(&work(piece, &flags)?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Before there is a second thread.
+    trueup_testkit::enter()?;
+    let scratch = PathBuf::from("/run/trueup-benches");
+    fs::create_dir_all(&scratch)?;
+    let bench = Bench { flags, scratch };
+    if bench.flags.growth {
+        bench.growth()?;
+    } else {
+        bench.one()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The side of the process that does one piece of work.
+fn work(piece: &str, flags: &Internet) -> Result<Told> {
+    if piece == "command" {
+        let [command, words @ ..] = &flags.words[..] else {
+            bail!("no command")
+        };
+        let usage = measure_command(
+            Command::new(command)
+                .args(words)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null()),
+        )?;
+        return Ok(Told {
+            usage,
+            ..Told::default()
+        });
+    }
+    let size = flags.size.unwrap_or(usize::MAX);
+    let rules = flags.rules.unwrap_or(RULES);
+    let prefixes = || -> Result<Prefixes> { Ok(table(flags)?.thinned(size)) };
+    let pass = |desired: &Desired, changes: bool| -> Result<Told> {
+        let held = memory("VmRSS")?;
+        let (report, usage) = measure(|| {
+            let here = Namespace::current();
+            Rtnl.reconcile(&here, desired, &LastApplied::default(), &Options::default())
+        })?;
+        let report = report?;
+        let count = report.ops().count();
+        ensure!(
+            report.converged(),
+            "not converged: {:?}",
+            report.failed().next()
+        );
+        ensure!(changes == (count > 0), "{piece}: {count} ops");
+        Ok(Told { usage, held, count })
+    };
+    match piece {
+        "create" => pass(&state::desired(&prefixes()?, rules), true),
+        "keep" => pass(&state::desired(&prefixes()?, rules), false),
+        "delete" => pass(&state::desired(&Prefixes::default(), 0), true),
+        "floor-create" | "floor-delete" => {
+            let mut batches = floor::encode(&prefixes()?, rules, piece == "floor-create")?;
+            let held = memory("VmRSS")?;
+            let (count, usage) = measure(|| floor::send(&mut batches))?;
+            Ok(Told {
+                usage,
+                held,
+                count: count?,
+            })
+        }
+        "floor-read" => {
+            let held = memory("VmRSS")?;
+            let (count, usage) = measure(floor::read)?;
+            Ok(Told {
+                usage,
+                held,
+                count: count?,
+            })
+        }
+        _ => bail!("no such piece: {piece}"),
+    }
+}
+
+const RULES: usize = 10_000;
+
+fn table(flags: &Internet) -> Result<Prefixes> {
+    let directory = flags
+        .data
+        .clone()
+        .or_else(|| env::var_os("TRUEUP_DATA").map(PathBuf::from));
+    directory.map_or_else(
+        || Ok(Prefixes::synthetic()),
+        |directory| Prefixes::read(&directory),
+    )
+}
+
+struct Bench {
+    flags: Internet,
+    scratch: PathBuf,
+}
+
+/// The three things that are done.
+const WORK: [&str; 3] = ["create", "keep", "delete"];
+
+impl Bench {
+    fn one(&self) -> Result<()> {
+        let prefixes = table(&self.flags)?.thinned(self.flags.size.unwrap_or(usize::MAX));
+        let rules = self.flags.rules.unwrap_or(RULES);
+        let runs = self.flags.runs.unwrap_or(1).max(1);
+        println!(
+            "{} IPv4 and {} IPv6 routes over {} gateways each, {rules} rules, median of {runs}",
+            prefixes.v4.len(),
+            prefixes.v6.len(),
+            state::GATEWAYS
+        );
+        let routes = prefixes.len();
+        let mut all: Vec<[[Told; 3]; 3]> = Vec::new();
+        for _ in 0..runs {
+            // In turn, so that what else the machine does meets all alike.
+            all.push([
+                self.trueup(routes, rules)?,
+                self.ip(&prefixes, rules)?,
+                self.floor(routes, rules)?,
+            ]);
+        }
+        let names = ["trueup", "ip -batch, ip show", "system calls alone"];
+        let median =
+            |who: usize, what: usize| median(all.iter().map(|run| run[who][what]).collect());
+        for (what, work) in WORK.iter().enumerate() {
+            let base = median(0, what);
+            for (who, name) in names.iter().enumerate() {
+                row(
+                    &format!("{work}: {name}"),
+                    &median(who, what),
+                    (who > 0).then_some(&base),
+                );
+            }
+        }
+        if let Some(agent) = &self.flags.agent {
+            self.agent(agent, &prefixes, rules)?;
+        }
+        Ok(())
+    }
+
+    /// In a namespace of their own: create, hold, delete.
+    fn trueup(&self, routes: usize, rules: usize) -> Result<[Told; 3]> {
+        fresh();
+        let piece = |piece| self.piece(piece, routes, rules);
+        Ok([piece("create")?, piece("keep")?, piece("delete")?])
+    }
+
+    fn floor(&self, routes: usize, rules: usize) -> Result<[Told; 3]> {
+        fresh();
+        let piece = |piece| self.piece(piece, routes, rules);
+        Ok([
+            piece("floor-create")?,
+            piece("floor-read")?,
+            piece("floor-delete")?,
+        ])
+    }
+
+    fn ip(&self, prefixes: &Prefixes, rules: usize) -> Result<[Told; 3]> {
+        fresh();
+        let paths = ["main", "rules-v6"].map(|name| self.scratch.join(name));
+        let batch = |verb| -> Result<Told> {
+            let [mut main, mut rules_v6] =
+                [File::create(&paths[0])?, File::create(&paths[1])?].map(BufWriter::new);
+            state::write_batch(verb, prefixes, rules, &mut main, &mut rules_v6)?;
+            main.flush()?;
+            rules_v6.flush()?;
+            let script = "ip -force -batch \"$0\" && ip -6 -force -batch \"$1\"";
+            let [main, rules_v6] = paths.clone().map(OsString::from);
+            self.command(&["sh".into(), "-c".into(), script.into(), main, rules_v6])
+        };
+        let show = "ip -4 route show table all; ip -6 route show table all; ip -4 rule; ip -6 rule";
+        let create = batch("add")?;
+        let there = self.piece("floor-read", 0, 0)?.count;
+        ensure!(
+            there >= prefixes.len() + rules,
+            "`ip -batch` added less than it should have"
+        );
+        let keep = self.command(&["sh".into(), "-c".into(), show.into()])?;
+        Ok([create, keep, batch("del")?])
+    }
+
+    fn agent(&self, command: &PathBuf, prefixes: &Prefixes, rules: usize) -> Result<()> {
+        type Write = fn(u8, &Desired) -> String;
+        for (format, write) in [("toml", to_toml as Write), ("json", to_json as Write)] {
+            fresh();
+            let path = self.scratch.join(format!("internet.{format}"));
+            let nothing = self.scratch.join(format!("nothing.{format}"));
+            fs::write(&path, write(PROTOCOL, &state::desired(prefixes, rules)))?;
+            fs::write(
+                &nothing,
+                write(PROTOCOL, &state::desired(&Prefixes::default(), 0)),
+            )?;
+            let run = |verb: &str, path: &PathBuf| {
+                let state = self.scratch.join("state");
+                let (command, path) = (command.clone().into(), path.clone().into());
+                self.command(&[command, verb.into(), path, "--state".into(), state.into()])
+            };
+            row(
+                &format!("trueup plan, {format}: all missing"),
+                &run("plan", &path)?,
+                None,
+            );
+            row(
+                &format!("trueup apply, {format}: all missing"),
+                &run("apply", &path)?,
+                None,
+            );
+            row(
+                &format!("trueup plan, {format}: nothing to do"),
+                &run("plan", &path)?,
+                None,
+            );
+            row(
+                &format!("trueup apply, {format}: nothing to do"),
+                &run("apply", &path)?,
+                None,
+            );
+            row(
+                &format!("trueup apply, {format}: all undesired"),
+                &run("apply", &nothing)?,
+                None,
+            );
+        }
+        Ok(())
+    }
+
+    /// How the cost grows: routes without rules, then rules without routes.
+    fn growth(&self) -> Result<()> {
+        let all = table(&self.flags)?.len();
+        let mut sizes = vec![1_000, 10_000, 100_000];
+        sizes.retain(|size| *size < all);
+        sizes.push(all);
+        self.series("routes", &sizes, |size| self.trueup(size, 0))?;
+        self.series("rules", &[1_250, 2_500, 5_000, 10_000], |size| {
+            self.trueup(0, size)
+        })
+    }
+
+    /// The slope of the logarithms between one size and the next: 1 is linear, 2 is quadratic. That
+    /// of n log n is told beside it.
+    fn series(
+        &self,
+        what: &str,
+        sizes: &[usize],
+        run: impl Fn(usize) -> Result<[Told; 3]>,
+    ) -> Result<()> {
+        let runs = self.flags.runs.unwrap_or(1).max(1);
+        println!(
+            "growth with the number of {what}, median of {runs}; slopes of user, system time and memory"
+        );
+        let mut before: Option<(usize, [Told; 3])> = None;
+        for size in sizes {
+            let all: Vec<[Told; 3]> = (0..runs).map(|_| run(*size)).collect::<Result<_>>()?;
+            let told: [Told; 3] =
+                std::array::from_fn(|at| median(all.iter().map(|run| run[at]).collect()));
+            for (at, work) in WORK.iter().enumerate() {
+                row(&format!("{work} {size}"), &told[at], None);
+                if let Some((smaller, old)) = &before {
+                    let ratio =
+                        |a: f64, b: f64| (a / b).ln() / (*size as f64 / *smaller as f64).ln();
+                    let (new, old) = (&told[at].usage, &old[at].usage);
+                    let bound = ratio(n_log_n(*size), n_log_n(*smaller));
+                    println!(
+                        "{:34} user {:.2}, system {:.2}, memory {:.2}; n log n is {bound:.2}",
+                        "",
+                        ratio(new.user, old.user),
+                        ratio(new.system, old.system),
+                        ratio(new.peak, old.peak),
+                    );
+                }
+            }
+            before = Some((*size, told));
+        }
+        Ok(())
+    }
+
+    /// Does a piece of work in a process of its own.
+    fn piece(&self, piece: &str, routes: usize, rules: usize) -> Result<Told> {
+        let mut command = Command::new(env::current_exe()?);
+        if let Some(data) = &self.flags.data {
+            command.arg("--data").arg(data);
+        }
+        command.args(["--size", &routes.to_string(), "--rules", &rules.to_string()]);
+        told(command.args(["--piece", piece]))
+    }
+
+    fn command(&self, words: &[OsString]) -> Result<Told> {
+        told(
+            Command::new(env::current_exe()?)
+                .args(["--piece", "command", "--"])
+                .args(words),
+        )
+    }
+}
+
+fn fresh() {
+    trueup_testkit::quiet_netns();
+    state::make_uplink();
+}
+
+fn told(command: &mut Command) -> Result<Told> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    serde_json::from_slice(&output.stdout).context("what a piece of work tells")
+}
+
+fn n_log_n(n: usize) -> f64 {
+    n as f64 * (n as f64).ln()
+}
+
+/// The run whose wall time is the median.
+fn median(mut runs: Vec<Told>) -> Told {
+    runs.sort_by(|a, b| a.usage.wall.total_cmp(&b.usage.wall));
+    runs.get(runs.len() / 2).copied().unwrap_or_default()
+}
+
+fn row(name: &str, told: &Told, base: Option<&Told>) {
+    let Usage {
+        wall,
+        user,
+        system,
+        peak,
+    } = told.usage;
+    print!(
+        "{name:34} {wall:8.3} s wall {user:8.3} s user {system:8.3} s system {peak:7.0} MB peak"
+    );
+    if told.held > 0.0 {
+        print!(", {:.0} before", told.held);
+    }
+    if let Some(base) = base {
+        print!(
+            "; time x{:.2}, memory x{:.2}",
+            wall / base.usage.wall,
+            peak / base.usage.peak
+        );
+    }
+    println!();
+}

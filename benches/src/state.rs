@@ -1,0 +1,105 @@
+//! Desired states of routes and rules, and the same as `ip -batch` files.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnetwork::IpNetwork;
+use trueup_diff::{Desired, Family, NextHop, NextHops, Prefix, Route, Rule, RuleAction, table};
+use trueup_rtnl::DEFAULT_PROTOCOL;
+
+use crate::prefixes::Prefixes;
+
+/// Over how many gateways the routes of a family are spread.
+pub const GATEWAYS: usize = 64;
+
+/// The priority of the first rule; each that follows has the next.
+const FIRST_PRIORITY: u32 = 1_000;
+
+/// Makes the interface that all gateways are behind, in the calling thread's namespace.
+pub fn make_uplink() {
+    trueup_testkit::uplinks(1);
+}
+
+/// The gateway of a prefix, by its place in the table: scattered over all of them, but always the
+/// same.
+fn gateway(family: Family, at: usize) -> IpAddr {
+    // A golden-ratio stride, so that neighbours in the table have gateways far apart.
+    let number = 2 + (at.wrapping_mul(0x9E37_79B9) >> 7) % GATEWAYS;
+    match family {
+        Family::Inet => IpAddr::V4(Ipv4Addr::new(10, 200, 0, number as u8)),
+        Family::Inet6 => IpAddr::V6(Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, number as u16)),
+    }
+}
+
+/// The table with the gateway of each prefix.
+pub(crate) fn routes(prefixes: &Prefixes) -> impl Iterator<Item = (Prefix, IpAddr)> + '_ {
+    prefixes
+        .iter()
+        .enumerate()
+        .map(|(at, prefix)| (prefix, gateway(prefix.family(), at)))
+}
+
+/// The `at`-th rule: of IPv4 and IPv6 in turn, from a source prefix of its own.
+fn rule(at: usize) -> (Family, u32, IpNetwork) {
+    let priority = FIRST_PRIORITY + (at / 2) as u32;
+    let bytes = ((at / 2) as u16).to_be_bytes();
+    let (family, source) = if at.is_multiple_of(2) {
+        let source = Ipv4Addr::new(10, 201, bytes[0], bytes[1]);
+        (Family::Inet, IpAddr::V4(source))
+    } else {
+        let source = Ipv6Addr::new(0xfd00, 0x201, u16::from_be_bytes(bytes), 0, 0, 0, 0, 1);
+        (Family::Inet6, IpAddr::V6(source))
+    };
+    (family, priority, IpNetwork::from(source))
+}
+
+/// The rules, each family's by rising priority.
+pub(crate) fn rules(count: usize) -> impl Iterator<Item = Rule> {
+    (0..count).map(|at| {
+        let (family, priority, from) = rule(at);
+        let mut rule = Rule::new(family, priority, RuleAction::Lookup(table::MAIN));
+        rule.from = Some(from);
+        rule
+    })
+}
+
+/// A route to each prefix, and rules. A kind of which there are to be none is declared to have
+/// none.
+pub fn desired(prefixes: &Prefixes, rules: usize) -> Desired {
+    let routes = routes(prefixes)
+        .map(|(prefix, via)| Route::new(prefix, NextHops::One(NextHop::via(via))))
+        .collect();
+    Desired {
+        routes: Some(routes),
+        rules: Some(self::rules(rules).collect()),
+        ..Desired::default()
+    }
+}
+
+/// Writes the lines that make `ip -batch` add or delete the same routes and rules. IPv6 rules go
+/// to a file of their own, for `ip -6 -batch`: in a line of a batch there is no saying the family.
+///
+/// # Errors
+///
+/// Those of the writers.
+pub fn write_batch(
+    verb: &str,
+    prefixes: &Prefixes,
+    rules: usize,
+    main: &mut impl Write,
+    rules_v6: &mut impl Write,
+) -> io::Result<()> {
+    const PROTOCOL: u8 = DEFAULT_PROTOCOL;
+    for (prefix, via) in routes(prefixes) {
+        writeln!(main, "route {verb} {prefix} via {via} proto {PROTOCOL}")?;
+    }
+    for (family, priority, from) in (0..rules).map(rule) {
+        let words = format!("rule {verb} priority {priority} from {from}");
+        let to: &mut dyn Write = match family {
+            Family::Inet => main,
+            Family::Inet6 => rules_v6,
+        };
+        writeln!(to, "{words} lookup main protocol {PROTOCOL}")?;
+    }
+    Ok(())
+}
