@@ -1,5 +1,11 @@
 //! Ops as commands, text and JSON. Each command form was fed to iproute2 6.1.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeSet;
 
 use trueup_diff::{

@@ -313,7 +313,9 @@ impl World {
         let mut fate = || *fates.next().unwrap();
         // Both ends of a pair have one owner.
         let mut estranged = BTreeSet::new();
-        for link in &self.observed.links {
+        let mut links: Vec<&Link> = self.observed.links.iter().collect();
+        links.sort_by_key(|link| link.name);
+        for link in links {
             let peer = match &link.kind {
                 Some(LinkKind::Veth { peer }) => *peer,
                 _ => None,

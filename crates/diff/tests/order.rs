@@ -1,0 +1,421 @@
+//! The order of ops, what needs what, and what is held: one small plan each.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeSet;
+
+use trueup_diff::{
+    Address, Desired, Dev, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Observed, Owned,
+    Plan, Problem, Route, RouteType, Rule, VlanProtocol, VxlanAttrs, plan,
+};
+
+fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+/// A link as observed.
+fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
+    Link {
+        index,
+        up: Some(true),
+        mtu: Some(1500),
+        master: Some(None),
+        alias: Some(Box::new([])),
+        group: Some(0),
+        ..Link::new(name(text), kind)
+    }
+}
+
+fn vxlan<D>(id: u32) -> LinkKind<D> {
+    let port = Some(4789);
+    LinkKind::Vxlan(VxlanAttrs {
+        id,
+        local: None,
+        remote: None,
+        port,
+        link: None,
+        learning: None,
+        ttl: None,
+    })
+}
+
+fn vlan<D>(link: D, id: u16) -> LinkKind<D> {
+    LinkKind::Vlan {
+        link,
+        id,
+        protocol: VlanProtocol::Dot1Q,
+    }
+}
+
+fn veth<D>(peer: &str) -> LinkKind<D> {
+    LinkKind::Veth {
+        peer: Some(name(peer)),
+    }
+}
+
+fn address<D>(dev: D, text: &str) -> Address<D> {
+    Address {
+        protocol: 116,
+        ..Address::new(dev, text.parse().unwrap())
+    }
+}
+
+fn route<D>(dst: &str, via: Option<&str>, dev: Option<D>) -> Route<D> {
+    let hop = NextHop {
+        via: via.map(|via| via.parse().unwrap()),
+        dev,
+        weight: 1,
+        onlink: false,
+    };
+    Route {
+        protocol: 116,
+        ..Route::new(dst.parse().unwrap(), NextHops::One(hop))
+    }
+}
+
+/// `eth0` is 2, and everything observed that has no marker is ours by the ledger.
+fn observed(links: Vec<Link>) -> Observed {
+    let eth0 = seen(2, "eth0", LinkKind::Other("".into()));
+    let links = std::iter::once(eth0).chain(links).collect();
+    Observed {
+        links,
+        complete: Kinds::ALL,
+        ..Observed::default()
+    }
+}
+
+fn planned(desired: &Desired, observed: &Observed) -> Plan {
+    let links: BTreeSet<u32> = observed
+        .links
+        .iter()
+        .map(|link| link.index)
+        .filter(|i| *i > 2)
+        .collect();
+    plan(
+        desired,
+        observed,
+        &Owned {
+            links,
+            ..Owned::default()
+        },
+        116,
+    )
+    .unwrap()
+}
+
+/// The lines of a plan without their reasons.
+fn lines(plan: &Plan) -> Vec<String> {
+    let text = plan.text().to_string();
+    text.lines()
+        .map(|line| line.split("   (").next().unwrap().to_owned())
+        .collect()
+}
+
+fn needs(plan: &Plan) -> Vec<Vec<usize>> {
+    (0..plan.ops.len())
+        .map(|at| plan.needs(at).collect())
+        .collect()
+}
+
+#[test]
+fn what_is_built_rests_on_what_is_there() {
+    let br0 = name("br0");
+    let desired = Desired {
+        links: Some(vec![
+            Link::new(name("a10"), vlan(br0, 10)),
+            Link {
+                master: Some(Some(br0)),
+                ..Link::new(name("a0"), LinkKind::Ifb)
+            },
+            Link::new(br0, LinkKind::Bridge(Default::default())),
+        ]),
+        addresses: Some(vec![address(br0, "10.1.0.1/24")]),
+        routes: Some(vec![
+            route("10.2.0.0/16", Some("10.1.0.9"), None),
+            route("10.9.0.0/16", None, Some(br0)),
+            Route::of_type(RouteType::Blackhole, "10.8.0.0/16".parse().unwrap()),
+        ]),
+        rules: Some(vec![Rule::new(
+            trueup_diff::Family::Inet,
+            9,
+            trueup_diff::RuleAction::Prohibit,
+        )]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed(Vec::new()));
+    assert_eq!(
+        lines(&plan),
+        [
+            "+ link br0 type bridge",
+            "+ link a0 type ifb",
+            "~ link a0 master br0",
+            "+ link a10 link br0 type vlan protocol 802.1Q id 10",
+            "+ addr 10.1.0.1/24 dev br0",
+            "+ route blackhole 10.8.0.0/16 proto 116 table 254",
+            "+ route 10.9.0.0/16 dev br0 proto 116 table 254",
+            "+ route 10.2.0.0/16 via 10.1.0.9 proto 116 table 254",
+            "+ rule inet pref 9 protocol 116 prohibit",
+        ]
+    );
+    let none = Vec::new();
+    assert_eq!(
+        needs(&plan),
+        [&none[..], &[0], &[0, 1], &[0], &[0], &[], &[0], &[4], &[]].map(<[usize]>::to_vec)
+    );
+}
+
+#[test]
+fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
+    let dev = Dev::index(3);
+    let observed = Observed {
+        addresses: vec![address(dev, "10.1.0.1/24")],
+        routes: vec![
+            route("10.9.0.0/16", None, Some(dev)).canonical(),
+            route("10.2.0.0/16", Some("10.1.0.9"), Some(dev)).canonical(),
+        ],
+        ..observed(vec![
+            seen(3, "br0", LinkKind::Bridge(Default::default())),
+            seen(4, "a10", vlan(dev, 10)),
+        ])
+    };
+    let desired = Desired {
+        links: Some(Vec::new()),
+        addresses: Some(Vec::new()),
+        routes: Some(vec![route("10.2.0.0/24", None, Some(name("eth0")))]),
+        ..Desired::default()
+    };
+    assert_eq!(
+        lines(&planned(&desired, &observed)),
+        [
+            "+ route 10.2.0.0/24 dev eth0 proto 116 table 254",
+            "- route 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254",
+            "- route 10.9.0.0/16 dev br0 proto 116 table 254",
+            "- addr 10.1.0.1/24 dev br0",
+            "- link a10",
+            "- link br0",
+        ]
+    );
+}
+
+#[test]
+fn the_old_way_stays_until_the_new_one_is_made() {
+    let old = Route {
+        metric: 5,
+        ..route("10.2.0.0/16", None, Some(Dev::index(2)))
+    }
+    .canonical();
+    let observed = Observed {
+        routes: vec![old],
+        ..observed(Vec::new())
+    };
+    let desired = Desired {
+        routes: Some(vec![Route {
+            metric: 6,
+            ..route("10.2.0.0/16", None, Some(name("eth0")))
+        }]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed);
+    assert_eq!(
+        lines(&plan),
+        [
+            "+ route 10.2.0.0/16 dev eth0 proto 116 metric 6 table 254",
+            "- route 10.2.0.0/16 dev eth0 proto 116 metric 5 table 254",
+        ]
+    );
+    assert_eq!(needs(&plan), [vec![], vec![0]]);
+}
+
+#[test]
+fn a_vxlan_of_another_id_is_made_anew_with_what_is_on_it() {
+    let dev = Dev::index(3);
+    let observed = Observed {
+        addresses: vec![address(dev, "10.1.0.1/24")],
+        ..observed(vec![seen(3, "vx", vxlan(7))])
+    };
+    let desired = Desired {
+        links: Some(vec![Link::new(name("vx"), vxlan(8))]),
+        addresses: Some(vec![address(name("vx"), "10.1.0.1/24")]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed);
+    assert_eq!(
+        lines(&plan),
+        [
+            "- addr 10.1.0.1/24 dev vx",
+            "- link vx",
+            "+ link vx type vxlan id 8 dstport 4789",
+            "+ addr 10.1.0.1/24 dev vx",
+        ]
+    );
+    assert!(plan.needs(2).eq([1]) && plan.needs(3).any(|need| need == 2));
+}
+
+#[test]
+fn a_claim_on_an_id_makes_room_first() {
+    let observed = observed(vec![
+        seen(3, "old", vxlan(7)),
+        seen(4, "v", vlan(Dev::index(2), 10)),
+        seen(5, "z", LinkKind::Ifb),
+    ]);
+    let desired = Desired {
+        links: Some(vec![
+            Link::new(name("new"), vxlan(7)),
+            Link::new(name("w"), vlan(name("eth0"), 10)),
+        ]),
+        ..Desired::default()
+    };
+    assert_eq!(
+        lines(&planned(&desired, &observed)),
+        [
+            "- link v",
+            "- link old",
+            "+ link new type vxlan id 7 dstport 4789",
+            "+ link w link eth0 type vlan protocol 802.1Q id 10",
+            "- link z",
+        ]
+    );
+}
+
+#[test]
+fn addresses_are_made_anew_where_they_cannot_change() {
+    let dev = Dev::index(2);
+    let observed = Observed {
+        addresses: vec![
+            Address {
+                label: Some(name("eth0-a")),
+                ..address(dev, "10.1.0.1/24")
+            },
+            address(dev, "10.7.0.1/24"),
+            address(dev, "192.0.2.1/24"),
+            address(dev, "2001:db8::1/64"),
+        ],
+        ..observed(Vec::new())
+    };
+    let eth0 = name("eth0");
+    let desired = Desired {
+        addresses: Some(vec![
+            address(eth0, "10.1.0.1/24"),
+            address(eth0, "10.7.0.2/24"),
+            address(eth0, "2001:db8::1/128"),
+        ]),
+        ..Desired::default()
+    };
+    assert_eq!(
+        lines(&planned(&desired, &observed)),
+        [
+            "- addr 10.1.0.1/24 dev eth0",
+            "- addr 10.7.0.1/24 dev eth0",
+            "- addr 2001:db8::1/64 dev eth0",
+            "+ addr 10.1.0.1/24 dev eth0",
+            "+ addr 10.7.0.2/24 dev eth0",
+            "+ addr 2001:db8::1/128 dev eth0",
+            "- addr 192.0.2.1/24 dev eth0",
+        ],
+        "the first of a subnet would take the new one along; the rest can wait"
+    );
+}
+
+#[test]
+fn a_pair_is_made_once() {
+    let up = |text, peer| Link {
+        up: Some(true),
+        ..Link::new(name(text), veth(peer))
+    };
+    let links = Some(vec![up("b", "a"), up("a", "b")]);
+    let plan = planned(
+        &Desired {
+            links,
+            ..Desired::default()
+        },
+        &observed(Vec::new()),
+    );
+    assert_eq!(
+        lines(&plan),
+        [
+            "+ link a type veth peer name b",
+            "~ link a up",
+            "~ link b up"
+        ]
+    );
+    assert_eq!(needs(&plan), [vec![], vec![0], vec![0]]);
+}
+
+#[test]
+fn what_needs_a_link_that_must_exist_waits() {
+    let tun = name("tun9");
+    let desired = Desired {
+        links: Some(vec![Link::must_exist(tun)]),
+        addresses: Some(vec![address(tun, "10.1.0.1/24")]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed(Vec::new()));
+    assert_eq!(
+        lines(&plan),
+        ["! + link tun9", "+ addr 10.1.0.1/24 dev tun9"]
+    );
+    assert_eq!(needs(&plan), [vec![], vec![0]]);
+    let kept = plan.clone().retain(|op| op.object.kind() == Kind::Address);
+    assert_eq!(needs(&kept), [Vec::<usize>::new()]);
+}
+
+#[test]
+fn a_strangers_address_two_links_up_holds_the_delete() {
+    let observed = Observed {
+        addresses: vec![Address {
+            protocol: 4,
+            ..address(Dev::index(4), "10.9.0.1/24")
+        }],
+        ..observed(vec![
+            seen(3, "a", LinkKind::Ifb),
+            seen(4, "a10", vlan(Dev::index(3), 10)),
+        ])
+    };
+    let desired = Desired {
+        links: Some(Vec::new()),
+        ..Desired::default()
+    };
+    assert_eq!(
+        lines(&planned(&desired, &observed)),
+        ["! - link a10", "! - link a"]
+    );
+}
+
+#[test]
+fn what_cannot_be_stacked_or_rest_is_refused() {
+    let error = |links, addresses| {
+        let desired = Desired {
+            links: Some(links),
+            addresses,
+            ..Desired::default()
+        };
+        let observed = observed(vec![seen(3, "old", LinkKind::Ifb)]);
+        let owned = Owned {
+            links: BTreeSet::from([3]),
+            ..Owned::default()
+        };
+        plan(&desired, &observed, &owned, 116)
+            .unwrap_err()
+            .problem()
+            .clone()
+    };
+    let circle = vec![
+        Link::new(name("a"), vlan(name("b"), 1)),
+        Link::new(name("b"), vlan(name("a"), 1)),
+    ];
+    assert_eq!(error(circle, None), Problem::Cycle);
+    let on_doomed = Some(vec![address(name("old"), "10.1.0.1/24")]);
+    assert_eq!(
+        error(Vec::new(), on_doomed),
+        Problem::UnknownDevice(name("old"))
+    );
+    let misfit = vec![
+        Link::new(name("a"), veth("b")),
+        Link::new(name("b"), LinkKind::Ifb),
+    ];
+    assert!(matches!(error(misfit, None), Problem::Invalid(_)));
+}
