@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use crate::model::{
-    Address, FOREVER, Family, IfName, Link, LinkKind, Neighbour, NextHops, Prefix, Route,
-    RouteType, Rule, RuleAction,
+    Address, FOREVER, Family, IfName, Link, LinkKind, Neighbour, NextHops, PortRange, Prefix,
+    Route, RouteType, Rule, RuleAction,
 };
 
 /// A desired object that can be checked by itself.
@@ -158,13 +158,10 @@ impl Check for Rule {
             }
             _ => {}
         }
+        let range = |ports: PortRange| (1..=ports.end).contains(&ports.start) && ports.end < 65535;
         must(
-            self.sport
-                .is_none_or(|ports| ports.start != 0 && ports.start <= ports.end)
-                && self
-                    .dport
-                    .is_none_or(|ports| ports.start != 0 && ports.start <= ports.end),
-            "a range of ports runs from the lower, 1 or more, to the higher",
+            self.sport.is_none_or(range) && self.dport.is_none_or(range),
+            "a range of ports runs from the lower to the higher, within 1 to 65534",
         )?;
         must(
             self.uidrange.is_none_or(|uids| uids.start <= uids.end),

@@ -114,39 +114,37 @@ fn diff<'a, T, K: Ord, V: PartialEq>(
 }
 
 /// Walks desired and observed items key by key, in order: the desired item of the key, if any,
-/// and all observed ones, in the order in which they were given.
+/// and all observed ones, in the order in which they were given. After an error `each` has been
+/// called for some of the keys.
 pub(crate) fn join<'a, T, K: Ord>(
     desired: &'a [T],
     observed: &'a [T],
     key: impl Fn(&'a T) -> K,
     mut each: impl FnMut(&K, Option<&'a T>, &[&'a T]),
 ) -> Result<(), Duplicate> {
-    let desired = by_key(desired, &key);
-    if let Some(pair) = desired.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        return Err(Duplicate {
-            first: pair[0].1,
-            second: pair[1].1,
-        });
-    }
-    let mut desired = desired
-        .into_iter()
-        .map(|(key, _, item)| (key, item))
-        .peekable();
-    let mut observed = by_key(observed, &key)
-        .into_iter()
-        .map(|(key, _, item)| (key, item))
-        .peekable();
+    let keyed = |item| (key(item), item);
+    let mut wanted = by_key(desired, &key).into_iter().map(keyed).peekable();
+    let mut found = by_key(observed, &key).into_iter().map(keyed).peekable();
     let mut present = Vec::new();
     loop {
-        let first = match (desired.peek(), observed.peek()) {
+        let first = match (wanted.peek(), found.peek()) {
             (None, None) => return Ok(()),
-            (Some(_), None) => desired.next(),
-            (Some((wanted, _)), Some((found, _))) if wanted <= found => desired.next(),
+            (Some(_), None) => wanted.next(),
+            (Some((wants, _)), Some((finds, _))) if wants <= finds => wanted.next(),
             _ => None,
         };
-        let (key, wanted) = match first {
-            Some((key, item)) => (key, Some(item)),
-            None => match observed.next() {
+        let (key, item) = match first {
+            Some((key, item)) => {
+                if let Some((_, twin)) = wanted.next_if(|(next, _)| *next == key) {
+                    let place = |item| desired.iter().position(|other| std::ptr::eq(other, item));
+                    return Err(Duplicate {
+                        first: place(item).unwrap_or_default(),
+                        second: place(twin).unwrap_or_default(),
+                    });
+                }
+                (key, Some(item))
+            }
+            None => match found.next() {
                 Some((key, item)) => {
                     present.push(item);
                     (key, None)
@@ -154,20 +152,20 @@ pub(crate) fn join<'a, T, K: Ord>(
                 None => return Ok(()),
             },
         };
-        while let Some((_, item)) = observed.next_if(|(found, _)| *found == key) {
+        while let Some((_, item)) = found.next_if(|(next, _)| *next == key) {
             present.push(item);
         }
-        each(&key, wanted, &present);
+        each(&key, item, &present);
         present.clear();
     }
 }
 
-fn by_key<'a, T, K: Ord>(items: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, usize, &'a T)> {
-    let mut keyed: Vec<_> = items
-        .iter()
-        .enumerate()
-        .map(|(at, item)| (key(item), at, item))
-        .collect();
-    keyed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(&b.1)));
-    keyed
+/// The items in key order; those of one key in the order in which they were given. Input that is
+/// in order already, as what the kernel reports is, takes no memory for keys.
+fn by_key<'a, T, K: Ord>(items: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<&'a T> {
+    let mut sorted: Vec<&T> = items.iter().collect();
+    if !sorted.is_sorted_by(|a, b| key(a) <= key(b)) {
+        sorted.sort_by_cached_key(|item| key(item));
+    }
+    sorted
 }

@@ -239,7 +239,13 @@ impl Item for Address {
             "preferred_lft",
             differ,
         );
-        in_place(self.metric == observed.metric, "metric", differ);
+        // `inet6_addr_modify` ignores a metric of 0.
+        let metric = if self.metric == 0 && self.family() == Family::Inet6 {
+            recreate
+        } else {
+            in_place
+        };
+        metric(self.metric == observed.metric, "metric", differ);
     }
 }
 

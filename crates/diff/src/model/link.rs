@@ -290,7 +290,10 @@ impl Item for Link {
         }
         in_place(open_or(&self.up, &observed.up), "up", differ);
         in_place(open_or(&self.mtu, &observed.mtu), "mtu", differ);
-        in_place(open_or(&self.address, &observed.address), "address", differ);
+        // An IFB has no way to be given another address (`ndo_set_mac_address`).
+        let fixed = matches!(observed.kind, Some(LinkKind::Ifb));
+        let address = if fixed { recreate } else { in_place };
+        address(open_or(&self.address, &observed.address), "address", differ);
         in_place(open_or(&self.master, &observed.master), "master", differ);
         in_place(open_or(&self.alias, &observed.alias), "alias", differ);
         in_place(open_or(&self.group, &observed.group), "group", differ);

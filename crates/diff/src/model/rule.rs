@@ -1,10 +1,10 @@
-//! Policy routing rules. A rule has no mutable part: a change is a new rule.
+//! Policy routing rules. A rule has no part that can change in place: a change is a new rule.
 
 use std::ops::RangeInclusive;
 
 use ipnetwork::IpNetwork;
 
-use super::{Difference, Family, IfName, Item};
+use super::{Difference, Family, IfName, Item, recreate};
 
 /// What a matching rule does (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,7 @@ pub enum Action {
     Nop,
 }
 
-/// A policy routing rule, or its key: they are the same.
+/// A policy routing rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
     /// The family: rules of each are a list of their own.
@@ -77,7 +77,8 @@ pub struct FwMark {
     pub mask: u32,
 }
 
-/// Ports, the first to the last, both counted; 1 to 65535.
+/// Ports, the first to the last, both counted; 1 to 65534, as the kernel takes no range that ends at
+/// 65535 (`fib_rule_port_range_valid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortRange {
     /// The first port.
@@ -157,15 +158,125 @@ impl Rule {
     }
 }
 
-/// The key of a rule is the whole rule: equality in the kernel includes the protocol.
+/// What identifies a rule: all of it but `not` and the target of a `goto`, at which the kernel does
+/// not look when it searches for a rule (`rule_find` in net/core/fib_rules.c).
 pub type RuleKey = Rule;
 
 impl Item for Rule {
     type Key = RuleKey;
 
     fn key(&self) -> Rule {
-        self.clone()
+        let action = match self.action {
+            Action::Goto(_) => Action::Goto(0),
+            action => action,
+        };
+        Rule {
+            not: false,
+            action,
+            ..self.clone()
+        }
     }
 
-    fn compare(&self, _observed: &Rule, _differ: &mut dyn FnMut(Difference)) {}
+    fn compare(&self, observed: &Rule, differ: &mut dyn FnMut(Difference)) {
+        recreate(self.not == observed.not, "not", differ);
+        recreate(self.action == observed.action, "goto", differ);
+    }
+}
+
+/// Which selectors a rule has. A search of the kernel's takes every other for a wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Selectors(u16);
+
+impl Selectors {
+    /// Number of selectors.
+    pub(crate) fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+}
+
+impl Rule {
+    pub(crate) fn selectors(&self) -> Selectors {
+        let fwmark = self.fwmark.unwrap_or(FwMark { mark: 0, mask: 0 });
+        let stated = [
+            self.from.is_some(),
+            self.to.is_some(),
+            self.iif.is_some(),
+            self.oif.is_some(),
+            fwmark.mark != 0,
+            fwmark.mask != 0,
+            self.tos != 0,
+            self.ipproto.is_some(),
+            self.sport.is_some(),
+            self.dport.is_some(),
+            self.uidrange.is_some(),
+            self.l3mdev,
+            self.suppress_prefixlength.is_some(),
+            self.suppress_ifgroup.is_some(),
+        ];
+        let bit = |(at, stated): (usize, bool)| u16::from(stated) << at;
+        Selectors(stated.into_iter().enumerate().map(bit).sum())
+    }
+
+    /// What a search by those selectors looks at.
+    pub(crate) fn searched_by(&self, selectors: Selectors) -> Rule {
+        let by = |at: u32| selectors.0 & 1 << at != 0;
+        let key = self.key();
+        let fwmark = key.fwmark.unwrap_or(FwMark { mark: 0, mask: 0 });
+        Rule {
+            from: key.from.filter(|_| by(0)),
+            to: key.to.filter(|_| by(1)),
+            iif: key.iif.filter(|_| by(2)),
+            oif: key.oif.filter(|_| by(3)),
+            fwmark: Some(FwMark {
+                mark: if by(4) { fwmark.mark } else { 0 },
+                mask: if by(5) { fwmark.mask } else { 0 },
+            }),
+            tos: if by(6) { key.tos } else { 0 },
+            ipproto: key.ipproto.filter(|_| by(7)),
+            sport: key.sport.filter(|_| by(8)),
+            dport: key.dport.filter(|_| by(9)),
+            uidrange: key.uidrange.filter(|_| by(10)),
+            l3mdev: key.l3mdev && by(11),
+            suppress_prefixlength: key.suppress_prefixlength.filter(|_| by(12)),
+            suppress_ifgroup: key.suppress_ifgroup.filter(|_| by(13)),
+            ..key
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_takes_what_is_not_stated_for_a_wildcard() {
+        let open = Rule::new(Family::Inet, 7, Action::Lookup(100));
+        let mut narrow = open.clone();
+        narrow.from = Some("10.0.0.0/8".parse().unwrap());
+        narrow.fwmark = Some(FwMark {
+            mark: 1,
+            mask: 0xff,
+        });
+        assert_eq!(
+            (open.selectors().count(), narrow.selectors().count()),
+            (0, 3)
+        );
+        let found = |search: &Rule, rule: &Rule| {
+            let by = search.selectors();
+            rule.searched_by(by) == search.searched_by(by)
+        };
+        assert!(found(&open, &narrow));
+        assert!(!found(&narrow, &open));
+        let mut masked = open.clone();
+        masked.fwmark = Some(FwMark {
+            mark: 0,
+            mask: 0xff,
+        });
+        assert!(found(&masked, &narrow));
+        let other = Rule {
+            action: Action::Lookup(101),
+            ..open.clone()
+        };
+        assert!(!found(&other, &narrow));
+    }
 }

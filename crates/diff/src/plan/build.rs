@@ -1,11 +1,11 @@
 //! What there is to do, kind by kind, before it is put in order: who holds each key, and what
 //! follows from that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
-use crate::model::{IfName, Item, Kind, Link, LinkKind};
+use crate::model::{IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
 use crate::plan::{Action, Bystanders, Conflict, Hold, Object, Op, Reason};
 use crate::resolve::Resolved;
 
@@ -176,6 +176,9 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         complete(Kind::Rule),
         |rule| ours(proof.rule(rule)),
     );
+    if complete(Kind::Rule) {
+        make_way(&mut found, observed, proof);
+    }
     spare_bystanders(&mut found, observed, proof);
     found
 }
@@ -314,8 +317,46 @@ fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
             .as_deref()
             .is_some_and(|alias| !alias.is_empty());
     let at_once = wanted.mtu.is_some() || wanted.address.is_some() || wanted.group.is_some();
-    if later || (comes_with_peer && at_once) {
+    if comes_with_peer && (later || at_once) {
         found.op(Action::Update, wanted.clone().into(), Reason::Missing);
+    } else if later {
+        // Some kinds refuse to be told again what they were created with.
+        let rest = Link {
+            kind: None,
+            mtu: None,
+            address: None,
+            group: None,
+            ..wanted.clone()
+        };
+        found.op(Action::Update, rest.into(), Reason::Missing);
+    }
+}
+
+/// A new rule is refused as existing where one of ours stands that has all of its selectors and
+/// more. Such a one is deleted, and created again after the new one.
+fn make_way(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
+    let mut searches: BTreeMap<Selectors, HashSet<Rule>> = BTreeMap::new();
+    let mut touched: HashSet<Rule> = HashSet::new();
+    for op in &found.ops {
+        if let Object::Rule(rule) = &op.object {
+            touched.insert(rule.key());
+            if op.action == Action::Create {
+                let by = rule.selectors();
+                searches.entry(by).or_default().insert(rule.searched_by(by));
+            }
+        }
+    }
+    if searches.is_empty() {
+        return;
+    }
+    let in_the_way = |rule: &&Rule| {
+        let found =
+            |(by, rules): (&Selectors, &HashSet<Rule>)| rules.contains(&rule.searched_by(*by));
+        proof.rule(rule) && !touched.contains(&rule.key()) && searches.iter().any(found)
+    };
+    for rule in observed.rules.iter().filter(in_the_way) {
+        found.op(Action::Delete, rule.clone().into(), Reason::Recreated);
+        found.op(Action::Create, rule.clone().into(), Reason::Recreated);
     }
 }
 

@@ -79,7 +79,7 @@ impl Object {
             Object::Address(address) => ObjectKey::Address(address.key()),
             Object::Neighbour(neighbour) => ObjectKey::Neighbour(neighbour.key()),
             Object::Route(route) => ObjectKey::Route(route.key()),
-            Object::Rule(rule) => ObjectKey::Rule(rule.clone()),
+            Object::Rule(rule) => ObjectKey::Rule(Box::new(rule.key())),
         }
     }
 }

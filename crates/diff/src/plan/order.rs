@@ -33,6 +33,7 @@ enum Stage {
     Neighbours,
     DirectRoutes,
     GatewayRoutes,
+    ClearRules,
     Rules,
     DropRules,
     DropGatewayRoutes,
@@ -59,6 +60,15 @@ pub(crate) fn arrange(
             (Object::Link(link), _) => {
                 i64::MAX - depth.observed.get(&link.index).copied().unwrap_or(0)
             }
+            // Searching its list, the kernel takes what a rule does not select by for a wildcard:
+            // those with the fewest selectors come first and go last. Rules of low priority come
+            // first and go last too, which costs the kernel the shortest walks.
+            (Object::Rule(rule), Stage::Rules) => {
+                i64::from(rule.selectors().count()) - (i64::from(rule.priority) << 8)
+            }
+            (Object::Rule(rule), _) => {
+                (i64::from(rule.priority) << 8) - i64::from(rule.selectors().count())
+            }
             _ => 0,
         };
         (stage, depth)
@@ -83,7 +93,7 @@ struct Depths {
 fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, DesiredError> {
     let links = desired.links.as_deref().unwrap_or_default();
     let makers = makers(links);
-    let parents: BTreeMap<IfName, Vec<IfName>> = links
+    let mut parents: BTreeMap<IfName, Vec<IfName>> = links
         .iter()
         .map(|link| {
             let named = link.parents().filter_map(|dev| desired.devices.name(*dev));
@@ -93,6 +103,10 @@ fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, DesiredErro
             )
         })
         .collect();
+    // An end that is not declared comes with its maker all the same.
+    for (end, maker) in &makers {
+        parents.entry(*end).or_insert_with(|| vec![*maker]);
+    }
     let (desired_depths, cycle) = walk(&parents);
     if let Some(name) = cycle {
         let index = links.iter().position(|link| link.name == name).unwrap_or(0);
@@ -254,6 +268,7 @@ impl Clearing {
                     (false, false) => Stage::DropDirectRoutes,
                 }
             }
+            Object::Rule(_) if delete && op.reason == Reason::Recreated => Stage::ClearRules,
             Object::Rule(_) if delete => Stage::DropRules,
             Object::Link(_) => Stage::Links,
             Object::Address(_) => Stage::Addresses,
