@@ -346,6 +346,28 @@ fn a_pair_is_made_once() {
 }
 
 #[test]
+fn an_end_that_is_not_declared_comes_with_its_maker() {
+    let port = Link {
+        master: Some(Some(name("p"))),
+        ..Link::new(name("a"), LinkKind::Ifb)
+    };
+    let desired = Desired {
+        links: Some(vec![port, Link::new(name("b"), veth("p"))]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed(Vec::new()));
+    assert_eq!(
+        lines(&plan),
+        [
+            "+ link b type veth peer name p",
+            "+ link a type ifb",
+            "~ link a master p"
+        ]
+    );
+    assert!(plan.needs(2).eq([0, 1]));
+}
+
+#[test]
 fn what_needs_a_link_that_must_exist_waits() {
     let tun = name("tun9");
     let desired = Desired {
