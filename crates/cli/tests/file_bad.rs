@@ -52,9 +52,9 @@ fn json_is_told_with_line_and_column_too() {
         ),
         (
             "{ \"protocol\": 1, \"rule\": [] }",
-            "f.json:1:15: protocol: 1 (redirect) marks nothing, the kernel itself uses 0 to 3: \
-             write a number from 4 to 255 that no other program here uses; 100 to 185 are \
-             assigned to nobody, 116 is the default",
+            "f.json:1:15: protocol: 1 (redirect) marks nothing, as what the kernel makes and what \
+             is made by hand bears 0 to 4 and 9: write a number from 5 to 255 that no other \
+             program here uses; 100 to 185 are assigned to nobody, 116 is the default",
         ),
         (
             "{ \"rule\": [],\n  \"rule\": [] }",

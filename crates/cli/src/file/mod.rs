@@ -38,7 +38,7 @@ pub const PROTOCOL: u8 = 116;
 /// What a file declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
-    /// The marker that the kernel is to keep on each object, 4 to 255 (`rtm_protocol`).
+    /// The marker that the kernel is to keep on each object, 5 to 255 but 9 (`rtm_protocol`).
     pub protocol: u8,
     /// The objects, in the order of the file, the marker not yet on them.
     pub desired: Desired,

@@ -347,22 +347,28 @@ pub(super) fn lifetime_node(lifetime: u32) -> Node<'static> {
     }
 }
 
-/// The marker (`rtm_protocol`). The numbers below 4 are the kernel's: it puts them on what it
-/// makes itself, so that they prove nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
+/// The marker (`rtm_protocol`). The kernel puts 0 to 3 and 9 on what it makes itself and on what
+/// bears no other, `ip` and routing daemons put 4 on what is written by hand, so that these prove
+/// nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
 pub(super) fn marker(value: &Value<'_>) -> Result<u8> {
     match value.node {
-        Node::Integer(number @ 0..=3) => {
-            let owner = ["unspec", "redirect", "kernel", "boot"];
-            let owner = usize::try_from(number).ok().and_then(|n| owner.get(n));
+        Node::Integer(number @ (0..=4 | 9)) => {
+            let owner = match number {
+                0 => "unspec",
+                1 => "redirect",
+                2 => "kernel",
+                3 => "boot",
+                4 => "static",
+                _ => "ra",
+            };
             let message = format!(
-                "protocol: {number} ({}) marks nothing, the kernel itself uses 0 to 3: write a \
-                 number from 4 to 255 that no other program here uses; 100 to 185 are assigned \
-                 to nobody, 116 is the default",
-                owner.unwrap_or(&"reserved"),
+                "protocol: {number} ({owner}) marks nothing, as what the kernel makes and what is \
+                 made by hand bears 0 to 4 and 9: write a number from 5 to 255 that no other \
+                 program here uses; 100 to 185 are assigned to nobody, 116 is the default",
             );
             fault(value.at, message)
         }
-        _ => number(4..=255)(value).map_err(|mut fault| {
+        _ => number(5..=255)(value).map_err(|mut fault| {
             fault.message.insert_str(0, "protocol: ");
             fault
         }),

@@ -238,3 +238,38 @@ pub(crate) fn ip_batch_takes_the_commands_of_a_plan() {
     // Addresses and links that are as desired serve, whoever made them.
     agent.assert_nothing_to_do(EXAMPLE);
 }
+
+/// The keys that programs rely on, and no others.
+pub(crate) fn the_json_has_the_documented_keys() {
+    uplinks(1);
+    let agent = Agent::new();
+    let keys = |value: &Value| {
+        let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys.join(" ")
+    };
+    ip(&["route", "add", "blackhole", "10.95.0.0/16"]);
+    let text = r#"
+        link = [{ name = "bad", kind = "macvlan", link = "lo" }, { name = "good", kind = "ifb" }]
+        address = [{ dev = "bad", address = "10.96.0.1/24" }]
+        route = [{ dst = "10.95.0.0/16", via = "10.200.0.9" }]
+    "#;
+    let plan = agent.plan(text).json();
+    assert_eq!(keys(&plan), "conflicts ops snapshot");
+    assert_eq!(keys(&plan["ops"][0]), "command kind op reason");
+    assert_eq!(keys(&plan["conflicts"][0]), "desired foreign kind");
+    assert_eq!(agent.plan(text).json()["snapshot"], plan["snapshot"]);
+    let report = agent.apply(text).json();
+    assert_eq!(keys(&report), "applied conflicts converged failed pending");
+    assert_eq!(keys(&report["applied"][0]), "command kind op reason");
+    assert_eq!(
+        keys(&report["failed"][0]),
+        "class command errno kind message op reason"
+    );
+    assert_eq!(keys(&report["pending"][0]), "command kind op reason");
+    assert_eq!(keys(&report["conflicts"][0]), "desired foreign kind");
+    // Every op has one outcome.
+    let due = plan["ops"].as_array().unwrap().len();
+    assert_eq!(counts(&report)[..3].iter().sum::<usize>(), due, "{report}");
+    assert_ne!(agent.plan(text).json()["snapshot"], plan["snapshot"]);
+}

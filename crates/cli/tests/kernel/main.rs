@@ -34,6 +34,7 @@ trueup_testkit::kernel_tests![
     canonical_forms_need_no_second_pass,
     an_address_and_a_route_on_a_veth_of_the_same_file,
     ip_batch_takes_the_commands_of_a_plan,
+    the_json_has_the_documented_keys,
     foreign_state_is_bit_identical_through_all_of_our_life,
     a_foreign_route_on_our_key_is_a_conflict,
     an_empty_section_removes_ours_and_an_absent_one_touches_nothing,

@@ -68,7 +68,7 @@ pub(crate) fn errors_in_the_file_change_nothing() {
         ),
         // Markers that others use.
         ("protocol = 2\nroute = []", "f.toml:1:12: ", "116"),
-        ("protocol = 4\nroute = []", "f.toml:", "116"),
+        ("protocol = 4\nroute = []", "f.toml:1:12: ", "116"),
     ];
     // Something that would be applied, were the file taken in part.
     let good = via("10.97.0.0/16", "10.200.0.8");
