@@ -287,7 +287,7 @@ fn addresses_are_made_anew_where_they_cannot_change() {
     let observed = Observed {
         addresses: vec![
             Address {
-                label: Some(name("eth0-a")),
+                label: Some("eth0-a".parse().unwrap()),
                 ..address(dev, "10.1.0.1/24")
             },
             address(dev, "10.7.0.1/24"),

@@ -213,7 +213,7 @@ fn addresses() {
     assert_eq!(commands(plain.clone()), expected);
     let all = Address {
         peer: Some("10.6.0.1".parse().unwrap()),
-        label: Some(name("br0-x")),
+        label: Some("br0-x".parse().unwrap()),
         scope: Scope::SITE,
         broadcast: Some("10.6.0.255".parse().unwrap()),
         lifetimes: Lifetimes {

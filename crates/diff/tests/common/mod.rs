@@ -91,7 +91,7 @@ pub(crate) fn address() -> impl Strategy<Value = Address<IfName>> {
     (dev(), select(addresses.to_vec()), peer, label, rest).prop_map(
         |(dev, address, peer, label, (lifetime, nodad, metric))| Address {
             peer: peer.map(|peer| peer.parse().unwrap()),
-            label: label.map(name),
+            label: label.map(|label| label.parse().unwrap()),
             lifetimes: Lifetimes {
                 valid: lifetime,
                 preferred: lifetime,
