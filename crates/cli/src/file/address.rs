@@ -54,7 +54,7 @@ impl Form for Address<IfName> {
             );
         }
         address.scope = fields.read("scope", words::scope)?.unwrap_or(address.scope);
-        address.label = fields.read("label", words::name)?;
+        address.label = fields.read("label", words::label)?;
         address.broadcast = match fields.read("broadcast", words::address)? {
             Some(IpAddr::V4(broadcast)) => Some(broadcast),
             Some(IpAddr::V6(_)) => {
@@ -83,7 +83,7 @@ impl Form for Address<IfName> {
             table.push("scope", words::scope_node(self.scope));
         }
         if let Some(label) = &self.label {
-            table.push("label", words::name_node(label));
+            table.push("label", words::bytes_node(label.as_bytes()));
         }
         if let Some(broadcast) = self.broadcast {
             table.push("broadcast", Node::Text(broadcast.to_string().into()));

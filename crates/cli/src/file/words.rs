@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
-use trueup_diff::{FOREVER, Family, IfName, LinkAddr, ParseError, Prefix, Scope};
+use trueup_diff::{FOREVER, Family, IfName, Label, LinkAddr, ParseError, Prefix, Scope};
 
 use super::Tables;
 use super::value::{Node, Result, Value, fault, unknown};
@@ -228,6 +228,11 @@ pub(super) fn name(value: &Value<'_>) -> Result<IfName> {
 /// [`name`], backwards.
 pub(super) fn name_node(name: &IfName) -> Node<'static> {
     bytes_node(name.as_bytes())
+}
+
+/// The label of an address, in the same forms.
+pub(super) fn label(value: &Value<'_>) -> Result<Label> {
+    Label::from_bytes(&bytes(value, "a label")?).or_else(|error| fault(value.at, error.to_string()))
 }
 
 /// A string, or a list of bytes.

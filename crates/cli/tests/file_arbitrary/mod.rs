@@ -23,6 +23,13 @@ pub(crate) fn name() -> impl Strategy<Value = IfName> {
     ]
 }
 
+fn label() -> impl Strategy<Value = Label> {
+    prop_oneof![
+        4 => select(vec!["eth0:1", "lo", "a b", "ä/"]).prop_map(|text| text.parse().unwrap()),
+        1 => vec(1..=255u8, 1..16).prop_map(|bytes| Label::from_bytes(&bytes).unwrap()),
+    ]
+}
+
 fn v4() -> impl Strategy<Value = IpAddr> {
     any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from(bits)))
 }
@@ -158,7 +165,7 @@ pub(crate) fn address() -> BoxedStrategy<Address<IfName>> {
                 network(family),
                 of(ip(family)),
                 of(any::<u8>().prop_map(Scope)),
-                of(name()),
+                of(label()),
                 of(any::<u32>()),
                 (lifetime(), prop_oneof![Just(0), lifetime()]),
                 any::<u32>(),

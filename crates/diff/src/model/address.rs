@@ -5,7 +5,7 @@ use std::ops::BitOr;
 
 use ipnetwork::IpNetwork;
 
-use super::{Dev, Difference, Family, IfName, Item, Prefix, Scope, in_place, recreate};
+use super::{Dev, Difference, Family, IfName, Item, Label, Prefix, Scope, in_place, recreate};
 
 /// A lifetime without end (`INFINITY_LIFE_TIME`).
 pub const FOREVER: u32 = u32::MAX;
@@ -105,7 +105,7 @@ pub struct Address<D = Dev> {
     /// The scope, IPv4 alone: IPv6 derives it from the address.
     pub scope: Scope,
     /// The label, IPv4 alone (`IFA_LABEL`); none is the device's name.
-    pub label: Option<IfName>,
+    pub label: Option<Label>,
     /// The broadcast address, IPv4 alone (`IFA_BROADCAST`).
     pub broadcast: Option<Ipv4Addr>,
     /// Lifetimes.
@@ -173,7 +173,10 @@ impl<D> Address<D> {
     #[must_use]
     pub fn canonical(mut self, dev_name: Option<&IfName>) -> Address<D> {
         self.peer = self.peer.filter(|peer| *peer != self.address.ip());
-        self.label = self.label.filter(|label| Some(label) != dev_name);
+        let dev_name = dev_name.map(IfName::as_bytes);
+        self.label = self
+            .label
+            .filter(|label| Some(label.as_bytes()) != dev_name);
         self.broadcast = self.broadcast.filter(|address| !address.is_unspecified());
         if self.family() == Family::Inet6 {
             self.label = None;

@@ -19,7 +19,7 @@ pub use link::{
     BondMode, BridgeAttrs, Link, LinkKey, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
 };
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
-pub use net::{Dev, Family, IfName, LinkAddr, ParseError, Prefix};
+pub use net::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix};
 pub use route::{Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
 pub(crate) use rule::Selectors;
 pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};

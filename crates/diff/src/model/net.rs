@@ -87,6 +87,9 @@ pub enum ParseError {
         "`{0}` is not an interface name: 1 to 15 bytes without white space, `/` and `:`, not `.` or `..`"
     )]
     IfName(String),
+    /// Not the label of an address.
+    #[error("`{0}` is not a label: 1 to 15 bytes, such as eth0:1")]
+    Label(String),
     /// Not a hardware address.
     #[error(
         "`{0}` is not a hardware address: write 1 to 32 bytes in hex, such as 02:00:00:00:00:09"
@@ -208,12 +211,34 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// An interface name: 1 to 15 bytes, which need not be UTF-8 (`IFNAMSIZ` less the NUL).
+/// 1 to 15 bytes, held in place (`IFNAMSIZ` less the NUL). They need not be UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IfName {
+struct Short {
     bytes: [u8; 15],
     len: u8,
 }
+
+impl Short {
+    fn new(text: &[u8]) -> Option<Short> {
+        if text.is_empty() || text.len() > 15 || text.contains(&0) {
+            return None;
+        }
+        let mut bytes = [0; 15];
+        bytes[..text.len()].copy_from_slice(text);
+        Some(Short {
+            bytes,
+            len: text.len() as u8,
+        })
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// An interface name: 1 to 15 bytes, which need not be UTF-8 (`IFNAMSIZ` less the NUL).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IfName(Short);
 
 impl IfName {
     /// A name from the bytes that the kernel keeps, without the closing NUL.
@@ -222,24 +247,17 @@ impl IfName {
     ///
     /// When the kernel's `dev_valid_name` would refuse it.
     pub fn from_bytes(name: &[u8]) -> Result<IfName, ParseError> {
-        let bad = |b: &u8| matches!(b, b'/' | b':' | 0) || b.is_ascii_whitespace() || *b == 0x0b;
+        let bad = |b: &u8| matches!(b, b'/' | b':' | 0x0b) || b.is_ascii_whitespace();
         let reserved = name == b"." || name == b"..";
-        if name.is_empty() || name.len() > 15 || reserved || name.iter().any(bad) {
-            return Err(ParseError::IfName(
-                String::from_utf8_lossy(name).into_owned(),
-            ));
-        }
-        let mut bytes = [0; 15];
-        bytes[..name.len()].copy_from_slice(name);
-        Ok(IfName {
-            bytes,
-            len: name.len() as u8,
-        })
+        Short::new(name)
+            .filter(|_| !reserved && !name.iter().any(bad))
+            .map(IfName)
+            .ok_or_else(|| ParseError::IfName(String::from_utf8_lossy(name).into_owned()))
     }
 
     /// The bytes, without a NUL.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        self.0.as_bytes()
     }
 
     /// The name as text, where it is UTF-8.
@@ -307,6 +325,49 @@ impl<'de> serde::Deserialize<'de> for IfName {
             }
         }
         deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// The label of an IPv4 address, such as `eth0:1`: 1 to 15 bytes of any kind but NUL. By custom it
+/// begins with the device's name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label(Short);
+
+impl Label {
+    /// A label from the bytes that the kernel keeps, without the closing NUL.
+    ///
+    /// # Errors
+    ///
+    /// When there are none, more than 15, or a NUL among them.
+    pub fn from_bytes(label: &[u8]) -> Result<Label, ParseError> {
+        let wrong = || ParseError::Label(String::from_utf8_lossy(label).into_owned());
+        Short::new(label).map(Label).ok_or_else(wrong)
+    }
+
+    /// The bytes, without a NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl FromStr for Label {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Label, ParseError> {
+        Label::from_bytes(text.as_bytes())
+    }
+}
+
+impl fmt::Display for Label {
+    /// Bytes that are not UTF-8 are shown as U+FFFD.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
     }
 }
 

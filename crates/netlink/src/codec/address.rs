@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnetwork::IpNetwork;
-use trueup_diff::{Address, AddressFlags, Dev, FOREVER, Family, IfName, Kind, Lifetimes, Scope};
+use trueup_diff::{Address, AddressFlags, Dev, FOREVER, Family, Kind, Label, Lifetimes, Scope};
 
 use super::{
     BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
@@ -67,7 +67,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
         match number {
             IFA_LOCAL => local = Some(read_ip_of(family, payload).ok_or(lost("address"))?),
             IFA_ADDRESS => remote = Some(read_ip_of(family, payload).ok_or(lost("peer"))?),
-            IFA_LABEL => label = IfName::from_bytes(read_string(payload)).ok(),
+            IFA_LABEL => label = Label::from_bytes(read_string(payload)).ok(),
             IFA_BROADCAST => broadcast = read_ipv4(payload),
             IFA_FLAGS => _ = take(&mut flags, read_u32(payload)),
             IFA_CACHEINFO => _ = take(&mut lifetimes, read_lifetimes(payload)),
