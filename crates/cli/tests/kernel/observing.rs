@@ -18,7 +18,7 @@ fn rich_namespace() {
         "link add mv0 link up0 type macvlan mode bridge",
         "link add vx0 type vxlan id 42 local 10.200.0.1 remote 10.200.0.2 dstport 4789 nolearning",
         "link add ifb9 type ifb",
-        "address add 10.7.0.1/24 brd + dev br0 label one",
+        "address add 10.7.0.1/24 brd + dev br0 label br0:one",
         "address add 10.7.0.2/24 dev br0",
         "address add 10.8.0.1 peer 10.8.0.2/32 dev vb",
         "address add 10.9.0.1/24 dev vb scope link",
@@ -75,7 +75,7 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
         "kind = \"macvlan\"",
         "id = 42",
         "forward_delay = 400",
-        "label = \"one\"",
+        "label = \"br0:one\"",
         "peer = \"10.8.0.2\"",
         "tos = 16",
         "from = \"fd00:7::/64\"",
@@ -119,6 +119,7 @@ pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
         "route add 10.30.0.0/16 nhid 7",
         "route add 10.31.0.0/16 via 10.200.0.2",
         "neigh add 10.200.0.77 lladdr 02:00:00:00:00:77 dev up0 nud noarp",
+        "rule add pref 77 from 10.0.0.0/8 lookup 5 protocol static",
     ]);
     let agent = Agent::new();
     let toml = observed(&agent, "text");
