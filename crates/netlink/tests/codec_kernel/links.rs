@@ -108,8 +108,7 @@ fn change(net: &mut Net, desired: &Link, was: Option<&Link>) {
     }
 }
 
-#[test]
-fn links_come_up_as_desired_and_go_alone() {
+pub(crate) fn links_come_up_as_desired_and_go_alone() {
     let (mut net, a, _) = Net::with_devices();
     let br = Link::new(name("br"), LinkKind::Bridge(BridgeAttrs::default()));
     create(&mut net, &br);
@@ -149,8 +148,7 @@ fn links_come_up_as_desired_and_go_alone() {
     }
 }
 
-#[test]
-fn a_change_brings_about_all_that_can_change_in_place() {
+pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
     let (mut net, a, b) = Net::with_devices();
     let br = Link::new(name("br"), LinkKind::Bridge(BridgeAttrs::default()));
     create(&mut net, &br);
@@ -215,8 +213,7 @@ fn a_change_brings_about_all_that_can_change_in_place() {
     }
 }
 
-#[test]
-fn a_peer_in_another_namespace_is_none() {
+pub(crate) fn a_peer_in_another_namespace_is_none() {
     let mut net = Net::empty();
     let mut pair = Link::new(
         name("x"),
@@ -245,8 +242,7 @@ fn a_peer_in_another_namespace_is_none() {
     assert!(net.link("y").is_none());
 }
 
-#[test]
-fn one_link_is_asked_for_by_name() {
+pub(crate) fn one_link_is_asked_for_by_name() {
     let (mut net, a, _) = Net::with_devices();
     let mut request = Vec::new();
     link::request_by_name(&mut request, &name("a")).unwrap();
@@ -268,8 +264,7 @@ fn one_link_is_asked_for_by_name() {
     assert_eq!((lo.index, lo.kind), (1, Some(LinkKind::Other("".into()))));
 }
 
-#[test]
-fn what_netlink_cannot_create_is_refused() {
+pub(crate) fn what_netlink_cannot_create_is_refused() {
     let mut buffer = Vec::new();
     for kind in [
         LinkKind::Tun,

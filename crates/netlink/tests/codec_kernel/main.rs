@@ -8,3 +8,38 @@ mod neighbours;
 mod net;
 mod routes;
 mod rules;
+
+trueup_testkit::kernel_tests![
+    addresses::ipv4_addresses_come_back_as_desired_and_go_alone,
+    addresses::ipv6_addresses_come_back_as_desired_and_go_alone,
+    addresses::ipv4_addresses_that_differ_in_prefix_or_peer_go_alone,
+    addresses::a_replace_changes_what_the_model_says_can_change,
+    addresses::a_temporary_ipv6_address_is_the_kernels,
+    addresses::dumps_are_filtered_by_device,
+    addresses::a_planned_device_is_no_index,
+    links::links_come_up_as_desired_and_go_alone,
+    links::a_change_brings_about_all_that_can_change_in_place,
+    links::a_peer_in_another_namespace_is_none,
+    links::one_link_is_asked_for_by_name,
+    links::what_netlink_cannot_create_is_refused,
+    neighbours::ipv4_neighbours_come_back_as_desired_and_go_alone,
+    neighbours::ipv6_neighbours_come_back_as_desired_and_go_alone,
+    neighbours::a_replace_changes_in_place,
+    neighbours::dumps_are_filtered_by_device,
+    neighbours::what_the_kernel_moves_is_not_declared,
+    routes::ipv4_routes_come_back_as_desired_and_go_alone,
+    routes::ipv6_routes_come_back_as_desired_and_go_alone,
+    routes::ipv6_routes_from_a_source_come_back_where_the_kernel_has_them,
+    routes::a_delete_passes_over_another_gateway,
+    routes::a_replace_changes_in_place,
+    routes::dumps_are_filtered_where_the_kernel_can,
+    routes::what_would_match_more_is_refused,
+    routes::a_route_through_a_nexthop_object_is_seen_and_goes_alone,
+    routes::a_reject_route_goes_and_not_the_gateway_route_of_its_key,
+    rules::rules_come_back_as_desired_and_go_alone,
+    rules::rules_of_one_priority_are_told_apart,
+    rules::what_the_model_does_not_hold_is_told,
+    rules::an_l3mdev_rule_comes_back_where_the_kernel_has_them,
+    rules::the_kernels_first_rules_are_understood,
+    rules::what_would_match_any_is_refused,
+];

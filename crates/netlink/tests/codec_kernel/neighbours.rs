@@ -86,18 +86,15 @@ fn round_trips(family: Family, dst: &str, next: &str) {
     }
 }
 
-#[test]
-fn ipv4_neighbours_come_back_as_desired_and_go_alone() {
+pub(crate) fn ipv4_neighbours_come_back_as_desired_and_go_alone() {
     round_trips(Family::Inet, "10.0.0.50", "10.0.0.51");
 }
 
-#[test]
-fn ipv6_neighbours_come_back_as_desired_and_go_alone() {
+pub(crate) fn ipv6_neighbours_come_back_as_desired_and_go_alone() {
     round_trips(Family::Inet6, "2001:db8::50", "2001:db8::51");
 }
 
-#[test]
-fn a_replace_changes_in_place() {
+pub(crate) fn a_replace_changes_in_place() {
     let (mut net, a, _) = Net::with_devices();
     for (family, dst) in [(Family::Inet, "10.0.0.50"), (Family::Inet6, "2001:db8::50")] {
         let forth = variants(a, dst);
@@ -116,8 +113,7 @@ fn a_replace_changes_in_place() {
     }
 }
 
-#[test]
-fn dumps_are_filtered_by_device() {
+pub(crate) fn dumps_are_filtered_by_device() {
     let (mut net, a, b) = Net::with_devices();
     for dev in [a, b] {
         for desired in variants(dev, "10.0.0.50") {
@@ -135,8 +131,7 @@ fn dumps_are_filtered_by_device() {
     }
 }
 
-#[test]
-fn what_the_kernel_moves_is_not_declared() {
+pub(crate) fn what_the_kernel_moves_is_not_declared() {
     let mut dynamic = Neighbour::new(Dev::index(2), "10.0.0.1".parse().unwrap(), lladdr(1));
     dynamic.state = NeighbourState::Dynamic;
     let mut buffer = Vec::new();

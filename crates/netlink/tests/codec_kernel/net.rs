@@ -1,21 +1,15 @@
 //! A namespace of a test's own, and the objects in it.
 
-use rustix::thread::UnshareFlags;
 use trueup_diff::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule};
 use trueup_netlink::codec::{
     EncodeError, Undecodable, address, existing, link, neighbour, route, rule,
 };
 use trueup_netlink::{DumpStep, Error, Namespace, Socket};
+use trueup_testkit::fresh_netns;
 
 /// The marker of what the tests own, and a stranger's.
 pub(crate) const OURS: u8 = 116;
 pub(crate) const FOREIGN: u8 = 4;
-
-/// Moves the calling thread into a fresh network namespace.
-#[allow(deprecated)] // Its unsafe successor guards against unsharing the file table.
-fn fresh_netns() {
-    rustix::thread::unshare(UnshareFlags::NEWNET).expect("these tests need CAP_SYS_ADMIN");
-}
 
 pub(crate) struct Net {
     pub(crate) socket: Socket,

@@ -226,24 +226,21 @@ fn round_trip(net: &mut Net, family: Family, desired: Route) {
     }
 }
 
-#[test]
-fn ipv4_routes_come_back_as_desired_and_go_alone() {
+pub(crate) fn ipv4_routes_come_back_as_desired_and_go_alone() {
     let (mut net, a, b) = Net::with_devices();
     for desired in inet(a, b) {
         round_trip(&mut net, Family::Inet, desired);
     }
 }
 
-#[test]
-fn ipv6_routes_come_back_as_desired_and_go_alone() {
+pub(crate) fn ipv6_routes_come_back_as_desired_and_go_alone() {
     let (mut net, a, b) = Net::with_devices();
     for desired in inet6(a, b) {
         round_trip(&mut net, Family::Inet6, desired);
     }
 }
 
-#[test]
-fn ipv6_routes_from_a_source_come_back_where_the_kernel_has_them() {
+pub(crate) fn ipv6_routes_from_a_source_come_back_where_the_kernel_has_them() {
     let (mut net, a, _) = Net::with_devices();
     for desired in from_source(a) {
         let probe = desired.clone().canonical();
@@ -261,8 +258,7 @@ fn ipv6_routes_from_a_source_come_back_where_the_kernel_has_them() {
     }
 }
 
-#[test]
-fn a_delete_passes_over_another_gateway() {
+pub(crate) fn a_delete_passes_over_another_gateway() {
     let (mut net, a, b) = Net::with_devices();
     for (family, desired) in [(Family::Inet, inet(a, b)), (Family::Inet6, inet6(a, b))] {
         for desired in desired.into_iter().map(Route::canonical) {
@@ -292,8 +288,7 @@ fn a_delete_passes_over_another_gateway() {
     }
 }
 
-#[test]
-fn a_replace_changes_in_place() {
+pub(crate) fn a_replace_changes_in_place() {
     let (mut net, a, b) = Net::with_devices();
     for (family, all) in [(Family::Inet, inet(a, b)), (Family::Inet6, inet6(a, b))] {
         let first = all[0].clone().canonical();
@@ -313,8 +308,7 @@ fn a_replace_changes_in_place() {
     }
 }
 
-#[test]
-fn dumps_are_filtered_where_the_kernel_can() {
+pub(crate) fn dumps_are_filtered_where_the_kernel_can() {
     let (mut net, a, b) = Net::with_devices();
     assert!(net.socket.strict());
     for desired in inet(a, b).into_iter().map(Route::canonical) {
@@ -363,8 +357,7 @@ fn dumps_are_filtered_where_the_kernel_can() {
     );
 }
 
-#[test]
-fn what_would_match_more_is_refused() {
+pub(crate) fn what_would_match_more_is_refused() {
     let route = |text, nexthops| with(Route::new(prefix(text), nexthops), |_| {}).canonical();
     let hop = || NextHops::One(NextHop::dev(Dev::index(2)));
     let mut buffer = vec![1, 2, 3];
@@ -401,8 +394,7 @@ fn what_would_match_more_is_refused() {
 }
 
 /// Made by bytes: nexthop objects are not modelled, only seen.
-#[test]
-fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
+pub(crate) fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
     const RTM_NEWNEXTHOP: u16 = 104;
     const NHA_ID: u16 = 1;
     const NHA_OIF: u16 = 5;
@@ -432,8 +424,7 @@ fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
 
 /// IPv6 compares no type on a delete. An append, which nothing here encodes, brings a reject route
 /// and another under one key.
-#[test]
-fn a_reject_route_goes_and_not_the_gateway_route_of_its_key() {
+pub(crate) fn a_reject_route_goes_and_not_the_gateway_route_of_its_key() {
     let (mut net, a, _) = Net::with_devices();
     let dst = prefix("2001:db8:9::/48");
     let gateway = Route::new(dst, NextHops::One(via("2001:db8::9", a)));
