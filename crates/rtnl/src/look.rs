@@ -95,6 +95,7 @@ fn planned(
         let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
             route.protocol != marker && question.concerns(route)
         })?;
+        let news = !foreign.is_empty() || !question.devs.is_empty();
         observed.routes.extend(foreign);
         doubts.extend(doubt);
         if !question.devs.is_empty() {
@@ -115,7 +116,11 @@ fn planned(
                 observed.complete = observed.complete.without(Kind::Link).without(Kind::Address);
             }
         }
-        plan = trueup_diff::plan(desired, &observed, owned, marker)?;
+        if news {
+            // A plan can be large: the old one goes first.
+            drop(plan);
+            plan = trueup_diff::plan(desired, &observed, owned, marker)?;
+        }
     }
     Ok(Planned {
         plan,
@@ -127,8 +132,8 @@ fn planned(
 /// Which foreign routes matter to a plan.
 #[derive(Default)]
 struct Question {
-    /// On a key that we mean to create or replace.
-    keys: HashSet<RouteKey>,
+    /// On a key that we mean to create or replace. Sorted.
+    keys: Vec<RouteKey>,
     /// On a device that is to lose something they may rest on.
     devs: BTreeSet<Dev>,
     /// With a source that is to go.
@@ -141,7 +146,7 @@ impl Question {
         for Op { action, object, .. } in &plan.ops {
             match (object, action) {
                 (Object::Route(route), Action::Create | Action::Update) => {
-                    question.keys.insert(route.key());
+                    question.keys.push(route.key());
                 }
                 // A link loses routes, neighbours and IPv6 addresses when it goes down, when its MTU
                 // is too small for IPv6, and some of them when its hardware address changes.
@@ -166,6 +171,9 @@ impl Question {
                 _ => {}
             }
         }
+        // A plan's ops are in key order but for their stages: this is quick, and takes less than
+        // half of what a hash set would.
+        question.keys.sort_unstable();
         question
     }
 
@@ -184,7 +192,7 @@ impl Question {
     }
 
     fn concerns(&self, route: &Route) -> bool {
-        self.keys.contains(&route.key())
+        self.keys.binary_search(&route.key()).is_ok()
             || (!self.devs.is_empty()
                 && (route.src.is_some_and(|src| self.sources.contains(&src))
                     || route
