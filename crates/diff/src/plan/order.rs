@@ -317,16 +317,20 @@ struct Needs {
     local: HashMap<IpAddr, Provider>,
     /// The gateways looked up so far.
     gateways: HashMap<(Option<Dev>, IpAddr), Option<u32>>,
+    /// Whether routes are deleted, so that it matters which are made.
+    breaks: bool,
     /// The first route made to a destination, in a table.
     made: BTreeMap<(u32, Prefix), u32>,
 }
 
 impl Needs {
     fn of(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<(u32, u32)> {
-        let mut needs = Needs::default();
-        let deleted: BTreeSet<AddressKey> = ops
-            .iter()
-            .filter(|op| op.action == Action::Delete)
+        let deletes = || ops.iter().filter(|op| op.action == Action::Delete);
+        let mut needs = Needs {
+            breaks: deletes().any(|op| matches!(op.object, Object::Route(_))),
+            ..Needs::default()
+        };
+        let deleted: BTreeSet<AddressKey> = deletes()
             .filter_map(|op| match &op.object {
                 Object::Address(address) => Some(address.key()),
                 _ => None,
@@ -443,7 +447,9 @@ impl Needs {
             }
             (Object::Address(address), _) => self.provide_address(address, Provider::Op(at)),
             (Object::Route(route), Action::Create | Action::Update) => {
-                self.made.entry((route.table, route.dst)).or_insert(at);
+                if self.breaks {
+                    self.made.entry((route.table, route.dst)).or_insert(at);
+                }
                 for hop in route
                     .nexthops
                     .as_slice()
