@@ -420,7 +420,8 @@ proptest! {
         for op in &plan.ops {
             if let Some(Hold::Bystander(object)) = &op.hold {
                 prop_assert!(!world.is_ours(object) && world.objects().contains(object));
-                prop_assert!(op.object.kind() != Kind::Link || !devices(object).is_empty() || object.kind() == Kind::Link);
+                let sourced = matches!(&**object, Object::Route(route) if route.src.is_some());
+                prop_assert!(op.object.kind() != Kind::Link || !devices(object).is_empty() || object.kind() == Kind::Link || sourced);
             }
         }
     }

@@ -89,15 +89,9 @@ fn planned(
         mut doubts,
     } = snapshot;
     let mut plan = plan(desired, &observed, owned, marker)?;
-    let question = Question::of(&plan);
+    let mut question = Question::of(&plan);
     if !question.is_empty() {
         let doubtful = doubts.len();
-        let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
-            route.protocol != marker && question.concerns(route)
-        })?;
-        let news = !foreign.is_empty() || !question.devs.is_empty();
-        observed.routes.extend(foreign);
-        doubts.extend(doubt);
         if !question.devs.is_empty() {
             let managed = desired.managed();
             let unread = [Kind::Address, Kind::Neighbour]
@@ -111,10 +105,17 @@ fn planned(
             observed.addresses.extend(others.observed.addresses);
             observed.neighbours.extend(others.observed.neighbours);
             doubts.extend(others.doubts);
-            if doubts.len() > doubtful {
-                // Not knowing what would go along, nothing that takes others along may go.
-                observed.complete = observed.complete.without(Kind::Link).without(Kind::Address);
-            }
+            question.note_sources(&observed);
+        }
+        let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
+            route.protocol != marker && question.concerns(route)
+        })?;
+        let news = !foreign.is_empty() || !question.devs.is_empty();
+        observed.routes.extend(foreign);
+        doubts.extend(doubt);
+        if !question.devs.is_empty() && doubts.len() > doubtful {
+            // Not knowing what would go along, nothing that takes others along may go.
+            observed.complete = observed.complete.without(Kind::Link).without(Kind::Address);
         }
         if news {
             // A plan can be large: the old one goes first.
@@ -175,6 +176,16 @@ impl Question {
         // half of what a hash set would.
         question.keys.sort_unstable();
         question
+    }
+
+    /// What is on a link goes with it: whoever has it for a source is hit.
+    fn note_sources(&mut self, observed: &Observed) {
+        let on_devs = observed
+            .addresses
+            .iter()
+            .filter(|address| self.devs.contains(&address.dev));
+        self.sources
+            .extend(on_devs.map(|address| address.address.ip()));
     }
 
     fn is_empty(&self) -> bool {

@@ -4,8 +4,9 @@
 //! those that follow it (unless the device promotes them), with an address the IPv4 routes whose
 //! gateway it made reachable or whose source it was, and with the last IPv4 address of a device all
 //! of its IPv4 routes and neighbours, permanent ones too. A link that goes down loses its routes,
-//! neighbours and IPv6 addresses, and one whose hardware address changes its neighbours. Where that
-//! would hit a stranger's object, the op is not carried out.
+//! neighbours and IPv6 addresses, and one whose hardware address changes its neighbours. An IPv6
+//! address that goes is taken out of the routes whose preferred source it is. Where that would hit
+//! a stranger's object, the op is not carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -31,6 +32,7 @@ pub(crate) struct Bystanders {
     raised: BTreeMap<u32, Object>,
     /// What a link that changes its hardware address loses (`neigh_changeaddr`), by its index.
     resolved: BTreeMap<u32, Object>,
+    /// Foreign IPv4 routes, and IPv6 routes with a preferred source.
     routes: Vec<Route>,
 }
 
@@ -90,13 +92,24 @@ impl Bystanders {
                     .or_insert(neighbour.clone().into());
             }
         }
+        let holders: BTreeSet<(IpAddr, Dev)> = observed
+            .addresses
+            .iter()
+            .map(|address| (address.address.ip(), address.dev))
+            .collect();
         let mut routes = Vec::new();
         let foreign = |route: &Route| !proof.route(route) && !DERIVED.contains(&route.protocol);
         for route in in_order(&observed.routes, foreign) {
             for dev in route.nexthops.as_slice().iter().filter_map(|hop| hop.dev) {
                 add(dev, route.clone().into());
             }
-            if route.family() == Family::Inet {
+            // Where its source is, there it can be hit too.
+            if let Some(src) = route.src {
+                let first = (src, Dev::index(0));
+                let holders = holders.range(first..).take_while(|(ip, _)| *ip == src);
+                holders.for_each(|(_, dev)| add(*dev, route.clone().into()));
+            }
+            if route.family() == Family::Inet || route.src.is_some() {
                 routes.push(route.clone());
             }
         }
@@ -153,25 +166,29 @@ impl Bystanders {
         };
         let mut by_subnet: BTreeMap<(Dev, Prefix), Vec<usize>> = BTreeMap::new();
         let mut by_dev: BTreeMap<Dev, Vec<usize>> = BTreeMap::new();
+        // An address that stays on another device is a source still.
+        let stays: BTreeSet<IpAddr> = kept.iter().map(|a| a.address.ip()).collect();
         let mut by_source: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        for (at, address) in deleted
-            .iter()
-            .enumerate()
-            .filter(|(_, a)| a.family() == Family::Inet)
-        {
+        for (at, address) in deleted.iter().enumerate() {
+            let ip = address.address.ip();
+            if !stays.contains(&ip) {
+                by_source.insert(ip, at);
+            }
+            if address.family() == Family::Inet6 {
+                continue;
+            }
             by_subnet
                 .entry((address.dev, address.subnet()))
                 .or_default()
                 .push(at);
             by_dev.entry(address.dev).or_default().push(at);
-            by_source.insert(address.address.ip(), at);
             if !address.secondary
                 && let Some(follower) = self.secondaries.get(&(address.dev, address.subnet()))
             {
                 hold(at, follower);
             }
         }
-        if by_dev.is_empty() {
+        if deleted.is_empty() {
             return held;
         }
         let kept: Vec<_> = kept.iter().filter(|a| a.family() == Family::Inet).collect();
