@@ -9,8 +9,11 @@ use trueup_rtnl::DEFAULT_PROTOCOL;
 use crate::prefixes::Prefixes;
 use crate::state;
 
-/// Encodes the messages that create or delete a state: routes in the order of the table, rules in
-/// the one of the two orders that the kernel is quick with.
+/// Puts one message into a buffer.
+type Encode<'a> = dyn Fn(&mut Vec<u8>) -> Result<(), codec::EncodeError> + 'a;
+
+/// Encodes the messages that create or delete a state, in the order of a plan: rules come last and
+/// go first.
 ///
 /// # Errors
 ///
@@ -18,7 +21,7 @@ use crate::state;
 pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Vec<Batch>> {
     let resolve = |dev: Dev| dev.as_index();
     let mut batches = vec![Batch::new()];
-    let mut push = |encode: &dyn Fn(&mut Vec<u8>) -> Result<(), codec::EncodeError>| -> Result<()> {
+    let mut push = |encode: &Encode<'_>| -> Result<()> {
         if let Some(last) = batches.last_mut()
             && last.push(encode)? == Push::Added
         {
@@ -32,6 +35,27 @@ pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Vec<Bat
         batches.push(batch);
         Ok(())
     };
+    let mut rules: Vec<Rule> = state::rules(rules).collect();
+    if create {
+        // The order in which the kernel is quick with them.
+        rules.reverse();
+    }
+    let mut push_rules = |push: &mut dyn FnMut(&Encode<'_>) -> Result<()>| -> Result<()> {
+        for rule in &mut rules {
+            rule.protocol = DEFAULT_PROTOCOL;
+            push(&|buffer| {
+                if create {
+                    codec::rule::create(buffer, rule)
+                } else {
+                    codec::rule::delete(buffer, rule)
+                }
+            })?;
+        }
+        Ok(())
+    };
+    if !create {
+        push_rules(&mut push)?;
+    }
     for (prefix, via) in state::routes(prefixes) {
         let mut route = Route::new(prefix, NextHops::One(NextHop::via(via))).canonical();
         route.protocol = DEFAULT_PROTOCOL;
@@ -43,19 +67,8 @@ pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Vec<Bat
             }
         })?;
     }
-    let mut rules: Vec<Rule> = state::rules(rules).collect();
     if create {
-        rules.reverse();
-    }
-    for mut rule in rules {
-        rule.protocol = DEFAULT_PROTOCOL;
-        push(&|buffer| {
-            if create {
-                codec::rule::create(buffer, &rule)
-            } else {
-                codec::rule::delete(buffer, &rule)
-            }
-        })?;
+        push_rules(&mut push)?;
     }
     Ok(batches)
 }

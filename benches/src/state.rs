@@ -76,30 +76,52 @@ pub fn desired(prefixes: &Prefixes, rules: usize) -> Desired {
     }
 }
 
-/// Writes the lines that make `ip -batch` add or delete the same routes and rules. IPv6 rules go
-/// to a file of their own, for `ip -6 -batch`: in a line of a batch there is no saying the family.
+/// Writes the lines that make `ip -batch` add or delete the same routes and rules, in the order of
+/// a plan: rules come last and go first. IPv6 rules go to a file of their own, for `ip -6 -batch`:
+/// in a line of a batch there is no saying the family.
 ///
 /// # Errors
 ///
 /// Those of the writers.
 pub fn write_batch(
-    verb: &str,
+    create: bool,
     prefixes: &Prefixes,
     rules: usize,
     main: &mut impl Write,
     rules_v6: &mut impl Write,
 ) -> io::Result<()> {
-    const PROTOCOL: u8 = DEFAULT_PROTOCOL;
-    for (prefix, via) in routes(prefixes) {
-        writeln!(main, "route {verb} {prefix} via {via} proto {PROTOCOL}")?;
+    if create {
+        write_routes("add", prefixes, main)?;
+        write_rules("add", rules, main, rules_v6)
+    } else {
+        write_rules("del", rules, main, rules_v6)?;
+        write_routes("del", prefixes, main)
     }
-    for (family, priority, from) in (0..rules).map(rule) {
-        let words = format!("rule {verb} priority {priority} from {from}");
-        let to: &mut dyn Write = match family {
-            Family::Inet => main,
-            Family::Inet6 => rules_v6,
-        };
-        writeln!(to, "{words} lookup main protocol {PROTOCOL}")?;
-    }
-    Ok(())
+}
+
+fn write_routes(verb: &str, prefixes: &Prefixes, to: &mut impl Write) -> io::Result<()> {
+    routes(prefixes).try_for_each(|(prefix, via)| {
+        writeln!(
+            to,
+            "route {verb} {prefix} via {via} proto {DEFAULT_PROTOCOL}"
+        )
+    })
+}
+
+fn write_rules(
+    verb: &str,
+    count: usize,
+    v4: &mut impl Write,
+    v6: &mut impl Write,
+) -> io::Result<()> {
+    (0..count)
+        .map(rule)
+        .try_for_each(|(family, priority, from)| {
+            let to: &mut dyn Write = match family {
+                Family::Inet => v4,
+                Family::Inet6 => v6,
+            };
+            let words = format!("rule {verb} priority {priority} from {from} lookup main");
+            writeln!(to, "{words} protocol {DEFAULT_PROTOCOL}")
+        })
 }

@@ -230,25 +230,29 @@ impl Bench {
     fn ip(&self, prefixes: &Prefixes, rules: usize) -> Result<[Told; 3]> {
         fresh();
         let paths = ["main", "rules-v6"].map(|name| self.scratch.join(name));
-        let batch = |verb| -> Result<Told> {
+        let batch = |create| -> Result<Told> {
             let [mut main, mut rules_v6] =
                 [File::create(&paths[0])?, File::create(&paths[1])?].map(BufWriter::new);
-            state::write_batch(verb, prefixes, rules, &mut main, &mut rules_v6)?;
+            state::write_batch(create, prefixes, rules, &mut main, &mut rules_v6)?;
             main.flush()?;
             rules_v6.flush()?;
-            let script = "ip -force -batch \"$0\" && ip -6 -force -batch \"$1\"";
+            let script = if create {
+                "ip -force -batch \"$0\" && ip -6 -force -batch \"$1\""
+            } else {
+                "ip -6 -force -batch \"$1\" && ip -force -batch \"$0\""
+            };
             let [main, rules_v6] = paths.clone().map(OsString::from);
             self.command(&["sh".into(), "-c".into(), script.into(), main, rules_v6])
         };
         let show = "ip -4 route show table all; ip -6 route show table all; ip -4 rule; ip -6 rule";
-        let create = batch("add")?;
+        let create = batch(true)?;
         let there = self.piece("floor-read", 0, 0)?.count;
         ensure!(
             there >= prefixes.len() + rules,
             "`ip -batch` added less than it should have"
         );
         let keep = self.command(&["sh".into(), "-c".into(), show.into()])?;
-        Ok([create, keep, batch("del")?])
+        Ok([create, keep, batch(false)?])
     }
 
     fn agent(&self, command: &PathBuf, prefixes: &Prefixes, rules: usize) -> Result<()> {
