@@ -6,11 +6,40 @@
     reason = "test code, though without #[test]"
 )]
 
+mod addresses;
 mod judge;
+mod links;
 mod pass;
+mod routes;
+mod support;
 
 trueup_testkit::kernel_tests![
     pass::from_nothing_to_everything_and_back,
+    routes::a_changed_gateway_is_one_replace_and_no_delete,
+    routes::a_changed_metric_leaves_exactly_one_route,
+    routes::one_impossible_gateway_among_a_hundred_fails_alone,
+    routes::a_foreign_route_on_a_desired_key_is_a_conflict_and_stays,
+    routes::an_equal_foreign_route_serves_and_is_not_ours_to_delete,
+    routes::what_the_kernel_stores_otherwise_is_recognized,
+    routes::a_permuted_multipath_route_is_the_same_route,
+    routes::an_ipv6_source_waits_for_its_address,
+    routes::a_route_deleted_between_plan_and_apply_counts_as_deleted,
+    routes::a_key_taken_between_plan_and_apply_is_left_to_the_stranger,
+    addresses::a_primary_with_a_foreign_secondary_is_held,
+    addresses::another_first_address_of_a_subnet_and_its_routes_take_one_pass,
+    addresses::an_ipv6_address_that_is_a_foreign_route_s_source_is_held,
+    addresses::the_same_ipv6_address_with_another_prefix_length_is_made_anew,
+    addresses::an_endless_ipv4_address_has_no_finite_preference,
+    addresses::labels_and_flags_round_trip,
+    addresses::a_foreign_route_s_source_on_our_link_holds_its_delete,
+    links::another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass,
+    links::a_link_made_again_by_a_stranger_is_not_ours,
+    links::an_index_used_again_is_not_ours,
+    links::a_stranger_on_our_bridge_holds_its_delete,
+    links::a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_objects,
+    links::a_lost_ledger_costs_links_alone,
+    links::kinds_that_are_not_managed_are_not_touched,
+    links::a_mark_without_a_mask_is_a_whole_mark,
     judge::valid_states_converge_in_one_pass,
     judge::strangers_are_left_alone,
 ];

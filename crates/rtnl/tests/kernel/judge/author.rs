@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use trueup_diff::{
-    Address, AddressFlags, BridgeAttrs, Desired, Family, FwMark, IfName, Lifetimes, Link, LinkKind,
+    Address, AddressFlags, BridgeAttrs, Desired, Family, FwMark, IfName, Item as _, Lifetimes, Link, LinkKind,
     MacvlanMode, Metric, Neighbour, NeighbourState, NextHop, NextHops, PortRange, Prefix, Route,
     RouteType, Rule, RuleAction, Scope, UidRange, VxlanAttrs,
 };
@@ -99,8 +99,9 @@ pub(crate) fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: boo
         seen.into_values().collect()
     });
     let rules = spec.rules.as_ref().map(|specs| {
-        let rules: BTreeSet<_> = specs.iter().map(|spec| rule(spec, clean)).collect();
-        rules.into_iter().collect()
+        let rules = specs.iter().map(|spec| rule(spec, clean));
+        let rules: BTreeMap<_, _> = rules.map(|rule| (rule.clone().canonical().key(), rule)).collect();
+        rules.into_values().collect()
     });
     Desired { links, addresses, neighbours, routes, rules }
 }
@@ -217,8 +218,8 @@ fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
         address.flags = address.flags | AddressFlags::NODAD;
     }
     match spec.extra {
-        0 if !spec.v6 => address.label = Some(name("la")),
-        1 if !spec.v6 => address.label = Some(name("lb")),
+        0 if !spec.v6 => address.label = Some(format!("{dev}:a").parse().unwrap()),
+        1 if !spec.v6 => address.label = Some("other".parse().unwrap()),
         2 if !spec.v6 && spec.len == 0 => address.peer = Some(self::ip(false, spec.subnet, 77)),
         3 if spec.v6 && spec.len == 0 => address.peer = Some(self::ip(true, spec.subnet, 77)),
         4 => address.metric = 50,
@@ -333,8 +334,9 @@ fn route(
                 };
                 let raised = dev.as_ref().is_none_or(|dev| up(links, dev));
                 let local = matches!(via, IpAddr::V6(via) if via.is_unicast_link_local());
-                // IPv6 refuses a gateway on link that is known to be elsewhere.
-                let onlink = hop.onlink && !(spec.v6 && reaches(held, links, None, via));
+                // An IPv6 gateway on link is refused while an address, even one that is about to
+                // go, has it on another device.
+                let onlink = hop.onlink && via.is_ipv4();
                 raised && (onlink || local || reaches(held, links, dev.as_deref(), via))
             };
             hops.retain(possible);
@@ -348,6 +350,11 @@ fn route(
             }
         }
     };
+    // IPv6 looks for gateways in the route's own table first, where such a route would catch them.
+    let catches = nexthops.as_slice().iter().any(|hop| hop.via.is_none());
+    if clean && dst.is_default() && spec.v6 && catches {
+        return None;
+    }
     let mut route = Route::new(dst, nexthops);
     route.kind = kind;
     route.table = TABLES[usize::from(spec.table)];

@@ -347,8 +347,8 @@ fn expectations(desired: &Desired) -> Wanted {
     ]
 }
 
-/// A foreign link, without what the desired state says of a link that must exist, and without an
-/// MTU that follows that of the device below.
+/// A foreign link, without what the desired state says of a link that must exist, and without what
+/// follows from the devices below it or its ports.
 fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
     let mut fields = fields(row, names);
     let stated = wanted
@@ -359,6 +359,10 @@ fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
     fields.retain(|field, _| !stated.is_some_and(|stated| stated.contains_key(field)) || *field == "name");
     if fields.contains_key("lower") || fields["kind"] == "bridge" {
         fields.remove("mtu");
+    }
+    if fields["kind"] == "bridge" {
+        // That of its least port, unless set by hand.
+        fields.remove("lladdr");
     }
     format!("{} {}", row.device(), line("link", &fields))
 }

@@ -91,7 +91,9 @@ pub(crate) fn address(address: &Address<IfName>) -> Fields {
     let peer = address.peer.filter(|peer| *peer != address.address.ip());
     put(&mut fields, "peer", peer);
     if v4 {
-        put(&mut fields, "label", address.label.filter(|l| *l != address.dev));
+        let label = address.label.as_ref().map(ToString::to_string);
+        let own = address.dev.to_string();
+        put(&mut fields, "label", label.filter(|label| *label != own));
         put(&mut fields, "scope", Some(address.scope.0).filter(|s| *s != 0));
         put(&mut fields, "broadcast", address.broadcast);
     }

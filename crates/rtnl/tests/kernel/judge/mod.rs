@@ -7,7 +7,7 @@
 mod author;
 mod case;
 mod expect;
-mod row;
+pub(crate) mod row;
 mod spec;
 
 use std::cell::Cell;

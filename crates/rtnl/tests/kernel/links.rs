@@ -1,0 +1,187 @@
+//! Links, and what lives on them, one situation a test.
+
+use trueup_diff::{Desired, Family, FwMark, IfName, Link, LinkKind, Rule, RuleAction, VxlanAttrs};
+use trueup_reconcile::Report as _;
+use trueup_rtnl::{LastApplied, Pending};
+use trueup_testkit::{Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, uplinks};
+
+use crate::support::{
+    address, bridge, converge, name, nothing, ours, pass, rows, told, up, via,
+};
+
+fn links(links: Vec<Link<IfName>>) -> Desired {
+    Desired {
+        links: Some(links),
+        ..Desired::default()
+    }
+}
+
+fn vxlan(id: u32) -> Link<IfName> {
+    let attrs = VxlanAttrs {
+        id,
+        local: None,
+        remote: None,
+        port: Some(4789),
+        link: None,
+        learning: None,
+        ttl: None,
+    };
+    up(LinkKind::Vxlan(attrs), "vx0")
+}
+
+pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
+    let with = |id| Desired {
+        addresses: Some(vec![address("vx0", "10.9.0.1/24"), address("vx0", "fd00:9::1/64")]),
+        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9"), via("fd50::/32", "fd00:9::9")]),
+        ..links(vec![vxlan(id)])
+    };
+    let first = converge(&with(1), &LastApplied::default());
+    let (index, routes) = (index_of("vx0"), ours(Kind::Route));
+    let second = converge(&with(2), first.last_applied());
+    assert_ne!(index_of("vx0"), index);
+    assert_eq!(ours(Kind::Route), routes);
+    assert_eq!(ours(Kind::Address).len(), 2);
+    let again = assert_no_changes(|| converge(&with(2), second.last_applied()));
+    assert_eq!(again.ops().count(), 0);
+    let gone = converge(&nothing(), again.last_applied());
+    assert!(gone.last_applied().is_empty());
+}
+
+pub(crate) fn a_link_made_again_by_a_stranger_is_not_ours() {
+    let first = converge(&links(vec![bridge("br0")]), &LastApplied::default());
+    ip(&["link", "delete", "br0"]);
+    ip(&["link", "add", "br0", "type", "bridge"]);
+    let before = Snapshot::take();
+    let report = converge(&nothing(), first.last_applied());
+    assert_eq!(report.ops().count(), 0, "{}", told(&report));
+    assert!(report.last_applied().is_empty());
+    before.assert_same(&Snapshot::take());
+}
+
+/// A user may choose an index: that of a link of ours that is gone leads to nothing of ours.
+pub(crate) fn an_index_used_again_is_not_ours() {
+    let first = converge(&links(vec![bridge("br0")]), &LastApplied::default());
+    let index = index_of("br0").to_string();
+    ip(&["link", "delete", "br0"]);
+    ip(&["link", "add", "other", "index", &index, "type", "bridge"]);
+    let before = Snapshot::take();
+    let report = converge(&nothing(), first.last_applied());
+    assert_eq!(report.ops().count(), 0, "{}", told(&report));
+    before.assert_same(&Snapshot::take());
+}
+
+pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
+    let mut last = LastApplied::default();
+    for (stranger, end) in [
+        ("address add 10.9.0.1/24 dev br0", "address delete 10.9.0.1/24 dev br0"),
+        ("address add fd00:9::1/64 dev br0 nodad", "address delete fd00:9::1/64 dev br0"),
+        (
+            "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
+            "neighbour delete 10.9.0.9 dev br0",
+        ),
+        ("neighbour add proxy fd00:9::7 dev br0", "neighbour delete proxy fd00:9::7 dev br0"),
+        ("route add 10.50.0.0/16 dev br0 protocol static", "route delete 10.50.0.0/16"),
+        ("link add up br0.9 link br0 type macvlan", "link delete br0.9"),
+    ] {
+        last = converge(&links(vec![bridge("br0")]), &last).last_applied().clone();
+        ip_batch([stranger]);
+        let before = Snapshot::settled();
+        let report = pass(&nothing(), &last);
+        assert!(!report.converged(), "{stranger}");
+        let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
+        assert!(report.pending().all(held), "{stranger}: {}", told(&report));
+        before.assert_same(&Snapshot::take());
+        ip_batch([end]);
+        last = converge(&nothing(), report.last_applied()).last_applied().clone();
+    }
+}
+
+/// Down, a link loses its routes, its neighbours and its IPv6 addresses; with another hardware
+/// address its neighbours, permanent ones too.
+pub(crate) fn a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
+    let veth = |change: fn(&mut Link<IfName>)| {
+        let mut link = up(LinkKind::Veth { peer: Some(name("v1")) }, "v0");
+        change(&mut link);
+        links(vec![link])
+    };
+    let plain = veth(|_| {});
+    let down = veth(|link| link.up = Some(false));
+    let moved = veth(|link| link.address = Some("02:00:00:00:00:77".parse().unwrap()));
+    let small = veth(|link| link.mtu = Some(1000));
+    let neighbour = "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev v0 nud permanent";
+    for (stranger, change) in [
+        (neighbour, &down),
+        (neighbour, &moved),
+        ("address add fd00:9::1/64 dev v0 nodad", &down),
+        ("address add fd00:9::1/64 dev v0 nodad", &small),
+        ("route add 10.50.0.0/16 dev v0 protocol static", &down),
+    ] {
+        let first = converge(&plain, &LastApplied::default());
+        ip_batch([stranger]);
+        let before = Snapshot::settled();
+        let report = pass(change, first.last_applied());
+        assert!(!report.converged(), "{stranger}");
+        assert_eq!(report.pending().count(), 1, "{stranger}: {}", told(&report));
+        before.assert_same(&Snapshot::settled());
+        ip(&["link", "delete", "v0"]);
+    }
+}
+
+/// Without the ledger what bears the marker goes, and links, which bear none, stay.
+pub(crate) fn a_lost_ledger_costs_links_alone() {
+    let before = Snapshot::take();
+    let mut link = bridge("br0");
+    link.mtu = Some(1400);
+    let all = Desired {
+        addresses: Some(vec![address("br0", "10.9.0.1/24"), address("br0", "fd00:9::1/64")]),
+        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9"), via("fd50::/32", "fd00:9::9")]),
+        neighbours: Some(vec![trueup_diff::Neighbour::new(
+            name("br0"),
+            "10.9.0.9".parse().unwrap(),
+            "02:00:00:00:00:09".parse().unwrap(),
+        )]),
+        rules: Some(vec![Rule::new(Family::Inet, 1000, RuleAction::Lookup(100))]),
+        ..links(vec![link])
+    };
+    let _first = converge(&all, &LastApplied::default());
+    let report = converge(&nothing(), &LastApplied::default());
+    assert_eq!(report.applied().count(), 6, "{}", told(&report));
+    let index = index_of("br0");
+    assert_eq!(rows(Kind::Link, |row, _| row.device() == index).len(), 1);
+    ip(&["link", "delete", "br0"]);
+    before.assert_same(&Snapshot::settled());
+}
+
+pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
+    uplinks(1);
+    let mut all = nothing();
+    all.links = Some(vec![bridge("br0")]);
+    all.addresses = Some(vec![address("up0", "10.9.0.1/24")]);
+    all.routes = Some(vec![via("10.50.0.0/16", "10.9.0.9")]);
+    all.rules = Some(vec![Rule::new(Family::Inet6, 1000, RuleAction::Lookup(100))]);
+    let first = converge(&all, &LastApplied::default());
+    let silent = Desired::default();
+    let second = assert_no_changes(|| converge(&silent, first.last_applied()));
+    assert_eq!(second.ops().count(), 0);
+    // What was ours is remembered all the same.
+    let gone = converge(&nothing(), second.last_applied());
+    assert_eq!(gone.applied().count(), 4, "{}", told(&gone));
+}
+
+pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
+    let mut rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(1_000_000));
+    rule.fwmark = Some(FwMark { mark: 7, mask: u32::MAX });
+    let desired = Desired {
+        rules: Some(vec![rule.clone(), Rule { family: Family::Inet6, ..rule }]),
+        ..Desired::default()
+    };
+    let report = converge(&desired, &LastApplied::default());
+    let again = assert_no_changes(|| converge(&desired, report.last_applied()));
+    assert_eq!(again.ops().count(), 0);
+    // A stranger's equal in all but the protocol is another rule, and both stay.
+    ip(&["rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000"]);
+    let both = || rows(Kind::Rule, |_, fields| fields["family"] == "2" && fields["priority"] == "1000");
+    assert_eq!(both().len(), 2);
+    let _gone = converge(&nothing(), again.last_applied());
+    assert_eq!(both().len(), 1);
+}

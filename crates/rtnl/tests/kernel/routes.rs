@@ -1,0 +1,210 @@
+//! Routes, one situation a test.
+
+use trueup_apply::apply;
+use trueup_diff::{Action, Desired, NextHop, NextHops, Route, RouteType};
+use trueup_netlink::Socket;
+use trueup_reconcile::Report as _;
+use trueup_rtnl::{LastApplied, Namespace, Options, Outcome, Rtnl};
+use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
+
+use crate::support::{converge, nothing, ours, pass, routes_to, told, via};
+
+const BOTH: [(&str, &str, &str); 2] = [
+    ("10.50.0.0/16", "10.200.0.8", "10.200.0.9"),
+    ("fd50::/32", "fd00:200:0::8", "fd00:200:0::9"),
+];
+
+fn routes(routes: Vec<Route<trueup_diff::IfName>>) -> Desired {
+    Desired {
+        routes: Some(routes),
+        ..Desired::default()
+    }
+}
+
+/// What was announced of routes: `+` for new or replaced, `-` for deleted.
+fn announced(changes: &mut Changes) -> String {
+    let all = changes.take();
+    let routes = all.iter().filter(|message| message.kind == Kind::Route);
+    let mark = |message: &trueup_testkit::RawMessage| match message.action {
+        trueup_testkit::Action::New => '+',
+        trueup_testkit::Action::Del => '-',
+    };
+    routes.map(mark).collect()
+}
+
+pub(crate) fn a_changed_gateway_is_one_replace_and_no_delete() {
+    uplinks(1);
+    let none = LastApplied::default();
+    for (dst, a, b) in BOTH {
+        let _first = converge(&routes(vec![via(dst, a)]), &none);
+        let mut changes = Changes::watch();
+        let report = converge(&routes(vec![via(dst, b)]), &none);
+        assert_eq!(announced(&mut changes), "+", "{dst}");
+        let actions: Vec<_> = report.ops().map(|done| done.op.action).collect();
+        assert_eq!(actions, [Action::Update]);
+        let _gone = converge(&nothing(), &none);
+    }
+}
+
+pub(crate) fn a_changed_metric_leaves_exactly_one_route() {
+    uplinks(1);
+    let none = LastApplied::default();
+    for (dst, a, _) in BOTH {
+        for metric in [0, 100, 50, 2000, 0] {
+            let route = Route { metric, ..via(dst, a) };
+            let _report = converge(&routes(vec![route]), &none);
+            let rows = routes_to(dst);
+            assert_eq!(rows.len(), 1, "metric {metric}: {rows:#?}");
+        }
+        let _gone = converge(&nothing(), &none);
+    }
+}
+
+pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
+    uplinks(1);
+    let many = |skip: usize| -> Vec<_> {
+        let gateway = |i: usize| if i == skip { "192.0.2.1" } else { "10.200.0.9" };
+        (0..100).map(|i| via(&format!("10.50.{i}.0/24"), gateway(i))).collect()
+    };
+    let report = pass(&routes(many(37)), &LastApplied::default());
+    assert!(!report.converged());
+    assert_eq!(report.applied().count(), 99);
+    let failed: Vec<_> = report.failed().map(|(_, failure)| failure.to_string()).collect();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].contains("Nexthop has invalid gateway"), "{failed:?}");
+    assert_eq!(ours(Kind::Route).len(), 99);
+
+    // Nor does it hold back deletes.
+    let few = many(37).split_off(37).into_iter().take(2).collect();
+    let report = pass(&routes(few), &LastApplied::default());
+    assert_eq!(report.applied().count(), 98, "{}", told(&report));
+    assert_eq!(ours(Kind::Route).len(), 1);
+}
+
+pub(crate) fn a_foreign_route_on_a_desired_key_is_a_conflict_and_stays() {
+    uplinks(1);
+    for (dst, a, b) in BOTH {
+        for protocol in ["static", "kernel", "ra", "bird"] {
+            ip(&["route", "add", dst, "via", a, "protocol", protocol]);
+            let before = routes_to(dst);
+            let other = dst.replace("50", "51");
+            let wanted = routes(vec![via(dst, b), via(&other, b)]);
+            let report = pass(&wanted, &LastApplied::default());
+            assert!(!report.converged());
+            assert_eq!(report.conflicts().len(), 1, "{}", told(&report));
+            assert_eq!(report.applied().count(), 1, "the other is applied");
+            assert_eq!(routes_to(dst), before);
+            let _gone = converge(&nothing(), report.last_applied());
+            assert_eq!(routes_to(dst), before);
+            ip(&["route", "delete", dst]);
+        }
+    }
+}
+
+pub(crate) fn an_equal_foreign_route_serves_and_is_not_ours_to_delete() {
+    uplinks(1);
+    for (dst, a, _) in BOTH {
+        ip(&["route", "add", dst, "via", a, "protocol", "static"]);
+        let before = routes_to(dst);
+        let report = converge(&routes(vec![via(dst, a)]), &LastApplied::default());
+        assert_eq!(report.ops().count(), 0);
+        let _gone = converge(&nothing(), report.last_applied());
+        assert_eq!(routes_to(dst), before);
+    }
+}
+
+/// A table over 255, a default route, rejects and no metric: each is stored in another form than
+/// it is written in.
+pub(crate) fn what_the_kernel_stores_otherwise_is_recognized() {
+    uplinks(1);
+    let reject = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
+    let mut all = Vec::new();
+    for (dst, a, _) in BOTH {
+        let default = if dst.contains(':') { "::/0" } else { "0.0.0.0/0" };
+        for table in [254, 100, 1_000_000] {
+            all.push(Route { table, ..via(dst, a) });
+            all.push(Route { table, ..via(default, a) });
+            all.push(Route { table, ..reject(&dst.replace("50", "52")) });
+        }
+    }
+    let wanted = routes(all);
+    let report = converge(&wanted, &LastApplied::default());
+    assert_eq!(report.applied().count(), 18);
+    let again = assert_no_changes(|| converge(&wanted, report.last_applied()));
+    assert_eq!(again.ops().count(), 0);
+}
+
+pub(crate) fn a_permuted_multipath_route_is_the_same_route() {
+    uplinks(2);
+    for (dst, gateways) in [
+        ("10.50.0.0/16", ["10.200.0.9", "10.200.1.9", "10.200.0.8"]),
+        ("fd50::/32", ["fd00:200:0::9", "fd00:200:1::9", "fd00:200:0::8"]),
+    ] {
+        let multipath = |order: [usize; 3]| {
+            let hop = |at: usize| NextHop::via(gateways[at].parse().unwrap()).weight(at as u16 + 1);
+            let hops = order.into_iter().map(hop).collect();
+            routes(vec![Route::new(dst.parse().unwrap(), NextHops::Many(hops))])
+        };
+        let first = converge(&multipath([0, 1, 2]), &LastApplied::default());
+        let second = assert_no_changes(|| converge(&multipath([2, 0, 1]), first.last_applied()));
+        assert_eq!(second.ops().count(), 0);
+    }
+}
+
+/// An IPv6 address is no preferred source while it is tentative, which it is for a moment even
+/// with duplicate detection off: its end is another thread's work.
+pub(crate) fn an_ipv6_source_waits_for_its_address() {
+    uplinks(1);
+    let mut sourced = via("fd50::/32", "fd00:200:0::9");
+    sourced.src = Some("fd00:200:0::5".parse().unwrap());
+    let desired = Desired {
+        addresses: Some(vec![trueup_diff::Address::new(
+            crate::support::name("up0"),
+            "fd00:200:0::5/64".parse().unwrap(),
+        )]),
+        ..routes(vec![sourced])
+    };
+    let mut last = LastApplied::default();
+    trueup_testkit::wait_until("the source is there", || {
+        let report = pass(&desired, &last);
+        last = report.last_applied().clone();
+        for (_, failure) in report.failed() {
+            assert_eq!(failure.class(), trueup_apply::ErrorClass::Dependency);
+        }
+        report.converged()
+    });
+    assert_eq!(routes_to("fd50::/32").len(), 1);
+}
+
+pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
+    uplinks(1);
+    let dsts = BOTH.map(|(dst, _, _)| dst);
+    let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
+    let report = converge(&routes(wanted), &LastApplied::default());
+    let here = Namespace::current();
+    let planned = Rtnl
+        .plan(&here, &routes(vec![]), report.last_applied(), &Options::default())
+        .unwrap();
+    assert_eq!(planned.plan.ops.len(), 2);
+    for dst in dsts {
+        ip(&["route", "delete", dst]);
+    }
+    let outcomes = apply(&planned.plan, &mut Socket::open(&here).unwrap());
+    assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
+}
+
+/// Between plan and apply a stranger takes the key: exclusive creation leaves it to him.
+pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_stranger() {
+    uplinks(1);
+    let here = Namespace::current();
+    let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
+    let planned = Rtnl
+        .plan(&here, &routes(wanted), &LastApplied::default(), &Options::default())
+        .unwrap();
+    ip_batch(BOTH.map(|(dst, _, b)| format!("route add {dst} via {b} protocol static")));
+    let before = BOTH.map(|(dst, _, _)| routes_to(dst));
+    let outcomes = apply(&planned.plan, &mut Socket::open(&here).unwrap());
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno() == Some(17));
+    assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");
+    assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);
+}

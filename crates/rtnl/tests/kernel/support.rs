@@ -1,0 +1,116 @@
+//! What directed tests share: passes, short ways to write desired objects, and raw rows as text.
+
+use trueup_diff::{
+    Address, AddressFlags, BridgeAttrs, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route,
+};
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{LastApplied, Namespace, Options, Report, Rtnl};
+use trueup_testkit::{Kind, RawMessage, raw_dump};
+
+use crate::judge::row::{Fields, Names, OURS, fields, line};
+
+pub(crate) fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+pub(crate) fn pass(desired: &Desired, last_applied: &LastApplied) -> Report {
+    Rtnl.reconcile(
+        &Namespace::current(),
+        desired,
+        last_applied,
+        &Options::default(),
+    )
+    .unwrap()
+}
+
+/// A pass that has to converge.
+pub(crate) fn converge(desired: &Desired, last_applied: &LastApplied) -> Report {
+    let report = pass(desired, last_applied);
+    assert!(report.converged(), "{}", told(&report));
+    report
+}
+
+/// All that a report says, a line each.
+pub(crate) fn told(report: &Report) -> String {
+    let ops = report.ops().map(|done| {
+        let command = done.op.command(done.devices);
+        format!("{command}: {:?}", done.outcome)
+    });
+    let conflicts = report.conflicts().iter().map(|conflict| format!("{conflict:?}"));
+    let doubts = report.doubts().iter().map(|doubt| format!("{doubt:?}"));
+    let lines: Vec<_> = ops.chain(conflicts).chain(doubts).collect();
+    lines.join("\n")
+}
+
+/// The ops of a report as iproute2 commands.
+pub(crate) fn commands(report: &Report) -> Vec<String> {
+    report.ops().map(|done| done.op.command(done.devices)).collect()
+}
+
+/// Every kind managed, and nothing desired.
+pub(crate) fn nothing() -> Desired {
+    Desired {
+        links: Some(vec![]),
+        addresses: Some(vec![]),
+        neighbours: Some(vec![]),
+        routes: Some(vec![]),
+        rules: Some(vec![]),
+    }
+}
+
+pub(crate) fn up(kind: LinkKind<IfName>, dev: &str) -> Link<IfName> {
+    Link {
+        up: Some(true),
+        ..Link::new(name(dev), kind)
+    }
+}
+
+pub(crate) fn bridge(dev: &str) -> Link<IfName> {
+    up(LinkKind::Bridge(BridgeAttrs::default()), dev)
+}
+
+/// An address; in IPv6 without duplicate detection.
+pub(crate) fn address(dev: &str, text: &str) -> Address<IfName> {
+    let mut address = Address::new(name(dev), text.parse().unwrap());
+    if text.contains(':') {
+        address.flags = AddressFlags::NODAD;
+    }
+    address
+}
+
+pub(crate) fn via(dst: &str, gateway: &str) -> Route<IfName> {
+    let hop = NextHop::via(gateway.parse().unwrap());
+    Route::new(dst.parse().unwrap(), NextHops::One(hop))
+}
+
+pub(crate) fn names() -> Names {
+    let links = raw_dump(Kind::Link, 0);
+    let named = links.iter().map(|row| (row.device(), row.ifname().unwrap()));
+    named.collect()
+}
+
+/// The rows of a kind that a predicate takes, each as a line.
+pub(crate) fn rows(kind: Kind, keep: impl Fn(&RawMessage, &Fields) -> bool) -> Vec<String> {
+    let names = names();
+    let mut lines = Vec::new();
+    for row in raw_dump(kind, 0) {
+        let fields = fields(&row, &names);
+        if keep(&row, &fields) {
+            lines.push(line(kind.word(), &fields));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+/// The rows of a kind that bear our marker.
+pub(crate) fn ours(kind: Kind) -> Vec<String> {
+    rows(kind, |row, _| row.protocol() == Some(OURS))
+}
+
+/// The routes to a destination in table main.
+pub(crate) fn routes_to(dst: &str) -> Vec<String> {
+    rows(Kind::Route, |row, fields| {
+        fields["dst"] == dst && row.table() == Some(254)
+    })
+}
