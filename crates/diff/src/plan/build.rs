@@ -170,8 +170,10 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         complete(Kind::Route),
         |route| ours(proof.route(route)),
     );
+    let rules = desired.rules.as_deref();
+    let rules = rules.map(|rules| without_served(rules, &observed.rules, proof));
     found.sort_out(
-        desired.rules.as_deref(),
+        rules.as_deref(),
         &observed.rules,
         complete(Kind::Rule),
         |rule| ours(proof.rule(rule)),
@@ -332,6 +334,25 @@ fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
     }
 }
 
+/// The desired rules that nobody else's serves. The protocol is part of a rule's key, so that ours
+/// could stand beside an equal one of somebody else's; but one that was there before us is used.
+fn without_served(desired: &[Rule], observed: &[Rule], proof: Proof<'_>) -> Vec<Rule> {
+    let unmarked = |rule: &Rule| Rule {
+        protocol: 0,
+        ..rule.clone()
+    };
+    let (ours, foreign): (Vec<&Rule>, Vec<&Rule>) =
+        observed.iter().partition(|rule| proof.rule(rule));
+    let ours: HashSet<Rule> = ours.into_iter().map(Item::key).collect();
+    let foreign: HashSet<Rule> = foreign.into_iter().map(unmarked).collect();
+    let served = |rule: &&Rule| !ours.contains(&rule.key()) && foreign.contains(&unmarked(rule));
+    desired
+        .iter()
+        .filter(|rule| !served(rule))
+        .cloned()
+        .collect()
+}
+
 /// A new rule is refused as existing where one of ours stands that has all of its selectors and
 /// more. Such a one is deleted, and created again after the new one.
 fn make_way(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
@@ -412,5 +433,39 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     );
     for (at, bystander) in holds {
         found.ops[at].hold = Some(Hold::Bystander(Box::new(bystander)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Family, Kinds, RuleAction};
+    use crate::{Desired, plan};
+
+    #[test]
+    fn an_equal_rule_of_another_protocol_serves_unless_ours_is_there() {
+        let rule = Rule::new(Family::Inet, 77, RuleAction::Lookup(5));
+        let by = |protocol| Rule {
+            protocol,
+            ..rule.clone()
+        };
+        let desired = Desired {
+            rules: Some(vec![rule.clone()]),
+            ..Desired::default()
+        };
+        let ops = |rules: Vec<Rule>| {
+            let observed = Observed {
+                rules,
+                complete: Kinds::ALL,
+                ..Observed::default()
+            };
+            let plan = plan(&desired, &observed, &Owned::default(), 116).unwrap();
+            plan.ops.len()
+        };
+        assert_eq!(ops(vec![]), 1);
+        assert_eq!(ops(vec![by(3)]), 0);
+        assert_eq!(ops(vec![by(3), by(116)]), 0);
+        let inverted = Rule { not: true, ..by(3) };
+        assert_eq!(ops(vec![inverted]), 1);
     }
 }
