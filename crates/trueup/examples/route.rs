@@ -1,0 +1,25 @@
+//! One route, and no opinion on anything else.
+
+use trueup::{
+    Desired, LastApplied, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
+};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let gateway = NextHops::One(NextHop::via("10.1.0.9".parse()?));
+    let desired = Desired {
+        routes: Some(vec![Route::new("10.2.0.0/16".parse()?, gateway)]),
+        ..Desired::default() // no opinion on anything else
+    };
+    let here = Namespace::current();
+    let report = Rtnl.reconcile(
+        &here,
+        &desired,
+        &LastApplied::default(),
+        &Options::default(),
+    )?;
+    for (done, failure) in report.failed() {
+        eprintln!("{}: {failure}", done.op.command(done.devices));
+    }
+    println!("converged: {}", report.converged());
+    Ok(())
+}
