@@ -16,14 +16,22 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     };
     let first = converge(&one, &LastApplied::default());
     ip(&["address", "add", "10.9.0.2/24", "dev", "up0"]);
-    let of_subnet = || rows(Kind::Address, |_, fields| fields["address"].starts_with("10.9.0."));
+    let of_subnet = || {
+        rows(Kind::Address, |_, fields| {
+            fields["address"].starts_with("10.9.0.")
+        })
+    };
     let before = of_subnet();
     assert_eq!(before.len(), 2);
 
     let report = pass(&nothing(), first.last_applied());
     assert!(!report.converged());
     let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
-    assert!(report.pending().all(held) && report.pending().count() == 1, "{}", told(&report));
+    assert!(
+        report.pending().all(held) && report.pending().count() == 1,
+        "{}",
+        told(&report)
+    );
     assert_eq!(of_subnet(), before);
 
     ip(&["address", "delete", "10.9.0.2/24", "dev", "up0"]);
@@ -37,7 +45,10 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     uplinks(1);
     let with = |hosts: &[&str]| Desired {
         addresses: Some(hosts.iter().map(|host| address("up0", host)).collect()),
-        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9"), via("10.51.0.0/16", "10.9.0.8")]),
+        routes: Some(vec![
+            via("10.50.0.0/16", "10.9.0.9"),
+            via("10.51.0.0/16", "10.9.0.8"),
+        ]),
         ..Desired::default()
     };
     let mut last = LastApplied::default();
@@ -65,7 +76,17 @@ pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
         ..Desired::default()
     };
     let first = converge(&one, &LastApplied::default());
-    ip(&["route", "add", "fd50::/32", "dev", "up0", "src", "fd00:9::1", "protocol", "static"]);
+    ip(&[
+        "route",
+        "add",
+        "fd50::/32",
+        "dev",
+        "up0",
+        "src",
+        "fd00:9::1",
+        "protocol",
+        "static",
+    ]);
     let before = routes_to("fd50::/32");
     let report = pass(&nothing(), first.last_applied());
     assert!(!report.converged(), "{}", told(&report));
@@ -80,7 +101,12 @@ pub(crate) fn the_same_ipv6_address_with_another_prefix_length_is_made_anew() {
     };
     let first = converge(&with("fd00:9::1/64"), &LastApplied::default());
     let second = converge(&with("fd00:9::1/80"), first.last_applied());
-    assert_eq!(second.ops().count(), 2, "deleted and created: {}", told(&second));
+    assert_eq!(
+        second.ops().count(),
+        2,
+        "deleted and created: {}",
+        told(&second)
+    );
     assert_eq!(ours(Kind::Address).len(), 1);
 }
 
@@ -136,14 +162,25 @@ pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
     uplinks(1);
     let with = |dev: &str| Desired {
         links: Some(vec![crate::support::bridge(dev)]),
-        addresses: Some(vec![address(dev, "10.9.0.1/24"), address(dev, "fd00:9::1/64")]),
+        addresses: Some(vec![
+            address(dev, "10.9.0.1/24"),
+            address(dev, "fd00:9::1/64"),
+        ]),
         ..Desired::default()
     };
     for (dst, src) in [("10.50.0.0/16", "10.9.0.1"), ("fd50::/32", "fd00:9::1")] {
         let first = converge(&with("br0"), &LastApplied::default());
-        ip(&["route", "add", dst, "dev", "up0", "src", src, "protocol", "static"]);
+        ip(&[
+            "route", "add", dst, "dev", "up0", "src", src, "protocol", "static",
+        ]);
         let before = routes_to(dst);
-        for gone in [nothing(), Desired { addresses: None, ..nothing() }] {
+        for gone in [
+            nothing(),
+            Desired {
+                addresses: None,
+                ..nothing()
+            },
+        ] {
             let report = pass(&gone, first.last_applied());
             assert!(!report.converged(), "{}", told(&report));
             assert_eq!(routes_to(dst), before, "{}", told(&report));

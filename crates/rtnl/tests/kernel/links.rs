@@ -5,9 +5,7 @@ use trueup_reconcile::Report as _;
 use trueup_rtnl::{LastApplied, Pending};
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, uplinks};
 
-use crate::support::{
-    address, bridge, converge, name, nothing, ours, pass, rows, told, up, via,
-};
+use crate::support::{address, bridge, converge, name, nothing, ours, pass, rows, told, up, via};
 
 fn links(links: Vec<Link<IfName>>) -> Desired {
     Desired {
@@ -31,8 +29,14 @@ fn vxlan(id: u32) -> Link<IfName> {
 
 pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
     let with = |id| Desired {
-        addresses: Some(vec![address("vx0", "10.9.0.1/24"), address("vx0", "fd00:9::1/64")]),
-        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9"), via("fd50::/32", "fd00:9::9")]),
+        addresses: Some(vec![
+            address("vx0", "10.9.0.1/24"),
+            address("vx0", "fd00:9::1/64"),
+        ]),
+        routes: Some(vec![
+            via("10.50.0.0/16", "10.9.0.9"),
+            via("fd50::/32", "fd00:9::9"),
+        ]),
         ..links(vec![vxlan(id)])
     };
     let first = converge(&with(1), &LastApplied::default());
@@ -73,17 +77,34 @@ pub(crate) fn an_index_used_again_is_not_ours() {
 pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
     let mut last = LastApplied::default();
     for (stranger, end) in [
-        ("address add 10.9.0.1/24 dev br0", "address delete 10.9.0.1/24 dev br0"),
-        ("address add fd00:9::1/64 dev br0 nodad", "address delete fd00:9::1/64 dev br0"),
+        (
+            "address add 10.9.0.1/24 dev br0",
+            "address delete 10.9.0.1/24 dev br0",
+        ),
+        (
+            "address add fd00:9::1/64 dev br0 nodad",
+            "address delete fd00:9::1/64 dev br0",
+        ),
         (
             "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
             "neighbour delete 10.9.0.9 dev br0",
         ),
-        ("neighbour add proxy fd00:9::7 dev br0", "neighbour delete proxy fd00:9::7 dev br0"),
-        ("route add 10.50.0.0/16 dev br0 protocol static", "route delete 10.50.0.0/16"),
-        ("link add up br0.9 link br0 type macvlan", "link delete br0.9"),
+        (
+            "neighbour add proxy fd00:9::7 dev br0",
+            "neighbour delete proxy fd00:9::7 dev br0",
+        ),
+        (
+            "route add 10.50.0.0/16 dev br0 protocol static",
+            "route delete 10.50.0.0/16",
+        ),
+        (
+            "link add up br0.9 link br0 type macvlan",
+            "link delete br0.9",
+        ),
     ] {
-        last = converge(&links(vec![bridge("br0")]), &last).last_applied().clone();
+        last = converge(&links(vec![bridge("br0")]), &last)
+            .last_applied()
+            .clone();
         ip_batch([stranger]);
         let before = Snapshot::settled();
         let report = pass(&nothing(), &last);
@@ -92,7 +113,9 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
         assert!(report.pending().all(held), "{stranger}: {}", told(&report));
         before.assert_same(&Snapshot::take());
         ip_batch([end]);
-        last = converge(&nothing(), report.last_applied()).last_applied().clone();
+        last = converge(&nothing(), report.last_applied())
+            .last_applied()
+            .clone();
     }
 }
 
@@ -100,7 +123,12 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
 /// address its neighbours, permanent ones too.
 pub(crate) fn a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
-        let mut link = up(LinkKind::Veth { peer: Some(name("v1")) }, "v0");
+        let mut link = up(
+            LinkKind::Veth {
+                peer: Some(name("v1")),
+            },
+            "v0",
+        );
         change(&mut link);
         links(vec![link])
     };
@@ -133,8 +161,14 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
     let mut link = bridge("br0");
     link.mtu = Some(1400);
     let all = Desired {
-        addresses: Some(vec![address("br0", "10.9.0.1/24"), address("br0", "fd00:9::1/64")]),
-        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9"), via("fd50::/32", "fd00:9::9")]),
+        addresses: Some(vec![
+            address("br0", "10.9.0.1/24"),
+            address("br0", "fd00:9::1/64"),
+        ]),
+        routes: Some(vec![
+            via("10.50.0.0/16", "10.9.0.9"),
+            via("fd50::/32", "fd00:9::9"),
+        ]),
         neighbours: Some(vec![trueup_diff::Neighbour::new(
             name("br0"),
             "10.9.0.9".parse().unwrap(),
@@ -158,7 +192,11 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
     all.links = Some(vec![bridge("br0")]);
     all.addresses = Some(vec![address("up0", "10.9.0.1/24")]);
     all.routes = Some(vec![via("10.50.0.0/16", "10.9.0.9")]);
-    all.rules = Some(vec![Rule::new(Family::Inet6, 1000, RuleAction::Lookup(100))]);
+    all.rules = Some(vec![Rule::new(
+        Family::Inet6,
+        1000,
+        RuleAction::Lookup(100),
+    )]);
     let first = converge(&all, &LastApplied::default());
     let silent = Desired::default();
     let second = assert_no_changes(|| converge(&silent, first.last_applied()));
@@ -170,17 +208,32 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
 
 pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     let mut rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(1_000_000));
-    rule.fwmark = Some(FwMark { mark: 7, mask: u32::MAX });
+    rule.fwmark = Some(FwMark {
+        mark: 7,
+        mask: u32::MAX,
+    });
     let desired = Desired {
-        rules: Some(vec![rule.clone(), Rule { family: Family::Inet6, ..rule }]),
+        rules: Some(vec![
+            rule.clone(),
+            Rule {
+                family: Family::Inet6,
+                ..rule
+            },
+        ]),
         ..Desired::default()
     };
     let report = converge(&desired, &LastApplied::default());
     let again = assert_no_changes(|| converge(&desired, report.last_applied()));
     assert_eq!(again.ops().count(), 0);
     // A stranger's equal in all but the protocol is another rule, and both stay.
-    ip(&["rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000"]);
-    let both = || rows(Kind::Rule, |_, fields| fields["family"] == "2" && fields["priority"] == "1000");
+    ip(&[
+        "rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000",
+    ]);
+    let both = || {
+        rows(Kind::Rule, |_, fields| {
+            fields["family"] == "2" && fields["priority"] == "1000"
+        })
+    };
     assert_eq!(both().len(), 2);
     let _gone = converge(&nothing(), again.last_applied());
     assert_eq!(both().len(), 1);

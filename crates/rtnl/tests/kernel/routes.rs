@@ -51,7 +51,10 @@ pub(crate) fn a_changed_metric_leaves_exactly_one_route() {
     let none = LastApplied::default();
     for (dst, a, _) in BOTH {
         for metric in [0, 100, 50, 2000, 0] {
-            let route = Route { metric, ..via(dst, a) };
+            let route = Route {
+                metric,
+                ..via(dst, a)
+            };
             let _report = converge(&routes(vec![route]), &none);
             let rows = routes_to(dst);
             assert_eq!(rows.len(), 1, "metric {metric}: {rows:#?}");
@@ -64,14 +67,22 @@ pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
     uplinks(1);
     let many = |skip: usize| -> Vec<_> {
         let gateway = |i: usize| if i == skip { "192.0.2.1" } else { "10.200.0.9" };
-        (0..100).map(|i| via(&format!("10.50.{i}.0/24"), gateway(i))).collect()
+        (0..100)
+            .map(|i| via(&format!("10.50.{i}.0/24"), gateway(i)))
+            .collect()
     };
     let report = pass(&routes(many(37)), &LastApplied::default());
     assert!(!report.converged());
     assert_eq!(report.applied().count(), 99);
-    let failed: Vec<_> = report.failed().map(|(_, failure)| failure.to_string()).collect();
+    let failed: Vec<_> = report
+        .failed()
+        .map(|(_, failure)| failure.to_string())
+        .collect();
     assert_eq!(failed.len(), 1);
-    assert!(failed[0].contains("Nexthop has invalid gateway"), "{failed:?}");
+    assert!(
+        failed[0].contains("Nexthop has invalid gateway"),
+        "{failed:?}"
+    );
     assert_eq!(ours(Kind::Route).len(), 99);
 
     // Nor does it hold back deletes.
@@ -120,11 +131,24 @@ pub(crate) fn what_the_kernel_stores_otherwise_is_recognized() {
     let reject = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
     let mut all = Vec::new();
     for (dst, a, _) in BOTH {
-        let default = if dst.contains(':') { "::/0" } else { "0.0.0.0/0" };
+        let default = if dst.contains(':') {
+            "::/0"
+        } else {
+            "0.0.0.0/0"
+        };
         for table in [254, 100, 1_000_000] {
-            all.push(Route { table, ..via(dst, a) });
-            all.push(Route { table, ..via(default, a) });
-            all.push(Route { table, ..reject(&dst.replace("50", "52")) });
+            all.push(Route {
+                table,
+                ..via(dst, a)
+            });
+            all.push(Route {
+                table,
+                ..via(default, a)
+            });
+            all.push(Route {
+                table,
+                ..reject(&dst.replace("50", "52"))
+            });
         }
     }
     let wanted = routes(all);
@@ -138,7 +162,10 @@ pub(crate) fn a_permuted_multipath_route_is_the_same_route() {
     uplinks(2);
     for (dst, gateways) in [
         ("10.50.0.0/16", ["10.200.0.9", "10.200.1.9", "10.200.0.8"]),
-        ("fd50::/32", ["fd00:200:0::9", "fd00:200:1::9", "fd00:200:0::8"]),
+        (
+            "fd50::/32",
+            ["fd00:200:0::9", "fd00:200:1::9", "fd00:200:0::8"],
+        ),
     ] {
         let multipath = |order: [usize; 3]| {
             let hop = |at: usize| NextHop::via(gateways[at].parse().unwrap()).weight(at as u16 + 1);
@@ -183,7 +210,12 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     let report = converge(&routes(wanted), &LastApplied::default());
     let here = Namespace::current();
     let planned = Rtnl
-        .plan(&here, &routes(vec![]), report.last_applied(), &Options::default())
+        .plan(
+            &here,
+            &routes(vec![]),
+            report.last_applied(),
+            &Options::default(),
+        )
         .unwrap();
     assert_eq!(planned.plan.ops.len(), 2);
     for dst in dsts {
@@ -199,7 +231,12 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_stranger() {
     let here = Namespace::current();
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
     let planned = Rtnl
-        .plan(&here, &routes(wanted), &LastApplied::default(), &Options::default())
+        .plan(
+            &here,
+            &routes(wanted),
+            &LastApplied::default(),
+            &Options::default(),
+        )
         .unwrap();
     ip_batch(BOTH.map(|(dst, _, b)| format!("route add {dst} via {b} protocol static")));
     let before = BOTH.map(|(dst, _, _)| routes_to(dst));

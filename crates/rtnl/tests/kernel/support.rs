@@ -36,15 +36,13 @@ pub(crate) fn told(report: &Report) -> String {
         let command = done.op.command(done.devices);
         format!("{command}: {:?}", done.outcome)
     });
-    let conflicts = report.conflicts().iter().map(|conflict| format!("{conflict:?}"));
+    let conflicts = report
+        .conflicts()
+        .iter()
+        .map(|conflict| format!("{conflict:?}"));
     let doubts = report.doubts().iter().map(|doubt| format!("{doubt:?}"));
     let lines: Vec<_> = ops.chain(conflicts).chain(doubts).collect();
     lines.join("\n")
-}
-
-/// The ops of a report as iproute2 commands.
-pub(crate) fn commands(report: &Report) -> Vec<String> {
-    report.ops().map(|done| done.op.command(done.devices)).collect()
 }
 
 /// Every kind managed, and nothing desired.
@@ -85,7 +83,9 @@ pub(crate) fn via(dst: &str, gateway: &str) -> Route<IfName> {
 
 pub(crate) fn names() -> Names {
     let links = raw_dump(Kind::Link, 0);
-    let named = links.iter().map(|row| (row.device(), row.ifname().unwrap()));
+    let named = links
+        .iter()
+        .map(|row| (row.device(), row.ifname().unwrap()));
     named.collect()
 }
 

@@ -14,6 +14,7 @@ use super::author::{self, FOREIGN};
 use super::expect;
 use super::row::{Fields, Names, OURS, fields, line};
 use super::spec::Case;
+use super::stranger;
 
 /// Runs a case; the error tells what happened and what is wrong with it.
 pub(crate) fn run(case: &Case) -> Result<(), String> {
@@ -24,7 +25,8 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
         our_links: BTreeSet::new(),
         journal: String::new(),
     };
-    run.case(case).map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", run.journal))
+    run.case(case)
+        .map_err(|wrong| format!("{wrong}\n\nwhat happened:\n{}", run.journal))
 }
 
 struct Run {
@@ -49,7 +51,9 @@ impl Look {
             .flat_map(|kind| snapshot.of(kind).cloned().collect::<Vec<_>>())
             .collect();
         let links = rows.iter().filter(|row| row.kind == Kind::Link);
-        let names = links.map(|row| (row.device(), row.ifname().unwrap())).collect();
+        let names = links
+            .map(|row| (row.device(), row.ifname().unwrap()))
+            .collect();
         Look { rows, names }
     }
 
@@ -72,15 +76,21 @@ impl Run {
             Kind::Link if self.our_links.contains(&row.device()) => return Whose::Ours,
             Kind::Link => row.device() == 1,
             Kind::Address => {
-                let link_local = row.attrs.get(&1).is_some_and(|a| a.starts_with(&[0xfe, 0x80]));
+                let link_local = row
+                    .attrs
+                    .get(&1)
+                    .is_some_and(|a| a.starts_with(&[0xfe, 0x80]));
                 link_local || matches!(row.protocol(), Some(1..=3))
             }
             Kind::Neighbour => {
-                row.header[8] & 0xc0 == 0 && row.header[10] & 0x18 == 0 && row.protocol() != Some(OURS)
+                row.header[8] & 0xc0 == 0
+                    && row.header[10] & 0x18 == 0
+                    && row.protocol() != Some(OURS)
             }
             Kind::Route => {
                 let dst = row.attrs.get(&1);
-                let generated = dst.is_none_or(|dst| matches!(dst[..2], [10 | 0xfd, 50 | 55 | 0x50 | 0x55]));
+                let generated =
+                    dst.is_none_or(|dst| matches!(dst[..2], [10 | 0xfd, 50 | 55 | 0x50 | 0x55]));
                 row.table() == Some(255) || (row.header[5] == 2 && !generated)
             }
             Kind::Rule => matches!(row.attr_u32(6).unwrap_or(0), 0 | 32_766 | 32_767),
@@ -111,7 +121,7 @@ impl Run {
             let lines: Vec<_> = step
                 .stranger
                 .iter()
-                .flat_map(|spec| author::stranger(spec, self.clean))
+                .flat_map(|spec| stranger::lines(spec, self.clean))
                 .collect();
             self.stranger(&lines);
             if step.forget {
@@ -137,7 +147,10 @@ impl Run {
             rules: Some(vec![]),
         })?;
         if self.clean && !self.last.is_empty() {
-            return Err(format!("everything is gone, but not from the ledger: {:?}", self.last));
+            return Err(format!(
+                "everything is gone, but not from the ledger: {:?}",
+                self.last
+            ));
         }
         Ok(())
     }
@@ -154,7 +167,9 @@ impl Run {
             self.say(format!("  ip {line}"));
         }
         let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(format!("{}\n", lines.join("\n")).as_bytes()).unwrap();
+        stdin
+            .write_all(format!("{}\n", lines.join("\n")).as_bytes())
+            .unwrap();
         drop(stdin);
         let output = child.wait_with_output().unwrap();
         for line in String::from_utf8_lossy(&output.stderr).lines() {
@@ -186,16 +201,24 @@ impl Run {
         let after = Look::take();
         self.last = report.last_applied().clone();
         // Every index that came into being in a pass is ours: indexes are not reused so soon.
-        self.our_links.extend(after.names.keys().filter(|index| !before.names.contains_key(index)));
+        self.our_links.extend(
+            after
+                .names
+                .keys()
+                .filter(|index| !before.names.contains_key(index)),
+        );
         self.tell(&report);
 
         let (all, applied) = (report.ops().count(), report.applied().count());
         let (failed, pending) = (report.failed().count(), report.pending().count());
         if applied + failed + pending != all {
-            return Err(format!("{applied} applied, {failed} failed, {pending} pending of {all}"));
+            return Err(format!(
+                "{applied} applied, {failed} failed, {pending} pending of {all}"
+            ));
         }
         self.foreign_rows_survive(&before, &after, &wanted)?;
-        self.our_links.retain(|index| after.names.contains_key(index));
+        self.our_links
+            .retain(|index| after.names.contains_key(index));
         if report.converged() {
             self.rows_are_as_desired(&after, &wanted)?;
             self.still(desired)
@@ -223,19 +246,35 @@ impl Run {
         }
         for conflict in report.conflicts() {
             let devices = report.devices();
-            let (desired, foreign) = (conflict.desired.spec(devices), conflict.foreign.spec(devices));
+            let (desired, foreign) = (
+                conflict.desired.spec(devices),
+                conflict.foreign.spec(devices),
+            );
             self.say(format!("  conflict: {desired} with {foreign}"));
         }
         if !report.doubts().is_empty() || report.trouble().is_some() {
-            self.say(format!("  doubts {:?} {:?}", report.doubts(), report.trouble()));
+            self.say(format!(
+                "  doubts {:?} {:?}",
+                report.doubts(),
+                report.trouble()
+            ));
         }
     }
 
     /// What is not ours is as it was, bit for bit.
-    fn foreign_rows_survive(&self, before: &Look, after: &Look, wanted: &Wanted) -> Result<(), String> {
+    fn foreign_rows_survive(
+        &self,
+        before: &Look,
+        after: &Look,
+        wanted: &Wanted,
+    ) -> Result<(), String> {
         let foreign = |look: &Look| -> BTreeMap<(String, Option<RawMessage>), usize> {
             let mut rows = BTreeMap::new();
-            for row in look.rows.iter().filter(|row| self.whose(row) == Whose::Foreign) {
+            for row in look
+                .rows
+                .iter()
+                .filter(|row| self.whose(row) == Whose::Foreign)
+            {
                 let key = if row.kind == Kind::Link {
                     (foreign_link(row, &look.names, wanted), None)
                 } else {
@@ -246,14 +285,26 @@ impl Run {
             rows
         };
         let (old, new) = (foreign(before), foreign(after));
-        let missing = old.iter().filter(|(row, count)| new.get(row) != Some(count));
-        let added = new.iter().filter(|(row, count)| old.get(row) != Some(count));
+        let missing = old
+            .iter()
+            .filter(|(row, count)| new.get(row) != Some(count));
+        let added = new
+            .iter()
+            .filter(|(row, count)| old.get(row) != Some(count));
         let mut text = String::new();
         for ((line, row), _) in missing {
-            let _infallible = writeln!(text, "- {line}   ({})", row.as_ref().map_or(String::new(), |r| r.to_string()));
+            let _infallible = writeln!(
+                text,
+                "- {line}   ({})",
+                row.as_ref().map_or(String::new(), |r| r.to_string())
+            );
         }
         for ((line, row), _) in added {
-            let _infallible = writeln!(text, "+ {line}   ({})", row.as_ref().map_or(String::new(), |r| r.to_string()));
+            let _infallible = writeln!(
+                text,
+                "+ {line}   ({})",
+                row.as_ref().map_or(String::new(), |r| r.to_string())
+            );
         }
         if text.is_empty() {
             Ok(())
@@ -270,11 +321,20 @@ impl Run {
             let rows: Vec<_> = match kind {
                 // With lifetimes to the second.
                 Kind::Address => raw_dump(*kind, 0),
-                _ => after.rows.iter().filter(|row| row.kind == *kind).cloned().collect(),
+                _ => after
+                    .rows
+                    .iter()
+                    .filter(|row| row.kind == *kind)
+                    .cloned()
+                    .collect(),
             };
             let mut left: Vec<(bool, Fields)> = rows
                 .iter()
-                .filter(|row| self.whose(row) != Whose::Derived || row.kind == Kind::Route || row.kind == Kind::Address)
+                .filter(|row| {
+                    self.whose(row) != Whose::Derived
+                        || row.kind == Kind::Route
+                        || row.kind == Kind::Address
+                })
                 .map(|row| {
                     let mut fields = fields(row, &after.names);
                     fields.remove("proto");
@@ -285,7 +345,9 @@ impl Run {
             left.sort_by_key(|(ours, _)| !ours);
             for expected in wanted {
                 let open = *kind == Kind::Link;
-                let found = left.iter().position(|(_, row)| expect::matches(expected, row, open));
+                let found = left
+                    .iter()
+                    .position(|(_, row)| expect::matches(expected, row, open));
                 match found {
                     Some(at) => _ = left.remove(at),
                     None => wrong += &format!("lacks  {}\n", line(kind.word(), expected)),
@@ -310,10 +372,18 @@ impl Run {
     /// A second pass has nothing to do and sends nothing.
     fn still(&mut self, desired: &Desired) -> Result<(), String> {
         let planned = Rtnl
-            .plan(&Namespace::current(), desired, &self.last, &Options::default())
+            .plan(
+                &Namespace::current(),
+                desired,
+                &self.last,
+                &Options::default(),
+            )
             .map_err(|error| format!("planning again: {error}"))?;
         if !planned.is_converged() {
-            return Err(format!("converged, but the next plan is {:?}", planned.plan));
+            return Err(format!(
+                "converged, but the next plan is {:?}",
+                planned.plan
+            ));
         }
         let mut changes = super::watches().then(Changes::watch);
         let again = self.reconcile(desired)?;
@@ -322,7 +392,11 @@ impl Run {
             return Err("the second pass did something".to_owned());
         }
         if again.last_applied() != &self.last {
-            return Err(format!("the second pass remembers {:?} for {:?}", again.last_applied(), self.last));
+            return Err(format!(
+                "the second pass remembers {:?} for {:?}",
+                again.last_applied(),
+                self.last
+            ));
         }
         let heard = changes.as_mut().map(Changes::take).unwrap_or_default();
         match heard.first() {
@@ -336,7 +410,9 @@ type Wanted = Vec<(Kind, Option<Vec<Fields>>)>;
 
 fn expectations(desired: &Desired) -> Wanted {
     fn all<T>(items: &Option<Vec<T>>, fields: impl Fn(&T) -> Fields) -> Option<Vec<Fields>> {
-        items.as_ref().map(|items| items.iter().map(fields).collect())
+        items
+            .as_ref()
+            .map(|items| items.iter().map(fields).collect())
     }
     vec![
         (Kind::Link, all(&desired.links, expect::link)),
@@ -356,7 +432,9 @@ fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
         .filter(|(kind, _)| *kind == Kind::Link)
         .flat_map(|(_, all)| all.iter().flatten())
         .find(|wanted| wanted["name"] == fields["name"] && !wanted.contains_key("kind"));
-    fields.retain(|field, _| !stated.is_some_and(|stated| stated.contains_key(field)) || *field == "name");
+    fields.retain(|field, _| {
+        !stated.is_some_and(|stated| stated.contains_key(field)) || *field == "name"
+    });
     if fields.contains_key("lower") || fields["kind"] == "bridge" {
         fields.remove("mtu");
     }
@@ -366,4 +444,3 @@ fn foreign_link(row: &RawMessage, names: &Names, wanted: &Wanted) -> String {
     }
     format!("{} {}", row.device(), line("link", &fields))
 }
-

@@ -7,8 +7,12 @@
 mod author;
 mod case;
 mod expect;
+mod links;
+mod objects;
+mod route;
 pub(crate) mod row;
 mod spec;
+mod stranger;
 
 use std::cell::Cell;
 use std::env;
@@ -24,7 +28,7 @@ thread_local! {
 /// not each time.
 pub(crate) fn watches() -> bool {
     WATCH.set(WATCH.get().wrapping_add(1));
-    WATCH.get() % 16 == 0
+    WATCH.get().is_multiple_of(16)
 }
 
 /// Valid states among strangers who keep their distance converge in one pass, always.
@@ -70,7 +74,10 @@ fn from_hex(text: &str) -> [u8; 32] {
 }
 
 fn fresh_seed() -> [u8; 32] {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_nanos();
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&now.to_ne_bytes());
     seed[16..20].copy_from_slice(&std::process::id().to_ne_bytes());

@@ -138,7 +138,14 @@ fn address(row: &RawMessage, names: &Names, fields: &mut Fields) {
     let remote = attr(1).map(|a| ip(a)).unwrap_or_default();
     let local = attr(2).map(|a| ip(a)).unwrap_or_else(|| remote.clone());
     let dev = named(names, row.device());
-    fields.insert("peer", if remote == local { String::new() } else { remote });
+    fields.insert(
+        "peer",
+        if remote == local {
+            String::new()
+        } else {
+            remote
+        },
+    );
     fields.insert("address", format!("{local}/{}", row.header[1]));
     let label = attr(3).map(|label| text(label)).unwrap_or_default();
     fields.insert("label", if label == dev { String::new() } else { label });
@@ -223,7 +230,9 @@ fn route(row: &RawMessage, names: &Names, fields: &mut Fields) {
     fields.insert("scope", nonzero(scope.into()));
     fields.insert("src", attr(7).map(|a| ip(a)).unwrap_or_default());
     let metrics = attr(8).map(|metrics| nested(metrics)).unwrap_or_default();
-    let metrics = metrics.iter().map(|(n, v)| format!("{n}={} ", u32_at(v, 0)));
+    let metrics = metrics
+        .iter()
+        .map(|(n, v)| format!("{n}={} ", u32_at(v, 0)));
     fields.insert("metrics", metrics.collect());
     fields.insert("nhid", nonzero(row.attr_u32(30).unwrap_or(0)));
     if is_reject(kind) {

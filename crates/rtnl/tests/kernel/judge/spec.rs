@@ -99,9 +99,16 @@ pub(crate) enum StrangerSpec {
     Route(RouteSpec, u8),
     Rule(RuleSpec, u8),
     /// Makes a link, maybe under a name that may be desired, and maybe a port or child of ours.
-    Link { which: usize, variant: u8 },
+    Link {
+        which: usize,
+        variant: u8,
+    },
     /// Takes away or breaks something of ours.
-    Break { how: u8, dev: usize, number: u8 },
+    Break {
+        how: u8,
+        dev: usize,
+        number: u8,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -129,31 +136,43 @@ fn link() -> impl Strategy<Value = LinkSpec> {
         option::weighted(0.2, 0..3u8),
         0..8u8,
     )
-        .prop_map(|(which, up, mtu, alias, master, group, mac, variant)| LinkSpec {
-            which,
-            up,
-            mtu,
-            alias,
-            master,
-            group,
-            mac,
-            variant,
-        })
+        .prop_map(
+            |(which, up, mtu, alias, master, group, mac, variant)| LinkSpec {
+                which,
+                up,
+                mtu,
+                alias,
+                master,
+                group,
+                mac,
+                variant,
+            },
+        )
 }
 
 fn address() -> impl Strategy<Value = AddressSpec> {
-    (0..DEVICES, any::<bool>(), 0..4u8, 1..5u8, 0..8u8, 0..16u8, 0..8u8, 0..8u8).prop_map(
-        |(dev, v6, subnet, host, len, extra, life, flags)| AddressSpec {
-            dev,
-            v6,
-            subnet,
-            host,
-            len,
-            extra,
-            life,
-            flags,
-        },
+    (
+        0..DEVICES,
+        any::<bool>(),
+        0..4u8,
+        1..5u8,
+        0..8u8,
+        0..16u8,
+        0..8u8,
+        0..8u8,
     )
+        .prop_map(
+            |(dev, v6, subnet, host, len, extra, life, flags)| AddressSpec {
+                dev,
+                v6,
+                subnet,
+                host,
+                len,
+                extra,
+                life,
+                flags,
+            },
+        )
 }
 
 fn neighbour() -> impl Strategy<Value = NeighbourSpec> {
@@ -170,8 +189,16 @@ fn neighbour() -> impl Strategy<Value = NeighbourSpec> {
 }
 
 fn hop() -> impl Strategy<Value = HopSpec> {
-    (0..8u8, 0..4u8, 0..3u8, 0..DEVICES, any::<bool>(), prop::bool::weighted(0.1), 0..3u8).prop_map(
-        |(how, subnet, host, dev, named, onlink, weight)| HopSpec {
+    (
+        0..8u8,
+        0..4u8,
+        0..3u8,
+        0..DEVICES,
+        any::<bool>(),
+        prop::bool::weighted(0.1),
+        0..3u8,
+    )
+        .prop_map(|(how, subnet, host, dev, named, onlink, weight)| HopSpec {
             how,
             subnet,
             host,
@@ -179,8 +206,7 @@ fn hop() -> impl Strategy<Value = HopSpec> {
             named,
             onlink,
             weight,
-        },
-    )
+        })
 }
 
 fn route() -> impl Strategy<Value = RouteSpec> {
@@ -196,32 +222,40 @@ fn route() -> impl Strategy<Value = RouteSpec> {
         0..16u8,
         0..8u8,
     )
-        .prop_map(|(v6, dst, table, metric, tos, from, kind, hops, src, metrics)| RouteSpec {
-            v6,
-            dst,
-            table,
-            metric,
-            tos,
-            from,
-            kind,
-            hops,
-            src,
-            metrics,
-        })
+        .prop_map(
+            |(v6, dst, table, metric, tos, from, kind, hops, src, metrics)| RouteSpec {
+                v6,
+                dst,
+                table,
+                metric,
+                tos,
+                from,
+                kind,
+                hops,
+                src,
+                metrics,
+            },
+        )
 }
 
 fn rule() -> impl Strategy<Value = RuleSpec> {
     let bits = (any::<u16>(), any::<u16>()).prop_map(|(a, b)| a & b);
-    (any::<bool>(), 0..4u8, 0..10u8, prop::bool::weighted(0.2), bits, 0..2u8).prop_map(
-        |(v6, priority, action, not, selectors, value)| RuleSpec {
+    (
+        any::<bool>(),
+        0..4u8,
+        0..10u8,
+        prop::bool::weighted(0.2),
+        bits,
+        0..2u8,
+    )
+        .prop_map(|(v6, priority, action, not, selectors, value)| RuleSpec {
             v6,
             priority,
             action,
             not,
             selectors,
             value,
-        },
-    )
+        })
 }
 
 fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
@@ -237,13 +271,15 @@ fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
         option::weighted(managed, vec(route(), 0..10)),
         option::weighted(managed, vec(rule(), 0..6)),
     )
-        .prop_map(move |(links, addresses, neighbours, routes, rules)| DesiredSpec {
-            links: all(links, clean),
-            addresses: all(addresses, clean),
-            neighbours: all(neighbours, clean),
-            routes: all(routes, clean),
-            rules: all(rules, clean),
-        })
+        .prop_map(
+            move |(links, addresses, neighbours, routes, rules)| DesiredSpec {
+                links: all(links, clean),
+                addresses: all(addresses, clean),
+                neighbours: all(neighbours, clean),
+                routes: all(routes, clean),
+                rules: all(rules, clean),
+            },
+        )
 }
 
 fn stranger() -> impl Strategy<Value = StrangerSpec> {
@@ -260,12 +296,15 @@ fn stranger() -> impl Strategy<Value = StrangerSpec> {
 
 /// A case of up to four steps.
 pub(crate) fn case(clean: bool) -> impl Strategy<Value = Case> {
-    let step = (vec(stranger(), 0..5), desired(clean), prop::bool::weighted(0.05)).prop_map(
-        move |(stranger, desired, forget)| Step {
+    let step = (
+        vec(stranger(), 0..5),
+        desired(clean),
+        prop::bool::weighted(0.05),
+    )
+        .prop_map(move |(stranger, desired, forget)| Step {
             stranger,
             desired,
             forget: forget && !clean,
-        },
-    );
+        });
     vec(step, 1..5).prop_map(move |steps| Case { clean, steps })
 }
