@@ -10,9 +10,7 @@ use std::fmt;
 use crate::check::Check;
 use crate::desired::{Desired, Observed, Owned, Proof};
 use crate::merge::{self, Duplicate};
-use crate::model::{
-    Address, Dev, IfName, Item, Kind, Link, LinkKind, Neighbour, Route, Rule, VxlanAttrs,
-};
+use crate::model::{Address, Dev, IfName, Item, Kind, Link, LinkKind, Neighbour, Route, Rule};
 use crate::plan::{Bystanders, peer, undesired};
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
@@ -204,54 +202,20 @@ pub fn resolve(
             self::link(link, &devices)
         })?,
         addresses: each(Kind::Address, &desired.addresses, |address| {
-            let found = dev(&devices, address.dev)?;
-            let address = Address {
-                dev: found,
-                address: address.address,
-                peer: address.peer,
-                scope: address.scope,
-                label: address.label,
-                broadcast: address.broadcast,
-                lifetimes: address.lifetimes,
-                flags: address.flags,
-                metric: address.metric,
-                protocol: marker,
-                secondary: false,
-            };
-            Ok(address.canonical(devices.name(found)))
+            let mut address = address.clone().try_map_dev(|name| dev(&devices, name))?;
+            address.protocol = marker;
+            address.secondary = false;
+            let name = devices.name(address.dev);
+            Ok(address.canonical(name))
         })?,
         neighbours: each(Kind::Neighbour, &desired.neighbours, |neighbour| {
-            let neighbour = Neighbour {
-                dev: dev(&devices, neighbour.dev)?,
-                dst: neighbour.dst,
-                lladdr: neighbour.lladdr,
-                state: neighbour.state,
-                router: neighbour.router,
-                ext_learn: neighbour.ext_learn,
-                proxy: neighbour.proxy,
-                protocol: marker,
-            };
+            let mut neighbour = neighbour.clone().try_map_dev(|name| dev(&devices, name))?;
+            neighbour.protocol = marker;
             Ok(neighbour.canonical())
         })?,
         routes: each(Kind::Route, &desired.routes, |route| {
-            let nexthops = route
-                .nexthops
-                .clone()
-                .try_map(&mut |name| dev(&devices, name))?;
-            let route = Route {
-                table: route.table,
-                dst: route.dst,
-                metric: route.metric,
-                tos: route.tos,
-                from: route.from,
-                kind: route.kind,
-                nexthops,
-                src: route.src,
-                scope: route.scope,
-                metrics: route.metrics.clone(),
-                protocol: marker,
-                unmodelled: false,
-            };
+            let mut route = route.clone().try_map_dev(|name| dev(&devices, name))?;
+            route.protocol = marker;
             Ok(route.canonical())
         })?,
         rules: each(Kind::Rule, &desired.rules, |rule| {
@@ -329,58 +293,10 @@ fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
 }
 
 fn link(link: &Link<IfName>, devices: &Devices) -> Result<Link, Problem> {
-    let one = |name: &IfName| dev(devices, *name);
-    let kind = match &link.kind {
-        None => None,
-        Some(kind) => Some(match kind {
-            LinkKind::Bridge(bridge) => LinkKind::Bridge(*bridge),
-            LinkKind::Veth { peer } => LinkKind::Veth { peer: *peer },
-            LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
-                id: vxlan.id,
-                local: vxlan.local,
-                remote: vxlan.remote,
-                port: vxlan.port,
-                link: vxlan.link.as_ref().map(one).transpose()?,
-                learning: vxlan.learning,
-                ttl: vxlan.ttl,
-            }),
-            LinkKind::Vlan { link, id, protocol } => LinkKind::Vlan {
-                link: one(link)?,
-                id: *id,
-                protocol: *protocol,
-            },
-            LinkKind::Macvlan { link, mode } => LinkKind::Macvlan {
-                link: one(link)?,
-                mode: *mode,
-            },
-            LinkKind::Ifb => LinkKind::Ifb,
-            LinkKind::Dummy => LinkKind::Dummy,
-            LinkKind::Bond { mode, miimon } => LinkKind::Bond {
-                mode: *mode,
-                miimon: *miimon,
-            },
-            LinkKind::Vrf { table } => LinkKind::Vrf { table: *table },
-            LinkKind::Tun => LinkKind::Tun,
-            LinkKind::Tap => LinkKind::Tap,
-            LinkKind::Other(name) => LinkKind::Other(name.clone()),
-        }),
-    };
-    let master = match &link.master {
-        None => None,
-        Some(None) => Some(None),
-        Some(Some(name)) => Some(Some(one(name)?)),
-    };
-    Ok(Link {
-        name: link.name,
-        index: devices.dev(&link.name).and_then(Dev::as_index).unwrap_or(0),
-        kind,
-        up: link.up,
-        mtu: link.mtu,
-        address: link.address,
-        master,
-        alias: link.alias.clone(),
-        group: link.group,
-    })
+    let mut link = link.clone().try_map_dev(|name| dev(devices, name))?;
+    let own = devices.dev(&link.name).and_then(Dev::as_index);
+    link.index = own.unwrap_or(0);
+    Ok(link)
 }
 
 /// Finds the links of ours that have to be deleted and created anew, and gives each a planned

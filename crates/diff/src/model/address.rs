@@ -144,6 +144,30 @@ impl<D> Address<D> {
         }
     }
 
+    /// The same address with its device told in another way.
+    ///
+    /// # Errors
+    ///
+    /// That of `translate`.
+    pub fn try_map_dev<F, E>(
+        self,
+        translate: impl FnOnce(D) -> Result<F, E>,
+    ) -> Result<Address<F>, E> {
+        Ok(Address {
+            dev: translate(self.dev)?,
+            address: self.address,
+            peer: self.peer,
+            scope: self.scope,
+            label: self.label,
+            broadcast: self.broadcast,
+            lifetimes: self.lifetimes,
+            flags: self.flags,
+            metric: self.metric,
+            protocol: self.protocol,
+            secondary: self.secondary,
+        })
+    }
+
     /// The address family.
     pub fn family(&self) -> Family {
         Family::of(self.address.ip())

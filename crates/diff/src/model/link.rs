@@ -53,6 +53,30 @@ impl<D> Link<D> {
         }
     }
 
+    /// The same link with the devices that it refers to told in another way.
+    ///
+    /// # Errors
+    ///
+    /// That of `translate`.
+    pub fn try_map_dev<F, E>(
+        self,
+        mut translate: impl FnMut(D) -> Result<F, E>,
+    ) -> Result<Link<F>, E> {
+        let kind = self.kind.map(|kind| kind.try_map_dev(&mut translate));
+        let master = self.master.map(|master| master.map(translate).transpose());
+        Ok(Link {
+            name: self.name,
+            index: self.index,
+            kind: kind.transpose()?,
+            up: self.up,
+            mtu: self.mtu,
+            address: self.address,
+            master: master.transpose()?,
+            alias: self.alias,
+            group: self.group,
+        })
+    }
+
     /// The devices that have to be there before this one: what it is stacked on, and its master.
     pub fn parents(&self) -> impl Iterator<Item = &D> {
         self.lower().into_iter().chain(self.master.iter().flatten())
@@ -122,6 +146,46 @@ pub enum LinkKind<D = Dev> {
 }
 
 impl<D> LinkKind<D> {
+    /// The same kind with the device below told in another way.
+    ///
+    /// # Errors
+    ///
+    /// That of `translate`.
+    pub fn try_map_dev<F, E>(
+        self,
+        translate: impl FnOnce(D) -> Result<F, E>,
+    ) -> Result<LinkKind<F>, E> {
+        Ok(match self {
+            LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge),
+            LinkKind::Veth { peer } => LinkKind::Veth { peer },
+            LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
+                id: vxlan.id,
+                local: vxlan.local,
+                remote: vxlan.remote,
+                port: vxlan.port,
+                link: vxlan.link.map(translate).transpose()?,
+                learning: vxlan.learning,
+                ttl: vxlan.ttl,
+            }),
+            LinkKind::Vlan { link, id, protocol } => LinkKind::Vlan {
+                link: translate(link)?,
+                id,
+                protocol,
+            },
+            LinkKind::Macvlan { link, mode } => LinkKind::Macvlan {
+                link: translate(link)?,
+                mode,
+            },
+            LinkKind::Ifb => LinkKind::Ifb,
+            LinkKind::Dummy => LinkKind::Dummy,
+            LinkKind::Bond { mode, miimon } => LinkKind::Bond { mode, miimon },
+            LinkKind::Vrf { table } => LinkKind::Vrf { table },
+            LinkKind::Tun => LinkKind::Tun,
+            LinkKind::Tap => LinkKind::Tap,
+            LinkKind::Other(name) => LinkKind::Other(name),
+        })
+    }
+
     /// The kernel's word for it (`ip link add ... type`).
     pub fn name(&self) -> &str {
         match self {

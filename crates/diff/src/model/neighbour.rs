@@ -66,6 +66,27 @@ impl<D> Neighbour<D> {
         }
     }
 
+    /// The same neighbour with its device told in another way.
+    ///
+    /// # Errors
+    ///
+    /// That of `translate`.
+    pub fn try_map_dev<F, E>(
+        self,
+        translate: impl FnOnce(D) -> Result<F, E>,
+    ) -> Result<Neighbour<F>, E> {
+        Ok(Neighbour {
+            dev: translate(self.dev)?,
+            dst: self.dst,
+            lladdr: self.lladdr,
+            state: self.state,
+            router: self.router,
+            ext_learn: self.ext_learn,
+            proxy: self.proxy,
+            protocol: self.protocol,
+        })
+    }
+
     /// The address family.
     pub fn family(&self) -> Family {
         Family::of(self.dst)

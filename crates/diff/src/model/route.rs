@@ -169,15 +169,15 @@ impl<D> NextHops<D> {
         }
     }
 
-    /// The same next hops with their devices translated.
-    pub(crate) fn try_map<E, F>(
+    /// The same next hops with their devices told in another way.
+    fn try_map_dev<F, E>(
         self,
-        translate: &mut impl FnMut(D) -> Result<F, E>,
+        mut translate: impl FnMut(D) -> Result<F, E>,
     ) -> Result<NextHops<F>, E> {
         let mut one = |hop: NextHop<D>| {
             Ok(NextHop {
                 via: hop.via,
-                dev: hop.dev.map(&mut *translate).transpose()?,
+                dev: hop.dev.map(&mut translate).transpose()?,
                 weight: hop.weight,
                 onlink: hop.onlink,
             })
@@ -445,6 +445,31 @@ impl<D> Route<D> {
             kind,
             ..Route::new(dst, NextHops::None)
         }
+    }
+
+    /// The same route with its devices told in another way.
+    ///
+    /// # Errors
+    ///
+    /// That of `translate`.
+    pub fn try_map_dev<F, E>(
+        self,
+        translate: impl FnMut(D) -> Result<F, E>,
+    ) -> Result<Route<F>, E> {
+        Ok(Route {
+            table: self.table,
+            dst: self.dst,
+            metric: self.metric,
+            tos: self.tos,
+            from: self.from,
+            kind: self.kind,
+            nexthops: self.nexthops.try_map_dev(translate)?,
+            src: self.src,
+            scope: self.scope,
+            metrics: self.metrics,
+            protocol: self.protocol,
+            unmodelled: self.unmodelled,
+        })
     }
 
     /// The address family.

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup::diff::{
-    Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHop, NextHops,
-    Observed, Route, Rule, VxlanAttrs,
+    Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, Observed, Route, Rule,
 };
 
 use super::Sift;
+
+/// A device that is not in the namespace.
+struct Nameless;
 
 /// The links of a namespace, by index and by name.
 pub(super) struct Names<'a> {
@@ -27,8 +29,9 @@ impl<'a> Names<'a> {
         self.by_index.get(&index).copied()
     }
 
-    fn name(&self, dev: Dev) -> Option<IfName> {
-        Some(self.link(dev.as_index()?)?.name)
+    fn name(&self, dev: Dev) -> Result<IfName, Nameless> {
+        let link = dev.as_index().and_then(|index| self.link(index));
+        link.map(|link| link.name).ok_or(Nameless)
     }
 }
 
@@ -42,24 +45,20 @@ impl Sift for Link {
     /// A kind that stands on a device of another namespace cannot be said: the link must exist.
     /// What every new link lacks is not said where it lacks here: master, alias, group.
     fn authored(&self, names: &Names<'_>) -> Option<Link<IfName>> {
-        let master = match self.master.flatten() {
-            None => None,
-            Some(master) => Some(Some(names.name(master)?)),
-        };
-        Some(Link {
-            name: self.name,
+        let kind = self
+            .kind
+            .clone()
+            .and_then(|kind| authored_kind(kind, names));
+        let link = Link {
             index: 0,
-            kind: self
-                .kind
-                .as_ref()
-                .and_then(|kind| authored_kind(kind, names)),
-            up: self.up,
-            mtu: self.mtu,
-            address: self.address,
-            master,
+            kind: None,
+            master: self.master.filter(Option::is_some),
             alias: self.alias.clone().filter(|alias| !alias.is_empty()),
             group: self.group.filter(|group| *group != 0),
-        })
+            ..self.clone()
+        };
+        let link = link.try_map_dev(|dev| names.name(dev)).ok()?;
+        Some(Link { kind, ..link })
     }
 
     fn alone(authored: Link<IfName>) -> Desired {
@@ -90,62 +89,27 @@ impl Sift for Link {
     }
 }
 
-fn authored_kind(kind: &LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
-    Some(match kind {
+fn authored_kind(kind: LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
+    match kind.try_map_dev(|dev| names.name(dev)).ok()? {
         // A kernel built without VLAN filtering reports it as off, and refuses to be told so.
-        LinkKind::Bridge(bridge) => LinkKind::Bridge(BridgeAttrs {
+        LinkKind::Bridge(bridge) => Some(LinkKind::Bridge(BridgeAttrs {
             vlan_filtering: bridge.vlan_filtering.filter(|on| *on),
-            ..*bridge
-        }),
-        LinkKind::Veth { peer } => LinkKind::Veth { peer: *peer },
-        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
-            id: vxlan.id,
-            local: vxlan.local,
-            remote: vxlan.remote,
-            port: vxlan.port,
-            link: match vxlan.link {
-                None => None,
-                Some(link) => Some(names.name(link)?),
-            },
-            learning: vxlan.learning,
-            ttl: vxlan.ttl,
-        }),
-        LinkKind::Vlan { link, id, protocol } => LinkKind::Vlan {
-            link: names.name(*link)?,
-            id: *id,
-            protocol: *protocol,
-        },
-        LinkKind::Macvlan { link, mode } => LinkKind::Macvlan {
-            link: names.name(*link)?,
-            mode: *mode,
-        },
-        LinkKind::Ifb => LinkKind::Ifb,
-        LinkKind::Dummy => LinkKind::Dummy,
-        LinkKind::Bond { mode, miimon } => LinkKind::Bond {
-            mode: *mode,
-            miimon: *miimon,
-        },
-        LinkKind::Vrf { table } => LinkKind::Vrf { table: *table },
-        LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => return None,
-    })
+            ..bridge
+        })),
+        LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => None,
+        kind => Some(kind),
+    }
 }
 
 impl Sift for Address {
     type Authored = Address<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Address<IfName>> {
+        let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
         Some(Address {
-            dev: names.name(self.dev)?,
-            address: self.address,
-            peer: self.peer,
-            scope: self.scope,
-            label: self.label,
-            broadcast: self.broadcast,
-            lifetimes: self.lifetimes,
-            flags: self.flags,
-            metric: self.metric,
             protocol: 0,
             secondary: false,
+            ..authored
         })
     }
 
@@ -177,15 +141,11 @@ impl Sift for Neighbour {
     type Authored = Neighbour<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Neighbour<IfName>> {
+        let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
         Some(Neighbour {
-            dev: names.name(self.dev)?,
-            dst: self.dst,
-            lladdr: self.lladdr,
             state: Default::default(),
-            router: self.router,
-            ext_learn: self.ext_learn,
-            proxy: self.proxy,
             protocol: 0,
+            ..authored
         })
     }
 
@@ -217,36 +177,10 @@ impl Sift for Route {
     type Authored = Route<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Route<IfName>> {
-        let hop = |hop: &NextHop| {
-            Some(NextHop {
-                via: hop.via,
-                dev: match hop.dev {
-                    None => None,
-                    Some(dev) => Some(names.name(dev)?),
-                },
-                weight: hop.weight,
-                onlink: hop.onlink,
-            })
-        };
-        let nexthops = match &self.nexthops {
-            NextHops::None => NextHops::None,
-            NextHops::One(one) => NextHops::One(hop(one)?),
-            NextHops::Many(hops) => NextHops::Many(hops.iter().map(hop).collect::<Option<_>>()?),
-            NextHops::Object(id) => NextHops::Object(*id),
-        };
+        let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
         Some(Route {
-            table: self.table,
-            dst: self.dst,
-            metric: self.metric,
-            tos: self.tos,
-            from: self.from,
-            kind: self.kind,
-            nexthops,
-            src: self.src,
-            scope: self.scope,
-            metrics: self.metrics.clone(),
             protocol: 0,
-            unmodelled: self.unmodelled,
+            ..authored
         })
     }
 
