@@ -131,9 +131,6 @@ fn is_kernels_rule(rule: &Rule) -> bool {
 trait Sift: Item + Clone + Into<Object> {
     type Authored;
 
-    /// Why a pass would change it though a file says all that it can.
-    const BEYOND: &'static str = "it has attributes that a file has no keys for";
-
     /// The object by names; `None` if it refers to a device that is not in the namespace.
     fn authored(&self, names: &Names<'_>) -> Option<Self::Authored>;
 
@@ -196,7 +193,9 @@ impl<'a> Sieve<'a> {
         let seen = object.seen(links);
         match trueup::diff::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
             Err(wrong) => Err(wrong.problem().to_string()),
-            Ok(plan) if !plan.is_empty() => Err(T::BEYOND.to_owned()),
+            Ok(plan) if !plan.is_empty() => {
+                Err("it has attributes that a file has no keys for".to_owned())
+            }
             Ok(_) => T::back(desired).ok_or_else(|| "it got lost".to_owned()),
         }
     }

@@ -125,6 +125,8 @@ pub(crate) fn what_a_file_cannot_say_is_left_out_and_told() {
     let toml = observed(&agent, "text");
     assert!(!toml.out.contains("dst = \"10.30.0.0/16\""), "{}", toml.out);
     assert!(toml.out.contains("dst = \"10.31.0.0/16\""), "{}", toml.out);
+    // A rule serves whoever made it.
+    assert!(toml.out.contains("priority = 77"), "{}", toml.out);
     for word in ["10.30.0.0/16", "10.200.0.77"] {
         let told = |text: &str, mark: &str| {
             let mut lines = text.lines().filter(|line| line.starts_with(mark));

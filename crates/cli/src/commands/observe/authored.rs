@@ -212,8 +212,6 @@ impl Sift for Route {
 impl Sift for Rule {
     type Authored = Rule;
 
-    const BEYOND: &'static str = "it bears another protocol, and beside it a pass would make ours";
-
     fn authored(&self, _names: &Names<'_>) -> Option<Rule> {
         Some(Rule {
             protocol: 0,
