@@ -7,6 +7,7 @@
 )]
 
 mod addresses;
+mod facts;
 mod judge;
 mod links;
 mod pass;
@@ -40,6 +41,9 @@ trueup_testkit::kernel_tests![
     links::a_lost_ledger_costs_links_alone,
     links::kinds_that_are_not_managed_are_not_touched,
     links::a_mark_without_a_mask_is_a_whole_mark,
+    facts::a_port_costs_its_bridge_the_neighbours,
+    facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
+    facts::an_ipv6_table_s_local_default_catches_its_gateways,
     judge::valid_states_converge_in_one_pass,
     judge::strangers_are_left_alone,
 ];

@@ -146,6 +146,14 @@ impl Run {
             routes: Some(vec![]),
             rules: Some(vec![]),
         })?;
+        let after = Look::take();
+        let never_held = |row: &&RawMessage| {
+            matches!(row.kind, Kind::Route | Kind::Rule | Kind::Neighbour)
+                && self.whose(row) == Whose::Ours
+        };
+        if let Some(row) = after.rows.iter().find(never_held) {
+            return Err(format!("still there: {}", after.line(row)));
+        }
         if self.clean && !self.last.is_empty() {
             return Err(format!(
                 "everything is gone, but not from the ledger: {:?}",

@@ -67,9 +67,7 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
             n => format!("alias {n}").into_bytes().into(),
         });
         link.group = spec.group.map(u32::from);
-        if *dev != "ifb0" {
-            link.address = spec.mac.map(|number| mac(number, dev));
-        }
+        link.address = spec.mac.map(|number| mac(number, dev));
         if *dev != "mv0" {
             link.mtu = spec.mtu.map(|small| if small { 1400 } else { 1500 });
         }

@@ -42,7 +42,7 @@ pub(crate) fn strangers_are_left_alone() {
 }
 
 fn judge(clean: bool) {
-    let cases = env::var("TRUEUP_CASES").map_or(150, |text| text.parse().unwrap());
+    let cases = env::var("TRUEUP_CASES").map_or(100, |text| text.parse().unwrap());
     let seed = match env::var("TRUEUP_SEED") {
         Ok(text) => from_hex(&text),
         Err(_) => fresh_seed(),

@@ -107,10 +107,11 @@ pub(crate) fn route(
                 };
                 let raised = dev.as_ref().is_none_or(|dev| up(links, dev));
                 let local = matches!(via, IpAddr::V6(via) if via.is_unicast_link_local());
-                // An IPv6 gateway on link is refused while an address, even one that is about to
-                // go, has it on another device.
-                let onlink = hop.onlink && via.is_ipv4();
-                raised && (onlink || local || reaches(held, links, dev.as_deref(), via))
+                // An IPv6 gateway on link is refused while a longer prefix, even of an address that
+                // is about to go, has it on another device.
+                let elsewhere = hop.onlink && via.is_ipv6() && !local;
+                let reached = hop.onlink || local || reaches(held, links, dev.as_deref(), via);
+                raised && reached && !elsewhere
             };
             hops.retain(possible);
             // IPv6 takes a gateway twice for one next hop.
