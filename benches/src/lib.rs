@@ -12,4 +12,5 @@
 pub mod floor;
 pub mod prefixes;
 pub mod state;
+pub mod told;
 pub mod usage;

@@ -10,13 +10,13 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 use trueup_benches::prefixes::Prefixes;
-use trueup_benches::usage::{Usage, measure, measure_command, memory};
+use trueup_benches::told::{self, Told};
+use trueup_benches::usage::{measure, measure_command, memory};
 use trueup_benches::{floor, state};
 use trueup_cli::file::{PROTOCOL, to_json, to_toml};
 use trueup_diff::Desired;
@@ -55,16 +55,6 @@ mod flags {
             repeated words: OsString
         }
     }
-}
-
-/// What a process tells of its piece of work.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Told {
-    usage: Usage,
-    /// What was resident before the work began, such as the desired state itself, MB.
-    held: f64,
-    /// What was changed, or read.
-    count: usize,
 }
 
 fn main() -> Result<ExitCode> {
@@ -193,15 +183,11 @@ impl Bench {
         }
         let names = ["trueup", "ip -batch, ip show", "system calls alone"];
         let median =
-            |who: usize, what: usize| median(all.iter().map(|run| run[who][what]).collect());
+            |who: usize, what: usize| told::median(all.iter().map(|run| run[who][what]).collect());
         for (what, work) in WORK.iter().enumerate() {
             let base = median(0, what);
             for (who, name) in names.iter().enumerate() {
-                row(
-                    &format!("{work}: {name}"),
-                    &median(who, what),
-                    (who > 0).then_some(&base),
-                );
+                median(who, what).row(&format!("{work}: {name}"), (who > 0).then_some(&base));
             }
         }
         if let Some(agent) = &self.flags.agent {
@@ -255,7 +241,7 @@ impl Bench {
         Ok([create, keep, batch(false)?])
     }
 
-    fn agent(&self, command: &PathBuf, prefixes: &Prefixes, rules: usize) -> Result<()> {
+    fn agent(&self, command: &Path, prefixes: &Prefixes, rules: usize) -> Result<()> {
         type Write = fn(u8, &Desired) -> String;
         for (format, write) in [("toml", to_toml as Write), ("json", to_json as Write)] {
             fresh();
@@ -268,34 +254,14 @@ impl Bench {
             )?;
             let run = |verb: &str, path: &PathBuf| {
                 let state = self.scratch.join("state");
-                let (command, path) = (command.clone().into(), path.clone().into());
+                let (command, path) = (command.to_path_buf().into(), path.clone().into());
                 self.command(&[command, verb.into(), path, "--state".into(), state.into()])
             };
-            row(
-                &format!("trueup plan, {format}: all missing"),
-                &run("plan", &path)?,
-                None,
-            );
-            row(
-                &format!("trueup apply, {format}: all missing"),
-                &run("apply", &path)?,
-                None,
-            );
-            row(
-                &format!("trueup plan, {format}: nothing to do"),
-                &run("plan", &path)?,
-                None,
-            );
-            row(
-                &format!("trueup apply, {format}: nothing to do"),
-                &run("apply", &path)?,
-                None,
-            );
-            row(
-                &format!("trueup apply, {format}: all undesired"),
-                &run("apply", &nothing)?,
-                None,
-            );
+            run("plan", &path)?.row(&format!("trueup plan, {format}: all missing"), None);
+            run("apply", &path)?.row(&format!("trueup apply, {format}: all missing"), None);
+            run("plan", &path)?.row(&format!("trueup plan, {format}: nothing to do"), None);
+            run("apply", &path)?.row(&format!("trueup apply, {format}: nothing to do"), None);
+            run("apply", &nothing)?.row(&format!("trueup apply, {format}: all undesired"), None);
         }
         Ok(())
     }
@@ -312,8 +278,6 @@ impl Bench {
         })
     }
 
-    /// The slope of the logarithms between one size and the next: 1 is linear, 2 is quadratic. That
-    /// of n log n is told beside it.
     fn series(
         &self,
         what: &str,
@@ -321,28 +285,16 @@ impl Bench {
         run: impl Fn(usize) -> Result<[Told; 3]>,
     ) -> Result<()> {
         let runs = self.flags.runs.unwrap_or(1).max(1);
-        println!(
-            "growth with the number of {what}, median of {runs}; slopes of user, system time and memory"
-        );
+        println!("growth with the number of {what}, median of {runs}");
         let mut before: Option<(usize, [Told; 3])> = None;
         for size in sizes {
             let all: Vec<[Told; 3]> = (0..runs).map(|_| run(*size)).collect::<Result<_>>()?;
             let told: [Told; 3] =
-                std::array::from_fn(|at| median(all.iter().map(|run| run[at]).collect()));
+                std::array::from_fn(|at| told::median(all.iter().map(|run| run[at]).collect()));
             for (at, work) in WORK.iter().enumerate() {
-                row(&format!("{work} {size}"), &told[at], None);
+                told[at].row(&format!("{work} {size}"), None);
                 if let Some((smaller, old)) = &before {
-                    let ratio =
-                        |a: f64, b: f64| (a / b).ln() / (*size as f64 / *smaller as f64).ln();
-                    let (new, old) = (&told[at].usage, &old[at].usage);
-                    let bound = ratio(n_log_n(*size), n_log_n(*smaller));
-                    println!(
-                        "{:34} user {:.2}, system {:.2}, memory {:.2}; n log n is {bound:.2}",
-                        "",
-                        ratio(new.user, old.user),
-                        ratio(new.system, old.system),
-                        ratio(new.peak, old.peak),
-                    );
+                    told::slopes((*size, &told[at]), (*smaller, &old[at]));
                 }
             }
             before = Some((*size, told));
@@ -357,15 +309,13 @@ impl Bench {
             command.arg("--data").arg(data);
         }
         command.args(["--size", &routes.to_string(), "--rules", &rules.to_string()]);
-        told(command.args(["--piece", piece]))
+        run(command.args(["--piece", piece]))
     }
 
     fn command(&self, words: &[OsString]) -> Result<Told> {
-        told(
-            Command::new(env::current_exe()?)
-                .args(["--piece", "command", "--"])
-                .args(words),
-        )
+        run(Command::new(env::current_exe()?)
+            .args(["--piece", "command", "--"])
+            .args(words))
     }
 }
 
@@ -374,41 +324,8 @@ fn fresh() {
     state::make_uplink();
 }
 
-fn told(command: &mut Command) -> Result<Told> {
+fn run(command: &mut Command) -> Result<Told> {
     let output = command.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);
     serde_json::from_slice(&output.stdout).context("what a piece of work tells")
-}
-
-fn n_log_n(n: usize) -> f64 {
-    n as f64 * (n as f64).ln()
-}
-
-/// The run whose wall time is the median.
-fn median(mut runs: Vec<Told>) -> Told {
-    runs.sort_by(|a, b| a.usage.wall.total_cmp(&b.usage.wall));
-    runs.get(runs.len() / 2).copied().unwrap_or_default()
-}
-
-fn row(name: &str, told: &Told, base: Option<&Told>) {
-    let Usage {
-        wall,
-        user,
-        system,
-        peak,
-    } = told.usage;
-    print!(
-        "{name:34} {wall:8.3} s wall {user:8.3} s user {system:8.3} s system {peak:7.0} MB peak"
-    );
-    if told.held > 0.0 {
-        print!(", {:.0} before", told.held);
-    }
-    if let Some(base) = base {
-        print!(
-            "; time x{:.2}, memory x{:.2}",
-            wall / base.usage.wall,
-            peak / base.usage.peak
-        );
-    }
-    println!();
 }
