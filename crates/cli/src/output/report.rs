@@ -22,7 +22,7 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
     print(|out| match format {
         Format::Text => {
             for done in report.applied() {
-                writeln!(out, "{}", line(&done))?;
+                writeln!(out, "{}", done.op.text(done.devices))?;
             }
             text_of_the_rest(out, report)
         }
@@ -67,16 +67,6 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 
 fn command(done: &OpOutcome<'_>) -> String {
     done.op.command(done.devices)
-}
-
-fn line(done: &OpOutcome<'_>) -> String {
-    let mark = match done.op.action {
-        Action::Create => '+',
-        Action::Update => '~',
-        Action::Delete => '-',
-    };
-    let reason = done.op.reason_text(done.devices);
-    format!("{mark} {}   ({reason})", command(done))
 }
 
 /// Why an op was not tried.

@@ -135,7 +135,7 @@ pub(crate) fn what_was_made_and_not_remembered_is_told_loudly() {
     assert_eq!(child.ended(), 1);
     made("two");
     let (out, err) = (child.out(), child.err());
-    assert!(out.contains("+ link add name two type ifb"), "{out}");
+    assert!(out.contains("+ link two type ifb"), "{out}");
     assert!(
         err.contains("is not remembered") && err.contains("cannot write the state file"),
         "{err}"

@@ -43,7 +43,7 @@ pub(crate) fn both_signals_end_it_well_and_its_links_are_remembered() {
         });
         child.terminate(end);
         let text = child.out();
-        assert!(text.starts_with("+ link add name ours type ifb"), "{text}");
+        assert!(text.starts_with("+ link ours type ifb"), "{text}");
         // One pass changed something, and those after it did not.
         assert!(
             text.ends_with("\nconverged\n") && text.lines().count() == 2,

@@ -52,6 +52,11 @@ impl Op {
     pub fn reason_text(&self, devices: &Devices) -> String {
         reason::ReasonText(self, devices).to_string()
     }
+
+    /// The op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via ...)`.
+    pub fn text(&self, devices: &Devices) -> String {
+        text::OpText(self, devices).to_string()
+    }
 }
 
 impl Object {

@@ -5,6 +5,7 @@ use std::fmt;
 use super::command::{Command, Spec, Words, word};
 use super::reason::ReasonText;
 use crate::plan::{Action, Object, Op, Plan};
+use crate::resolve::Devices;
 
 /// A plan for people; see [`Plan::text`].
 #[derive(Clone, Copy, Debug)]
@@ -12,31 +13,34 @@ pub struct Text<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan {
-            ops,
-            conflicts,
-            devices,
-            ..
-        } = self.0;
-        for op in ops {
+        for op in &self.0.ops {
             let held = if op.hold.is_some() { "! " } else { "" };
-            let (kind, words) = (word(op.object.kind()), Words(op, devices));
-            let reason = ReasonText(op, devices);
-            writeln!(
-                f,
-                "{held}{} {kind} {}{words}   ({reason})",
-                mark(op),
-                family(op)
-            )?;
+            writeln!(f, "{held}{}", OpText(op, &self.0.devices))?;
         }
-        for conflict in conflicts {
-            let kind = word(conflict.desired.kind());
-            let desired = Spec(&conflict.desired, devices);
-            let foreign = Spec(&conflict.foreign, devices);
-            writeln!(f, "! {kind} {desired}   (conflict: foreign {foreign})")?;
-        }
-        Ok(())
+        conflicts(f, self.0, '!')
     }
+}
+
+/// One op for people; see [`Op::text`].
+pub(super) struct OpText<'a>(pub(super) &'a Op, pub(super) &'a Devices);
+
+impl fmt::Display for OpText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OpText(op, devices) = *self;
+        let (kind, words) = (word(op.object.kind()), Words(op, devices));
+        let reason = ReasonText(op, devices);
+        write!(f, "{} {kind} {}{words}   ({reason})", mark(op), family(op))
+    }
+}
+
+fn conflicts(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
+    for conflict in &plan.conflicts {
+        let kind = word(conflict.desired.kind());
+        let desired = Spec(&conflict.desired, &plan.devices);
+        let foreign = Spec(&conflict.foreign, &plan.devices);
+        writeln!(f, "{mark} {kind} {desired}   (conflict: foreign {foreign})")?;
+    }
+    Ok(())
 }
 
 /// The family of a rule, which no prefix need tell.
@@ -61,12 +65,7 @@ pub struct Batch<'a>(pub(super) &'a Plan);
 
 impl fmt::Display for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan {
-            ops,
-            conflicts,
-            devices,
-            ..
-        } = self.0;
+        let Plan { ops, devices, .. } = self.0;
         let mut waits = Vec::with_capacity(ops.len());
         for (at, op) in ops.iter().enumerate() {
             let command = Command(op, devices);
@@ -80,12 +79,6 @@ impl fmt::Display for Batch<'_> {
                 writeln!(f, "{command}")?;
             }
         }
-        for conflict in conflicts {
-            let kind = word(conflict.desired.kind());
-            let desired = Spec(&conflict.desired, devices);
-            let foreign = Spec(&conflict.foreign, devices);
-            writeln!(f, "# {kind} {desired}   (conflict: foreign {foreign})")?;
-        }
-        Ok(())
+        conflicts(f, self.0, '#')
     }
 }
