@@ -89,7 +89,7 @@ fn planned(
         mut doubts,
     } = snapshot;
     let mut plan = plan(desired, &observed, owned, marker)?;
-    let mut question = Question::of(&plan);
+    let mut question = Question::of(&plan, &observed);
     if !question.is_empty() {
         let doubtful = doubts.len();
         if !question.devs.is_empty() {
@@ -142,7 +142,7 @@ struct Question {
 }
 
 impl Question {
-    fn of(plan: &Plan) -> Question {
+    fn of(plan: &Plan, observed: &Observed) -> Question {
         let mut question = Question::default();
         for Op { action, object, .. } in &plan.ops {
             match (object, action) {
@@ -157,13 +157,7 @@ impl Question {
                     question.devs.insert(Dev::index(link.index));
                 }
                 (Object::Link(link), Action::Delete) => {
-                    let peer = match link.kind {
-                        Some(LinkKind::Veth { peer: Some(peer) }) => plan.devices.dev(&peer),
-                        _ => None,
-                    };
-                    question
-                        .devs
-                        .extend([Some(Dev::index(link.index)), peer].into_iter().flatten());
+                    question.devs.insert(Dev::index(link.index));
                 }
                 (Object::Address(address), Action::Delete) => {
                     question.devs.insert(address.dev);
@@ -172,10 +166,37 @@ impl Question {
                 _ => {}
             }
         }
+        question.note_along(observed);
         // A plan's ops are in key order but for their stages: this is quick, and takes less than
         // half of what a hash set would.
         question.keys.sort_unstable();
         question
+    }
+
+    /// With a link goes the other end of its pair, and what is stacked on either.
+    fn note_along(&mut self, observed: &Observed) {
+        if self.devs.is_empty() {
+            return;
+        }
+        loop {
+            let before = self.devs.len();
+            let going = |dev: &Dev| self.devs.contains(dev);
+            let names: BTreeSet<_> = observed
+                .links
+                .iter()
+                .filter(|link| going(&Dev::index(link.index)))
+                .map(|link| link.name)
+                .collect();
+            let along = observed.links.iter().filter(|link| {
+                let end = matches!(link.kind, Some(LinkKind::Veth { peer: Some(peer) }) if names.contains(&peer));
+                end || link.parents().any(going)
+            });
+            let along: Vec<_> = along.map(|link| Dev::index(link.index)).collect();
+            self.devs.extend(along);
+            if self.devs.len() == before {
+                return;
+            }
+        }
     }
 
     /// What is on a link goes with it: whoever has it for a source is hit.

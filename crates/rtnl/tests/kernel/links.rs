@@ -238,3 +238,34 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     let _gone = converge(&nothing(), again.last_applied());
     assert_eq!(both().len(), 1);
 }
+
+/// A pair goes as one, and with either end what strangers have on the other.
+pub(crate) fn a_stranger_on_the_other_end_holds_the_pair() {
+    let pair = links(vec![
+        up(
+            LinkKind::Veth {
+                peer: Some(name("v1")),
+            },
+            "v0",
+        ),
+        up(
+            LinkKind::Veth {
+                peer: Some(name("v0")),
+            },
+            "v1",
+        ),
+    ]);
+    for stranger in [
+        "route add 10.50.0.0/16 dev v1 protocol static",
+        "route add fd50::/32 dev v1 protocol static",
+        "route add 10.50.0.0/16 dev v0 protocol static",
+    ] {
+        let first = converge(&pair, &LastApplied::default());
+        ip_batch([stranger]);
+        let before = Snapshot::settled();
+        let report = pass(&nothing(), first.last_applied());
+        assert_eq!(report.pending().count(), 1, "{stranger}: {}", told(&report));
+        before.assert_same(&Snapshot::settled());
+        ip(&["link", "delete", "v0"]);
+    }
+}

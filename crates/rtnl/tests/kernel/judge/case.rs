@@ -46,10 +46,14 @@ struct Look {
 impl Look {
     fn take() -> Look {
         let snapshot = Snapshot::take();
-        let rows: Vec<_> = Kind::ALL
+        let mut rows: Vec<_> = Kind::ALL
             .into_iter()
             .flat_map(|kind| snapshot.of(kind).cloned().collect::<Vec<_>>())
             .collect();
+        for rule in rows.iter_mut().filter(|row| row.kind == Kind::Rule) {
+            // Whether a goto finds its target and the devices are there is status: INVERT stays.
+            rule.header[8] &= 2;
+        }
         let links = rows.iter().filter(|row| row.kind == Kind::Link);
         let names = links
             .map(|row| (row.device(), row.ifname().unwrap()))
@@ -83,9 +87,11 @@ impl Run {
                 link_local || matches!(row.protocol(), Some(1..=3))
             }
             Kind::Neighbour => {
-                row.header[8] & 0xc0 == 0
-                    && row.header[10] & 0x18 == 0
-                    && row.protocol() != Some(OURS)
+                // Nobody declares what is on the loopback device.
+                row.device() == 1
+                    || row.header[8] & 0xc0 == 0
+                        && row.header[10] & 0x18 == 0
+                        && row.protocol() != Some(OURS)
             }
             Kind::Route => {
                 let dst = row.attrs.get(&1);
@@ -163,8 +169,27 @@ impl Run {
         Ok(())
     }
 
+    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a line.
     fn stranger(&mut self, lines: &[String]) {
+        let family = |line: &str| match line.get(..3) {
+            Some("-4 ") => "-4",
+            Some("-6 ") => "-6",
+            _ => "-0",
+        };
+        for lines in lines.chunk_by(|one, next| family(one) == family(next)) {
+            let family = family(&lines[0]);
+            let rest: Vec<_> = lines
+                .iter()
+                .map(|line| line.trim_start_matches(&format!("{family} ")))
+                .collect();
+            let options: &[&str] = &[family];
+            self.batch(&options[..usize::from(family != "-0")], &rest);
+        }
+    }
+
+    fn batch(&mut self, options: &[&str], lines: &[&str]) {
         let mut child = Command::new("ip")
+            .args(options)
             .args(["-force", "-batch", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -172,7 +197,7 @@ impl Run {
             .spawn()
             .expect("ip, of Debian's package iproute2");
         for line in lines {
-            self.say(format!("  ip {line}"));
+            self.say(format!("  ip {} {line}", options.concat()));
         }
         let mut stdin = child.stdin.take().unwrap();
         stdin
