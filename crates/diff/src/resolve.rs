@@ -180,11 +180,11 @@ pub fn resolve(
             devices.forget(Dev::index(index));
         }
     }
-    // In the order of names: planned devices are the same whatever the order of the input. A pair
-    // whose one end is there is not made, so neither is its other end.
+    // In the order of names: planned devices are the same whatever the order of the input. The
+    // other end of a pair may fail to come, where its maker is there as something else; what is to
+    // rest on it then waits, and all else goes on.
     let links = desired.links.iter().flatten();
-    let missing = links.filter(|link| devices.dev(&link.name).is_none());
-    let names: BTreeSet<IfName> = missing
+    let names: BTreeSet<IfName> = links
         .flat_map(|link| std::iter::once(link.name).chain(peer(link)))
         .collect();
     for name in names {

@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, Desired, Dev, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Observed, Owned,
-    Plan, Problem, Route, RouteType, Rule, VlanProtocol, VxlanAttrs, plan,
+    Address, Desired, Dev, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Object,
+    Observed, Owned, Plan, Problem, Route, RouteType, Rule, VlanProtocol, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -155,16 +155,65 @@ fn what_is_built_rests_on_what_is_there() {
             "~ link a0 master br0",
             "+ link a10 link br0 type vlan protocol 802.1Q id 10",
             "+ addr 10.1.0.1/24 dev br0",
-            "+ route blackhole 10.8.0.0/16 proto 116 table 254",
+            "+ rule inet pref 9 protocol 116 prohibit",
             "+ route 10.9.0.0/16 dev br0 proto 116 table 254",
             "+ route 10.2.0.0/16 via 10.1.0.9 proto 116 table 254",
-            "+ rule inet pref 9 protocol 116 prohibit",
+            "+ route blackhole 10.8.0.0/16 proto 116 table 254",
         ]
     );
     let none = Vec::new();
     assert_eq!(
         needs(&plan),
         [&none[..], &[0], &[0, 1], &[0], &[0], &[], &[0], &[4], &[]].map(<[usize]>::to_vec)
+    );
+}
+
+#[test]
+fn the_longest_prefixes_come_first_and_go_last() {
+    let eth0 = name("eth0");
+    let via = |dst: &str| route(dst, Some("10.1.0.9"), Some(eth0));
+    let all = vec![
+        via("0.0.0.0/0"),
+        via("10.0.0.0/8"),
+        via("10.0.0.0/24"),
+        via("9.0.0.0/8"),
+    ];
+    let made = Desired {
+        routes: Some(all.clone()),
+        ..Desired::default()
+    };
+    let order = |desired: &Desired, observed: &Observed| -> Vec<String> {
+        let plan = planned(desired, observed);
+        let dst = |op: &trueup_diff::Op| match &op.object {
+            Object::Route(route) => route.dst.to_string(),
+            object => panic!("{object:?}"),
+        };
+        plan.ops.iter().map(dst).collect()
+    };
+    let built = order(&made, &observed(Vec::new()));
+    assert_eq!(
+        built,
+        ["10.0.0.0/24", "9.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0"]
+    );
+    let there = Observed {
+        routes: all
+            .into_iter()
+            .map(|route| {
+                route
+                    .try_map_dev(|_| Ok::<_, ()>(Dev::index(2)))
+                    .unwrap()
+                    .canonical()
+            })
+            .collect(),
+        ..observed(Vec::new())
+    };
+    let none = Desired {
+        routes: Some(Vec::new()),
+        ..Desired::default()
+    };
+    assert_eq!(
+        order(&none, &there),
+        ["0.0.0.0/0", "9.0.0.0/8", "10.0.0.0/8", "10.0.0.0/24"]
     );
 }
 

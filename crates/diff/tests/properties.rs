@@ -253,7 +253,7 @@ proptest! {
         let left = again.ops.iter().enumerate();
         let mut waits = Vec::new();
         for (at, op) in left {
-            let hindered = op.hold.is_some() || after.refuses(op);
+            let hindered = op.hold.is_some() || after.refuses(op, &again);
             let waiting = hindered || again.needs(at).any(|need| waits[need]);
             prop_assert!(waiting, "left: {op:?}\nfirst:\n{}again:\n{}", plan.text(), again.text());
             waits.push(waiting);

@@ -1,10 +1,11 @@
 //! Snapshots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trueup_diff::{
-    Address, Dev, Family, Item, Kind, Kinds, Link, Neighbour, Observed, Route, Rule,
+    Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Observed,
+    Route, Rule,
 };
 use trueup_netlink::codec::{address, link, neighbour, route, rule};
 use trueup_netlink::{Error, Socket};
@@ -101,7 +102,7 @@ pub fn snapshot(socket: &mut Socket, scope: &Scope) -> Result<Snapshot, Error> {
                 doubt
             }
             Kind::Neighbour => {
-                let (neighbours, doubt) = neighbours(socket, scope)?;
+                let (neighbours, doubt) = neighbours(socket, scope, &observed.links)?;
                 observed.neighbours = neighbours;
                 doubt
             }
@@ -167,8 +168,7 @@ fn addresses(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Address
             &mut addresses,
         )?);
     }
-    let names: std::collections::BTreeMap<u32, _> =
-        links.iter().map(|link| (link.index, link.name)).collect();
+    let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
     let name = |dev: Dev| dev.as_index().and_then(|index| names.get(&index));
     let mut addresses: Vec<Address> = addresses
         .into_iter()
@@ -181,7 +181,7 @@ fn addresses(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Address
     Ok((addresses, doubt(Kind::Address, flaws.pop())))
 }
 
-fn neighbours(socket: &mut Socket, scope: &Scope) -> Read<Neighbour> {
+fn neighbours(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Neighbour> {
     let mut neighbours = Vec::new();
     let mut flaws = Vec::new();
     let index = only(&scope.devices).filter(|_| socket.strict());
@@ -196,8 +196,30 @@ fn neighbours(socket: &mut Socket, scope: &Scope) -> Read<Neighbour> {
             )?);
         }
     }
+    let own: BTreeMap<u32, _> = links
+        .iter()
+        .map(|link| (link.index, link.address))
+        .collect();
+    for neighbour in &mut neighbours {
+        let own = neighbour
+            .dev
+            .as_index()
+            .and_then(|index| own.get(&index).copied().flatten());
+        if neighbour.state == NeighbourState::NoArp && is_mapped(neighbour.lladdr, own) {
+            neighbour.state = NeighbourState::Dynamic;
+        }
+    }
     neighbours.sort_by_cached_key(Item::key);
     Ok((neighbours, doubt(Kind::Neighbour, flaws.pop())))
+}
+
+/// Whether the kernel made a NOARP row by itself, where there is nothing to resolve: it then has no
+/// link-layer address, that of the device itself, or the broadcast one (`arp_constructor`,
+/// `ndisc_constructor`). Nobody declared such a row.
+fn is_mapped(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
+    lladdr.is_none_or(|lladdr| {
+        Some(lladdr) == own || lladdr.as_bytes().iter().all(|byte| *byte == 0xff)
+    })
 }
 
 fn rules(socket: &mut Socket) -> Read<Rule> {

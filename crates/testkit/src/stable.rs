@@ -11,7 +11,7 @@ use crate::message::{Kind, RawMessage, attributes, push_attribute, u16_at, u32_a
 /// | address | creation and update time; how much of a finite lifetime is left (whether it is finite, over or endless stays); `IFA_F_TENTATIVE`, `IFA_F_OPTIMISTIC` | clocks, duplicate detection |
 /// | neighbour | cache times, probe count, the state of rows that resolution moves; **whole rows**: resolution without an answer, multicast | resolution and multicast membership at work |
 /// | route | cache times and usage; `RTNH_F_DEAD`, `RTNH_F_LINKDOWN`, `RTNH_F_OFFLOAD`, `RTNH_F_TRAP` of the route and of each next hop, `RTM_F_OFFLOAD`, `RTM_F_TRAP` | status: carrier loss only flags routes |
-/// | rule, nexthop | status flags of a nexthop | |
+/// | rule, nexthop | status flags: a goto without its target, a device that is not there | they follow what others do |
 pub fn stable(message: &RawMessage) -> Option<RawMessage> {
     let mut message = message.clone();
     match message.kind {
@@ -20,7 +20,7 @@ pub fn stable(message: &RawMessage) -> Option<RawMessage> {
         Kind::Neighbour => return neighbour(message),
         Kind::Route => route(&mut message),
         Kind::Nexthop => clear(&mut message.header, 4, NEXTHOP_STATUS),
-        Kind::Rule => {}
+        Kind::Rule => clear(&mut message.header, 8, RULE_STATUS),
     }
     Some(message)
 }
@@ -38,6 +38,9 @@ const IFLA_EVENT: u16 = 44;
 const IFLA_CARRIER_UP_COUNT: u16 = 47;
 const IFLA_CARRIER_DOWN_COUNT: u16 = 48;
 const IFF_RUNNING_LOWER_UP_DORMANT: u32 = 0x40 | 0x1_0000 | 0x2_0000;
+
+/// `FIB_RULE_UNRESOLVED`, `FIB_RULE_IIF_DETACHED`, `FIB_RULE_OIF_DETACHED`.
+const RULE_STATUS: u32 = 0x04 | 0x08 | 0x10;
 
 /// `IFLA_INET6_FLAGS`, `_STATS`, `_CACHEINFO`, `_ICMP6STATS`.
 const INET6_STATUS: [u16; 4] = [1, 3, 5, 6];

@@ -1,10 +1,15 @@
 //! The order of ops, and which needs which.
 //!
 //! What is built comes before what rests on it: links, parents first, then addresses, neighbours,
-//! routes on the link, routes through a gateway, rules. What is taken down goes the other way, and
-//! after everything that is built: make before break. The exceptions are what has to make room
-//! first: objects that are recreated, links that hold what a new one needs, and IPv4 addresses in
-//! whose subnet a new one comes (deleting the first of a subnet takes the others along).
+//! routes on the link, all other routes. What is taken down goes the other way, and after
+//! everything that is built: make before break. The exceptions are what has to make room first:
+//! objects that are recreated, links that hold what a new one needs, and IPv4 addresses in whose
+//! subnet a new one comes (deleting the first of a subnet takes the others along).
+//!
+//! Rules need no table to be there, and go before the routes as they come and after them as they
+//! go: at each IPv6 rule the kernel walks all IPv6 routes (`fib_newrule`, `fib6_update_sernum`).
+//! So that a packet led into a table that is half there finds its final answer or none, and never
+//! a coarser one, the longest prefixes come first and go last.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -31,13 +36,13 @@ enum Stage {
     Links,
     Addresses,
     Neighbours,
-    DirectRoutes,
-    GatewayRoutes,
     ClearRules,
     Rules,
+    DeviceRoutes,
+    Routes,
+    DropRoutes,
+    DropDeviceRoutes,
     DropRules,
-    DropGatewayRoutes,
-    DropDirectRoutes,
     DropNeighbours,
     DropAddresses,
     DropLinks,
@@ -69,6 +74,10 @@ pub(crate) fn arrange(
             (Object::Rule(rule), _) => {
                 (i64::from(rule.priority) << 8) - i64::from(rule.selectors().count())
             }
+            (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => {
+                -i64::from(route.dst.len())
+            }
+            (Object::Route(route), _) => i64::from(route.dst.len()),
             _ => 0,
         };
         (stage, depth)
@@ -262,10 +271,10 @@ impl Clearing {
                     .iter()
                     .filter_map(|hop| hop.dev)
                     .any(|dev| self.devs.contains(&dev));
-                match (clears, hops.iter().any(|hop| hop.via.is_some())) {
+                match (clears, is_on_device(route)) {
                     (true, _) => Stage::ClearRoutes,
-                    (false, true) => Stage::DropGatewayRoutes,
-                    (false, false) => Stage::DropDirectRoutes,
+                    (false, true) => Stage::DropDeviceRoutes,
+                    (false, false) => Stage::DropRoutes,
                 }
             }
             Object::Rule(_) if delete && op.reason == Reason::Recreated => Stage::ClearRules,
@@ -273,21 +282,17 @@ impl Clearing {
             Object::Link(_) => Stage::Links,
             Object::Address(_) => Stage::Addresses,
             Object::Neighbour(_) => Stage::Neighbours,
-            Object::Route(route) => {
-                let via = route
-                    .nexthops
-                    .as_slice()
-                    .iter()
-                    .any(|hop| hop.via.is_some());
-                if via {
-                    Stage::GatewayRoutes
-                } else {
-                    Stage::DirectRoutes
-                }
-            }
+            Object::Route(route) if is_on_device(route) => Stage::DeviceRoutes,
+            Object::Route(_) => Stage::Routes,
             Object::Rule(_) => Stage::Rules,
         }
     }
+}
+
+/// Whether a route leads straight out of a device, so that gateways may be reachable by it.
+fn is_on_device(route: &Route) -> bool {
+    let hops = route.nexthops.as_slice();
+    !hops.is_empty() && hops.iter().all(|hop| hop.via.is_none())
 }
 
 /// Where something that a route needs comes from.

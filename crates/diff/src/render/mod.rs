@@ -81,8 +81,8 @@ impl Plan {
         Text(self)
     }
 
-    /// The commands for `ip -batch -`, a line an op, in order. What is held, what waits for it,
-    /// and conflicts are comments.
+    /// The commands for `ip -batch -`, a line an op, in order but for the rules of IPv6, which come
+    /// last. What is held, what waits for it, and conflicts are comments.
     ///
     /// `ip -batch` has no word for the family of a rule: it refuses a line that begins with `-6`,
     /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch -`.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::command::{Command, Spec, Words, word};
 use super::reason::ReasonText;
+use crate::model::Family;
 use crate::plan::{Action, Object, Op, Plan};
 use crate::resolve::Devices;
 
@@ -67,16 +68,23 @@ impl fmt::Display for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { ops, devices, .. } = self.0;
         let mut waits = Vec::with_capacity(ops.len());
-        for (at, op) in ops.iter().enumerate() {
-            let command = Command(op, devices);
+        for at in 0..ops.len() {
             let needs_held = self.0.needs(at).any(|need| waits[need]);
-            waits.push(op.hold.is_some() || needs_held);
-            if op.hold.is_some() {
-                writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;
-            } else if needs_held {
-                writeln!(f, "# {command}   (waits for what is held)")?;
-            } else {
-                writeln!(f, "{command}")?;
+            waits.push(ops[at].hold.is_some() || needs_held);
+        }
+        // What `ip -batch` has no word for stops it, so that comes last.
+        let unsaid =
+            |op: &Op| matches!(&op.object, Object::Rule(rule) if rule.family == Family::Inet6);
+        for last in [false, true] {
+            for (op, waits) in ops.iter().zip(&waits).filter(|(op, _)| unsaid(op) == last) {
+                let command = Command(op, devices);
+                if op.hold.is_some() {
+                    writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;
+                } else if *waits {
+                    writeln!(f, "# {command}   (waits for what is held)")?;
+                } else {
+                    writeln!(f, "{command}")?;
+                }
             }
         }
         conflicts(f, self.0, '#')

@@ -425,7 +425,7 @@ impl World {
         for (at, op) in plan.ops.iter().enumerate() {
             let ready = op.hold.is_none() && plan.needs(at).all(|need| done[need]);
             done.push(
-                ready && !self.refuses(op) && {
+                ready && !self.refuses(op, plan) && {
                     self.op(op, plan, &mut real);
                     true
                 },
@@ -434,11 +434,30 @@ impl World {
         done
     }
 
-    /// A pair cannot be made whose other end has a name that is taken.
-    pub(crate) fn refuses(&self, op: &Op) -> bool {
-        let Object::Link(link) = &op.object else {
-            return false;
+    /// A pair cannot be made whose other end has a name that is taken, and nothing can rest on a
+    /// declared device that nobody makes.
+    pub(crate) fn refuses(&self, op: &Op, plan: &Plan) -> bool {
+        let made = |dev: &Dev| {
+            let name = plan.devices.name(*dev).copied();
+            plan.ops.iter().any(|op| match &op.object {
+                Object::Link(link) if op.action == Action::Create => {
+                    let peer = match link.kind {
+                        Some(LinkKind::Veth { peer }) => peer,
+                        _ => None,
+                    };
+                    name == Some(link.name) || (name.is_some() && name == peer)
+                }
+                _ => false,
+            })
         };
+        let Object::Link(link) = &op.object else {
+            return devices(&op.object)
+                .iter()
+                .any(|dev| dev.is_planned() && !made(dev));
+        };
+        if link.parents().any(|dev| dev.is_planned() && !made(dev)) {
+            return true;
+        }
         let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
         let peer = matches!(&link.kind, Some(LinkKind::Veth { peer: Some(peer) }) if taken(peer));
         op.action == Action::Create && peer
