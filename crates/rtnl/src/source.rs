@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use trueup_apply::{Outcome, apply};
 use trueup_diff::{
-    Action, AddressKey, Desired, Dev, IfName, NeighbourKey, ObjectKey, Observed, Op,
+    Action, AddressKey, Desired, Dev, Devices, IfName, NeighbourKey, ObjectKey, Observed, Op,
 };
 use trueup_netlink::{Namespace, Socket};
 use trueup_observe::{Scope, Snapshot, snapshot};
@@ -65,7 +65,7 @@ impl Source for Rtnl {
         let mut names = names(&planned.observed);
         let mut rounds = Vec::new();
         // What failed or waits is not tried again in the same pass.
-        let mut spent: HashSet<(Action, ObjectKey)> = HashSet::new();
+        let mut spent = HashSet::new();
         let mut trouble = None;
         loop {
             if rounds.len() == ROUNDS {
@@ -76,12 +76,8 @@ impl Source for Rtnl {
                 observed,
                 doubts,
             } = planned;
-            let due = |plan: &trueup_diff::Plan| {
-                plan.ops
-                    .iter()
-                    .any(|op| !spent.contains(&(op.action, op.object.key())))
-            };
-            if !due(&plan) {
+            let fresh = |op: &Op| !spent.contains(&identity(op, &plan.devices));
+            if !plan.ops.iter().any(fresh) {
                 planned = Planned {
                     plan,
                     observed,
@@ -94,7 +90,8 @@ impl Source for Rtnl {
             let plan = if spent.is_empty() {
                 plan
             } else {
-                plan.retain(|op| !spent.contains(&(op.action, op.object.key())))
+                let devices = plan.devices.clone();
+                plan.retain(|op| !spent.contains(&identity(op, &devices)))
             };
             let outcomes = apply(&plan, &mut socket);
             let real = |dev: Dev| {
@@ -106,7 +103,7 @@ impl Source for Rtnl {
                 if *outcome == Outcome::Applied {
                     record(&mut owned, op, &plan.devices, real);
                 } else {
-                    spent.insert((op.action, key_of(op, real)));
+                    spent.insert(identity(op, &plan.devices));
                 }
             }
             for (dev, index) in &outcomes.created {
@@ -154,15 +151,20 @@ impl Source for Rtnl {
     }
 }
 
-/// The key of an op's object, on the interface that a planned device has become.
-fn key_of(op: &Op, real: impl Fn(Dev) -> Option<Dev>) -> ObjectKey {
+/// What an op is about, told so that the plans of one pass agree on it: a device by its name, as one
+/// that is to be created has another number in each plan, and an index once it is there.
+fn identity(op: &Op, devices: &Devices) -> (Action, ObjectKey, Option<IfName>) {
     let mut key = op.object.key();
-    match &mut key {
-        ObjectKey::Address(AddressKey { dev, .. })
-        | ObjectKey::Neighbour(NeighbourKey { dev, .. }) => *dev = real(*dev).unwrap_or(*dev),
-        ObjectKey::Link(_) | ObjectKey::Route(_) | ObjectKey::Rule(_) => {}
+    let mut name = None;
+    if let ObjectKey::Address(AddressKey { dev, .. })
+    | ObjectKey::Neighbour(NeighbourKey { dev, .. }) = &mut key
+    {
+        name = devices.name(*dev).copied();
+        if name.is_some() {
+            *dev = Dev::index(0);
+        }
     }
-    key
+    (op.action, key, name)
 }
 
 fn names(observed: &Observed) -> BTreeMap<u32, IfName> {

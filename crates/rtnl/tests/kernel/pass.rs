@@ -112,3 +112,39 @@ pub(crate) fn from_nothing_to_everything_and_back() {
     assert!(last.last_applied().is_empty());
     before.assert_same(&Snapshot::settled());
 }
+
+/// A device that never came to be has another number in each plan of a pass.
+pub(crate) fn what_waits_for_a_link_that_fails_is_told_once() {
+    let lower = LinkKind::Macvlan {
+        link: name("lo"), // which the kernel refuses
+        mode: None,
+    };
+    let desired = Desired {
+        links: Some(vec![
+            Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default())),
+            Link::new(name("mac0"), lower),
+        ]),
+        addresses: Some(vec![Address::new(
+            name("mac0"),
+            "10.0.0.1/24".parse().unwrap(),
+        )]),
+        neighbours: Some(vec![Neighbour::new(
+            name("mac0"),
+            "10.0.0.9".parse().unwrap(),
+            "02:00:00:00:00:09".parse().unwrap(),
+        )]),
+        ..Desired::default()
+    };
+    let report = pass(&desired, &LastApplied::default());
+    assert!(!report.converged());
+    let mut told: Vec<String> = report
+        .ops()
+        .map(|done| done.op.command(done.devices).to_string())
+        .collect();
+    let all = told.len();
+    told.sort();
+    told.dedup();
+    assert_eq!((all, told.len()), (4, 4), "{told:#?}");
+    assert_eq!(report.failed().count(), 1);
+    assert_eq!(report.pending().count(), 2);
+}
