@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind};
 
-use super::{BROKEN, EncodeError, Resolve, Undecodable, existing, index_of, split, take};
+use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
 };
@@ -119,7 +119,7 @@ pub fn name_peers(links: &mut [DecodedLink]) {
 }
 
 /// Encodes the creation of a link with all that one message can hold, under a name that must not
-/// exist yet (`EEXIST` else). [`needs_change_after_create`] tells what is left to be done.
+/// exist yet (`EEXIST` else). An alias is left to a [`change`]: the kernel ignores it here.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result
     let mut message = MessageWriter::begin(buffer, NEW, flags);
     message.body(&header(0, link.up));
     message.attr_string(IFLA_IFNAME, link.name.as_bytes());
-    // A new link has no master, and its alias has to wait.
+    // A new link has no master.
     let wanted = Link {
         alias: None,
         master: link.master.filter(Option::is_some),
@@ -149,28 +149,6 @@ pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result
     }
     kind::write_new(&mut message, IFLA_LINKINFO, kind, resolve)?;
     Ok(message.finish()?)
-}
-
-/// Whether a link that [`create`] made still lacks something, so that a [`change_after_create`] has
-/// to follow: the kernel ignores an alias in the message that creates a link.
-#[must_use]
-pub fn needs_change_after_create(link: &Link) -> bool {
-    link.alias.as_ref().is_some_and(|alias| !alias.is_empty())
-}
-
-/// Encodes what [`create`] had to leave out, and no more: some kinds refuse to be told again what
-/// they are, such as an IFB its hardware address. By name, so that it can follow in the same batch,
-/// where the index is not known yet.
-///
-/// # Errors
-///
-/// None that can happen: the message is small.
-pub fn change_after_create(buffer: &mut Vec<u8>, link: &Link) -> Result<(), EncodeError> {
-    let rest = Link {
-        alias: link.alias.clone(),
-        ..Link::must_exist(link.name)
-    };
-    change(buffer, &rest, None, &existing)
 }
 
 /// Encodes the change of a link that exists to what is stated in `link`, or, given what the link

@@ -93,9 +93,14 @@ fn agrees(net: &mut Net, desired: &Link) -> Link {
 fn create(net: &mut Net, desired: &Link) {
     net.send(|b| link::create(b, desired, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
-    if link::needs_change_after_create(desired) {
+    if desired.alias.as_ref().is_some_and(|alias| !alias.is_empty()) {
         assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
-        net.send(|b| link::change_after_create(b, desired)).unwrap();
+        // Nothing else: some kinds refuse to be told again what they are.
+        let rest = Link {
+            alias: desired.alias.clone(),
+            ..Link::must_exist(desired.name)
+        };
+        change(net, &rest, None);
     }
 }
 
