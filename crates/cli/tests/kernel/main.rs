@@ -66,4 +66,5 @@ trueup_testkit::kernel_tests![
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again,
     every_command_of_the_page_does_as_it_says,
+    the_commands_of_the_readme_bring_the_example_up,
 ];

@@ -1,5 +1,6 @@
-//! `docs/cli.md`: its commands are run as they stand there, in order.
+//! `docs/cli.md` and `README.md`: their commands are run as they stand there, in order.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
@@ -9,6 +10,7 @@ use trueup_testkit::named_netns;
 use crate::agent::{Agent, Ran, Running};
 
 const PAGE: &str = include_str!("../../../../docs/cli.md");
+const README: &str = include_str!("../../../../README.md");
 const EXAMPLE: &str = include_str!("../../../../docs/examples/edge.toml");
 
 /// The lines of the page's `console` blocks that begin with `$`, each with the exit code that its
@@ -37,15 +39,45 @@ pub(crate) fn every_command_of_the_page_does_as_it_says() {
     let agent = Agent::new();
     agent.write("edge.toml", EXAMPLE);
     let _blue = named_netns("blue");
+    let commands = commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    run(&agent, &commands);
+}
+
+pub(crate) fn the_commands_of_the_readme_bring_the_example_up() {
+    let agent = Agent::new();
+    fs::create_dir_all(agent.directory().join("docs/examples")).unwrap();
+    agent.write("docs/examples/edge.toml", EXAMPLE);
+    let commands: Vec<&str> = README
+        .lines()
+        .filter(|line| line.starts_with("trueup "))
+        .map(|line| {
+            line.split_once(" # ")
+                .map_or(line, |(command, _)| command)
+                .trim()
+        })
+        .collect();
+    let [plan, ..] = commands[..] else {
+        panic!("the README shows no commands");
+    };
+    assert!(commands.len() >= 4, "{commands:?}");
+    assert!(plan.starts_with("trueup plan "), "{plan}");
+    // There is something to do before the first pass, and nothing after the last.
+    let codes = std::iter::once(2).chain(std::iter::repeat(0));
+    let mut commands: Vec<_> = commands.iter().copied().zip(codes).collect();
+    commands.push((plan, 0));
+    run(&agent, &commands);
+}
+
+/// Runs commands in the agent's directory, each with the exit code that it has to end with.
+fn run(agent: &Agent, commands: &[(&str, i32)]) {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_trueup"));
     let path = format!(
         "{}:{}",
         program.parent().unwrap().display(),
         std::env::var("PATH").unwrap()
     );
-    let commands = commands();
-    assert!(commands.len() >= 8, "{commands:?}");
-    for (command, code) in commands {
+    for &(command, code) in commands {
         // Signals are for the program, not for the shell.
         let command = if command.contains('|') {
             command.to_owned()
