@@ -10,7 +10,9 @@
 //! has exactly one outcome, and a lost answer is never taken for success; a dump says whether it
 //! is whole. It does not decide what to change, and needs no async runtime.
 //!
-//! ```no_run
+//! ```standalone_crate
+//! # trueup_testkit::example();
+//! # let _blue = trueup_testkit::named_netns("blue");
 //! use trueup_netlink::wire::MessageWriter;
 //! use trueup_netlink::{Namespace, Socket};
 //!
@@ -25,6 +27,7 @@
 //! message.finish()?;
 //! if let Err(error) = socket.request(&request) {
 //!     eprintln!("{error}"); // No such device (ENODEV 19)
+//! #   assert_eq!(error.to_string(), "No such device (ENODEV 19)");
 //! }
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```

@@ -28,7 +28,7 @@ mod wire;
 pub use changes::{Changes, assert_no_changes};
 pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
 pub use message::{Action, Kind, RawMessage};
-pub use runner::main;
+pub use runner::{example, main};
 pub use snapshot::Snapshot;
 pub use stable::stable;
 pub use topology::{

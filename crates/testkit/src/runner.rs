@@ -55,6 +55,23 @@ pub fn main(tests: &[(&'static str, fn())]) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
+/// For an example in a page, a process of its own (`standalone_crate`), that changes the kernel: enters a namespace as a
+/// test gets it. Where a kernel test would be ignored, the process ends here, and well.
+///
+/// # Panics
+///
+/// Where a kernel test would fail: on a machine that forbids namespaces.
+pub fn example() {
+    match enter() {
+        Ok(()) => quiet_netns(),
+        Err(forbidden) if may_skip(|name| env::var(name).ok()) => {
+            eprintln!("example SKIPPED: {forbidden}");
+            std::process::exit(0);
+        }
+        Err(forbidden) => panic!("{forbidden}"),
+    }
+}
+
 fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     let is = |name, value: &str| var(name).is_some_and(|set| set == value);
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")

@@ -16,7 +16,9 @@
 //!
 //! One pass over the namespace `blue`:
 //!
-//! ```no_run
+//! ```standalone_crate
+//! # trueup_testkit::example();
+//! # let _blue = trueup_testkit::named_netns("blue");
 //! use trueup::{Address, Desired, Link, LinkKind, Namespace, NextHop, NextHops, Options, Route};
 //! use trueup::{LastApplied, Report as _, Rtnl, Source as _};
 //!
@@ -33,7 +35,7 @@
 //! }
 //! println!("converged: {}", report.converged());
 //! let remembered = report.last_applied(); // hand it to the next pass: it proves links to be ours
-//! # let _ = remembered;
+//! # assert!(report.converged() && remembered.len() > 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
