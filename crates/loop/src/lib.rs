@@ -6,6 +6,8 @@
 //!
 //! Not for: an async runtime, any subsystem, what a pass does.
 
+#![forbid(unsafe_code)]
+
 mod config;
 mod control;
 mod driver;

@@ -6,6 +6,8 @@
 //!
 //! This crate knows no subsystem, opens nothing, starts no thread and has no clock.
 
+#![forbid(unsafe_code)]
+
 mod class;
 mod hints;
 mod report;
