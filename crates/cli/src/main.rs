@@ -19,7 +19,7 @@ use crate::output::Format;
 ///
 /// It deletes only what it made, and says why for every change.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "trueup", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
