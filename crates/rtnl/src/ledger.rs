@@ -90,8 +90,9 @@ impl LastApplied {
         }
     }
 
-    /// What is ours now: of what was owned, and of what was created since, that which is there.
-    /// Of a kind that was not read whole, all of it.
+    /// What is ours now: of what was owned, and of what was created since, that which is there and
+    /// bears no marker. What bears it needs no memory, and with one a stranger's would be taken for
+    /// ours that is made in its place. Of a kind that was not read whole, all of it.
     pub(crate) fn from_read_back(owned: &Owned, observed: &Observed) -> LastApplied {
         let names = observed
             .links
@@ -100,12 +101,14 @@ impl LastApplied {
             .collect();
         let mut owned = owned.clone();
         if observed.complete.contains(Kind::Address) {
-            let there: BTreeSet<AddressKey> = observed.addresses.iter().map(Item::key).collect();
-            owned.addresses.retain(|key| there.contains(key));
+            let unmarked = observed.addresses.iter().filter(|a| a.protocol == 0);
+            let unmarked: BTreeSet<AddressKey> = unmarked.map(Item::key).collect();
+            owned.addresses.retain(|key| unmarked.contains(key));
         }
         if observed.complete.contains(Kind::Neighbour) {
-            let there: BTreeSet<NeighbourKey> = observed.neighbours.iter().map(Item::key).collect();
-            owned.neighbours.retain(|key| there.contains(key));
+            let unmarked = observed.neighbours.iter().filter(|n| n.protocol == 0);
+            let unmarked: BTreeSet<NeighbourKey> = unmarked.map(Item::key).collect();
+            owned.neighbours.retain(|key| unmarked.contains(key));
         }
         LastApplied::carried(&owned, &names)
     }

@@ -7,6 +7,7 @@
 )]
 
 mod addresses;
+mod attack;
 mod facts;
 mod judge;
 mod links;
@@ -43,6 +44,7 @@ trueup_testkit::kernel_tests![
     links::kinds_that_are_not_managed_are_not_touched,
     links::a_mark_without_a_mask_is_a_whole_mark,
     links::a_stranger_on_the_other_end_holds_the_pair,
+    attack::what_a_stranger_made_again_is_his,
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
     facts::an_ipv6_table_s_local_default_catches_its_gateways,
