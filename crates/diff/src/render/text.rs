@@ -68,9 +68,9 @@ impl fmt::Display for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { ops, devices, .. } = self.0;
         let mut waits = Vec::with_capacity(ops.len());
-        for at in 0..ops.len() {
+        for (at, op) in ops.iter().enumerate() {
             let needs_held = self.0.needs(at).any(|need| waits[need]);
-            waits.push(ops[at].hold.is_some() || needs_held);
+            waits.push(op.hold.is_some() || needs_held);
         }
         // What `ip -batch` has no word for stops it, so that comes last.
         let unsaid =

@@ -93,7 +93,11 @@ fn agrees(net: &mut Net, desired: &Link) -> Link {
 fn create(net: &mut Net, desired: &Link) {
     net.send(|b| link::create(b, desired, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
-    if desired.alias.as_ref().is_some_and(|alias| !alias.is_empty()) {
+    if desired
+        .alias
+        .as_ref()
+        .is_some_and(|alias| !alias.is_empty())
+    {
         assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
         // Nothing else: some kinds refuse to be told again what they are.
         let rest = Link {
