@@ -46,7 +46,7 @@ impl Check for Route<IfName> {
             "an observed route of unknown attributes cannot be desired",
         )?;
         must(
-            !matches!(self.nexthops, NextHops::Object(_)),
+            !matches!(self.nexthops, NextHops::Object(..)),
             "a route through a nexthop object cannot be desired",
         )?;
         match self.kind {

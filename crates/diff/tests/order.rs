@@ -9,8 +9,9 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, Desired, Dev, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Object,
-    Observed, Owned, Plan, Problem, Route, RouteType, Rule, VlanProtocol, VxlanAttrs, plan,
+    Address, Desired, Dev, Family, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Object,
+    Observed, Owned, Plan, Problem, Route, RouteType, Rule, RuleAction, VlanProtocol, VxlanAttrs,
+    plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -139,11 +140,10 @@ fn what_is_built_rests_on_what_is_there() {
             route("10.9.0.0/16", None, Some(br0)),
             Route::of_type(RouteType::Blackhole, "10.8.0.0/16".parse().unwrap()),
         ]),
-        rules: Some(vec![Rule::new(
-            trueup_diff::Family::Inet,
-            9,
-            trueup_diff::RuleAction::Prohibit,
-        )]),
+        rules: Some(vec![
+            Rule::new(Family::Inet, 9, RuleAction::Prohibit),
+            Rule::new(Family::Inet6, 9, RuleAction::Prohibit),
+        ]),
         ..Desired::default()
     };
     let plan = planned(&desired, &observed(Vec::new()));
@@ -155,16 +155,29 @@ fn what_is_built_rests_on_what_is_there() {
             "~ link a0 master br0",
             "+ link a10 link br0 type vlan protocol 802.1Q id 10",
             "+ addr 10.1.0.1/24 dev br0",
-            "+ rule inet pref 9 protocol 116 prohibit",
+            "+ rule inet6 pref 9 protocol 116 prohibit",
             "+ route 10.9.0.0/16 dev br0 proto 116 table 254",
             "+ route 10.2.0.0/16 via 10.1.0.9 proto 116 table 254",
             "+ route blackhole 10.8.0.0/16 proto 116 table 254",
+            "+ rule inet pref 9 protocol 116 prohibit",
         ]
     );
     let none = Vec::new();
     assert_eq!(
         needs(&plan),
-        [&none[..], &[0], &[0, 1], &[0], &[0], &[], &[0], &[4], &[]].map(<[usize]>::to_vec)
+        [
+            &none[..],
+            &[0],
+            &[0, 1],
+            &[0],
+            &[0],
+            &[],
+            &[0],
+            &[4],
+            &[],
+            &[]
+        ]
+        .map(<[usize]>::to_vec)
     );
 }
 

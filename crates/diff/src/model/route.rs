@@ -143,18 +143,29 @@ pub enum NextHops<D = Dev> {
     One(NextHop<D>),
     /// Several, in the order in which they are written. In canonical form there are at least two.
     Many(Vec<NextHop<D>>),
-    /// A nexthop object, by id. Observed only.
-    Object(u32),
+    /// A nexthop object, by id, and the devices that it leads to, as far as the kernel told.
+    /// Observed only.
+    Object(u32, Vec<D>),
 }
 
 impl<D> NextHops<D> {
     /// The next hops written out.
     pub fn as_slice(&self) -> &[NextHop<D>] {
         match self {
-            NextHops::None | NextHops::Object(_) => &[],
+            NextHops::None | NextHops::Object(..) => &[],
             NextHops::One(hop) => std::slice::from_ref(hop),
             NextHops::Many(hops) => hops,
         }
+    }
+
+    /// The devices that they lead to, where that is told.
+    pub fn devices(&self) -> impl Iterator<Item = &D> {
+        let of_object = match self {
+            NextHops::Object(_, devs) => devs.as_slice(),
+            _ => &[],
+        };
+        let of_hops = self.as_slice().iter().filter_map(|hop| hop.dev.as_ref());
+        of_hops.chain(of_object)
     }
 
     /// In canonical form: a list of one is that one, an empty list is none, a single weight is 1.
@@ -188,7 +199,10 @@ impl<D> NextHops<D> {
             NextHops::Many(hops) => {
                 NextHops::Many(hops.into_iter().map(one).collect::<Result<_, E>>()?)
             }
-            NextHops::Object(id) => NextHops::Object(id),
+            NextHops::Object(id, devs) => {
+                let devs = devs.into_iter().map(translate);
+                NextHops::Object(id, devs.collect::<Result<_, E>>()?)
+            }
         })
     }
 }
@@ -198,8 +212,8 @@ impl NextHops {
     /// is given, and balances alike whatever it is. A device left open matches any.
     fn agrees(&self, observed: &NextHops) -> bool {
         match (self, observed) {
-            (NextHops::Object(a), NextHops::Object(b)) => return a == b,
-            (NextHops::Object(_), _) | (_, NextHops::Object(_)) => return false,
+            (NextHops::Object(a, _), NextHops::Object(b, _)) => return a == b,
+            (NextHops::Object(..), _) | (_, NextHops::Object(..)) => return false,
             _ => {}
         }
         let (desired, observed) = (self.as_slice(), observed.as_slice());
@@ -485,7 +499,7 @@ impl<D> Route<D> {
     /// - a list of one next hop is that next hop; a source prefix of length 0 is none.
     #[must_use]
     pub fn canonical(mut self) -> Route<D> {
-        if self.kind.is_reject() && !matches!(self.nexthops, NextHops::Object(_)) {
+        if self.kind.is_reject() && !matches!(self.nexthops, NextHops::Object(..)) {
             self.nexthops = NextHops::None;
         }
         self.nexthops = self.nexthops.canonical();
@@ -585,7 +599,7 @@ mod tests {
         assert!(!open.agrees(&other));
         let weights = NextHops::Many(vec![via("fe80::1").on(a).weight(2), via("fe80::1").on(b)]);
         assert!(!open.agrees(&weights));
-        assert!(!NextHops::Object(7).agrees(&full));
+        assert!(!NextHops::Object(7, vec![]).agrees(&full));
     }
 
     #[test]

@@ -387,7 +387,7 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     let deletes = |op: &Op| op.action == Action::Delete;
     let takes_along = |op: &Op| match op.object.kind() {
         Kind::Link => op.action != Action::Create,
-        Kind::Address => deletes(op),
+        Kind::Address => op.action != Action::Create,
         _ => false,
     };
     if !found.ops.iter().any(takes_along) {
@@ -402,6 +402,12 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
             Object::Link(wanted) if op.action == Action::Update => {
                 if let Some(Object::Link(was)) = op.was.as_deref() {
                     let bystander = bystanders.of_change(was, wanted);
+                    holds.extend(bystander.map(|bystander| (at, bystander.clone())));
+                }
+            }
+            Object::Address(_) if op.action == Action::Update => {
+                if let Some(Object::Address(was)) = op.was.as_deref() {
+                    let bystander = bystanders.of_readdress(was);
                     holds.extend(bystander.map(|bystander| (at, bystander.clone())));
                 }
             }

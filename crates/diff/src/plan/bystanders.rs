@@ -4,15 +4,22 @@
 //! those that follow it (unless the device promotes them), with an address the IPv4 routes whose
 //! gateway it made reachable or whose source it was, and with the last IPv4 address of a device all
 //! of its IPv4 routes and neighbours, permanent ones too. A link that goes down loses its routes,
-//! neighbours and IPv6 addresses, and one whose hardware address changes its neighbours. An IPv6
-//! address that goes is taken out of the routes whose preferred source it is. Where that would hit
-//! a stranger's object, the op is not carried out.
+//! neighbours and IPv6 addresses, and one whose hardware address changes its neighbours; VLANs go
+//! down with the device below, and VLANs and macvlans follow it to a smaller MTU. An IPv6 address
+//! that goes is taken out of the routes whose preferred source it is, and when it goes or changes,
+//! so may another's route to its subnet. Where that would hit a stranger's object, the op is not
+//! carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ipnetwork::IpNetwork;
+
 use crate::desired::{Observed, Proof};
-use crate::model::{Address, Dev, Family, IfName, Item, Link, Neighbour, Prefix, Route};
+use crate::model::{
+    Address, AddressFlags, Dev, FOREVER, Family, IfName, Item, Link, LinkKind, Neighbour, NextHop,
+    Prefix, Route, table,
+};
 use crate::plan::{Object, peer};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
@@ -32,6 +39,11 @@ pub(crate) struct Bystanders {
     raised: BTreeMap<u32, Object>,
     /// What a link that changes its hardware address loses (`neigh_changeaddr`), by its index.
     resolved: BTreeMap<u32, Object>,
+    /// VLANs and macvlans, by the device that they follow, and whether they are ours.
+    followers: BTreeMap<u32, Vec<(Object, bool)>>,
+    /// The first route on each device to an IPv6 subnet, ours left out: a stranger's, or `None` for
+    /// one that the kernel derived.
+    on_subnet: BTreeMap<(Dev, Prefix), Option<Object>>,
     /// Foreign IPv4 routes, and IPv6 routes with a preferred source.
     routes: Vec<Route>,
 }
@@ -100,8 +112,8 @@ impl Bystanders {
         let mut routes = Vec::new();
         let foreign = |route: &Route| !proof.route(route) && !DERIVED.contains(&route.protocol);
         for route in in_order(&observed.routes, foreign) {
-            for dev in route.nexthops.as_slice().iter().filter_map(|hop| hop.dev) {
-                add(dev, route.clone().into());
+            for dev in route.nexthops.devices() {
+                add(*dev, route.clone().into());
             }
             // Where its source is, there it can be hit too.
             if let Some(src) = route.src {
@@ -120,19 +132,71 @@ impl Bystanders {
             neighbours,
             raised,
             resolved,
+            followers: followers(observed, proof),
+            on_subnet: on_subnet(observed, proof),
             routes,
         }
     }
 
     /// A foreign object that a link loses with a change.
     pub(crate) fn of_change(&self, was: &Link, wanted: &Link) -> Option<&Object> {
-        let short = |mtu: Option<u32>| mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU);
-        let falls = was.up == Some(true) && wanted.up == Some(false)
-            || short(wanted.mtu) && !short(was.mtu);
         let readdressed = wanted.address.is_some() && wanted.address != was.address;
-        let falls = falls.then(|| self.raised.get(&was.index)).flatten();
         let readdressed = readdressed.then(|| self.resolved.get(&was.index));
-        falls.or(readdressed.flatten())
+        let falls = wanted.up == Some(false);
+        self.of_fall(was, falls, wanted.mtu)
+            .or(readdressed.flatten())
+    }
+
+    /// What is lost where a link goes down or gets an MTU, on it and on those that follow it
+    /// (`vlan_device_event`, `macvlan_device_event`).
+    fn of_fall(&self, link: &Link, falls: bool, mtu: Option<u32>) -> Option<&Object> {
+        let mut falling = vec![(link, falls)];
+        let mut at = 0;
+        while let Some((link, falls)) = falling.get(at).copied() {
+            at += 1;
+            let falls = falls && link.up == Some(true);
+            let shrinks = mtu.filter(|mtu| link.mtu.is_none_or(|was| was > *mtu));
+            let short = |mtu: Option<u32>| mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU);
+            if falls || short(shrinks) && !short(link.mtu) {
+                let lost = self.raised.get(&link.index);
+                if lost.is_some() {
+                    return lost;
+                }
+            }
+            for (object, ours) in self.followers.get(&link.index).into_iter().flatten() {
+                let Object::Link(follower) = object else {
+                    continue;
+                };
+                let vlan = matches!(follower.kind, Some(LinkKind::Vlan { .. }));
+                let falls = falls && vlan && follower.up == Some(true);
+                let shrinks = mtu.is_some_and(|mtu| follower.mtu.is_some_and(|was| was > mtu));
+                if !falls && !shrinks {
+                    continue;
+                }
+                if !ours {
+                    return Some(object);
+                }
+                if !falling
+                    .iter()
+                    .any(|(known, _)| known.index == follower.index)
+                {
+                    falling.push((follower, falls));
+                }
+            }
+        }
+        None
+    }
+
+    /// A foreign route that the kernel would take for its own to the subnet of an IPv6 address that
+    /// is replaced (`modify_prefix_route`).
+    pub(crate) fn of_readdress(&self, was: &Address) -> Option<&Object> {
+        if was.family() == Family::Inet || was.flags.contains(AddressFlags::NOPREFIXROUTE) {
+            return None;
+        }
+        let host = was.peer.and_then(|peer| IpNetwork::new(peer, 128).ok());
+        let own = IpNetwork::new(was.address.ip(), was.address.prefix()).ok();
+        let mut subnets = own.into_iter().chain(host).map(Prefix::containing);
+        subnets.find_map(|subnet| self.on_subnet.get(&(was.dev, subnet))?.as_ref())
     }
 
     /// A foreign object that lives on a link, or on one that goes with it.
@@ -153,7 +217,7 @@ impl Bystanders {
         None
     }
 
-    /// For each IPv4 address that is to be deleted, by its place in the list, a foreign object
+    /// For each address that is to be deleted, by its place in the list, a foreign object
     /// that would go along. `kept` are the addresses that stay.
     pub(crate) fn of_addresses(
         &self,
@@ -175,6 +239,17 @@ impl Bystanders {
                 by_source.insert(ip, at);
             }
             if address.family() == Family::Inet6 {
+                // Another permanent one of its subnet keeps the route (`check_cleanup_prefix_route`).
+                let keeps = |other: &&Address| {
+                    let stays = other.lifetimes.valid == FOREVER
+                        || other.flags.contains(AddressFlags::NOPREFIXROUTE);
+                    stays && (other.dev, other.subnet()) == (address.dev, address.subnet())
+                };
+                if let Some(route) = self.of_readdress(address)
+                    && !kept.iter().any(|other| keeps(&other))
+                {
+                    hold(at, route);
+                }
                 continue;
             }
             by_subnet
@@ -219,7 +294,7 @@ impl Bystanders {
                 }
                 let Some(via) = hop.via else { continue };
                 for len in (0..=32).rev() {
-                    let Ok(network) = ipnetwork::IpNetwork::new(via, len) else {
+                    let Ok(network) = IpNetwork::new(via, len) else {
                         continue;
                     };
                     let subnet = (dev, Prefix::containing(network));
@@ -236,6 +311,60 @@ impl Bystanders {
         }
         held
     }
+}
+
+/// The devices that follow the one below when it goes down or gets a smaller MTU.
+fn followers(observed: &Observed, proof: Proof<'_>) -> BTreeMap<u32, Vec<(Object, bool)>> {
+    let mut followers: BTreeMap<u32, Vec<(Object, bool)>> = BTreeMap::new();
+    for link in in_order(&observed.links, |_| true) {
+        if let Some(LinkKind::Vlan { link: below, .. } | LinkKind::Macvlan { link: below, .. }) =
+            &link.kind
+            && let Some(below) = below.as_index()
+        {
+            let follower = (link.clone().into(), proof.link(link));
+            followers.entry(below).or_default().push(follower);
+        }
+    }
+    followers
+}
+
+/// What IPv6 finds when it looks for the route that it made to an address's subnet: the first on
+/// the device, in the table of the device, whoever made it (`addrconf_get_prefix_route`).
+fn on_subnet(observed: &Observed, proof: Proof<'_>) -> BTreeMap<(Dev, Prefix), Option<Object>> {
+    let vrfs: BTreeMap<Dev, u32> = observed
+        .links
+        .iter()
+        .filter_map(|link| match link.kind {
+            Some(LinkKind::Vrf { table }) => Some((Dev::index(link.index), table)),
+            _ => None,
+        })
+        .collect();
+    let ports = observed.links.iter().filter_map(|link| {
+        let table = vrfs.get(&link.master.flatten()?)?;
+        Some((Dev::index(link.index), *table))
+    });
+    let ports: BTreeMap<Dev, u32> = ports.collect();
+    let mut first = BTreeMap::new();
+    let theirs = |route: &Route| route.family() == Family::Inet6 && !proof.route(route);
+    for route in in_order(&observed.routes, theirs) {
+        let [
+            NextHop {
+                via: None,
+                dev: Some(dev),
+                ..
+            },
+        ] = route.nexthops.as_slice()
+        else {
+            continue;
+        };
+        let table = ports.get(dev).copied().unwrap_or(table::MAIN);
+        if route.table == table && route.from.is_none() {
+            let foreign = !DERIVED.contains(&route.protocol);
+            let object = foreign.then(|| Object::from(route.clone()));
+            first.entry((*dev, route.dst)).or_insert(object);
+        }
+    }
+    first
 }
 
 /// The objects in question, by key: which one is told does not depend on who was read first.

@@ -6,10 +6,12 @@
 //! objects that are recreated, links that hold what a new one needs, and IPv4 addresses in whose
 //! subnet a new one comes (deleting the first of a subnet takes the others along).
 //!
-//! Rules need no table to be there, and go before the routes as they come and after them as they
-//! go: at each IPv6 rule the kernel walks all IPv6 routes (`fib_newrule`, `fib6_update_sernum`).
-//! So that a packet led into a table that is half there finds its final answer or none, and never
-//! a coarser one, the longest prefixes come first and go last.
+//! Rules need no table to be there, and go where they cost the kernel least. For each IPv6 rule it
+//! walks all IPv6 routes (`fib_newrule`, `__fib6_clean_all`), so those of IPv6 come before the routes
+//! and go after them. For each gateway of an IPv4 route it walks all IPv4 rules (`fib_check_nh`), so
+//! those of IPv4 come after the routes and go before them. So that a packet led into a table that is
+//! half there finds its final answer or none, and never a coarser one, the longest prefixes come
+//! first and go last.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -37,12 +39,14 @@ enum Stage {
     Addresses,
     Neighbours,
     ClearRules,
-    Rules,
+    Rules6,
     DeviceRoutes,
     Routes,
+    Rules4,
+    DropRules4,
     DropRoutes,
     DropDeviceRoutes,
-    DropRules,
+    DropRules6,
     DropNeighbours,
     DropAddresses,
     DropLinks,
@@ -68,7 +72,7 @@ pub(crate) fn arrange(
             // Searching its list, the kernel takes what a rule does not select by for a wildcard:
             // those with the fewest selectors come first and go last. Rules of low priority come
             // first and go last too, which costs the kernel the shortest walks.
-            (Object::Rule(rule), Stage::Rules) => {
+            (Object::Rule(rule), Stage::Rules4 | Stage::Rules6) => {
                 i64::from(rule.selectors().count()) - (i64::from(rule.priority) << 8)
             }
             (Object::Rule(rule), _) => {
@@ -278,13 +282,17 @@ impl Clearing {
                 }
             }
             Object::Rule(_) if delete && op.reason == Reason::Recreated => Stage::ClearRules,
-            Object::Rule(_) if delete => Stage::DropRules,
+            Object::Rule(rule) => match (rule.family, delete) {
+                (Family::Inet, true) => Stage::DropRules4,
+                (Family::Inet6, true) => Stage::DropRules6,
+                (Family::Inet, false) => Stage::Rules4,
+                (Family::Inet6, false) => Stage::Rules6,
+            },
             Object::Link(_) => Stage::Links,
             Object::Address(_) => Stage::Addresses,
             Object::Neighbour(_) => Stage::Neighbours,
             Object::Route(route) if is_on_device(route) => Stage::DeviceRoutes,
             Object::Route(_) => Stage::Routes,
-            Object::Rule(_) => Stage::Rules,
         }
     }
 }

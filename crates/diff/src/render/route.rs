@@ -38,7 +38,7 @@ impl fmt::Display for RouteWords<'_> {
         if let NextHops::One(hop) = &route.nexthops {
             Hop(hop, route.family(), devices).fmt(f)?;
         }
-        if let NextHops::Object(id) = route.nexthops {
+        if let NextHops::Object(id, _) = route.nexthops {
             write!(f, " nhid {id}")?;
         }
         write!(f, " proto {}", route.protocol)?;
@@ -121,7 +121,7 @@ impl fmt::Display for HopWords<'_> {
         match nexthops {
             NextHops::None => Ok(()),
             NextHops::One(hop) => Hop(hop, family, devices).fmt(f),
-            NextHops::Object(id) => write!(f, " nhid {id}"),
+            NextHops::Object(id, _) => write!(f, " nhid {id}"),
             NextHops::Many(hops) => hops.iter().try_for_each(|hop| {
                 let words = Hop(hop, family, devices);
                 write!(f, " nexthop{words} weight {}", hop.weight)
