@@ -69,7 +69,7 @@ proptest! {
             0 => route.unmodelled = true,
             1 => route.kind = RouteType::Multicast,
             2 => route.kind = RouteType::Other(77),
-            _ => (route.kind, route.nexthops) = (RouteType::Unicast, NextHops::Object(5)),
+            _ => (route.kind, route.nexthops) = (RouteType::Unicast, NextHops::Object(5, vec![])),
         }
         match pick[1].index(4) {
             0 => rule.unmodelled = true,

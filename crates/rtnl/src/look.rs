@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Item, Kind, Kinds, LinkKind, Object, Observed, Op, Owned, Plan, Route,
-    RouteKey, plan,
+    Action, Desired, Dev, Family, Item, Kind, Kinds, LinkKind, Object, Observed, Op, Owned, Plan,
+    Route, RouteKey, plan,
 };
 use trueup_netlink::Socket;
 use trueup_observe::{Doubt, Scope, Snapshot, routes_where, snapshot};
@@ -163,6 +163,10 @@ impl Question {
                     question.devs.insert(address.dev);
                     question.sources.insert(address.address.ip());
                 }
+                // In IPv6 what is taken for the route to its subnet goes with every change.
+                (Object::Address(address), Action::Update) if address.family() == Family::Inet6 => {
+                    question.devs.insert(address.dev);
+                }
                 _ => {}
             }
         }
@@ -227,10 +231,6 @@ impl Question {
         self.keys.binary_search(&route.key()).is_ok()
             || (!self.devs.is_empty()
                 && (route.src.is_some_and(|src| self.sources.contains(&src))
-                    || route
-                        .nexthops
-                        .as_slice()
-                        .iter()
-                        .any(|hop| hop.dev.is_some_and(|dev| self.devs.contains(&dev)))))
+                    || route.nexthops.devices().any(|dev| self.devs.contains(dev))))
     }
 }

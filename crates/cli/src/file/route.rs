@@ -116,7 +116,7 @@ impl Form for Route<IfName> {
                 };
                 table.push("nexthops", Node::List(hops.iter().map(hop).collect()));
             }
-            NextHops::None | NextHops::Object(_) => {}
+            NextHops::None | NextHops::Object(..) => {}
         }
         if let Some(src) = self.src {
             table.push("src", Node::Text(src.to_string().into()));

@@ -152,9 +152,12 @@ pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
     };
     route.dst = prefix(dst, dst_len)?;
     route.from = Some(prefix(from, src_len)?);
-    // A route that uses a nexthop object shows what that expands to beside it.
     route.nexthops = match many {
-        _ if object != 0 => NextHops::Object(object),
+        // A route that uses a nexthop object shows what that expands to beside it.
+        Some((hops, _)) if object != 0 => {
+            NextHops::Object(object, hops.into_iter().filter_map(|hop| hop.dev).collect())
+        }
+        None if object != 0 => NextHops::Object(object, hop.dev.into_iter().collect()),
         Some((hops, understood)) => {
             route.unmodelled |= !understood;
             NextHops::Many(hops)
@@ -331,7 +334,7 @@ fn write_hops(
 ) -> Result<(), EncodeError> {
     match &route.nexthops {
         NextHops::None => {}
-        NextHops::Object(id) => message.attr_u32(RTA_NH_ID, *id),
+        NextHops::Object(id, _) => message.attr_u32(RTA_NH_ID, *id),
         NextHops::One(hop) => {
             write_gateway(message, route.family(), hop.via);
             if let Some(dev) = hop.dev {

@@ -415,7 +415,7 @@ pub(crate) fn a_route_through_a_nexthop_object_is_seen_and_goes_alone() {
         net.socket.request(&message).unwrap();
 
         let object = with(
-            Route::new(prefix(dst), NextHops::Object(u32::from(number))),
+            Route::new(prefix(dst), NextHops::Object(u32::from(number), vec![a])),
             |_| {},
         );
         round_trip(&mut net, family, object);

@@ -61,7 +61,7 @@ fn nexthops() -> impl Strategy<Value = NextHops> {
     prop_oneof![
         3 => hop().prop_map(NextHops::One),
         2 => vec(hop(), 2..5).prop_map(NextHops::Many),
-        1 => (1..u32::MAX).prop_map(NextHops::Object),
+        1 => (1..u32::MAX).prop_map(|id| NextHops::Object(id, vec![])),
     ]
 }
 

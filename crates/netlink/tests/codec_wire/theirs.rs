@@ -80,7 +80,7 @@ pub(crate) fn route(ours: &Route) -> RouteMessage {
             let hops = hops.iter().map(|one| hop(ours.family(), one)).collect();
             attributes.push(RouteAttribute::MultiPath(hops));
         }
-        NextHops::Object(id) => attributes.push(RouteAttribute::NhId(*id)),
+        NextHops::Object(id, _) => attributes.push(RouteAttribute::NhId(*id)),
     }
     if !ours.metrics.is_empty() {
         attributes.push(RouteAttribute::Metrics(metrics(&ours.metrics)));

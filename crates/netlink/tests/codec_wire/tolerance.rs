@@ -188,13 +188,14 @@ fn what_is_no_object_here_is_passed_over() {
     }
 }
 
-/// With the next hops that it expands to beside it.
+/// With the next hops that it expands to beside it, of which only the devices are kept.
 #[test]
 fn a_nexthop_object_is_its_id() {
     let leg: &[u8] = &[16, 0, 0, 0, 7, 0, 0, 0, 8, 0, 5, 0, 10, 0, 0, 1];
     let legs = [leg, leg].concat();
     let route = route_with(&[(30, &[5, 0, 0, 0]), (9, &legs), (5, &[10, 0, 0, 1])]);
-    assert_eq!(route.nexthops, NextHops::Object(5));
+    let devs = vec![Dev::index(7); 2];
+    assert_eq!(route.nexthops, NextHops::Object(5, devs));
     assert!(!route.unmodelled);
 }
 

@@ -1,11 +1,11 @@
 //! What a pass could cost a stranger behind its back, one way a test.
 
-use trueup_diff::{Desired, Neighbour};
+use trueup_diff::{Desired, Lifetimes, Link, LinkKind, Neighbour};
 use trueup_reconcile::Report as _;
 use trueup_rtnl::LastApplied;
-use trueup_testkit::{Snapshot, ip_batch, uplinks};
+use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks};
 
-use crate::support::{address, converge, name, told};
+use crate::support::{address, converge, name, nothing, ours, pass, rows, told, up};
 
 /// Where the kernel keeps the marker, an object without it is not the one that we made: a stranger
 /// deleted that, and declared the same.
@@ -43,4 +43,119 @@ pub(crate) fn what_a_stranger_made_again_is_his() {
     let third = converge(&none, second.last_applied());
     assert_eq!(third.ops().count(), 0, "{}", told(&third));
     his.assert_same(&Snapshot::settled());
+}
+
+/// When an IPv6 address goes or changes, the kernel deletes the first route on the device to its
+/// subnet, taking it for the one that it made itself.
+pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
+    uplinks(1);
+    let one = |lifetimes| {
+        let mut one = address("up0", "fd00:9::1/64");
+        one.lifetimes = lifetimes;
+        Desired {
+            addresses: Some(vec![one]),
+            ..Desired::default()
+        }
+    };
+    let endless = Lifetimes::default();
+    let ends = Lifetimes {
+        valid: 5000,
+        preferred: 4000,
+    };
+    for change in [nothing(), one(ends)] {
+        let first = converge(&one(endless), &LastApplied::default());
+        ip(&[
+            "route",
+            "add",
+            "fd00:9::/64",
+            "dev",
+            "up0",
+            "metric",
+            "100",
+            "protocol",
+            "static",
+        ]);
+        let before = Snapshot::settled();
+        let held = pass(&change, first.last_applied());
+        assert_eq!(held.pending().count(), 1, "{}", told(&held));
+        before.assert_same(&Snapshot::settled());
+
+        // One behind the kernel's own is not what it finds.
+        ip_batch([
+            "route delete fd00:9::/64 dev up0 metric 100",
+            "route add fd00:9::/64 dev up0 metric 300 protocol static",
+        ]);
+        let done = converge(&change, held.last_applied());
+        let behind = || rows(Kind::Route, |_, f| f.get("proto").is_some_and(|p| p == "4"));
+        assert_eq!(behind().len(), 1, "{}", told(&done));
+        ip(&[
+            "route",
+            "delete",
+            "fd00:9::/64",
+            "dev",
+            "up0",
+            "metric",
+            "300",
+        ]);
+        let _gone = converge(&nothing(), done.last_applied());
+        assert_eq!(ours(Kind::Address), [""; 0]);
+    }
+}
+
+fn pair(mtu: u32) -> Desired {
+    let kind = LinkKind::Veth {
+        peer: Some(name("v1")),
+    };
+    Desired {
+        links: Some(vec![Link {
+            mtu: Some(mtu),
+            ..up(kind, "v0")
+        }]),
+        ..Desired::default()
+    }
+}
+
+/// A route that uses a nexthop object goes with the object, and that with its link.
+pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
+    let first = converge(&pair(1500), &LastApplied::default());
+    ip_batch([
+        "link set v1 up",
+        "nexthop add id 5 dev v0",
+        "nexthop add id 6 via fe80::9 dev v0",
+        "route add 10.50.0.0/16 nhid 5 protocol static",
+    ]);
+    let mut down = pair(1500);
+    down.links.as_mut().unwrap()[0].up = Some(false);
+    for change in [&nothing(), &down] {
+        let before = Snapshot::settled();
+        let held = pass(change, first.last_applied());
+        assert_eq!(held.pending().count(), 1, "{}", told(&held));
+        before.assert_same(&Snapshot::settled());
+    }
+    ip_batch([
+        "route delete 10.50.0.0/16",
+        "route add fd50::/32 nhid 6 protocol static",
+    ]);
+    let before = Snapshot::settled();
+    let held = pass(&nothing(), first.last_applied());
+    assert_eq!(held.pending().count(), 1, "{}", told(&held));
+    before.assert_same(&Snapshot::settled());
+}
+
+/// What is stacked on a device follows it to a smaller MTU, and below 1280 bytes loses IPv6.
+pub(crate) fn a_foreign_link_on_ours_holds_a_smaller_mtu() {
+    let first = converge(&pair(1500), &LastApplied::default());
+    ip_batch([
+        "link add f0 link v0 type macvlan",
+        "link set f0 up",
+        "address add fd00:9::1/64 dev f0 nodad",
+    ]);
+    for mtu in [1400, 1200] {
+        let before = Snapshot::settled();
+        let held = pass(&pair(mtu), first.last_applied());
+        assert_eq!(held.pending().count(), 1, "{}", told(&held));
+        before.assert_same(&Snapshot::settled());
+    }
+    ip(&["link", "set", "f0", "mtu", "1300"]);
+    let _fits = converge(&pair(1400), first.last_applied());
 }

@@ -187,7 +187,7 @@ pub(crate) fn route(route: &Route<IfName>) -> Fields {
         Some(metrics).filter(|m| !m.is_empty()),
     );
     let list: &[NextHop<IfName>] = match &route.nexthops {
-        NextHops::None | NextHops::Object(_) => &[],
+        NextHops::None | NextHops::Object(..) => &[],
         NextHops::One(hop) => std::slice::from_ref(hop),
         NextHops::Many(hops) => hops,
     };
