@@ -2,9 +2,12 @@
 //! the last line of the output is the count of tests.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::tools::{Result, cargo, line, need_component, need_ip, show_and_run};
+
+/// The fuzz targets are a workspace of their own; without libFuzzer they are driven by mutations of valid input.
+const FUZZ: [&str; 2] = ["--manifest-path", "fuzz/Cargo.toml"];
 
 /// Runs it.
 pub(crate) fn run() -> Result<()> {
@@ -22,12 +25,15 @@ pub(crate) fn run() -> Result<()> {
     ];
     let mut failed = Vec::new();
     failed.extend(show_and_run(&mut cargo(&["fmt", "--all", "--check"])).err());
+    failed.extend(show_and_run(&mut cargo(&["fmt", FUZZ[0], FUZZ[1], "--check"])).err());
     failed.extend(show_and_run(&mut cargo(&lint)).err());
     let mut docs = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
     failed.extend(show_and_run(docs.env("RUSTDOCFLAGS", "-Dwarnings")).err());
 
     let mut count = Count::default();
-    failed.extend(tests(&mut count).err());
+    let all = ["test", "--workspace", "--all-features", "--no-fail-fast"];
+    failed.extend(tests(cargo(&all), &mut count).err());
+    failed.extend(tests(cargo(&["test", FUZZ[0], FUZZ[1]]), &mut count).err());
     failed.extend(show_and_run(&mut cargo(&["xtask", "demo"])).err());
     if count.passed == 0 {
         failed.push("no test passed".to_owned());
@@ -44,8 +50,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Unit, property, doc and kernel tests; the last are targets with a `main` of their own, as they enter a namespace.
-fn tests(count: &mut Count) -> Result<()> {
-    let mut command = cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"]);
+fn tests(mut command: Command, count: &mut Count) -> Result<()> {
     let name = line(&command);
     println!("$ {name}");
     let failed = |error: std::io::Error| format!("{name}: {error}");
