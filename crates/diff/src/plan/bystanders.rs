@@ -246,7 +246,7 @@ impl Bystanders {
                     stays && (other.dev, other.subnet()) == (address.dev, address.subnet())
                 };
                 if let Some(route) = self.of_readdress(address)
-                    && !kept.iter().any(|other| keeps(&other))
+                    && !kept.iter().any(keeps)
                 {
                     hold(at, route);
                 }
