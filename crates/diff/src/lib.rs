@@ -22,6 +22,7 @@ pub mod render;
 mod resolve;
 
 pub use desired::{Desired, Observed, Owned};
+pub use ipnetwork::IpNetwork;
 pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
 pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
