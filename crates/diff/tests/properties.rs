@@ -241,7 +241,13 @@ proptest! {
         let again = after.plan(&desired);
         prop_assert!(again.is_ok(), "{:?}\n{}", again, plan.text());
         let mut again = again.unwrap();
-        if done.iter().all(|done| *done) {
+        // A link of ours that cannot be made anew, for a stranger's sake, is a conflict until that ends.
+        let passing = |object: &Object| matches!(object, Object::Link(link) if world.owned.links.contains(&link.index));
+        let lasting = |plan: &Plan| {
+            let conflicts = plan.conflicts.iter();
+            conflicts.filter(|conflict| !passing(&conflict.foreign)).count()
+        };
+        if done.iter().all(|done| *done) && lasting(&plan) == plan.conflicts.len() {
             prop_assert_eq!(&again.ops, &[], "\n{}", plan.text());
         }
         // A hold can end with what the first pass did: an address is no longer a device's last.
@@ -258,7 +264,7 @@ proptest! {
             prop_assert!(waiting, "left: {op:?}\nfirst:\n{}again:\n{}", plan.text(), again.text());
             waits.push(waiting);
         }
-        prop_assert_eq!(again.conflicts.len(), plan.conflicts.len());
+        prop_assert_eq!(lasting(&again), lasting(&plan));
         // Every desired object is there, but for conflicts and for what is held.
         let there = after.objects();
         let blocked: Vec<ObjectKey> = again

@@ -512,7 +512,8 @@ impl World {
                 assert_eq!(same, None, "exists: {object:?}");
                 None
             }
-            (Action::Update, was) => Some(was.unwrap().clone()),
+            // A replace makes the route anew that went with its device.
+            (Action::Update, was) => was.cloned().filter(|was| devices(was).iter().all(there)),
             (Action::Delete, _) => Some(object.clone()),
         };
         let object = Some(object).filter(|_| op.action != Action::Delete);
