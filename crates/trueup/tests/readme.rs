@@ -1,6 +1,10 @@
 //! The program that the README shows, word for word, against the kernel.
 
-#![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test code, though without #[test]"
+)]
 
 use std::env;
 use std::process::Command;
@@ -13,14 +17,16 @@ fn the_example_converges() {
     bridge("br0", &[]);
     ip(&["address", "add", "10.1.0.1/24", "dev", "br0"]);
     let before = Snapshot::settled();
-    // `cargo test` builds the examples beside the tests.
+    // `cargo test` builds the examples beside the tests; with `--test readme` it does not.
     let test = env::current_exe().unwrap();
     let example = test
         .parent()
         .unwrap()
         .with_file_name("examples")
         .join("route");
-    let output = Command::new(example).output().unwrap();
+    let output = Command::new(example)
+        .output()
+        .expect("the example, by `cargo build -p trueup --examples`");
     assert_eq!(output.stdout, b"converged: true\n", "{output:?}");
     let after = Snapshot::settled();
     assert_eq!(after.routes_with_protocol(116).len(), 1);
