@@ -22,6 +22,7 @@ mod words;
 mod write;
 
 use std::fmt;
+use std::io::Read as _;
 use std::path::Path;
 
 use trueup_diff::{Desired, Kind};
@@ -46,6 +47,9 @@ pub struct File {
     pub places: Places,
 }
 
+/// The size of a file that is read at most, in bytes: some ten million routes.
+const LIMIT: u64 = 1 << 30;
+
 impl File {
     /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
     ///
@@ -54,19 +58,28 @@ impl File {
     /// When the file cannot be read, and when it is no desired state.
     pub fn read(path: &Path, tables: &Tables) -> std::result::Result<File, Error> {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|error| {
-            let message = match error.kind() {
-                std::io::ErrorKind::NotFound => "no such file".to_owned(),
-                std::io::ErrorKind::IsADirectory => "is a directory: name a file in it".to_owned(),
-                _ => format!("cannot be read: {error}"),
-            };
+        let unreadable = |message: String| {
             let place = None;
-            Error::new(
-                ErrorKind::Unreadable,
-                &name,
-                vec![Problem { place, message }],
-            )
-        })?;
+            let problem = Problem { place, message };
+            Error::new(ErrorKind::Unreadable, &name, vec![problem])
+        };
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
+            .map_err(|error| {
+                unreadable(match error.kind() {
+                    std::io::ErrorKind::NotFound => "no such file".to_owned(),
+                    std::io::ErrorKind::IsADirectory => {
+                        "is a directory: name a file in it".to_owned()
+                    }
+                    _ => format!("cannot be read: {error}"),
+                })
+            })?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(unreadable(
+                "is larger than 1 GiB: no desired state is".to_owned(),
+            ));
+        }
         File::parse(&name, &bytes, tables)
     }
 
