@@ -7,6 +7,8 @@
 
 mod address;
 mod link;
+mod metrics;
+mod names;
 mod neighbour;
 mod net;
 mod route;
@@ -18,9 +20,11 @@ pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
 pub use link::{
     BondMode, BridgeAttrs, Link, LinkKey, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
 };
+pub use metrics::{Metric, Metrics};
+pub use names::{IfName, Label, LinkAddr};
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
-pub use net::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix};
-pub use route::{Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
+pub use net::{Dev, Family, ParseError, Prefix};
+pub use route::{NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
 pub(crate) use rule::Selectors;
 pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};
 

@@ -1,8 +1,8 @@
-//! Routes: one row of a routing table.
+//! Routes: one row of a routing table. Their metrics have a file of their own.
 
 use std::net::IpAddr;
 
-use super::{Dev, Difference, Family, Item, Prefix, in_place};
+use super::{Dev, Difference, Family, Item, Metrics, Prefix, in_place};
 
 /// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
 pub mod table {
@@ -237,173 +237,6 @@ impl NextHops {
     }
 }
 
-/// A route metric of numeric value (`RTAX_*`), named as iproute2 names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Metric {
-    /// `RTAX_MTU`, bytes; the kernel caps it at 65520.
-    Mtu = 2,
-    /// `RTAX_WINDOW`, bytes.
-    Window = 3,
-    /// `RTAX_RTT`, eighths of a millisecond as the kernel keeps it.
-    Rtt = 4,
-    /// `RTAX_RTTVAR`, quarters of a millisecond as the kernel keeps it.
-    RttVar = 5,
-    /// `RTAX_SSTHRESH`, segments.
-    SsThresh = 6,
-    /// `RTAX_CWND`, segments.
-    Cwnd = 7,
-    /// `RTAX_ADVMSS`, bytes; the kernel caps it at 65495.
-    AdvMss = 8,
-    /// `RTAX_REORDERING`, segments.
-    Reordering = 9,
-    /// `RTAX_HOPLIMIT`; the kernel caps it at 255.
-    HopLimit = 10,
-    /// `RTAX_INITCWND`, segments.
-    InitCwnd = 11,
-    /// `RTAX_FEATURES`, a bit mask: 1 is ECN.
-    Features = 12,
-    /// `RTAX_RTO_MIN`, milliseconds.
-    RtoMin = 13,
-    /// `RTAX_INITRWND`, segments.
-    InitRwnd = 14,
-    /// `RTAX_QUICKACK`, 0 or 1.
-    QuickAck = 15,
-    /// `RTAX_FASTOPEN_NO_COOKIE`, 0 or 1.
-    FastOpenNoCookie = 17,
-}
-
-impl Metric {
-    /// Every metric, by number.
-    pub const ALL: [Metric; 15] = [
-        Metric::Mtu,
-        Metric::Window,
-        Metric::Rtt,
-        Metric::RttVar,
-        Metric::SsThresh,
-        Metric::Cwnd,
-        Metric::AdvMss,
-        Metric::Reordering,
-        Metric::HopLimit,
-        Metric::InitCwnd,
-        Metric::Features,
-        Metric::RtoMin,
-        Metric::InitRwnd,
-        Metric::QuickAck,
-        Metric::FastOpenNoCookie,
-    ];
-
-    /// The metric of a number in `RTA_METRICS`.
-    pub fn from_number(number: u16) -> Option<Metric> {
-        Metric::ALL
-            .into_iter()
-            .find(|metric| *metric as u16 == number)
-    }
-
-    /// iproute2's word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Mtu => "mtu",
-            Metric::Window => "window",
-            Metric::Rtt => "rtt",
-            Metric::RttVar => "rttvar",
-            Metric::SsThresh => "ssthresh",
-            Metric::Cwnd => "cwnd",
-            Metric::AdvMss => "advmss",
-            Metric::Reordering => "reordering",
-            Metric::HopLimit => "hoplimit",
-            Metric::InitCwnd => "initcwnd",
-            Metric::Features => "features",
-            Metric::RtoMin => "rto_min",
-            Metric::InitRwnd => "initrwnd",
-            Metric::QuickAck => "quickack",
-            Metric::FastOpenNoCookie => "fastopen_no_cookie",
-        }
-    }
-
-    /// The largest value that the kernel stores (`ip_metrics_convert` in net/ipv4/metrics.c).
-    fn cap(self) -> u32 {
-        match self {
-            Metric::Mtu => 65535 - 15,
-            Metric::AdvMss => 65535 - 40,
-            Metric::HopLimit => 255,
-            _ => u32::MAX,
-        }
-    }
-}
-
-/// The metrics of a route (`RTA_METRICS`). Without any it takes no memory beyond a pointer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Metrics(Option<Box<MetricValues>>);
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct MetricValues {
-    numbers: Vec<(Metric, u32)>,
-    congctl: Option<String>,
-    lock: u32,
-}
-
-impl Metrics {
-    /// Sets a metric; 0 takes it away, as the kernel reports none that is 0.
-    pub fn set(&mut self, metric: Metric, value: u32) {
-        let value = value.min(metric.cap());
-        let values = self.0.get_or_insert_default();
-        values.numbers.retain(|(known, _)| *known != metric);
-        if value != 0 {
-            values.numbers.push((metric, value));
-            values.numbers.sort_unstable();
-        }
-        self.settle();
-    }
-
-    /// Sets the congestion control algorithm (`RTAX_CC_ALGO`).
-    pub fn set_congctl(&mut self, name: Option<String>) {
-        self.0.get_or_insert_default().congctl = name.filter(|name| !name.is_empty());
-        self.settle();
-    }
-
-    /// Sets which metrics the kernel may not adapt: bit n locks metric n (`RTAX_LOCK`).
-    pub fn set_lock(&mut self, mask: u32) {
-        self.0.get_or_insert_default().lock = mask;
-        self.settle();
-    }
-
-    /// The value of a metric.
-    pub fn value(&self, metric: Metric) -> Option<u32> {
-        self.iter()
-            .find(|(known, _)| *known == metric)
-            .map(|(_, value)| value)
-    }
-
-    /// The numeric metrics that are set, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (Metric, u32)> + '_ {
-        self.0
-            .iter()
-            .flat_map(|values| values.numbers.iter().copied())
-    }
-
-    /// The congestion control algorithm.
-    pub fn congctl(&self) -> Option<&str> {
-        self.0.as_ref()?.congctl.as_deref()
-    }
-
-    /// Which metrics are locked: bit n for metric n.
-    pub fn lock(&self) -> u32 {
-        self.0.as_ref().map_or(0, |values| values.lock)
-    }
-
-    /// Whether none is set.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn settle(&mut self) {
-        if self.0.as_deref() == Some(&MetricValues::default()) {
-            self.0 = None;
-        }
-    }
-}
-
 /// A route. `D` is how it names devices: [`Dev`] when indexed, [`super::IfName`] when authored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route<D = Dev> {
@@ -630,16 +463,5 @@ mod tests {
         let mut local: Route = Route::new(dst, NextHops::One(NextHop::dev(Dev::index(2))));
         local.kind = RouteType::Local;
         assert_eq!(scope(local), Scope::HOST);
-    }
-
-    #[test]
-    fn metrics_hold_what_the_kernel_would_store() {
-        let mut metrics = Metrics::default();
-        metrics.set(Metric::Mtu, 100_000);
-        metrics.set(Metric::AdvMss, 1000);
-        metrics.set(Metric::AdvMss, 0);
-        assert_eq!(metrics.iter().collect::<Vec<_>>(), [(Metric::Mtu, 65520)]);
-        metrics.set(Metric::Mtu, 0);
-        assert!(metrics.is_empty());
     }
 }

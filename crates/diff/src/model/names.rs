@@ -1,0 +1,274 @@
+//! What a link and an address are called: interface names, labels, hardware addresses. All are
+//! bytes of bounded length, held in place, so that objects stay cheap to copy and compare.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::ParseError;
+
+/// An interface name: 1 to 15 bytes, which need not be UTF-8 (`IFNAMSIZ` less the NUL).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IfName(Short);
+
+impl IfName {
+    /// A name from the bytes that the kernel keeps, without the closing NUL.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel's `dev_valid_name` would refuse it.
+    pub fn from_bytes(name: &[u8]) -> Result<IfName, ParseError> {
+        let bad = |b: &u8| matches!(b, b'/' | b':' | 0x0b) || b.is_ascii_whitespace();
+        let reserved = name == b"." || name == b"..";
+        Short::new(name)
+            .filter(|_| !reserved && !name.iter().any(bad))
+            .map(IfName)
+            .ok_or_else(|| ParseError::IfName(String::from_utf8_lossy(name).into_owned()))
+    }
+
+    /// The bytes, without a NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// The name as text, where it is UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.as_bytes()).ok()
+    }
+}
+
+impl FromStr for IfName {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<IfName, ParseError> {
+        IfName::from_bytes(text.as_bytes())
+    }
+}
+
+impl fmt::Display for IfName {
+    /// Bytes that are not UTF-8 are shown as U+FFFD.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for IfName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for IfName {
+    /// As text; a name that is not UTF-8 as its bytes.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.as_str() {
+            Some(text) => serializer.serialize_str(text),
+            None => serializer.collect_seq(self.as_bytes()),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for IfName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<IfName, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = IfName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an interface name")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<IfName, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<IfName, A::Error> {
+                let mut bytes = Vec::with_capacity(15);
+                while let Some(byte) = seq.next_element::<u8>()? {
+                    bytes.push(byte);
+                }
+                IfName::from_bytes(&bytes).map_err(serde::de::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// The label of an IPv4 address, such as `eth0:1`: 1 to 15 bytes of any kind but NUL. By custom it
+/// begins with the device's name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label(Short);
+
+impl Label {
+    /// A label from the bytes that the kernel keeps, without the closing NUL.
+    ///
+    /// # Errors
+    ///
+    /// When there are none, more than 15, or a NUL among them.
+    pub fn from_bytes(label: &[u8]) -> Result<Label, ParseError> {
+        let wrong = || ParseError::Label(String::from_utf8_lossy(label).into_owned());
+        Short::new(label).map(Label).ok_or_else(wrong)
+    }
+
+    /// The bytes, without a NUL.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl FromStr for Label {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Label, ParseError> {
+        Label::from_bytes(text.as_bytes())
+    }
+}
+
+impl fmt::Display for Label {
+    /// Bytes that are not UTF-8 are shown as U+FFFD.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+/// A hardware (link-layer) address: 1 to 32 bytes (`MAX_ADDR_LEN`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkAddr {
+    bytes: [u8; 32],
+    len: u8,
+}
+
+impl LinkAddr {
+    /// An address from its bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there are none, or more than 32.
+    pub fn from_bytes(address: &[u8]) -> Result<LinkAddr, ParseError> {
+        if address.is_empty() || address.len() > 32 {
+            return Err(ParseError::LinkAddr(format!("{} bytes", address.len())));
+        }
+        let mut bytes = [0; 32];
+        bytes[..address.len()].copy_from_slice(address);
+        Ok(LinkAddr {
+            bytes,
+            len: address.len() as u8,
+        })
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl FromStr for LinkAddr {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<LinkAddr, ParseError> {
+        let wrong = || ParseError::LinkAddr(text.to_owned());
+        let bytes: Option<Vec<u8>> = text
+            .split(':')
+            .map(|part| {
+                let digits =
+                    matches!(part.len(), 1 | 2) && part.bytes().all(|b| b.is_ascii_hexdigit());
+                digits.then(|| u8::from_str_radix(part, 16).ok()).flatten()
+            })
+            .collect();
+        LinkAddr::from_bytes(&bytes.ok_or_else(wrong)?).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for LinkAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.as_bytes().iter().enumerate() {
+            if i > 0 {
+                f.write_str(":")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LinkAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// 1 to 15 bytes, held in place (`IFNAMSIZ` less the NUL). They need not be UTF-8.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Short {
+    bytes: [u8; 15],
+    len: u8,
+}
+
+impl Short {
+    fn new(text: &[u8]) -> Option<Short> {
+        if text.is_empty() || text.len() > 15 || text.contains(&0) {
+            return None;
+        }
+        let mut bytes = [0; 15];
+        bytes[..text.len()].copy_from_slice(text);
+        Some(Short {
+            bytes,
+            len: text.len() as u8,
+        })
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_names_are_what_the_kernel_takes() {
+        for good in ["lo", "eth0.100", "fifteen-bytes-x", "ä"] {
+            assert_eq!(good.parse::<IfName>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a b",
+            "a/b",
+            "a:b",
+            "sixteen-bytes-xx",
+            "a\u{b}",
+        ] {
+            assert!(bad.parse::<IfName>().is_err(), "{bad:?}");
+        }
+        assert!(
+            IfName::from_bytes(&[0xff, 0xfe])
+                .unwrap()
+                .as_str()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn hardware_addresses_parse_as_hex_bytes() {
+        assert_eq!(
+            "2:0:0:0:0:9".parse::<LinkAddr>().unwrap().to_string(),
+            "02:00:00:00:00:09"
+        );
+        for bad in ["", "02:", "02:zz", "002:00", "+2:00"] {
+            assert!(bad.parse::<LinkAddr>().is_err(), "{bad:?}");
+        }
+    }
+}
