@@ -9,11 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::channel::{Channel, deadline};
+use crate::codec;
 use crate::error::{Error, ErrorKind};
 use crate::extack;
 use crate::netns::Namespace;
 use crate::wire::{
-    HEADER_LEN, Header, Message, Messages, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, NLMSG_NOOP,
+    HEADER_LEN, Header, Message, MessageWriter, Messages, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR,
+    NLMSG_NOOP,
 };
 
 /// How long the kernel may be silent on a request, unless [`Socket::set_timeout`] says otherwise.
@@ -28,6 +30,9 @@ const ANSWER_CHARGE: usize = 1664;
 const RECEIVE_BUFFER_WANTED: usize = 256 * ANSWER_CHARGE;
 /// The greatest number of messages in flight: short of those 256, for safety.
 pub(crate) const WINDOW_MAX: usize = 250;
+
+/// `sizeof(struct ifinfomsg)`, the fixed part of a link message.
+const IFINFOMSG_LEN: usize = 16;
 
 /// A blocking rtnetlink socket in one namespace.
 ///
@@ -145,6 +150,30 @@ impl Socket {
     /// exactly one message) and [`Io`](ErrorKind::Io) on sending: it was not.
     pub fn request(&mut self, message: &[u8]) -> Result<(), Error> {
         self.exchange(message, |_| {})
+    }
+
+    /// Asks whether the kernel would take changes from us in the socket's namespace, and changes
+    /// nothing.
+    ///
+    /// It takes `CAP_NET_ADMIN` in the user namespace that owns the network namespace, and nobody
+    /// but the kernel knows which one that is. So it is asked to delete a link without being told
+    /// which: it looks at the privilege first (`rtnetlink_rcv_msg` in net/core/rtnetlink.c), and
+    /// only then misses the name (`rtnl_dellink`, `EINVAL`). Both count: who opened the socket,
+    /// and who asks (`netlink_net_capable` in net/netlink/af_netlink.c).
+    ///
+    /// # Errors
+    ///
+    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when it would not; else as for
+    /// [`request`](Self::request) when it could not be asked.
+    pub fn may_change(&mut self) -> Result<(), Error> {
+        let mut nameless = Vec::new();
+        let mut message = MessageWriter::begin(&mut nameless, codec::link::DELETE, 0);
+        message.body(&[0; IFINFOMSG_LEN]);
+        message.finish()?;
+        match self.request(&nameless) {
+            Err(error) if error.is_permission() || error.kernel().is_none() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asked again by
@@ -295,7 +324,6 @@ impl fmt::Debug for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::MessageWriter;
 
     const RTM_GETLINK: u16 = 18;
 

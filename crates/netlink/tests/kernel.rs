@@ -16,7 +16,9 @@ use trueup_netlink::{
     BATCH_MESSAGES, Batch, DUMP_ATTEMPTS, DumpStep, ErrorKind, Group, Multicast, Namespace,
     Outcome, Push, Socket,
 };
-use trueup_testkit::{fresh_netns, named_netns};
+use trueup_testkit::{
+    Snapshot, assert_no_changes, fresh_netns, named_netns, veth_pair, without_net_admin,
+};
 
 trueup_testkit::kernel_tests![
     an_error_carries_errno_message_and_attribute,
@@ -33,6 +35,7 @@ trueup_testkit::kernel_tests![
     a_namespace_is_found_by_pid_path_and_descriptor,
     a_namespace_is_found_by_the_name_ip_gave_it,
     without_privilege_the_error_says_which,
+    whether_changes_are_taken_is_asked_without_one,
     events_arrive_with_the_port_of_who_caused_them,
     an_overrun_of_events_is_told_once_and_then_goes_on,
     wordy_answers_fit_the_queue_too,
@@ -604,6 +607,22 @@ fn without_privilege_the_error_says_which() {
     let obtained = socket.set_receive_buffer(1 << 30).unwrap();
     assert_eq!(obtained, socket.receive_buffer().unwrap());
     assert!(obtained < 1 << 30);
+}
+
+fn whether_changes_are_taken_is_asked_without_one() {
+    fresh_netns();
+    veth_pair("v0", "v1");
+    let before = Snapshot::settled();
+    let mut opened_with = socket();
+    assert_no_changes(|| opened_with.may_change().unwrap());
+
+    without_net_admin();
+    for (case, mut socket) in [("opened with", opened_with), ("opened without", socket())] {
+        let error = socket.may_change().unwrap_err();
+        assert!(error.is_permission(), "{case}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Kernel, "{case}: {error}");
+    }
+    before.assert_same(&Snapshot::settled());
 }
 
 fn events_arrive_with_the_port_of_who_caused_them() {
