@@ -201,7 +201,7 @@ mod tests {
             message.attr_u32(NLMSGERR_ATTR_MISS_NEST, 28);
             let policy = message.nest(NLMSGERR_ATTR_POLICY);
             message.attr_u32(1, 4);
-            message.attr_u64(5, 9);
+            message.attr(5, &9_u64.to_ne_bytes());
             message.end_nest(policy);
         };
         let capped = NLM_F_CAPPED | NLM_F_ACK_TLVS;

@@ -10,7 +10,7 @@
 
 mod writer;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub use writer::{MessageWriter, Nest, TooLarge};
 
@@ -252,8 +252,6 @@ macro_rules! readers {
 readers! {
     /// Reads a `u8`.
     read_u8 -> u8 = from_ne_bytes;
-    /// Reads an `i8`.
-    read_i8 -> i8 = from_ne_bytes;
     /// Reads a `u16` in host byte order.
     read_u16 -> u16 = from_ne_bytes;
     /// Reads a `u32` in host byte order.
@@ -264,8 +262,6 @@ readers! {
     read_u64 -> u64 = from_ne_bytes;
     /// Reads a `u16` in network byte order.
     read_be16 -> u16 = from_be_bytes;
-    /// Reads a `u32` in network byte order.
-    read_be32 -> u32 = from_be_bytes;
 }
 
 /// Reads an IPv4 address; `None` unless the payload has exactly four bytes.
@@ -278,14 +274,6 @@ pub fn read_ipv4(payload: &[u8]) -> Option<Ipv4Addr> {
 #[must_use]
 pub fn read_ipv6(payload: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(payload).ok().map(Ipv6Addr::from)
-}
-
-/// Reads an address whose family is told by its length, four or sixteen bytes.
-#[must_use]
-pub fn read_ip(payload: &[u8]) -> Option<IpAddr> {
-    read_ipv4(payload)
-        .map(IpAddr::V4)
-        .or_else(|| read_ipv6(payload).map(IpAddr::V6))
 }
 
 /// The bytes of a string attribute up to its first NUL, or all of them.
