@@ -68,7 +68,7 @@ impl fmt::Display for Pending {
                     Object::Route(route) => format!("route {}", route.dst),
                     Object::Rule(rule) => format!("rule {}", rule.priority),
                 };
-                write!(f, "would take along what is not ours: {what}")
+                write!(f, "would take along what is not to go: {what}")
             }
             Pending::NoDevice(name) => write!(f, "interface {name} is not there"),
         }

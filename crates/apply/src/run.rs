@@ -62,6 +62,21 @@ fn parts(op: &Op) -> &'static [Part] {
     }
 }
 
+/// What a link is created with. The rest of what is stated follows in an update. A new bridge does
+/// not filter, and a kernel built without filtering refuses to be told so.
+fn bare(link: &Link) -> Link {
+    let mut bare = Link {
+        up: None,
+        master: None,
+        alias: None,
+        ..link.clone()
+    };
+    if let Some(LinkKind::Bridge(bridge)) = &mut bare.kind {
+        bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
+    }
+    bare
+}
+
 fn was(op: &Op) -> Option<&Link> {
     match op.was.as_deref() {
         Some(Object::Link(was)) => Some(was),
@@ -127,14 +142,8 @@ impl Run<'_> {
         let devices = &self.plan.devices;
         let resolve = |dev: Dev| dev.as_index().or_else(|| created.get(&dev).copied());
         self.batch.push(|buffer| match (&op.object, op.action) {
-            // The rest of what is stated follows in an update.
             (Object::Link(link), Action::Create) => {
-                let bare = Link {
-                    up: None,
-                    master: None,
-                    alias: None,
-                    ..(**link).clone()
-                };
+                let bare = bare(link);
                 codec::link::create(buffer, &bare, &resolve)
             }
             (Object::Link(link), Action::Update) => {

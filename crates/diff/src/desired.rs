@@ -70,9 +70,17 @@ pub struct Owned {
 pub(crate) struct Proof<'a> {
     pub(crate) marker: u8,
     pub(crate) owned: &'a Owned,
+    /// The kinds on which there is an opinion.
+    pub(crate) managed: Kinds,
 }
 
 impl Proof<'_> {
+    /// Whether an object may go along with another that goes: it is ours, and of a kind on which
+    /// there is an opinion.
+    pub(crate) fn may_go(&self, kind: Kind, ours: bool) -> bool {
+        ours && self.managed.contains(kind)
+    }
+
     pub(crate) fn link(&self, link: &Link) -> bool {
         link.index != 0 && self.owned.links.contains(&link.index)
     }

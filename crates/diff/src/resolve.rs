@@ -10,8 +10,10 @@ use std::fmt;
 use crate::check::Check;
 use crate::desired::{Desired, Observed, Owned, Proof};
 use crate::merge::{self, Duplicate};
-use crate::model::{Address, Dev, IfName, Item, Kind, Link, LinkKind, Neighbour, Route, Rule};
-use crate::plan::{Bystanders, peer, undesired};
+use crate::model::{
+    Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Route, Rule,
+};
+use crate::plan::{Bystanders, Object, peer, undesired};
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,8 +83,12 @@ pub struct Resolved {
     pub routes: Option<Vec<Route>>,
     /// Rules.
     pub rules: Option<Vec<Rule>>,
+    /// The kinds on which there is an opinion.
+    pub(crate) managed: Kinds,
     /// Links of ours that have to be deleted and created anew, by index.
     pub(crate) recreated: BTreeSet<u32>,
+    /// Links of ours that would have to be, and what that would take along.
+    pub(crate) held: BTreeMap<u32, Object>,
 }
 
 /// What is wrong with a desired object.
@@ -171,7 +177,11 @@ pub fn resolve(
     owned: &Owned,
     marker: u8,
 ) -> Result<Resolved, DesiredError> {
-    let proof = Proof { marker, owned };
+    let proof = Proof {
+        marker,
+        owned,
+        managed: desired.managed(),
+    };
     let mut devices = Devices::observed(&observed.links);
     if let Some(links) = &desired.links {
         pairs(links)?;
@@ -192,9 +202,9 @@ pub fn resolve(
             devices.plan(name);
         }
     }
-    let recreated = match &desired.links {
+    let Recreated { recreated, held } = match &desired.links {
         Some(links) => recreate(links, observed, proof, &mut devices)?,
-        None => BTreeSet::new(),
+        None => Recreated::default(),
     };
     let resolved = Resolved {
         marker,
@@ -226,7 +236,9 @@ pub fn resolve(
             .canonical())
         })?,
         devices,
+        managed: desired.managed(),
         recreated,
+        held,
     };
     unique(Kind::Link, &resolved.links)?;
     unique(Kind::Address, &resolved.addresses)?;
@@ -299,6 +311,14 @@ fn link(link: &Link<IfName>, devices: &Devices) -> Result<Link, Problem> {
     Ok(link)
 }
 
+/// Links of ours that cannot become as desired in place, by index.
+#[derive(Default)]
+struct Recreated {
+    recreated: BTreeSet<u32>,
+    /// What recreation would take along, so that they stay as they are.
+    held: BTreeMap<u32, Object>,
+}
+
 /// Finds the links of ours that have to be deleted and created anew, and gives each a planned
 /// device. What is stacked on such a link goes with it, so the search ends when a round finds
 /// nothing more. A link that carries what is not ours stays as it is.
@@ -307,19 +327,20 @@ fn recreate(
     observed: &Observed,
     proof: Proof<'_>,
     devices: &mut Devices,
-) -> Result<BTreeSet<u32>, DesiredError> {
+) -> Result<Recreated, DesiredError> {
     let present: BTreeMap<IfName, &Link> = observed
         .links
         .iter()
         .map(|link| (link.name, link))
         .collect();
     if !observed.complete.contains(Kind::Link) {
-        return Ok(BTreeSet::new());
+        return Ok(Recreated::default());
     }
     let bystanders = Bystanders::new(observed, proof);
     let mut going = undesired(links, observed, proof);
     going.retain(|index| bystanders.on_link(*index).is_none());
     let mut recreated = BTreeSet::new();
+    let mut held = BTreeMap::new();
     let mut links: Vec<_> = links.iter().enumerate().collect();
     links.sort_by_key(|(index, link)| (link.name, *index));
     loop {
@@ -329,10 +350,7 @@ fn recreate(
             let Some(observed) = present.get(&desired.name) else {
                 continue;
             };
-            if recreated.contains(&observed.index)
-                || !proof.link(observed)
-                || bystanders.on_link(observed.index).is_some()
-            {
+            if recreated.contains(&observed.index) || !proof.link(observed) {
                 continue;
             }
             let desired = link(desired, devices)
@@ -343,7 +361,12 @@ fn recreate(
             };
             let mut keeps = !observed.lower().is_some_and(goes);
             desired.compare(observed, &mut |difference| keeps &= difference.in_place);
-            if !keeps {
+            if keeps {
+                continue;
+            }
+            if let Some(bystander) = bystanders.on_link(observed.index) {
+                held.insert(observed.index, bystander.clone());
+            } else {
                 recreated.insert(observed.index);
                 devices.plan(observed.name);
                 let other = peer(&desired);
@@ -357,7 +380,7 @@ fn recreate(
             }
         }
         if recreated.len() == before {
-            return Ok(recreated);
+            return Ok(Recreated { recreated, held });
         }
     }
 }

@@ -92,8 +92,8 @@ fn planned(
     let mut question = Question::of(&plan, &observed);
     if !question.is_empty() {
         let doubtful = doubts.len();
+        let managed = desired.managed();
         if !question.devs.is_empty() {
-            let managed = desired.managed();
             let unread = [Kind::Address, Kind::Neighbour]
                 .into_iter()
                 .filter(|kind| !managed.contains(*kind));
@@ -107,8 +107,9 @@ fn planned(
             doubts.extend(others.doubts);
             question.note_sources(&observed);
         }
+        let read = |route: &Route| managed.contains(Kind::Route) && route.protocol == marker;
         let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
-            route.protocol != marker && question.concerns(route)
+            !read(route) && question.concerns(route)
         })?;
         let news = !foreign.is_empty() || !question.devs.is_empty();
         observed.routes.extend(foreign);

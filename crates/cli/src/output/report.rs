@@ -76,7 +76,7 @@ fn waits(pending: &OpOutcome<'_>, why: &Pending) -> String {
     }
     match why {
         Pending::Held(Hold::Bystander(foreign)) => format!(
-            "would take along what is not ours: {} {}",
+            "would take along what is not to go: {} {}",
             foreign.kind(),
             foreign.spec(pending.devices)
         ),

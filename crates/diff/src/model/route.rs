@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Dev, Difference, Family, Item, Metrics, Prefix, in_place};
+use super::{Dev, Difference, Family, Item, Metrics, Prefix, in_place, recreate};
 
 /// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
 pub mod table {
@@ -401,7 +401,11 @@ impl Item for Route {
     }
 
     fn compare(&self, observed: &Route, differ: &mut dyn FnMut(Difference)) {
-        in_place(self.kind == observed.kind, "type", differ);
+        // A local route may cover the gateways of what is to replace it: they are local as long as
+        // it is there, and refused.
+        let was_local = observed.kind == RouteType::Local;
+        let kind = if was_local { recreate } else { in_place };
+        kind(self.kind == observed.kind, "type", differ);
         in_place(self.nexthops.agrees(&observed.nexthops), "nexthops", differ);
         in_place(self.src == observed.src, "src", differ);
         in_place(self.scope == observed.scope, "scope", differ);

@@ -135,6 +135,7 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
     let proof = Proof {
         marker: desired.marker,
         owned,
+        managed: desired.managed,
     };
     let complete = |kind| observed.complete.contains(kind);
     let ours = |ours: bool| {
@@ -220,7 +221,7 @@ fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, proof: P
             }
         }
         match (wanted, there) {
-            (Some(wanted), Some(there)) => existing(found, wanted, there, proof),
+            (Some(wanted), Some(there)) => existing(found, wanted, there, desired, proof),
             (Some(wanted), None) => missing(found, wanted, makers.contains_key(&wanted.name)),
             (None, _) => {}
         }
@@ -282,7 +283,13 @@ pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
     makers
 }
 
-fn existing(found: &mut Findings, wanted: &Link, there: &Link, proof: Proof<'_>) {
+fn existing(
+    found: &mut Findings,
+    wanted: &Link,
+    there: &Link,
+    desired: &Resolved,
+    proof: Proof<'_>,
+) {
     let mut differs = false;
     let mut keeps = true;
     wanted.compare(there, &mut |difference| {
@@ -295,6 +302,13 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, proof: Proof<'_>)
     } else if may_change && keeps {
         let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
         op.was = Some(Box::new(there.clone().into()));
+    } else if proof.link(there) {
+        // It cannot be made anew. Without a bystander that is for want of a complete view, which
+        // is told as such.
+        if let Some(bystander) = desired.held.get(&there.index) {
+            let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
+            op.hold = Some(Hold::Bystander(Box::new(bystander.clone())));
+        }
     } else {
         let (desired, foreign) = (wanted.clone().into(), there.clone().into());
         found.conflicts.push(Conflict { desired, foreign });
@@ -381,8 +395,8 @@ fn make_way(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
     }
 }
 
-/// Holds the ops that would take what is not ours along. A link is never recreated over a
-/// bystander: resolving sees to that.
+/// Holds the ops that would take what is not ours along, or what is ours and of a kind on which
+/// there is no opinion. A link is never recreated over such a bystander: resolving sees to that.
 fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
     let deletes = |op: &Op| op.action == Action::Delete;
     let takes_along = |op: &Op| match op.object.kind() {

@@ -1,4 +1,4 @@
-//! What is not ours and would go along with what we delete.
+//! What is not ours, or is and nobody has an opinion on, and would go along with what we delete.
 //!
 //! The kernel deletes with a link all that lives on it, with the first IPv4 address of a subnet
 //! those that follow it (unless the device promotes them), with an address the IPv4 routes whose
@@ -17,8 +17,8 @@ use ipnetwork::IpNetwork;
 
 use crate::desired::{Observed, Proof};
 use crate::model::{
-    Address, AddressFlags, Dev, FOREVER, Family, IfName, Item, Link, LinkKind, Neighbour, NextHop,
-    Prefix, Route, table,
+    Address, AddressFlags, Dev, FOREVER, Family, IfName, Item, Kind, Link, LinkKind, Neighbour,
+    NextHop, Prefix, Route, table,
 };
 use crate::plan::{Object, peer};
 
@@ -85,7 +85,9 @@ impl Bystanders {
             link.parents()
                 .for_each(|parent| add(*parent, link.clone().into()));
         }
-        let foreign = |address: &Address| !proof.address(address) && !address.is_kernels_own();
+        let foreign = |address: &Address| {
+            !proof.may_go(Kind::Address, proof.address(address)) && !address.is_kernels_own()
+        };
         let mut secondaries = BTreeMap::new();
         for address in in_order(&observed.addresses, foreign) {
             add(address.dev, address.clone().into());
@@ -95,7 +97,8 @@ impl Bystanders {
             }
         }
         let mut neighbours = BTreeMap::new();
-        let foreign = |n: &Neighbour| n.is_declared() && !proof.neighbour(n);
+        let foreign =
+            |n: &Neighbour| n.is_declared() && !proof.may_go(Kind::Neighbour, proof.neighbour(n));
         for neighbour in in_order(&observed.neighbours, foreign) {
             add(neighbour.dev, neighbour.clone().into());
             if neighbour.family() == Family::Inet {
@@ -110,7 +113,9 @@ impl Bystanders {
             .map(|address| (address.address.ip(), address.dev))
             .collect();
         let mut routes = Vec::new();
-        let foreign = |route: &Route| !proof.route(route) && !DERIVED.contains(&route.protocol);
+        let foreign = |route: &Route| {
+            !proof.may_go(Kind::Route, proof.route(route)) && !DERIVED.contains(&route.protocol)
+        };
         for route in in_order(&observed.routes, foreign) {
             for dev in route.nexthops.devices() {
                 add(*dev, route.clone().into());
@@ -386,7 +391,7 @@ impl std::fmt::Debug for Bystanders {
 mod tests {
     use super::*;
     use crate::desired::Owned;
-    use crate::model::{NextHop, NextHops};
+    use crate::model::{Kinds, NextHop, NextHops};
 
     const DEV: u32 = 2;
 
@@ -415,6 +420,7 @@ mod tests {
             Proof {
                 marker: 116,
                 owned: &owned,
+                managed: Kinds::ALL,
             },
         );
         bystanders.of_addresses(deleted, kept).into_keys().collect()

@@ -275,6 +275,7 @@ impl Clearing {
                     .iter()
                     .filter_map(|hop| hop.dev)
                     .any(|dev| self.devs.contains(&dev));
+                let clears = clears || op.reason == Reason::Recreated;
                 match (clears, is_on_device(route)) {
                     (true, _) => Stage::ClearRoutes,
                     (false, true) => Stage::DropDeviceRoutes,

@@ -1,6 +1,9 @@
 //! Links, and what lives on them, one situation a test.
 
-use trueup_diff::{Desired, Family, FwMark, IfName, Link, LinkKind, Rule, RuleAction, VxlanAttrs};
+use trueup_diff::{
+    Address, BridgeAttrs, Desired, Family, FwMark, IfName, Link, LinkKind, Rule, RuleAction,
+    VxlanAttrs,
+};
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{LastApplied, Pending};
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, uplinks};
@@ -268,4 +271,46 @@ pub(crate) fn a_stranger_on_the_other_end_holds_the_pair() {
         before.assert_same(&Snapshot::settled());
         ip(&["link", "delete", "v0"]);
     }
+}
+
+/// An absent section is no opinion, also where a link of ours carries what an earlier file declared.
+pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
+    let bridge = Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default()));
+    let whole = Desired {
+        links: Some(vec![bridge]),
+        addresses: Some(vec![Address::new(
+            name("br0"),
+            "10.9.0.1/24".parse().unwrap(),
+        )]),
+        ..Desired::default()
+    };
+    let first = converge(&whole, &LastApplied::default());
+    let no_links = Desired {
+        links: Some(Vec::new()),
+        ..Desired::default()
+    };
+    let before = Snapshot::settled();
+    let held = pass(&no_links, first.last_applied());
+    assert!(!held.converged());
+    assert_eq!(held.pending().count(), 1, "{}", told(&held));
+    before.assert_same(&Snapshot::settled());
+    let nothing = Desired {
+        addresses: Some(Vec::new()),
+        ..no_links
+    };
+    converge(&nothing, held.last_applied());
+    assert_eq!(Snapshot::settled().index_of("br0"), None);
+}
+
+/// A bridge says that it does not filter, whether or not the kernel can.
+pub(crate) fn a_bridge_can_be_declared_not_to_filter() {
+    let attrs = BridgeAttrs {
+        vlan_filtering: Some(false),
+        ..BridgeAttrs::default()
+    };
+    let desired = Desired {
+        links: Some(vec![Link::new(name("br0"), LinkKind::Bridge(attrs))]),
+        ..Desired::default()
+    };
+    converge(&desired, &LastApplied::default());
 }

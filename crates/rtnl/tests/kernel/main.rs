@@ -35,6 +35,8 @@ trueup_testkit::kernel_tests![
     addresses::an_endless_ipv4_address_has_no_finite_preference,
     addresses::labels_and_flags_round_trip,
     addresses::a_foreign_route_s_source_on_our_link_holds_its_delete,
+    links::a_link_that_carries_what_is_no_longer_declared_stays,
+    links::a_bridge_can_be_declared_not_to_filter,
     links::another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass,
     links::a_link_made_again_by_a_stranger_is_not_ours,
     links::an_index_used_again_is_not_ours,
