@@ -18,6 +18,7 @@ mod support;
 trueup_testkit::kernel_tests![
     pass::from_nothing_to_everything_and_back,
     pass::what_waits_for_a_link_that_fails_is_told_once,
+    routes::a_local_route_is_made_anew_to_lead_elsewhere,
     routes::a_changed_gateway_is_one_replace_and_no_delete,
     routes::a_changed_metric_leaves_exactly_one_route,
     routes::one_impossible_gateway_among_a_hundred_fails_alone,

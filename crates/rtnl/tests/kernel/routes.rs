@@ -7,7 +7,7 @@ use trueup_reconcile::Report as _;
 use trueup_rtnl::{LastApplied, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
 
-use crate::support::{converge, nothing, ours, pass, routes_to, told, via};
+use crate::support::{converge, name, nothing, ours, pass, routes_to, told, via};
 
 const BOTH: [(&str, &str, &str); 2] = [
     ("10.50.0.0/16", "10.200.0.8", "10.200.0.9"),
@@ -244,4 +244,22 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_stranger() {
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno() == Some(17));
     assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");
     assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);
+}
+
+/// A gateway under a local route is local, and refused as a gateway, until that route is gone.
+pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
+    uplinks(1);
+    let dst = || "0.0.0.0/0".parse().unwrap();
+    let mut local = Route::of_type(RouteType::Local, dst());
+    local.nexthops = NextHops::One(NextHop::dev(name("lo")));
+    let first = converge(&routes(vec![local]), &LastApplied::default());
+    let hop = NextHop {
+        onlink: true,
+        ..NextHop::via("10.99.0.1".parse().unwrap()).on(name("up0"))
+    };
+    let report = converge(
+        &routes(vec![Route::new(dst(), NextHops::One(hop))]),
+        first.last_applied(),
+    );
+    assert_eq!(report.applied().count(), 2, "{}", told(&report));
 }

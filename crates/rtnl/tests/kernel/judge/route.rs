@@ -87,6 +87,8 @@ pub(crate) fn route(
     };
     let dst = dst(spec.v6, spec.dst);
     let nexthops = match kind {
+        // Under a local route the gateways on link are local, also while it is about to go.
+        RouteType::Local if clean && dst.len() < 24 => return None,
         RouteType::Local => NextHops::One(NextHop::dev(name("lo"))),
         kind if kind.is_reject() => NextHops::None,
         _ => {
