@@ -350,7 +350,9 @@ fn recreate(
             let Some(observed) = present.get(&desired.name) else {
                 continue;
             };
-            if recreated.contains(&observed.index) || !proof.link(observed) {
+            // What netlink cannot create is not deleted to be made anew.
+            let creatable = desired.kind.as_ref().is_none_or(LinkKind::is_creatable);
+            if recreated.contains(&observed.index) || !proof.link(observed) || !creatable {
                 continue;
             }
             let desired = link(desired, devices)

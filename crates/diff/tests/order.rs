@@ -503,3 +503,39 @@ fn what_cannot_be_stacked_or_rest_is_refused() {
     ];
     assert!(matches!(error(misfit, None), Problem::Invalid(_)));
 }
+
+#[test]
+fn what_is_set_up_waits_for_its_own_creation() {
+    let x0 = name("x0");
+    let desired = Desired {
+        links: Some(vec![
+            Link::must_exist(x0),
+            Link {
+                up: Some(true),
+                ..Link::new(name("x3"), vlan(x0, 1))
+            },
+        ]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed(Vec::new()));
+    assert_eq!(
+        lines(&plan),
+        [
+            "! + link x0",
+            "+ link x3 link x0 type vlan protocol 802.1Q id 1",
+            "~ link x3 up",
+        ]
+    );
+    assert_eq!(needs(&plan), [vec![], vec![0], vec![1]]);
+}
+
+#[test]
+fn nothing_is_deleted_for_what_cannot_be_created() {
+    let observed = observed(vec![seen(3, "x0", LinkKind::Ifb)]);
+    let desired = Desired {
+        links: Some(vec![Link::new(name("x0"), LinkKind::Tap)]),
+        ..Desired::default()
+    };
+    let plan = planned(&desired, &observed);
+    assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 1));
+}

@@ -80,10 +80,22 @@ impl Findings {
         let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
             holders.sort(present, &standing);
             let kept = wanted.and_then(|wanted| self.settle(wanted, &holders, complete));
+            // What is made anew needs the key for itself alone.
+            let made_anew = wanted.is_some()
+                && self
+                    .ops
+                    .last()
+                    .is_some_and(|op| op.reason == Reason::Recreated)
+                && kept.is_some_and(|kept| !wanted.is_some_and(|wanted| wanted.agrees(kept)));
+            let reason = if made_anew {
+                Reason::Recreated
+            } else {
+                Reason::Undesired
+            };
             if complete {
                 for extra in &holders.ours {
                     if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
-                        self.op(Action::Delete, T::clone(extra).into(), Reason::Undesired);
+                        self.op(Action::Delete, T::clone(extra).into(), reason);
                     }
                 }
             }
@@ -302,13 +314,9 @@ fn existing(
     } else if may_change && keeps {
         let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
         op.was = Some(Box::new(there.clone().into()));
-    } else if proof.link(there) {
-        // It cannot be made anew. Without a bystander that is for want of a complete view, which
-        // is told as such.
-        if let Some(bystander) = desired.held.get(&there.index) {
-            let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
-            op.hold = Some(Hold::Bystander(Box::new(bystander.clone())));
-        }
+    } else if let Some(bystander) = desired.held.get(&there.index) {
+        let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
+        op.hold = Some(Hold::Bystander(Box::new(bystander.clone())));
     } else {
         let (desired, foreign) = (wanted.clone().into(), there.clone().into());
         found.conflicts.push(Conflict { desired, foreign });
