@@ -350,9 +350,7 @@ fn recreate(
             let Some(observed) = present.get(&desired.name) else {
                 continue;
             };
-            // What netlink cannot create is not deleted to be made anew.
-            let creatable = desired.kind.as_ref().is_none_or(LinkKind::is_creatable);
-            if recreated.contains(&observed.index) || !proof.link(observed) || !creatable {
+            if recreated.contains(&observed.index) || !proof.link(observed) {
                 continue;
             }
             let desired = link(desired, devices)
@@ -361,9 +359,12 @@ fn recreate(
                 let index = dev.as_index().unwrap_or(0);
                 recreated.contains(&index) || going.contains(&index)
             };
-            let mut keeps = !observed.lower().is_some_and(goes);
+            let goes_along = observed.lower().is_some_and(goes);
+            let mut keeps = true;
             desired.compare(observed, &mut |difference| keeps &= difference.in_place);
-            if keeps {
+            // What netlink cannot create is not deleted to be made anew.
+            let creatable = desired.kind.as_ref().is_none_or(LinkKind::is_creatable);
+            if !goes_along && (keeps || !creatable) {
                 continue;
             }
             if let Some(bystander) = bystanders.on_link(observed.index) {
