@@ -73,7 +73,6 @@ fn read(socket: &mut Socket, desired: &Desired, marker: u8) -> Result<Snapshot, 
         // Without all links, names lead nowhere.
         return Err(Error::links(doubt.to_string()));
     }
-
     Ok(snapshot)
 }
 

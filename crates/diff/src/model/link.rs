@@ -242,6 +242,21 @@ pub struct VxlanAttrs<D = Dev> {
     pub ttl: Option<u8>,
 }
 
+impl<D> VxlanAttrs<D> {
+    /// A VXLAN of an identifier, all else left open.
+    pub fn new(id: u32) -> VxlanAttrs<D> {
+        VxlanAttrs {
+            id,
+            local: None,
+            remote: None,
+            port: None,
+            link: None,
+            learning: None,
+            ttl: None,
+        }
+    }
+}
+
 /// The EtherType of a VLAN tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum VlanProtocol {
@@ -472,15 +487,7 @@ mod tests {
     #[test]
     fn another_kind_or_vni_needs_recreation() {
         let vxlan = |id| {
-            let attrs = VxlanAttrs {
-                id,
-                local: None,
-                remote: None,
-                port: None,
-                link: None,
-                learning: None,
-                ttl: None,
-            };
+            let attrs = VxlanAttrs::new(id);
             Link::<Dev>::new("x".parse().unwrap(), LinkKind::Vxlan(attrs))
         };
         assert_eq!(

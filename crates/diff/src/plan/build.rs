@@ -79,15 +79,11 @@ impl Findings {
         // Duplicates among the desired have been refused while resolving.
         let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
             holders.sort(present, &standing);
+            let before = self.ops.len();
             let kept = wanted.and_then(|wanted| self.settle(wanted, &holders, complete));
             // What is made anew needs the key for itself alone.
-            let made_anew = wanted.is_some()
-                && self
-                    .ops
-                    .last()
-                    .is_some_and(|op| op.reason == Reason::Recreated)
-                && kept.is_some_and(|kept| !wanted.is_some_and(|wanted| wanted.agrees(kept)));
-            let reason = if made_anew {
+            let anew = |op: &Op| op.reason == Reason::Recreated;
+            let reason = if self.ops[before..].iter().any(anew) {
                 Reason::Recreated
             } else {
                 Reason::Undesired

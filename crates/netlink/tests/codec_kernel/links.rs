@@ -5,18 +5,6 @@ use trueup_netlink::codec::{EncodeError, existing, link};
 
 use crate::net::{Net, name};
 
-fn vxlan(id: u32) -> VxlanAttrs {
-    VxlanAttrs {
-        id,
-        local: None,
-        remote: None,
-        port: None,
-        link: None,
-        learning: None,
-        ttl: None,
-    }
-}
-
 fn bridge() -> BridgeAttrs {
     BridgeAttrs {
         stp: Some(true),
@@ -53,7 +41,7 @@ fn kinds(a: Dev) -> Vec<LinkKind> {
         LinkKind::Veth {
             peer: Some(name("peer")),
         },
-        LinkKind::Vxlan(vxlan(0)),
+        LinkKind::Vxlan(VxlanAttrs::new(0)),
         LinkKind::Vxlan(VxlanAttrs {
             local: ip("10.0.0.1"),
             remote: ip("10.0.0.2"),
@@ -61,14 +49,14 @@ fn kinds(a: Dev) -> Vec<LinkKind> {
             link: Some(a),
             learning: Some(false),
             ttl: Some(16),
-            ..vxlan(16_777_215)
+            ..VxlanAttrs::new(16_777_215)
         }),
         LinkKind::Vxlan(VxlanAttrs {
             local: ip("2001:db8::1"),
             remote: ip("ff05::1"),
             link: Some(a),
             learning: Some(true),
-            ..vxlan(7)
+            ..VxlanAttrs::new(7)
         }),
         macvlan(None),
         macvlan(Some(MacvlanMode::Private)),

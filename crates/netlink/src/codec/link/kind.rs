@@ -249,15 +249,7 @@ fn write_bridge(message: &mut MessageWriter<'_>, bridge: &BridgeAttrs) {
 }
 
 fn decode_vxlan(data: Attrs<'_>) -> Option<VxlanAttrs> {
-    let mut vxlan = VxlanAttrs {
-        id: read_u32(data.find(IFLA_VXLAN_ID)?)?,
-        local: None,
-        remote: None,
-        port: None,
-        link: None,
-        learning: None,
-        ttl: None,
-    };
+    let mut vxlan = VxlanAttrs::new(read_u32(data.find(IFLA_VXLAN_ID)?)?);
     for (number, payload) in data {
         let v4 = || read_ipv4(payload).map(IpAddr::V4);
         let v6 = || read_ipv6(payload).map(IpAddr::V6);
