@@ -4,6 +4,7 @@
 //! - [`Socket`] makes requests, dumps ([`Socket::dump`]) and batches ([`Socket::send_batch`]);
 //! - [`Multicast`] listens to events;
 //! - [`Error`] and [`KernelError`] keep the kernel's errno and its own words;
+//! - [`Transport`] and [`Connect`] are what they speak through, for those who put something between;
 //! - [`wire`] is the byte level for those who read and write messages themselves.
 //!
 //! Its rules: every wait is bounded; nothing is ever cut short in silence; each message of a batch
@@ -42,6 +43,7 @@ mod multicast;
 mod netns;
 mod socket;
 mod sys;
+mod transport;
 pub mod wire;
 
 pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
@@ -50,6 +52,7 @@ pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy};
 pub use multicast::{Group, Multicast};
 pub use netns::Namespace;
 pub use socket::{DEFAULT_TIMEOUT, Socket};
+pub use transport::{Connect, Transport};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -68,7 +68,7 @@ impl Multicast {
     /// [`Namespace`](crate::ErrorKind::Namespace) as from [`Namespace::enter`];
     /// [`Io`](crate::ErrorKind::Io) when the socket cannot be made or a group not joined.
     pub fn open(namespace: &Namespace, groups: &[Group]) -> Result<Self, Error> {
-        let socket = Self {
+        let mut socket = Self {
             channel: Channel::open(namespace)?,
         };
         groups.iter().try_for_each(|group| socket.join(*group))?;
@@ -80,10 +80,10 @@ impl Multicast {
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io): `EINVAL` for a group that the kernel does not have.
-    pub fn join(&self, group: Group) -> Result<(), Error> {
+    pub fn join(&mut self, group: Group) -> Result<(), Error> {
         self.channel
-            .socket()
-            .add_membership(group.0)
+            .transport()
+            .join(group)
             .map_err(|source| Error::io("cannot join a multicast group", source))
     }
 
@@ -103,7 +103,7 @@ impl Multicast {
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io) when it can be neither set nor read.
-    pub fn set_receive_buffer(&self, bytes: usize) -> Result<usize, Error> {
+    pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         self.channel.set_receive_buffer(bytes)
     }
 

@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::LinkNameSpaceType;
 
 use crate::error::Error;
+use crate::transport::Connect;
 
 /// Where iproute2 keeps named namespaces.
 const NAMED: &str = "/run/netns";
@@ -42,6 +43,7 @@ enum Which {
     Path(PathBuf),
     Pid(u32),
     Fd(Arc<OwnedFd>),
+    Through(Arc<dyn Connect>),
 }
 
 impl Namespace {
@@ -90,6 +92,22 @@ impl Namespace {
         Self(Which::Fd(Arc::new(fd)))
     }
 
+    /// A namespace that is reached through something else than this kernel: a fake one, or one
+    /// that stands between and makes faults. Sockets opened in it speak through `connector`;
+    /// nothing else can be run in it.
+    #[must_use]
+    pub fn through(connector: Arc<dyn Connect>) -> Self {
+        Self(Which::Through(connector))
+    }
+
+    /// What it is reached through, if not this kernel.
+    pub(crate) fn connector(&self) -> Option<&dyn Connect> {
+        match &self.0 {
+            Which::Through(connector) => Some(&**connector),
+            _ => None,
+        }
+    }
+
     /// Opens the namespace: the result stays with it whatever becomes of its name.
     ///
     /// # Errors
@@ -99,7 +117,7 @@ impl Namespace {
     /// network namespace, or a privilege is missing.
     pub fn open(&self) -> Result<Self, Error> {
         let fd = match &self.0 {
-            Which::Fd(_) => return Ok(self.clone()),
+            Which::Fd(_) | Which::Through(_) => return Ok(self.clone()),
             _ => self.open_file()?,
         };
         Ok(Self::from_fd(fd))
@@ -118,6 +136,10 @@ impl Namespace {
         let opened;
         let fd = match &self.0 {
             Which::Current => return Ok(inside()),
+            Which::Through(_) => {
+                let message = "no code can run in what only stands for a network namespace";
+                return Err(Error::namespace(message.to_owned(), None));
+            }
             Which::Fd(fd) => fd.as_fd(),
             _ => {
                 opened = self.open_file()?;
@@ -145,7 +167,7 @@ impl Namespace {
     fn file(&self) -> PathBuf {
         match &self.0 {
             // The thread's own, not /proc/self: that is the main thread's.
-            Which::Current | Which::Fd(_) => "/proc/thread-self/ns/net".into(),
+            Which::Current | Which::Fd(_) | Which::Through(_) => "/proc/thread-self/ns/net".into(),
             Which::Name(name) => Path::new(NAMED).join(name),
             Which::Path(path) => path.clone(),
             Which::Pid(pid) => format!("/proc/{pid}/ns/net").into(),
@@ -232,6 +254,7 @@ impl fmt::Display for Namespace {
             Which::Path(path) => write!(f, "{}", path.display()),
             Which::Pid(pid) => write!(f, "pid:{pid}"),
             Which::Fd(_) => f.write_str("(file descriptor)"),
+            Which::Through(connector) => write!(f, "({connector:?})"),
         }
     }
 }

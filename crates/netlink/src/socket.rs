@@ -57,14 +57,12 @@ impl Socket {
     /// [`Namespace`](ErrorKind::Namespace) as from [`Namespace::enter`];
     /// [`Io`](ErrorKind::Io) when the socket cannot be made or set up (Linux 4.12 is needed).
     pub fn open(namespace: &Namespace) -> Result<Self, Error> {
-        let channel = Channel::open(namespace)?;
-        let options = channel.socket();
-        options
-            .set_ext_ack(true)
-            .and_then(|()| options.set_cap_ack(true))
+        let mut channel = Channel::open(namespace)?;
+        // Where checking is not strict, dumps are filtered in user space alone.
+        let strict = channel
+            .transport()
+            .prepare_requests()
             .map_err(|source| Error::io("cannot turn extended acknowledgements on", source))?;
-        // Since Linux 4.20; dumps are then filtered in user space alone.
-        let strict = options.set_netlink_get_strict_chk(true).is_ok();
         let mut socket = Self {
             channel,
             sequence: 0,
@@ -101,8 +99,7 @@ impl Socket {
     ///
     /// [`Io`](ErrorKind::Io): `ENOPROTOOPT` before Linux 5.14.
     pub fn netns_cookie(&self) -> Result<u64, Error> {
-        crate::sys::netns_cookie(self.as_fd())
-            .map_err(|source| Error::io("cannot read SO_NETNS_COOKIE", source))
+        self.channel.netns_cookie()
     }
 
     /// How long the kernel may be silent on a request. A long dump is not silence.
