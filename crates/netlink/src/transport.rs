@@ -83,7 +83,7 @@ pub trait Connect: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// When there is none to be had.
-    fn connect(&self) -> Result<Box<dyn Transport>, Error>;
+    fn connect(&self) -> io::Result<Box<dyn Transport>>;
 }
 
 /// A netlink socket of the running kernel.
@@ -171,7 +171,9 @@ impl Namespace {
     /// [`Io`](crate::ErrorKind::Io) when no socket can be made.
     pub fn connect(&self) -> Result<Box<dyn Transport>, Error> {
         match self.connector() {
-            Some(connector) => connector.connect(),
+            Some(connector) => connector
+                .connect()
+                .map_err(|source| Error::io("cannot open a netlink socket", source)),
             None => self.enter(kernel)?,
         }
     }

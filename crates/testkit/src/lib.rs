@@ -17,6 +17,7 @@
 
 mod changes;
 mod enter;
+pub mod fake;
 mod message;
 mod runner;
 mod show;

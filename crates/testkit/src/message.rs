@@ -117,6 +117,16 @@ impl RawMessage {
         })
     }
 
+    /// The message as bytes, in its netlink header.
+    pub fn encode(&self, flags: u16, sequence: u32, port: u32) -> Vec<u8> {
+        let message_type = self.kind.new_type() + u16::from(self.action == Action::Del);
+        let mut body = self.header.clone();
+        for (number, payload) in &self.attrs {
+            push_attribute(&mut body, *number, payload);
+        }
+        framed(message_type, flags, sequence, port, &body)
+    }
+
     /// The address family: `AF_INET` is 2, `AF_INET6` 10, `AF_BRIDGE` 7, 0 for links.
     pub fn family(&self) -> u8 {
         self.header[0]
@@ -200,6 +210,27 @@ pub(crate) fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
     out.extend(number.to_ne_bytes());
     out.extend(payload);
     out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// A message in its netlink header, padded to four bytes.
+pub(crate) fn framed(
+    message_type: u16,
+    flags: u16,
+    sequence: u32,
+    port: u32,
+    body: &[u8],
+) -> Vec<u8> {
+    const HEADER: usize = 16;
+    let length = u32::try_from(HEADER + body.len()).expect("messages are short");
+    let mut bytes = Vec::with_capacity(HEADER + body.len());
+    bytes.extend(length.to_ne_bytes());
+    bytes.extend(message_type.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend(port.to_ne_bytes());
+    bytes.extend(body);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
 }
 
 /// A 16-bit field in the machine's byte order.

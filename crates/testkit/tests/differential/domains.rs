@@ -1,0 +1,9 @@
+//! The domains, one file each.
+
+pub mod address;
+pub mod link;
+pub mod mixed;
+pub mod neighbour;
+pub mod route4;
+pub mod route6;
+pub mod rule;

@@ -1,0 +1,18 @@
+use crate::case::Domain;
+use crate::message::{Message, set_up, veth};
+
+pub struct Routes6;
+
+impl Domain for Routes6 {
+    fn name(&self) -> &'static str {
+        "route6"
+    }
+
+    fn prelude(&self) -> Vec<Message> {
+        vec![veth("v0", 10, "v1", 11), set_up(10, true), set_up(11, true)]
+    }
+
+    fn message(&self, rng: &mut fastrand::Rng) -> Message {
+        set_up(10, rng.bool())
+    }
+}

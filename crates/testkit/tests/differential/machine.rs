@@ -1,0 +1,206 @@
+//! One side of the comparison: a kernel, fake or running, behind a transport.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use trueup_netlink::{Group, Namespace, Transport};
+use trueup_testkit::{Kind, RawMessage, stable};
+
+use crate::message::{DUMP, Message};
+
+/// What came back for one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Positive; 0 is success.
+    pub errno: i32,
+    /// The kernel's own words.
+    pub words: Option<String>,
+    /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
+    pub rows: Vec<RawMessage>,
+}
+
+pub struct Machine {
+    requests: Box<dyn Transport>,
+    events: Box<dyn Transport>,
+    sequence: u32,
+    /// Links as last announced: those whose carrier alone moved are announced, too.
+    links: BTreeMap<u32, RawMessage>,
+}
+
+impl Machine {
+    pub fn new(namespace: &Namespace) -> Self {
+        let mut requests = namespace.connect().unwrap();
+        requests.prepare_requests().unwrap();
+        let mut events = namespace.connect().unwrap();
+        for group in Group::OBJECTS.into_iter().chain([Group::NEXTHOP]) {
+            events.join(group).unwrap();
+        }
+        Self {
+            requests,
+            events,
+            sequence: 0,
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// Sends one request and waits for what answers it.
+    pub fn send(&mut self, message: &Message) -> Reply {
+        self.sequence += 1;
+        let mut bytes = Vec::new();
+        let length = u32::try_from(16 + message.body.len()).unwrap();
+        bytes.extend(length.to_ne_bytes());
+        bytes.extend(message.kind.to_ne_bytes());
+        bytes.extend((message.flags | 0x5).to_ne_bytes());
+        bytes.extend(self.sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(&message.body);
+        self.requests.send(&bytes).unwrap();
+
+        let mut reply = Reply::default();
+        let mut buffer = Vec::with_capacity(256 * 1024);
+        loop {
+            match self.requests.receive(&mut buffer) {
+                Ok(_) => {}
+                Err(error) => panic!("no answer to {message}: {error}"),
+            }
+            for (kind, sequence, body) in messages(&buffer) {
+                assert_eq!(sequence, self.sequence);
+                match kind {
+                    2 | 3 => {
+                        reply.errno = -i32::from_ne_bytes(body[..4].try_into().unwrap());
+                        reply.words = words(kind, body);
+                        reply.rows.sort();
+                        return reply;
+                    }
+                    _ => reply
+                        .rows
+                        .extend(RawMessage::parse(kind, body).as_ref().and_then(stable)),
+                }
+            }
+        }
+    }
+
+    /// All rows of all kinds, reduced by `stable` and sorted.
+    pub fn everything(&mut self) -> Vec<RawMessage> {
+        let mut rows = Vec::new();
+        for (kind, families) in [
+            (Kind::Link, &[0_u8][..]),
+            (Kind::Address, &[2, 10]),
+            (Kind::Neighbour, &[2, 10, 7]),
+            (Kind::Nexthop, &[0]),
+            (Kind::Route, &[2, 10]),
+            (Kind::Rule, &[2, 10]),
+        ] {
+            for family in families {
+                let mut fixed = vec![0; kind.header_len()];
+                fixed[0] = *family;
+                let all = Message::new(kind.new_type() + 2, DUMP, &fixed);
+                rows.extend(self.send(&all).rows);
+                if kind == Kind::Neighbour && *family != 7 {
+                    fixed[10] = 8; // NTF_PROXY
+                    let proxies = Message::new(kind.new_type() + 2, DUMP, &fixed);
+                    rows.extend(self.send(&proxies).rows);
+                }
+            }
+        }
+        rows.sort();
+        rows
+    }
+
+    /// Waits until the kernel has finished what it does on work queues: duplicate detection is over, and the state of
+    /// links has been told. The fake has nothing to wait for.
+    pub fn settle(&mut self) {
+        const IFA_F_TENTATIVE: u8 = 0x40;
+        const IFA_F_DADFAILED: u8 = 0x08;
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            let addresses = self.raw_dump(Kind::Address, 10);
+            let tentative = addresses
+                .iter()
+                .any(|row| row.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE);
+            if !tentative {
+                return;
+            }
+            assert!(Instant::now() < end, "an address stays tentative");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Rows as they are.
+    pub fn raw_dump(&mut self, kind: Kind, family: u8) -> Vec<RawMessage> {
+        self.sequence += 1;
+        let mut body = vec![0; kind.header_len()];
+        body[0] = family;
+        let mut bytes = Vec::new();
+        bytes.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
+        bytes.extend((kind.new_type() + 2).to_ne_bytes());
+        bytes.extend((DUMP | 1).to_ne_bytes());
+        bytes.extend(self.sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(&body);
+        self.requests.send(&bytes).unwrap();
+        let mut rows = Vec::new();
+        let mut buffer = Vec::with_capacity(256 * 1024);
+        loop {
+            self.requests.receive(&mut buffer).unwrap();
+            for (kind, _, body) in messages(&buffer) {
+                if matches!(kind, 2 | 3) {
+                    return rows;
+                }
+                rows.extend(RawMessage::parse(kind, body));
+            }
+        }
+    }
+
+    /// What was announced since the last call, reduced by `stable`, in order; of links only what is not as it was.
+    pub fn announced(&mut self) -> Vec<RawMessage> {
+        let mut all = Vec::new();
+        let mut buffer = Vec::with_capacity(256 * 1024);
+        while self.events.receive(&mut buffer).is_ok() {
+            for (kind, _, body) in messages(&buffer) {
+                let Some(message) = RawMessage::parse(kind, body).as_ref().and_then(stable) else {
+                    continue;
+                };
+                if message.kind != Kind::Link
+                    || (message.family() != 7
+                        && self
+                            .links
+                            .insert(message.device(), message.clone())
+                            .as_ref()
+                            != Some(&message))
+                {
+                    all.push(message);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Type, sequence number and body of each message of a datagram.
+fn messages(mut bytes: &[u8]) -> Vec<(u16, u32, &[u8])> {
+    let mut all = Vec::new();
+    while bytes.len() >= 16 {
+        let length = u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let kind = u16::from_ne_bytes(bytes[4..6].try_into().unwrap());
+        let sequence = u32::from_ne_bytes(bytes[8..12].try_into().unwrap());
+        all.push((kind, sequence, &bytes[16..length]));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    all
+}
+
+/// `NLMSGERR_ATTR_MSG` of an acknowledgement with a capped request.
+fn words(kind: u16, body: &[u8]) -> Option<String> {
+    let mut attributes = body.get(if kind == 2 { 20 } else { 4 }..)?;
+    while attributes.len() >= 4 {
+        let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));
+        let payload = attributes.get(4..length)?;
+        if u16::from_ne_bytes([attributes[2], attributes[3]]) == 1 {
+            let text = payload.strip_suffix(&[0]).unwrap_or(payload);
+            return Some(String::from_utf8_lossy(text).into_owned());
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    None
+}

@@ -1,0 +1,84 @@
+//! The fake kernel against the running one: random sequences of raw messages go to both, and every reply, every
+//! announcement and every dump has to agree.
+//!
+//! One file a domain: what the namespace holds at the start, and how a message is made up. A disagreement is shrunk to
+//! the fewest messages that still show it, and told with the seed. `TRUEUP_SEED=random` or a number and `TRUEUP_CASES=n`
+//! look further than the default run; `TRUEUP_LENGTH=n` sets the messages of a sequence.
+
+mod case;
+mod domains;
+mod machine;
+mod message;
+
+use std::env;
+
+use case::{Domain, disagreement, shrunk};
+use trueup_testkit::fake::{Flaw, Kernel};
+
+/// Sequences for each domain, unless `TRUEUP_CASES` says otherwise.
+const CASES: u64 = 150;
+/// Messages of a sequence.
+const LENGTH: usize = 12;
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Runs a domain's sequences; fails with the shrunk sequence of the first disagreement.
+fn agree(domain: &dyn Domain) {
+    let seed = match env::var("TRUEUP_SEED").as_deref() {
+        Ok("random") => fastrand::u64(..),
+        _ => number("TRUEUP_SEED").unwrap_or(1),
+    };
+    let cases = number("TRUEUP_CASES").unwrap_or(CASES);
+    let length = number("TRUEUP_LENGTH").map_or(LENGTH, |n| n as usize);
+    println!(
+        "{}: {cases} sequences of {length} messages, seed {seed}",
+        domain.name()
+    );
+    for case in 0..cases {
+        let mut rng = fastrand::Rng::with_seed(seed.wrapping_add(case));
+        let messages = domain.sequence(&mut rng, length);
+        if let Some(first) = disagreement(domain, &messages, &Kernel::new) {
+            let (messages, why) = shrunk(domain, messages, first, &Kernel::new);
+            let lines: Vec<_> = messages.iter().map(ToString::to_string).collect();
+            panic!(
+                "fake and kernel disagree; TRUEUP_SEED={} TRUEUP_CASES=1\nafter {}\n{}\n{why}",
+                seed.wrapping_add(case),
+                domain.name(),
+                lines.join("\n")
+            );
+        }
+    }
+}
+
+/// With a rule of the fake broken, a domain's sequences show a disagreement soon.
+fn catches(domain: &dyn Domain, flaw: Flaw) {
+    let flawed = || Kernel::flawed(flaw);
+    let caught = (0..2000).any(|case| {
+        let mut rng = fastrand::Rng::with_seed(case);
+        let messages = domain.sequence(&mut rng, LENGTH);
+        disagreement(domain, &messages, &flawed).is_some()
+    });
+    assert!(caught, "{flaw:?} was not noticed in 2000 sequences");
+}
+
+macro_rules! domains {
+    ($($agrees:ident: $domain:expr, $catches:ident: $flaw:expr;)+) => {
+        $(
+            fn $agrees() { agree(&$domain); }
+            fn $catches() { catches(&$domain, $flaw); }
+        )+
+        trueup_testkit::kernel_tests![$($agrees, $catches),+];
+    };
+}
+
+domains! {
+    links_agree: domains::link::Links, a_flaw_in_links_is_caught: Flaw::MtuUnchecked;
+    addresses_agree: domains::address::Addresses, a_flaw_in_addresses_is_caught: Flaw::AddressKeepsLifetime;
+    ipv4_routes_agree: domains::route4::Routes4, a_flaw_in_ipv4_routes_is_caught: Flaw::DeleteIgnoresProtocol;
+    ipv6_routes_agree: domains::route6::Routes6, a_flaw_in_ipv6_routes_is_caught: Flaw::Ipv6MetricStaysZero;
+    rules_agree: domains::rule::Rules, a_flaw_in_rules_is_caught: Flaw::RuleTwice;
+    neighbours_agree: domains::neighbour::Neighbours, a_flaw_in_neighbours_is_caught: Flaw::NeighbourLosesProtocol;
+    everything_agrees: domains::mixed::Mixed, a_flaw_between_objects_is_caught: Flaw::Ipv4RoutesSurviveLinkDown;
+}

@@ -1,0 +1,112 @@
+//! Requests as raw bytes, and a small builder for them that knows nothing but the framing.
+
+use std::fmt;
+
+use trueup_testkit::{Kind, RawMessage};
+
+pub const REPLACE: u16 = 0x100;
+pub const EXCL: u16 = 0x200;
+pub const CREATE: u16 = 0x400;
+pub const APPEND: u16 = 0x800;
+pub const DUMP: u16 = 0x300;
+
+/// One request, without its netlink header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub kind: u16,
+    /// Beside `NLM_F_REQUEST` and `NLM_F_ACK`, which are always set.
+    pub flags: u16,
+    pub body: Vec<u8>,
+}
+
+impl Message {
+    /// A message with its fixed part.
+    pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
+        Self {
+            kind,
+            flags,
+            body: fixed.to_vec(),
+        }
+    }
+
+    /// With one more attribute.
+    pub fn with(mut self, number: u16, payload: impl AsRef<[u8]>) -> Self {
+        attribute(&mut self.body, number, payload.as_ref());
+        self
+    }
+
+    /// With one more attribute, perhaps.
+    pub fn maybe<P: AsRef<[u8]>>(self, number: u16, payload: Option<P>) -> Self {
+        match payload {
+            Some(payload) => self.with(number, payload),
+            None => self,
+        }
+    }
+}
+
+/// Appends an attribute, padded.
+pub fn attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
+    let length = u16::try_from(payload.len() + 4).unwrap();
+    out.extend(length.to_ne_bytes());
+    out.extend(number.to_ne_bytes());
+    out.extend(payload);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// Attributes one after another, for a nested one.
+pub fn attributes<'a>(list: impl IntoIterator<Item = (u16, &'a [u8])>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, payload) in list {
+        attribute(&mut out, number, payload);
+    }
+    out
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = ["new", "del", "get", "set"][usize::from(self.kind & 3)];
+        write!(f, "{verb} flags {:#x} ", self.flags)?;
+        match RawMessage::parse(self.kind & !3, &self.body) {
+            Some(message) => write!(f, "{message}"),
+            None => write!(f, "type {} {:02x?}", self.kind, self.body),
+        }
+    }
+}
+
+/// The fixed part of a link message.
+pub fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
+    let mut fixed = vec![0; 4];
+    fixed.extend(index.to_ne_bytes());
+    fixed.extend(flags.to_ne_bytes());
+    fixed.extend(change.to_ne_bytes());
+    fixed
+}
+
+/// `RTM_NEWLINK` for a pair of virtual Ethernet links, both with fixed hardware addresses and indexes, down.
+pub fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
+    const IFLA_ADDRESS: u16 = 1;
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_LINKINFO: u16 = 18;
+    let nul = |text: &str| [text.as_bytes(), &[0]].concat();
+    let mac = |index: u32| [2, 0, 0, 0, 0, index as u8];
+    let mut other = ifinfomsg(peer_index, 0, 0);
+    attribute(&mut other, IFLA_IFNAME, &nul(peer));
+    attribute(&mut other, IFLA_ADDRESS, &mac(peer_index));
+    let info = attributes([
+        (1, "veth".as_bytes()),
+        (2, &attributes([(1, other.as_slice())])),
+    ]);
+    Message::new(
+        Kind::Link.new_type(),
+        CREATE | EXCL,
+        &ifinfomsg(index, 0, 0),
+    )
+    .with(IFLA_IFNAME, nul(name))
+    .with(IFLA_ADDRESS, mac(index))
+    .with(IFLA_LINKINFO, info)
+}
+
+/// `RTM_NEWLINK` that sets a link up or down.
+pub fn set_up(index: u32, up: bool) -> Message {
+    Message::new(Kind::Link.new_type(), 0, &ifinfomsg(index, up.into(), 1))
+}
