@@ -18,6 +18,7 @@
 mod changes;
 mod enter;
 pub mod fake;
+pub mod faults;
 mod message;
 mod runner;
 mod show;

@@ -1,0 +1,540 @@
+//! Faults on demand: a namespace through which messages go to another one, fake or real, and sometimes astray.
+//!
+//! ```
+//! use trueup_netlink::{Batch, Outcome, Socket};
+//! use trueup_testkit::fake::Kernel;
+//! use trueup_testkit::faults::{At, Fault, Faults};
+//!
+//! let kernel = Kernel::new();
+//! let faults = Faults::over(kernel.namespace());
+//! faults.add(At::Change(1), Fault::Refuse(16)); // EBUSY
+//! let mut socket = Socket::open(&faults.namespace())?;
+//! // Asking to delete a link without saying which counts as a change.
+//! assert_eq!(socket.may_change().unwrap_err().errno(), Some(16));
+//! # Ok::<(), trueup_netlink::Error>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use trueup_netlink::{Connect, Group, Namespace, Transport};
+
+use crate::message::{Kind, framed, push_attribute, u16_at, u32_at};
+
+const HEADER: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_CAPPED: u16 = 0x100;
+const ENOBUFS: i32 = 105;
+/// Beyond any number that a kernel has given an attribute so far.
+const UNKNOWN_ATTRIBUTE: u16 = 0x3f00;
+
+/// When something goes wrong. Everything is counted from 1, over all sockets, from [`Faults::add`] on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// At the n-th message that asks for a change.
+    Change(u32),
+    /// At each of them.
+    EveryChange,
+    /// At the n-th dump of a kind.
+    Dump(Kind, u32),
+    /// At each of them.
+    EveryDump(Kind),
+}
+
+/// What goes wrong. Those that concern rows do nothing to a change, and the other way round.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The change, or the dump, is answered with this errno (positive), and not carried out.
+    Refuse(i32),
+    /// The change is carried out, its answer is lost, and the socket says so once (`ENOBUFS`).
+    LoseAnswer,
+    /// The process dies before the message is sent: see [`died`].
+    DieBefore,
+    /// The process dies when the message has been carried out and nothing was read of its answer.
+    DieAfter,
+    /// Somebody else acts just before.
+    Stranger(Arc<dyn Fn() + Send + Sync>),
+    /// All rows bear `NLM_F_DUMP_INTR`.
+    Interrupt,
+    /// The n-th row, from 1, is missing without a word.
+    LoseRow(usize),
+    /// The n-th row, from 1, comes twice.
+    RepeatRow(usize),
+    /// The first attribute of the n-th row, from 1, has lost its last byte.
+    SpoilRow(usize),
+    /// Every row has one more attribute, of a number that nobody knows.
+    UnknownAttribute,
+    /// The rows come as a datagram larger than any buffer.
+    Truncate,
+    /// The rows come as a datagram whose first message says that it is longer than it is.
+    Corrupt,
+    /// The first row is lost, and the socket says that something was (`ENOBUFS`).
+    Overrun,
+    /// The dump breaks off at its end with this errno (positive), told inside of `NLMSG_DONE`.
+    BreakOff(i32),
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refuse(errno) => write!(f, "Refuse({errno})"),
+            Self::LoseAnswer => f.write_str("LoseAnswer"),
+            Self::DieBefore => f.write_str("DieBefore"),
+            Self::DieAfter => f.write_str("DieAfter"),
+            Self::Stranger(_) => f.write_str("Stranger"),
+            Self::Interrupt => f.write_str("Interrupt"),
+            Self::LoseRow(row) => write!(f, "LoseRow({row})"),
+            Self::RepeatRow(row) => write!(f, "RepeatRow({row})"),
+            Self::SpoilRow(row) => write!(f, "SpoilRow({row})"),
+            Self::UnknownAttribute => f.write_str("UnknownAttribute"),
+            Self::Truncate => f.write_str("Truncate"),
+            Self::Corrupt => f.write_str("Corrupt"),
+            Self::Overrun => f.write_str("Overrun"),
+            Self::BreakOff(errno) => write!(f, "BreakOff({errno})"),
+        }
+    }
+}
+
+/// Faults between sockets and a namespace. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    inner: Namespace,
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    faults: Vec<Armed>,
+    /// Messages sent that ask for a change.
+    changes: u32,
+    /// Nobody is alive to send or receive.
+    dead: bool,
+}
+
+#[derive(Debug)]
+struct Armed {
+    at: At,
+    /// What `at` counts, so far.
+    seen: u32,
+    fault: Fault,
+}
+
+impl Faults {
+    /// Nothing goes wrong yet.
+    pub fn over(inner: Namespace) -> Self {
+        Self {
+            inner,
+            script: Arc::default(),
+        }
+    }
+
+    /// What stands for the namespace with its faults.
+    pub fn namespace(&self) -> Namespace {
+        Namespace::through(Arc::new(self.clone()))
+    }
+
+    /// Adds a fault.
+    pub fn add(&self, at: At, fault: Fault) {
+        let armed = Armed { at, seen: 0, fault };
+        self.lock().faults.push(armed);
+    }
+
+    /// Takes all faults back, and whoever died lives again.
+    pub fn clear(&self) {
+        let mut script = self.lock();
+        script.faults.clear();
+        script.dead = false;
+    }
+
+    /// How many messages that ask for a change were sent so far.
+    pub fn changes(&self) -> u32 {
+        self.lock().changes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connect for Faults {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        let inner = self.inner.connect().map_err(|error| match error.errno() {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::other(error.to_string()),
+        })?;
+        Ok(Box::new(Faulty {
+            inner,
+            faults: self.clone(),
+            queue: VecDeque::new(),
+        }))
+    }
+}
+
+/// What a process that died throws, so that nothing of it runs on but the dropping of its values.
+struct Died;
+
+/// Runs something that may die by [`Fault::DieBefore`] or [`Fault::DieAfter`]; `None` when it did. Other panics go
+/// through.
+pub fn died<T>(work: impl FnOnce() -> T) -> Option<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(value) => Some(value),
+        Err(payload) if payload.is::<Died>() => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+impl Script {
+    /// The faults whose time has come with this request.
+    fn due(&mut self, request: &[u8]) -> Vec<Fault> {
+        let kind = u16_at(request, 4);
+        let dump = kind & 3 == 2 && u16_at(request, 6) & NLM_F_DUMP != 0;
+        let change = kind >= HEADER as u16 && kind & 3 != 2;
+        self.changes += u32::from(change);
+        let mut due = Vec::new();
+        for armed in &mut self.faults {
+            let is_now = match armed.at {
+                At::Change(_) | At::EveryChange => change,
+                At::Dump(of, _) | At::EveryDump(of) => dump && of.new_type() == kind & !3,
+            };
+            armed.seen += u32::from(is_now);
+            let is_due = match armed.at {
+                At::Change(n) | At::Dump(_, n) => armed.seen == n,
+                At::EveryChange | At::EveryDump(_) => true,
+            };
+            if is_now && is_due {
+                due.push(armed.fault.clone());
+            }
+        }
+        due
+    }
+
+    fn die(&mut self) -> ! {
+        self.dead = true;
+        resume_unwind(Box::new(Died))
+    }
+}
+
+/// A transport with faults.
+struct Faulty {
+    inner: Box<dyn Transport>,
+    faults: Faults,
+    /// What comes before anything that is still in the inner one; an errno for what cannot be received.
+    queue: VecDeque<Result<Vec<u8>, i32>>,
+}
+
+impl Faulty {
+    /// One request, with what goes wrong at it.
+    fn request(&mut self, request: &[u8]) -> io::Result<()> {
+        let due = self.faults.lock().due(request);
+        for fault in &due {
+            match fault {
+                // Not under the lock: it may well speak through the same faults.
+                Fault::Stranger(act) => act(),
+                Fault::DieBefore => self.faults.lock().die(),
+                _ => {}
+            }
+        }
+        let refused = due.iter().find_map(|fault| match fault {
+            Fault::Refuse(errno) => Some(*errno),
+            _ => None,
+        });
+        if let Some(errno) = refused {
+            let mut body = (-errno).to_ne_bytes().to_vec();
+            body.extend(&request[..HEADER]);
+            let sequence = u32_at(request, 8);
+            let answer = framed(
+                NLMSG_ERROR,
+                NLM_F_CAPPED,
+                sequence,
+                self.inner.port(),
+                &body,
+            );
+            self.queue.push_back(Ok(answer));
+            return Ok(());
+        }
+        self.inner.send(request)?;
+        let mut answers = self.drain();
+        for fault in &due {
+            match fault {
+                Fault::DieAfter => self.faults.lock().die(),
+                Fault::LoseAnswer => answers = VecDeque::from([Err(ENOBUFS)]),
+                fault => spoil(fault, &mut answers),
+            }
+        }
+        self.queue.extend(answers);
+        Ok(())
+    }
+
+    /// All that the inner one has to say by now: the kernel answers before `send` returns.
+    fn drain(&mut self) -> VecDeque<Result<Vec<u8>, i32>> {
+        let mut all = VecDeque::new();
+        let mut buffer = Vec::with_capacity(crate::wire::DATAGRAM);
+        loop {
+            match self.inner.receive(&mut buffer) {
+                Ok(_) => all.push_back(Ok(buffer.clone())),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(ENOBUFS) => all.push_back(Err(ENOBUFS)),
+                    _ => return all,
+                },
+            }
+        }
+    }
+}
+
+impl Transport for Faulty {
+    fn port(&self) -> u32 {
+        self.inner.port()
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        self.inner.prepare_requests()
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.inner.join(group)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        self.inner.receive_buffer()
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        self.inner.set_receive_buffer(bytes)
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        self.inner.netns_cookie()
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        let mut script = self.faults.lock();
+        if script.dead {
+            script.die();
+        }
+        let quiet = script.faults.is_empty();
+        if quiet {
+            for request in requests(datagram) {
+                script.due(request);
+            }
+        }
+        drop(script);
+        if quiet {
+            // As one datagram: what the kernel makes of it is its own.
+            return self.inner.send(datagram);
+        }
+        requests(datagram).try_for_each(|request| self.request(request))
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self.queue.pop_front() {
+            None => self.inner.receive(buffer),
+            Some(Err(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Some(Ok(bytes)) => {
+                buffer.clear();
+                let fits = bytes.len().min(buffer.capacity());
+                buffer.extend_from_slice(&bytes[..fits]);
+                Ok(bytes.len())
+            }
+        }
+    }
+}
+
+impl AsFd for Faulty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel to judge.
+fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        if datagram.len() < HEADER {
+            return None;
+        }
+        let length = (u32_at(datagram, 0) as usize)
+            .max(HEADER)
+            .next_multiple_of(4);
+        let (request, rest) = datagram.split_at(length.min(datagram.len()));
+        datagram = rest;
+        Some(request)
+    })
+}
+
+/// Makes a fault in the rows of a dump.
+fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>) {
+    let mut rows: Vec<Vec<u8>> = Vec::new();
+    let mut rest = Vec::new();
+    for answer in answers.iter().flatten() {
+        for message in requests(answer) {
+            if matches!(u16_at(message, 4), NLMSG_DONE | NLMSG_ERROR) {
+                rest.push(message.to_vec());
+            } else {
+                rows.push(message.to_vec());
+            }
+        }
+    }
+    if rest.is_empty() {
+        return;
+    }
+    let row = |n: usize| n.checked_sub(1).filter(|at| *at < rows.len());
+    match fault {
+        Fault::Interrupt => {
+            for message in rows.iter_mut().chain(&mut rest) {
+                let flags = u16_at(message, 6) | NLM_F_DUMP_INTR;
+                message[6..8].copy_from_slice(&flags.to_ne_bytes());
+            }
+        }
+        Fault::LoseRow(n) => {
+            row(*n).map(|at| rows.remove(at));
+        }
+        Fault::RepeatRow(n) => {
+            if let Some(at) = row(*n) {
+                rows.insert(at, rows[at].clone());
+            }
+        }
+        Fault::SpoilRow(n) => {
+            if let Some(at) = row(*n) {
+                shorten_first_attribute(&mut rows[at]);
+            }
+        }
+        Fault::UnknownAttribute => {
+            for message in &mut rows {
+                push_attribute(message, UNKNOWN_ATTRIBUTE, b"unknown");
+                set_length(message);
+            }
+        }
+        Fault::Corrupt => {
+            if let Some(first) = rows.first_mut() {
+                first[..4].copy_from_slice(&u32::MAX.to_ne_bytes());
+            }
+        }
+        Fault::BreakOff(errno) => {
+            for done in &mut rest {
+                done[HEADER..HEADER + 4].copy_from_slice(&(-errno).to_ne_bytes());
+            }
+        }
+        Fault::Truncate | Fault::Overrun => {}
+        _ => return,
+    }
+    let mut spoilt: VecDeque<_> = match fault {
+        Fault::Truncate => {
+            let mut bytes = rows.concat();
+            // Longer than what any reader makes room for beforehand.
+            bytes.resize(bytes.len().max(32 << 20), 0);
+            VecDeque::from([Ok(bytes)])
+        }
+        Fault::Overrun => {
+            let rows = rows.into_iter().skip(1).map(Ok);
+            std::iter::once(Err(ENOBUFS)).chain(rows).collect()
+        }
+        _ => rows.into_iter().map(Ok).collect(),
+    };
+    spoilt.extend(rest.into_iter().map(Ok));
+    *answers = spoilt;
+}
+
+fn set_length(message: &mut [u8]) {
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    message[..4].copy_from_slice(&length.to_ne_bytes());
+}
+
+/// Makes the first attribute's payload one byte shorter than its kind needs.
+fn shorten_first_attribute(message: &mut [u8]) {
+    let fixed = Kind::of(u16_at(message, 4)).map_or(0, |(kind, _)| kind.header_len());
+    let at = HEADER + fixed;
+    if message.len() >= at + 4 {
+        let length = u16_at(message, at).saturating_sub(1).max(4);
+        message[at..at + 2].copy_from_slice(&length.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Kernel;
+    use trueup_netlink::{DumpStep, ErrorKind, Socket};
+
+    fn links(socket: &mut Socket) -> Result<(usize, bool), trueup_netlink::Error> {
+        let request = framed(Kind::Link.new_type() + 2, 0, 0, 0, &[0; 16]);
+        let mut links = 0;
+        let dump = socket.dump(&request, |step| match step {
+            DumpStep::Begin => links = 0,
+            DumpStep::Message(_) => links += 1,
+        })?;
+        Ok((links, dump.complete))
+    }
+
+    #[test]
+    fn dumps_go_wrong_as_asked() {
+        let kernel = Kernel::new();
+        let faults = Faults::over(kernel.namespace());
+        let mut socket = Socket::open(&faults.namespace()).unwrap();
+        let (all, complete) = links(&mut socket).unwrap();
+        assert!(complete && all > 0);
+        let every = At::EveryDump(Kind::Link);
+        for (fault, expected) in [
+            (Fault::UnknownAttribute, (all, true)),
+            (Fault::LoseRow(1), (all - 1, true)),
+            (Fault::RepeatRow(1), (all + 1, true)),
+            (Fault::Interrupt, (all, false)),
+            (Fault::Overrun, (all - 1, false)),
+        ] {
+            faults.clear();
+            faults.add(every, fault.clone());
+            assert_eq!(links(&mut socket).unwrap(), expected, "{fault:?}");
+        }
+        for (fault, kind) in [
+            (Fault::BreakOff(12), ErrorKind::Kernel),
+            (Fault::Refuse(12), ErrorKind::Kernel),
+            (Fault::Corrupt, ErrorKind::Malformed),
+        ] {
+            faults.clear();
+            faults.add(every, fault.clone());
+            assert_eq!(links(&mut socket).unwrap_err().kind(), kind, "{fault:?}");
+        }
+        faults.clear();
+        faults.add(At::Dump(Kind::Link, 1), Fault::Interrupt);
+        assert_eq!(links(&mut socket).unwrap(), (all, true));
+    }
+
+    #[test]
+    fn whoever_dies_does_nothing_any_more() {
+        let faults = Faults::over(Kernel::new().namespace());
+        faults.add(At::Change(2), Fault::DieAfter);
+        let died = died(|| {
+            let mut socket = Socket::open(&faults.namespace()).unwrap();
+            let _first = socket.may_change();
+            let _second = socket.may_change();
+            unreachable!("it died");
+        });
+        assert!(died.is_none());
+        assert_eq!(faults.changes(), 2);
+        faults.clear();
+        let mut socket = Socket::open(&faults.namespace()).unwrap();
+        socket.may_change().unwrap();
+    }
+
+    #[test]
+    fn a_stranger_acts_just_before() {
+        let acted = Arc::new(Mutex::new(0));
+        let faults = Faults::over(Kernel::new().namespace());
+        let act = {
+            let acted = acted.clone();
+            move || *acted.lock().unwrap() += 1
+        };
+        faults.add(At::EveryChange, Fault::Stranger(Arc::new(act)));
+        let mut socket = Socket::open(&faults.namespace()).unwrap();
+        socket.may_change().unwrap();
+        socket.may_change().unwrap();
+        assert_eq!(*acted.lock().unwrap(), 2);
+    }
+}
