@@ -2,6 +2,7 @@
 
 use crate::message::RawMessage;
 
+use super::address4::Address4;
 use super::dispatch::Answer;
 use super::request::{EOPNOTSUPP, Refusal, Request};
 use super::state::State;
@@ -39,4 +40,22 @@ impl State {
     pub(crate) fn routes4_gone(&mut self, _index: u32) {}
 
     pub(crate) fn routes4_mtu(&mut self, _index: u32, _before: u32) {}
+
+    /// `fib_inetaddr_event`, `NETDEV_UP`: an address has come; it is in the list already.
+    pub(crate) fn routes4_address_added(&mut self, _index: u32, _address: &Address4) {}
+
+    /// `fib_inetaddr_event`, `NETDEV_DOWN`: an address has left the list.
+    pub(crate) fn routes4_address_removed(&mut self, _index: u32, _address: &Address4) {}
+
+    /// `fib_add_ifaddr` alone.
+    pub(crate) fn routes4_primary_added(&mut self, _index: u32, _address: &Address4) {}
+
+    /// `fib_del_ifaddr` of a secondary address whose primary one has gone.
+    pub(crate) fn routes4_secondary_removed(
+        &mut self,
+        _index: u32,
+        _address: &Address4,
+        _primary: &Address4,
+    ) {
+    }
 }

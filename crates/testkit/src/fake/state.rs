@@ -102,6 +102,18 @@ impl State {
         }
     }
 
+    // What addresses do to routes; the bodies are in route4.rs and route6.rs.
+    //
+    // * `routes4_address_added(index, &Address4)`: `fib_inetaddr_event`, `NETDEV_UP`; the address is in the list already.
+    // * `routes4_address_removed(index, &Address4)`: the same for `NETDEV_DOWN`; it has left the list.
+    // * `routes4_secondary_removed(index, &Address4, primary: &Address4)`: `fib_del_ifaddr` as promotion calls it.
+    // * `routes4_primary_added(index, &Address4)`: `fib_add_ifaddr` alone.
+    // * `routes6_local_added(index, address)`, `routes6_local_removed(index, address)`: the address's own route in table local.
+    // * `routes6_prefix_added(index, prefix, length, metric, lifetime)`: `addrconf_prefix_route`.
+    // * `routes6_prefix_removed(index, prefix, length)`: `cleanup_prefix_route` with deletion.
+    // * `routes6_multicast_added(index)`: `addrconf_add_mroute`.
+    // * `routes6_source_removed(index, address)`: `rt6_remove_prefsrc`.
+
     // What links do to the rest. `link.rs` calls these after it has changed the link itself; whoever needs the link
     // before the change is given it.
 
@@ -123,8 +135,9 @@ impl State {
         self.nexthops_down(index);
         self.routes4_down(index);
         self.neighbours_down(index);
-        self.addresses6_down(index);
+        // addrconf_ifdown takes the routes first.
         self.routes6_down(index);
+        self.addresses6_down(index);
     }
 
     /// The carrier of a link that is up came or went (`NETDEV_CHANGE`).
@@ -141,8 +154,8 @@ impl State {
         self.addresses4_gone(index);
         self.routes4_gone(index);
         self.neighbours_gone(index);
-        self.addresses6_gone(index);
         self.routes6_gone(index);
+        self.addresses6_gone(index);
         self.rules_device_gone(index);
     }
 

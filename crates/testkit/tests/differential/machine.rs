@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use trueup_netlink::{Group, Namespace, Transport};
-use trueup_testkit::{Kind, RawMessage, stable};
+use trueup_testkit::{Kind, RawMessage};
 
+use crate::compared::compared;
 use crate::message::{DUMP, Message};
 
 /// What came back for one request.
@@ -74,7 +75,7 @@ impl Machine {
                     }
                     _ => reply
                         .rows
-                        .extend(RawMessage::parse(kind, body).as_ref().and_then(stable)),
+                        .extend(RawMessage::parse(kind, body).as_ref().and_then(compared)),
                 }
             }
         }
@@ -107,9 +108,10 @@ impl Machine {
         rows
     }
 
-    /// Waits until the kernel has finished what it does on work queues: duplicate detection is over, and the state of
-    /// links has been told. The fake has nothing to wait for.
+    /// Waits until the kernel has finished what it does on work queues: duplicate detection is over, and the carrier of
+    /// each link has become its operational state. The fake has nothing to wait for.
     pub fn settle(&mut self) {
+        self.settle_carriers();
         const IFA_F_TENTATIVE: u8 = 0x40;
         const IFA_F_DADFAILED: u8 = 0x08;
         let end = Instant::now() + Duration::from_secs(5);
@@ -123,6 +125,29 @@ impl Machine {
             }
             assert!(Instant::now() < end, "an address stays tentative");
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for the kernel's link watch, which tells of carriers later than the request that moved them; then for the
+    /// lock that it holds while it does.
+    fn settle_carriers(&mut self) {
+        const IFLA_OPERSTATE: u16 = 16;
+        const IFLA_CARRIER: u16 = 33;
+        const IF_OPER_UNKNOWN: u8 = 0;
+        const IF_OPER_UP: u8 = 6;
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            let links = self.raw_dump(Kind::Link, 0);
+            let moving = links.iter().any(|row| {
+                let byte = |number| row.attrs.get(&number).map_or(0, |payload| payload[0]);
+                let told = matches!(byte(IFLA_OPERSTATE), IF_OPER_UP | IF_OPER_UNKNOWN);
+                told != (byte(IFLA_CARRIER) == 1)
+            });
+            if !moving {
+                return;
+            }
+            assert!(Instant::now() < end, "a carrier stays untold: {links:?}");
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 
@@ -152,25 +177,28 @@ impl Machine {
         }
     }
 
-    /// What was announced since the last call, reduced by `stable`, in order; of links only what is not as it was.
+    /// What was announced since the last call, reduced by `compared`, in order. Of a link only what was told last, if it
+    /// is not as it was: how often a link is told of on the way is nobody's promise.
     pub fn announced(&mut self) -> Vec<RawMessage> {
         let mut all = Vec::new();
+        let mut last = BTreeMap::new();
         let mut buffer = Vec::with_capacity(256 * 1024);
         while self.events.receive(&mut buffer).is_ok() {
             for (kind, _, body) in messages(&buffer) {
-                let Some(message) = RawMessage::parse(kind, body).as_ref().and_then(stable) else {
+                let Some(message) = RawMessage::parse(kind, body).as_ref().and_then(compared)
+                else {
                     continue;
                 };
-                if message.kind != Kind::Link
-                    || (message.family() != 7
-                        && self
-                            .links
-                            .insert(message.device(), message.clone())
-                            .as_ref()
-                            != Some(&message))
-                {
+                if message.kind != Kind::Link {
                     all.push(message);
+                } else if message.family() != 7 {
+                    last.insert(message.device(), message);
                 }
+            }
+        }
+        for (index, message) in last {
+            if self.links.insert(index, message.clone()).as_ref() != Some(&message) {
+                all.push(message);
             }
         }
         all

@@ -6,6 +6,7 @@
 //! look further than the default run; `TRUEUP_LENGTH=n` sets the messages of a sequence.
 
 mod case;
+mod compared;
 mod domains;
 mod machine;
 mod message;
