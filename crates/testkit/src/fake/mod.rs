@@ -31,6 +31,7 @@ mod dispatch;
 mod link;
 mod neighbour;
 mod nexthop;
+mod policy;
 mod request;
 mod route4;
 mod route6;
