@@ -21,6 +21,7 @@ pub mod fake;
 pub mod faults;
 mod message;
 mod runner;
+pub mod scenario;
 mod show;
 mod snapshot;
 mod stable;

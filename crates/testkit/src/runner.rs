@@ -72,7 +72,7 @@ pub fn example() {
     }
 }
 
-fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
+pub(crate) fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     let is = |name, value: &str| var(name).is_some_and(|set| set == value);
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
 }
@@ -90,7 +90,7 @@ fn run(name: &str, test: fn()) -> Result<(), Failed> {
         .map_err(|panic| Failed::from(text(&*panic)))
 }
 
-fn text(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -64,7 +64,10 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
             }
             "local" => address = words.prefix(word)?,
             _ if FLAGS.iter().any(|(name, _)| *name == word) => {
-                flags |= FLAGS.iter().filter(|(name, _)| *name == word).fold(0, |_, (_, bit)| *bit);
+                flags |= FLAGS
+                    .iter()
+                    .filter(|(name, _)| *name == word)
+                    .fold(0, |_, (_, bit)| *bit);
             }
             _ => match raw_attribute(words, word)? {
                 Some(attr) => attrs.push(attr),
@@ -85,10 +88,21 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
     let loopback = family_of(local.address) == INET && local.address.is_loopback();
     let default = if loopback && !verb.0 { 254 } else { 0 };
     let len = peer.map_or(local.len, |peer| peer.len);
-    let header = [family_of(local.address), len, flags as u8, scope.unwrap_or(default), 0, 0, 0, 0];
+    let header = [
+        family_of(local.address),
+        len,
+        flags as u8,
+        scope.unwrap_or(default),
+        0,
+        0,
+        0,
+        0,
+    ];
     let mut message = message(Kind::Address, verb, header.to_vec());
     message.device = Some((4, dev));
-    message.attrs.push((IFA_LOCAL, Value::Bytes(octets(local.address))));
+    message
+        .attrs
+        .push((IFA_LOCAL, Value::Bytes(octets(local.address))));
     let far = peer.unwrap_or(local).address;
     message.attrs.push((IFA_ADDRESS, Value::Bytes(octets(far))));
     if flags > 0xff {
@@ -97,7 +111,9 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
     }
     if let Some([preferred, valid]) = lifetimes {
         let info = [preferred, valid, 0, 0].map(u32::to_ne_bytes);
-        message.attrs.push((IFA_CACHEINFO, Value::Bytes(info.as_flattened().to_vec())));
+        message
+            .attrs
+            .push((IFA_CACHEINFO, Value::Bytes(info.as_flattened().to_vec())));
     }
     message.attrs.extend(attrs);
     Ok(Command::Message(message))

@@ -136,13 +136,24 @@ const VXLAN: &[Option_] = &[
 ];
 const VLAN: &[Option_] = &[
     ("id", 1, Width::Short, NONE),
-    ("protocol", 5, Width::Port, &[("802.1q", 0x8100), ("802.1Q", 0x8100), ("802.1ad", 0x88a8)]),
+    (
+        "protocol",
+        5,
+        Width::Port,
+        &[("802.1q", 0x8100), ("802.1Q", 0x8100), ("802.1ad", 0x88a8)],
+    ),
 ];
 const MACVLAN: &[Option_] = &[(
     "mode",
     1,
     Width::Word,
-    &[("private", 1), ("vepa", 2), ("bridge", 4), ("passthru", 8), ("source", 16)],
+    &[
+        ("private", 1),
+        ("vepa", 2),
+        ("bridge", 4),
+        ("passthru", 8),
+        ("source", 16),
+    ],
 )];
 const BOND: &[Option_] = &[
     (

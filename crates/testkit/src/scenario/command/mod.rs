@@ -174,7 +174,9 @@ fn sysctl(words: &mut Words<'_>) -> Result<Command, Fault> {
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if !name.starts_with("net.") || name.contains("..") || !name.chars().all(plain) {
-        return Err(words.fault_here("a setting's name begins with net., as net.ipv6.conf.v0.disable_ipv6"));
+        return Err(
+            words.fault_here("a setting's name begins with net., as net.ipv6.conf.v0.disable_ipv6")
+        );
     }
     let (name, value) = (name.to_owned(), value.to_owned());
     words.end()?;

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use super::encode::Hop;
 use super::words::{Prefix, family_of, named, octets};
 use super::{
-    Command, Fault, INET, INET6, PROTOCOLS, RTAX, SCOPES, TABLES, TYPES, Value, Words, message, raw_attribute, verb,
+    Command, Fault, INET, INET6, PROTOCOLS, RTAX, SCOPES, TABLES, TYPES, Value, Words, message,
+    raw_attribute, verb,
 };
 use crate::message::Kind;
 
@@ -83,7 +84,7 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
                     let value = match (*number, words.peek()) {
                         (RTAX_FEATURES, Some("ecn")) => {
                             words.next();
-                            1
+                            1_u32
                         }
                         _ => words.number(word)?,
                     };
@@ -93,7 +94,9 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
                 } else if let Some(attr) = raw_attribute(words, word)? {
                     attrs.push(attr);
                 } else if !dst_said {
-                    dst = Words::new(word)?.prefix("route").map_err(|_| words.unknown(word))?;
+                    dst = Words::new(word)?
+                        .prefix("route")
+                        .map_err(|_| words.unknown(word))?;
                     dst_said = true;
                 } else {
                     return Err(words.unknown(word));
@@ -104,8 +107,13 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
     if !dst_said && !words.raw {
         return Err(words.fault("to which destination? write a prefix or default"));
     }
-    let families = [dst, from].into_iter().flatten().map(|p| family_of(p.address));
-    let by_gateway = via.filter(|(other, _)| !other).map(|(_, via)| family_of(via));
+    let families = [dst, from]
+        .into_iter()
+        .flatten()
+        .map(|p| family_of(p.address));
+    let by_gateway = via
+        .filter(|(other, _)| !other)
+        .map(|(_, via)| family_of(via));
     let family = Some(family)
         .filter(|family| *family != 0)
         .or_else(|| families.into_iter().next())
@@ -132,7 +140,9 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
     let dst_len = dst.map_or(0, |dst| dst.len);
     let src_len = from.map_or(0, |from| from.len);
     let byte = u8::try_from(table).unwrap_or(0);
-    let header = vec![family, dst_len, src_len, tos, byte, protocol, scope, own, flags, 0, 0, 0];
+    let header = vec![
+        family, dst_len, src_len, tos, byte, protocol, scope, own, flags, 0, 0, 0,
+    ];
     let mut message = message(Kind::Route, verb, header);
     for (number, prefix) in [(RTA_DST, dst), (RTA_SRC, from)] {
         let bytes = prefix.map(|prefix| Value::Bytes(octets(prefix.address)));
@@ -141,8 +151,12 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
     if byte == 0 {
         message.attrs.push((RTA_TABLE, table.into()));
     }
-    message.attrs.extend(via.map(|(_, via)| via_attribute(via, family)));
-    message.attrs.extend(dev.map(|dev| (RTA_OIF, Value::Device(dev))));
+    message
+        .attrs
+        .extend(via.map(|(_, via)| via_attribute(via, family)));
+    message
+        .attrs
+        .extend(dev.map(|dev| (RTA_OIF, Value::Device(dev))));
     message.attrs.extend(attrs);
     if lock != 0 {
         metrics.insert(0, (RTAX_LOCK, lock.into()));
@@ -152,10 +166,14 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Command, Fault>
     }
     if !hops.is_empty() {
         let leg = |(mut hop, via): (Hop, Option<(bool, IpAddr)>)| {
-            hop.attrs.extend(via.map(|(_, via)| via_attribute(via, family)));
+            hop.attrs
+                .extend(via.map(|(_, via)| via_attribute(via, family)));
             hop
         };
-        message.attrs.push((RTA_MULTIPATH, Value::Hops(hops.into_iter().map(leg).collect())));
+        message.attrs.push((
+            RTA_MULTIPATH,
+            Value::Hops(hops.into_iter().map(leg).collect()),
+        ));
     }
     Ok(Command::Message(message))
 }
@@ -202,7 +220,9 @@ fn flush(words: &mut Words<'_>, family: u8) -> Result<Command, Fault> {
             "proto" | "protocol" => {
                 let text = words.value(word)?;
                 let number = named(text, PROTOCOLS).and_then(|n| u8::try_from(n).ok());
-                protocol = Some(number.ok_or_else(|| words.fault_here("a protocol is a number up to 255"))?);
+                protocol = Some(
+                    number.ok_or_else(|| words.fault_here("a protocol is a number up to 255"))?,
+                );
             }
             "dev" => dev = Some(words.value(word)?.to_owned()),
             _ => return Err(words.unknown(word)),

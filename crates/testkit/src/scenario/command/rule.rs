@@ -24,7 +24,12 @@ const FRA_DPORT_RANGE: u16 = 24;
 
 const FR_ACT_TO_TBL: u8 = 1;
 const FR_ACT_GOTO: u8 = 2;
-const ACTIONS: [(&str, u8); 4] = [("nop", 3), ("blackhole", 6), ("unreachable", 7), ("prohibit", 8)];
+const ACTIONS: [(&str, u8); 4] = [
+    ("nop", 3),
+    ("blackhole", 6),
+    ("unreachable", 7),
+    ("prohibit", 8),
+];
 const FIB_RULE_INVERT: u8 = 2;
 const MAIN: u8 = 254;
 
@@ -48,7 +53,11 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Message, Fault>
                     return Err(words.fault_here("an address of the other family"));
                 }
                 header[0] = family_of(address);
-                let (at, number) = if word == "from" { (2, FRA_SRC) } else { (1, FRA_DST) };
+                let (at, number) = if word == "from" {
+                    (2, FRA_SRC)
+                } else {
+                    (1, FRA_DST)
+                };
                 header[at] = len;
                 attrs.push((number, Value::Bytes(octets(address))));
             }
@@ -63,7 +72,9 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Message, Fault>
             "fwmark" => {
                 let text = words.value(word)?;
                 let (mark, mask) = text.split_once('/').unwrap_or((text, ""));
-                let number = |text| bits(text).ok_or_else(|| words.fault_here("a mark is written MARK[/MASK]"));
+                let number = |text| {
+                    bits(text).ok_or_else(|| words.fault_here("a mark is written MARK[/MASK]"))
+                };
                 attrs.push((FRA_FWMARK, number(mark)?.into()));
                 if !mask.is_empty() {
                     attrs.push((FRA_FWMASK, number(mask)?.into()));
@@ -79,9 +90,18 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Message, Fault>
                 let names = &[("icmp", 1), ("tcp", 6), ("udp", 17), ("ipv6-icmp", 58)];
                 attrs.push((FRA_IP_PROTO, (words.named(word, names)? as u8).into()));
             }
-            "sport" => attrs.push((FRA_SPORT_RANGE, range::<u16>(words, word, |n| n.to_ne_bytes().to_vec())?)),
-            "dport" => attrs.push((FRA_DPORT_RANGE, range::<u16>(words, word, |n| n.to_ne_bytes().to_vec())?)),
-            "uidrange" => attrs.push((FRA_UID_RANGE, range::<u32>(words, word, |n| n.to_ne_bytes().to_vec())?)),
+            "sport" => attrs.push((
+                FRA_SPORT_RANGE,
+                range::<u16>(words, word, |n| n.to_ne_bytes().to_vec())?,
+            )),
+            "dport" => attrs.push((
+                FRA_DPORT_RANGE,
+                range::<u16>(words, word, |n| n.to_ne_bytes().to_vec())?,
+            )),
+            "uidrange" => attrs.push((
+                FRA_UID_RANGE,
+                range::<u32>(words, word, |n| n.to_ne_bytes().to_vec())?,
+            )),
             "suppress_prefixlength" => {
                 attrs.push((FRA_SUPPRESS_PREFIXLEN, words.number::<u32>(word)?.into()));
             }
@@ -105,7 +125,10 @@ pub(super) fn parse(words: &mut Words<'_>, family: u8) -> Result<Message, Fault>
             }
             // For rules that `ip` never sends: without an action, or a table.
             "action" if words.raw => header[7] = words.number(word)?,
-            _ => match (ACTIONS.iter().find(|(name, _)| *name == word), raw_attribute(words, word)?) {
+            _ => match (
+                ACTIONS.iter().find(|(name, _)| *name == word),
+                raw_attribute(words, word)?,
+            ) {
                 (Some((_, action)), _) => header[7] = *action,
                 (None, Some(attr)) => attrs.push(attr),
                 (None, None) => return Err(words.unknown(word)),

@@ -64,6 +64,15 @@ impl<'a> Words<'a> {
         })
     }
 
+    /// The words that have not been taken.
+    pub(crate) fn rest(&self) -> Vec<&'a str> {
+        self.items
+            .iter()
+            .skip(self.at)
+            .map(|(_, word)| *word)
+            .collect()
+    }
+
     pub(crate) fn peek(&self) -> Option<&'a str> {
         self.items.get(self.at).map(|(_, word)| *word)
     }
@@ -107,7 +116,8 @@ impl<'a> Words<'a> {
     /// A number, in hex behind `0x`.
     pub(crate) fn bits(&mut self, of: &str) -> Result<u32, Fault> {
         let text = self.value(of)?;
-        bits(text).ok_or_else(|| self.fault_here(format!("{text:?} is no number, which {of:?} needs")))
+        bits(text)
+            .ok_or_else(|| self.fault_here(format!("{text:?} is no number, which {of:?} needs")))
     }
 
     pub(crate) fn address(&mut self, of: &str) -> Result<IpAddr, Fault> {
@@ -142,9 +152,11 @@ impl<'a> Words<'a> {
             .split(':')
             .map(|two| u8::from_str_radix(two, 16).ok())
             .collect();
-        bytes
-            .filter(|bytes| bytes.len() == 6)
-            .ok_or_else(|| self.fault_here(format!("{text:?} is no hardware address, which {of:?} needs")))
+        bytes.filter(|bytes| bytes.len() == 6).ok_or_else(|| {
+            self.fault_here(format!(
+                "{text:?} is no hardware address, which {of:?} needs"
+            ))
+        })
     }
 
     /// A number by one of these names, or as such.
@@ -194,7 +206,9 @@ pub(crate) fn bits(text: &str) -> Option<u32> {
 
 pub(crate) fn named(text: &str, names: &[(&str, u32)]) -> Option<u32> {
     let by_name = names.iter().find(|(name, _)| *name == text);
-    by_name.map(|(_, number)| *number).or_else(|| text.parse().ok())
+    by_name
+        .map(|(_, number)| *number)
+        .or_else(|| text.parse().ok())
 }
 
 /// The bytes of an address.
@@ -206,5 +220,9 @@ pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
 }
 
 pub(crate) fn family_of(address: IpAddr) -> u8 {
-    if address.is_ipv4() { super::INET } else { super::INET6 }
+    if address.is_ipv4() {
+        super::INET
+    } else {
+        super::INET6
+    }
 }

@@ -1,0 +1,128 @@
+//! The `main` of the test target: every scenario on every machine, each a test of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use super::machine::{Machine, has_link, running_version};
+use super::run::run;
+use super::{Need, Scenario, parse};
+use crate::enter::{enter, fresh_netns, quiet_netns};
+use crate::runner::{may_skip, text};
+
+/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`.
+///
+/// A scenario that needs what the running kernel lacks is ignored there, with what it needs in front of its name. Where
+/// namespaces are forbidden those on the kernel fail, as told at [`kernel_tests!`](crate::kernel_tests).
+pub fn main(directory: &Path) -> ExitCode {
+    let forbidden = enter().err().map(|error| error.to_string());
+    let skip = forbidden.is_some() && may_skip(|name| std::env::var(name).ok());
+    if let (Some(reason), true) = (&forbidden, skip) {
+        eprintln!("scenarios on the kernel SKIPPED: {reason}");
+    }
+    let mut files = Vec::new();
+    collect(directory, &mut files);
+    files.sort();
+    let mut trials = Vec::new();
+    let mut has = BTreeMap::new();
+    for path in files {
+        let name = path
+            .strip_prefix(directory)
+            .unwrap_or(&path)
+            .with_extension("");
+        let name = name.display().to_string();
+        let file = path.display().to_string();
+        let scenario = fs::read_to_string(&path)
+            .map_err(|error| format!("{file}: {error}"))
+            .and_then(|text| parse(&text).map_err(|error| format!("{file}:{error}")));
+        let scenario = match scenario {
+            Ok(scenario) => Arc::new(scenario),
+            Err(error) => {
+                trials.push(Trial::test(format!("read::{name}"), move || {
+                    Err(error.into())
+                }));
+                continue;
+            }
+        };
+        let lacks = scenario.needs.iter().find(|need| match need {
+            Need::Kernel(version) => !version.admits(running_version()),
+            Need::Link(kind) => !*has
+                .entry(kind.clone())
+                .or_insert_with(|| forbidden.is_none() && asked(kind)),
+        });
+        let lacks = lacks
+            .filter(|_| forbidden.is_none())
+            .map(|need| format!("needs {need}"));
+        let (forbidden, on_fake) = (forbidden.clone(), (scenario.clone(), file.clone()));
+        let fake_lacks = scenario.needs.iter().any(|need| match need {
+            Need::Kernel(version) => !version.admits((6, 18)),
+            Need::Link(_) => false,
+        });
+        trials.push(
+            Trial::test(format!("fake::{name}"), move || {
+                carry_out(&on_fake.1, &on_fake.0, Machine::fake)
+            })
+            .with_ignored_flag(fake_lacks),
+        );
+        let on_kernel = move || match forbidden {
+            Some(reason) => Err(reason.into()),
+            None => carry_out(&file, &scenario, || {
+                quiet_netns();
+                Machine::kernel()
+            }),
+        };
+        trials.push(
+            Trial::test(format!("kernel::{name}"), on_kernel)
+                .with_ignored_flag(skip || lacks.is_some())
+                .with_kind(lacks.unwrap_or_default()),
+        );
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "scenario")
+        {
+            files.push(path);
+        }
+    }
+}
+
+/// Whether the running kernel has a kind of link; asked in a namespace that ends with the thread.
+fn asked(kind: &str) -> bool {
+    let kind = kind.to_owned();
+    let asking = thread::spawn(move || {
+        fresh_netns();
+        has_link(&kind)
+    });
+    asking.join().unwrap_or(false)
+}
+
+/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its threads.
+fn carry_out(
+    file: &str,
+    scenario: &Arc<Scenario>,
+    machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
+) -> Result<(), Failed> {
+    let (name, scenario) = (file.to_owned(), scenario.clone());
+    let work = move || {
+        let machine = machine().map_err(|trouble| trouble.message)?;
+        run(&name, &scenario, machine)
+    };
+    let ended = thread::Builder::new().spawn(work)?.join();
+    match ended {
+        Ok(result) => result.map_err(Failed::from),
+        Err(panic) => Err(Failed::from(format!("{file}: {}", text(&*panic)))),
+    }
+}

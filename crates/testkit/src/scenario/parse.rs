@@ -1,0 +1,426 @@
+//! From text to a [`Scenario`]. Pure; any text gives a scenario or an error with its place and a remedy.
+
+use super::command::{self, Fault};
+use super::text::{self, Expected};
+use super::{
+    Act, Error, FaultLine, INVARIANTS, Mishap, Need, Scenario, Selection, Step, Version, What,
+    errno,
+};
+use crate::faults::At;
+use crate::message::Kind;
+
+/// A line that says something, in a block or at its head.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    /// From 1.
+    number: usize,
+    /// As written, without the end.
+    text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn is_indented(self) -> bool {
+        self.text.starts_with([' ', '\t'])
+    }
+
+    fn is_blank(self) -> bool {
+        self.text.trim().is_empty()
+    }
+
+    fn is_comment(self) -> bool {
+        self.text.trim_start().starts_with('#')
+    }
+
+    /// An error at a byte of the line.
+    fn error(self, at: usize, message: impl Into<String>) -> Error {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        Error {
+            line: self.number,
+            column: before.chars().count() + 1,
+            message: message.into(),
+        }
+    }
+
+    /// Where its first word begins.
+    fn start(self) -> usize {
+        self.text.len() - self.text.trim_start().len()
+    }
+
+    /// An error at its first word.
+    fn wrong(self, message: impl Into<String>) -> Error {
+        self.error(self.start(), message)
+    }
+
+    /// An error in a part of it that begins at a byte.
+    fn fault(self, start: usize, fault: Fault) -> Error {
+        self.error(start + fault.at, fault.message)
+    }
+}
+
+/// Reads a scenario.
+///
+/// # Errors
+///
+/// [`Error`] at the first thing that is not understood.
+pub fn parse(text: &str) -> Result<Scenario, Error> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.lines().enumerate();
+    let lines: Vec<_> = lines
+        .map(|(at, text)| Line {
+            number: at + 1,
+            text,
+        })
+        .collect();
+    let mut scenario = Scenario {
+        title: String::new(),
+        facts: Vec::new(),
+        faults: Vec::new(),
+        invariants: Vec::new(),
+        needs: Vec::new(),
+        steps: Vec::new(),
+    };
+    let first = Line {
+        number: 1,
+        text: "",
+    };
+    let comment = lines.iter().take_while(|line| line.is_comment());
+    let words = comment.map(|line| line.text.trim_start_matches([' ', '\t', '#']).trim());
+    scenario.title = words.collect::<Vec<_>>().join(" ").trim().to_owned();
+    if scenario.title.is_empty() {
+        return Err(first.wrong("begin with a comment, `# ...`, that says what the scenario shows"));
+    }
+    let mut only = None;
+    let mut rest = lines.as_slice();
+    while let Some((head, after)) = rest.split_first() {
+        rest = after;
+        if head.is_blank() || head.is_comment() {
+            continue;
+        }
+        if head.is_indented() {
+            return Err(head.wrong("an indented line belongs to a step: write the step's keyword above it, at the left"));
+        }
+        let end = rest
+            .iter()
+            .position(|line| !line.is_indented() && !line.is_blank() && !line.is_comment());
+        let (block, after) = rest.split_at(end.unwrap_or(rest.len()));
+        if header(*head, &mut scenario)? {
+            continue;
+        }
+        if let Some(condition) = head.text.strip_prefix("if ") {
+            only =
+                Some(version(condition).ok_or_else(|| {
+                    head.error(3, "write `if kernel >= 6.12` or `if kernel < 6.12`")
+                })?);
+            continue;
+        }
+        let what = step(*head, block)?;
+        scenario.steps.push(Step {
+            line: head.number,
+            only: only.take(),
+            what,
+        });
+        rest = after;
+    }
+    if scenario.steps.is_empty() {
+        return Err(first.wrong("a scenario needs steps, such as setup, desired, apply and state"));
+    }
+    Ok(scenario)
+}
+
+/// Takes a line of the head; false if it is none.
+fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Error> {
+    let mut words = line.text.split_whitespace();
+    let keyword = words.next().unwrap_or_default();
+    let numbers = |most: usize, what: &str| -> Result<Vec<usize>, Error> {
+        let number = |word: &str| word.parse().ok().filter(|n| (1..=most).contains(n));
+        let all: Option<Vec<_>> = line.text.split_whitespace().skip(1).map(number).collect();
+        all.filter(|all| !all.is_empty()).ok_or_else(|| {
+            line.wrong(format!(
+                "{keyword} is followed by numbers of {what}, 1 to {most}"
+            ))
+        })
+    };
+    match keyword {
+        "fact" | "facts" => {
+            let facts = numbers(999, "the kernel's facts")?;
+            scenario.facts.extend(facts.into_iter().map(|n| n as u32));
+        }
+        "invariant" | "invariants" => {
+            let invariants = numbers(INVARIANTS.len(), "invariants")?;
+            scenario
+                .invariants
+                .extend(invariants.into_iter().map(|n| n as u8));
+        }
+        "faults" => {
+            let known = |word: &str| {
+                word.split_once('-').is_some_and(|(room, number)| {
+                    matches!(room, "diff" | "source") && number.parse::<u8>().is_ok_and(|n| n > 0)
+                })
+            };
+            for word in words {
+                if !known(word) {
+                    return Err(
+                        line.wrong(format!("{word:?} is no fault: write diff-N or source-N"))
+                    );
+                }
+                scenario.faults.push(word.to_owned());
+            }
+        }
+        "needs" => {
+            let rest = line.text.get("needs".len()..).unwrap_or_default().trim();
+            if let Some(version) = version(rest) {
+                scenario.needs.push(Need::Kernel(version));
+                return Ok(true);
+            }
+            for word in words {
+                let plain = word.chars().all(|c| c.is_ascii_alphanumeric());
+                if !plain || word == "kernel" {
+                    return Err(
+                        line.wrong("write `needs KIND`, a kind of link, or `needs kernel >= 6.12`")
+                    );
+                }
+                scenario.needs.push(Need::Link(word.to_owned()));
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// `kernel >= 6.12`, `kernel < 6.12`.
+fn version(text: &str) -> Option<Version> {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let ["kernel", sign @ (">=" | "<"), number] = words[..] else {
+        return None;
+    };
+    let (major, minor) = number.split_once('.')?;
+    Some(Version {
+        below: sign == "<",
+        version: (major.parse().ok()?, minor.parse().ok()?),
+    })
+}
+
+fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
+    let said = || {
+        block
+            .iter()
+            .copied()
+            .filter(|line| !line.is_blank() && !line.is_comment())
+    };
+    let mut words = head.text.split_whitespace();
+    let keyword = words.next().unwrap_or_default();
+    let rest: Vec<_> = words.collect();
+    let bare = |what: What| match (rest.first(), said().next()) {
+        (None, None) => Ok(what),
+        (Some(_), _) => Err(head.wrong(format!("{keyword} stands alone on its line"))),
+        (None, Some(line)) => Err(line.wrong(format!("{keyword} takes no lines"))),
+    };
+    let expectations = || said().map(expected).collect::<Result<Vec<_>, _>>();
+    match keyword {
+        "setup" | "stranger" | "send" => {
+            let raw = keyword == "send";
+            let acts: Vec<_> = said().map(|line| act(line, line.start(), raw)).collect::<Result<_, _>>()?;
+            if acts.is_empty() {
+                return Err(head.wrong(format!("{keyword} needs indented lines below it, such as `link set v0 up`")));
+            }
+            Ok(What::Act(acts))
+        }
+        "desired" => {
+            let last = block.iter().rposition(|line| !line.is_blank()).map_or(0, |at| at + 1);
+            let Some(written) = block.get(..last).filter(|block| !block.is_empty()) else {
+                return Err(head.wrong("desired needs indented lines below it: a desired-state file in TOML"));
+            };
+            // With the lines above, so that errors are told with the line in this file.
+            let mut text = "\n".repeat(head.number);
+            for line in written {
+                text.push_str(line.text);
+                text.push('\n');
+            }
+            Ok(What::Desired(text))
+        }
+        "plan" => Ok(What::Plan(expectations()?)),
+        "apply" => {
+            let is_fault = |line: &Line<'_>| line.text.trim_start().starts_with("fault ");
+            let faults = said().filter(is_fault).map(fault_line).collect::<Result<Vec<_>, _>>()?;
+            let expected: Vec<_> = said().filter(|line| !is_fault(line)).map(expected).collect::<Result<_, _>>()?;
+            let expected = (!expected.is_empty()).then_some(expected);
+            Ok(What::Apply { faults, expected })
+        }
+        "again" => Ok(What::Again(expectations()?)),
+        "restart" => bare(What::Restart),
+        "forget" => bare(What::Forget),
+        "settle" => bare(What::Settle),
+        "silent" => bare(What::Events(Vec::new(), Vec::new())),
+        "unchanged" => match rest[..] {
+            [] => Ok(What::Unchanged(Vec::new())),
+            ["except", ref devices @ ..] if !devices.is_empty() => {
+                Ok(What::Unchanged(devices.iter().map(|name| (*name).to_owned()).collect()))
+            }
+            _ => Err(head.wrong("write `unchanged`, or `unchanged except DEV...`")),
+        },
+        "events" => {
+            let mut kinds = Vec::new();
+            for word in &rest {
+                let (kind, _) = kind(word).ok_or_else(|| head.wrong(not_a_kind(word)))?;
+                kinds.push(kind);
+            }
+            let lines: Vec<_> = said().map(|line| text::squeeze(line.text)).collect();
+            for (line, text) in said().zip(&lines) {
+                let object = text.strip_prefix("deleted ").unwrap_or(text);
+                let word = object.split(' ').next().unwrap_or_default();
+                if kind(&format!("{word}s")).or_else(|| kind(word)).is_none() {
+                    return Err(line.wrong("an event is written `route ...` or `deleted route ...`, by its kind"));
+                }
+            }
+            Ok(What::Events(kinds, lines))
+        }
+        "state" => {
+            let selection = selection(head, &rest)?;
+            Ok(What::State(selection, said().map(|line| text::squeeze(line.text)).collect()))
+        }
+        _ => Err(head.wrong(format!(
+            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, restart, forget, \
+             settle, state, unchanged, events or silent"
+        ))),
+    }
+}
+
+/// `LINE`, or `LINE -> ERRNO`.
+fn act(line: Line<'_>, start: usize, raw: bool) -> Result<Act, Error> {
+    let written = line.text.get(start..).unwrap_or_default().trim_end();
+    let (text, errno) = match written.split_once(" -> ") {
+        None => (written, None),
+        Some((text, name)) => {
+            let number = errno::number(name.trim());
+            let number = number.ok_or_else(|| {
+                line.error(
+                    start + text.len() + 4,
+                    "an error is written by its name, such as EEXIST",
+                )
+            })?;
+            (text.trim_end(), Some(number))
+        }
+    };
+    let command = command::parse(text, raw).map_err(|fault| line.fault(start, fault))?;
+    Ok(Act {
+        line: line.number,
+        text: text.to_owned(),
+        command,
+        raw,
+        errno,
+    })
+}
+
+fn expected(line: Line<'_>) -> Result<Expected, Error> {
+    Expected::parse(line.text).map_err(|message| line.wrong(message))
+}
+
+/// `fault WHEN: WHAT`.
+fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
+    let Some((when, what)) = line.text.split_once(": ") else {
+        return Err(line.wrong("write `fault WHEN: WHAT`, such as `fault change 2: lose answer`"));
+    };
+    let start = when.len() + 2;
+    let when: Vec<_> = when.split_whitespace().skip(1).collect();
+    let nth = |number: &str| number.parse().ok().filter(|n| *n > 0);
+    let at = match when[..] {
+        ["every", "change"] => Some(At::EveryChange),
+        ["change", n] => nth(n).map(At::Change),
+        ["every", "dump", "of", of] => kind(of).map(|(kind, _)| At::EveryDump(kind)),
+        ["dump", n, "of", of] => kind(of).and_then(|(kind, _)| Some(At::Dump(kind, nth(n)?))),
+        _ => None,
+    };
+    let at = at.ok_or_else(|| {
+        line.wrong("a fault happens at `change N`, `every change`, `dump N of KIND` or `every dump of KIND`")
+    })?;
+    let words: Vec<_> = what.split_whitespace().collect();
+    let row = |n: &str| n.parse::<usize>().ok().filter(|n| *n > 0);
+    let mishap = match words[..] {
+        ["stranger", ..] => {
+            let from = start + what.find("stranger").unwrap_or(0) + "stranger".len();
+            let rest = line.text.get(from..).unwrap_or_default();
+            let at = from + (rest.len() - rest.trim_start().len());
+            Some(Mishap::Stranger(act(line, at, true)?))
+        }
+        ["refuse", name] => errno::number(name).map(Mishap::Refuse),
+        ["break", "off", name] => errno::number(name).map(Mishap::BreakOff),
+        ["lose", "answer"] => Some(Mishap::LoseAnswer),
+        ["die", "before"] => Some(Mishap::DieBefore),
+        ["die", "after"] => Some(Mishap::DieAfter),
+        ["interrupt"] => Some(Mishap::Interrupt),
+        ["lose", "row", n] => row(n).map(Mishap::LoseRow),
+        ["repeat", "row", n] => row(n).map(Mishap::RepeatRow),
+        ["spoil", "row", n] => row(n).map(Mishap::SpoilRow),
+        ["unknown", "attribute"] => Some(Mishap::UnknownAttribute),
+        ["truncate"] => Some(Mishap::Truncate),
+        ["corrupt"] => Some(Mishap::Corrupt),
+        ["overrun"] => Some(Mishap::Overrun),
+        _ => None,
+    };
+    let what = mishap.ok_or_else(|| {
+        line.error(
+            start,
+            "what goes wrong is one of: refuse ERRNO, lose answer, die before, die after, stranger LINE, interrupt, \
+             lose row N, repeat row N, spoil row N, unknown attribute, truncate, corrupt, overrun, break off ERRNO",
+        )
+    })?;
+    Ok(FaultLine { at, what })
+}
+
+fn kind(word: &str) -> Option<(Kind, u8)> {
+    Some(match word {
+        "routes" => (Kind::Route, 0),
+        "addresses" => (Kind::Address, 0),
+        "links" => (Kind::Link, 0),
+        "neighbours" => (Kind::Neighbour, 0),
+        "rules" => (Kind::Rule, 0),
+        "nexthops" => (Kind::Nexthop, 0),
+        "fdb" => (Kind::Neighbour, command::BRIDGE),
+        "addresss" => (Kind::Address, 0),
+        _ => return None,
+    })
+}
+
+fn not_a_kind(word: &str) -> String {
+    format!(
+        "{word:?} is no kind: write routes, addresses, links, neighbours, rules, nexthops or fdb"
+    )
+}
+
+/// `state [all] KIND [-4|-6] [details] [WORD VALUE]...`.
+fn selection(head: Line<'_>, rest: &[&str]) -> Result<Selection, Error> {
+    let (all, rest) = match rest {
+        ["all", rest @ ..] => (true, rest),
+        _ => (false, rest),
+    };
+    let Some((word, mut rest)) = rest.split_first() else {
+        return Err(head.wrong("state of what? write `state routes`, or addresses, links, neighbours, rules, nexthops, fdb"));
+    };
+    let (kind, mut family) = kind(word).ok_or_else(|| head.wrong(not_a_kind(word)))?;
+    let mut details = false;
+    let mut with = Vec::new();
+    loop {
+        match rest {
+            [] => break,
+            ["-4", more @ ..] => (family, rest) = (command::INET, more),
+            ["-6", more @ ..] => (family, rest) = (command::INET6, more),
+            ["details", more @ ..] => (details, rest) = (true, more),
+            [word, value, more @ ..] => {
+                with.push(text::pair(word, value));
+                rest = more;
+            }
+            [word] => {
+                return Err(head.wrong(format!(
+                    "{word:?} needs a value: write `state routes dev v0`"
+                )));
+            }
+        }
+    }
+    Ok(Selection {
+        kind,
+        family,
+        all,
+        details,
+        with,
+    })
+}

@@ -1,0 +1,441 @@
+//! Carries a scenario out and says where it differs.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::command::BRIDGE;
+use super::machine::{Machine, Trouble, Wire};
+use super::object::{self, is_the_kernels_own};
+use super::pass::Agent;
+use super::text::Expected;
+use super::{Act, FaultLine, INVARIANTS, Mishap, Scenario, Selection, What};
+use crate::faults::{Fault, Faults, died};
+use crate::message::{Kind, RawMessage};
+
+/// What is not as the scenario says, at which line of it.
+struct Differs {
+    line: usize,
+    message: String,
+}
+
+type Result<T, E = Differs> = std::result::Result<T, E>;
+
+/// Runs a scenario; the error tells all that there is to tell. `file` is what it is called.
+pub(super) fn run(file: &str, scenario: &Scenario, machine: Machine) -> Result<(), String> {
+    let mut run = Run {
+        file,
+        machine,
+        agent: Agent::default(),
+        before: Vec::new(),
+        announced: Vec::new(),
+    };
+    run.scenario(scenario).map_err(|differs| {
+        let mut told = format!("{file}:{}: {}\n", differs.line, differs.message.trim_end());
+        let _infallible = writeln!(told, "\n{}", scenario.title);
+        for number in &scenario.invariants {
+            let name = INVARIANTS
+                .get(usize::from(*number) - 1)
+                .copied()
+                .unwrap_or_default();
+            let _infallible = writeln!(told, "invariant {number}: {name}");
+        }
+        let numbers = |numbers: &[u32]| {
+            numbers
+                .iter()
+                .map(u32::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        for (word, list) in [
+            ("facts", numbers(&scenario.facts)),
+            ("faults", scenario.faults.join(" ")),
+        ] {
+            if !list.is_empty() {
+                let _infallible = writeln!(told, "{word} {list}");
+            }
+        }
+        told
+    })
+}
+
+struct Run<'a> {
+    file: &'a str,
+    machine: Machine,
+    agent: Agent,
+    /// What there was before the last pass.
+    before: Vec<RawMessage>,
+    /// By the step that acted last.
+    announced: Vec<RawMessage>,
+}
+
+impl Run<'_> {
+    fn scenario(&mut self, scenario: &Scenario) -> Result<()> {
+        let version = self.machine.version();
+        for step in &scenario.steps {
+            if step.only.is_some_and(|only| !only.admits(version)) {
+                continue;
+            }
+            let acts = matches!(
+                step.what,
+                What::Act(_) | What::Apply { .. } | What::Again(_) | What::Settle
+            );
+            let at = |trouble: Trouble| Differs {
+                line: trouble.line.unwrap_or(step.line),
+                message: trouble.message,
+            };
+            if acts {
+                self.machine.announced().map_err(at)?;
+            }
+            let done = self.step(&step.what);
+            done.map_err(|stop| match stop {
+                Stop::Trouble(trouble) => at(trouble),
+                Stop::Differs(message) => Differs {
+                    line: step.line,
+                    message,
+                },
+            })?;
+            if acts && !matches!(step.what, What::Again(_)) {
+                self.announced = self.machine.announced().map_err(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, what: &What) -> Result<(), Stop> {
+        match what {
+            What::Act(acts) => self.machine.act(acts)?,
+            What::Desired(text) => self.agent.want(self.file, text).map_err(Stop::Differs)?,
+            What::Plan(expected) => {
+                let got = self.agent.plan(&self.machine.namespace());
+                let nothing = Expected::parse("nothing").map_err(Stop::Differs)?;
+                let expected = if expected.is_empty() {
+                    std::slice::from_ref(&nothing)
+                } else {
+                    expected
+                };
+                compare("the plan", expected, &got)?;
+            }
+            What::Apply { faults, expected } => self.apply(faults, expected.as_deref())?,
+            What::Again(expected) => self.again(expected)?,
+            What::Restart => self.agent.restart().map_err(Stop::Differs)?,
+            What::Forget => self.agent.forget(),
+            What::State(selection, expected) => self.state(selection, expected)?,
+            What::Unchanged(except) => self.unchanged(except)?,
+            What::Events(kinds, expected) => self.events(kinds, expected)?,
+            What::Settle => self.machine.settle()?,
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, faults: &[FaultLine], expected: Option<&[Expected]>) -> Result<(), Stop> {
+        self.before = self.machine.everything()?;
+        let ours = self.agent.links();
+        let strangers = faults
+            .iter()
+            .any(|fault| matches!(fault.what, Mishap::Stranger(_)));
+        let script = Faults::over(self.machine.namespace());
+        for FaultLine { at, what } in faults {
+            script.add(*at, self.mishap(what));
+        }
+        let through = if faults.is_empty() {
+            self.machine.namespace()
+        } else {
+            script.namespace()
+        };
+        let agent = &mut self.agent;
+        let passed = died(|| agent.pass(&through));
+        script.clear();
+        let after = self.machine.everything()?;
+        if !strangers {
+            self.foreign_is_untouched(&ours, &after)?;
+        }
+        let Some((got, ops)) = passed else {
+            return match expected {
+                None => Ok(()),
+                Some(_) => Err(Stop::Differs(
+                    "the pass died, as asked, and tells nothing: expect nothing".to_owned(),
+                )),
+            };
+        };
+        // Each op has one line, of one of three outcomes; a second one would be one line more.
+        let outcomes = got.iter().filter(|line| line.is_outcome()).count();
+        if outcomes != ops {
+            let name = INVARIANTS[3];
+            return Err(Stop::Differs(format!(
+                "invariant 4: {name}\n{ops} ops have {outcomes} outcomes"
+            )));
+        }
+        match expected {
+            Some(expected) => compare("the report", expected, &got),
+            None if got.last().is_some_and(Expected::is_converged) => Ok(()),
+            None => Err(Stop::Differs(format!(
+                "the pass did not converge:\n{}",
+                got.iter()
+                    .map(|line| format!("  {line}\n"))
+                    .collect::<String>()
+            ))),
+        }
+    }
+
+    fn mishap(&self, what: &Mishap) -> Fault {
+        match what {
+            Mishap::Refuse(errno) => Fault::Refuse(*errno),
+            Mishap::LoseAnswer => Fault::LoseAnswer,
+            Mishap::DieBefore => Fault::DieBefore,
+            Mishap::DieAfter => Fault::DieAfter,
+            Mishap::Interrupt => Fault::Interrupt,
+            Mishap::LoseRow(n) => Fault::LoseRow(*n),
+            Mishap::RepeatRow(n) => Fault::RepeatRow(*n),
+            Mishap::SpoilRow(n) => Fault::SpoilRow(*n),
+            Mishap::UnknownAttribute => Fault::UnknownAttribute,
+            Mishap::Truncate => Fault::Truncate,
+            Mishap::Corrupt => Fault::Corrupt,
+            Mishap::Overrun => Fault::Overrun,
+            Mishap::BreakOff(errno) => Fault::BreakOff(*errno),
+            Mishap::Stranger(act) => {
+                let Act {
+                    command,
+                    errno,
+                    text,
+                    ..
+                } = act.clone();
+                let namespace = self.machine.namespace();
+                Fault::Stranger(Arc::new(move || {
+                    let ended =
+                        Wire::open(&namespace).and_then(|mut wire| wire.carry_out(&command));
+                    let ended =
+                        ended.unwrap_or_else(|trouble| panic!("stranger: {}", trouble.message));
+                    assert_eq!(ended, errno.unwrap_or(0), "stranger's `{text}` ended so");
+                }))
+            }
+        }
+    }
+
+    /// Whatever a pass does, nothing of somebody else's is gone or changed after it.
+    fn foreign_is_untouched(&self, ours: &[u32], after: &[RawMessage]) -> Result<(), Stop> {
+        let marker = self.agent.marker();
+        let mut lost = String::new();
+        for row in &self.before {
+            let foreign = match row.kind {
+                // Links bear no marker. What is declared of one may change it, whoever made it.
+                Kind::Link => !ours.contains(&row.device()),
+                Kind::Neighbour => is_declared(row) && row.protocol() != Some(marker),
+                _ => row.protocol() != Some(marker) && !is_derived(row),
+            };
+            let there = match row.kind {
+                Kind::Link => after
+                    .iter()
+                    .any(|now| now.kind == Kind::Link && now.device() == row.device()),
+                _ => after.binary_search(row).is_ok(),
+            };
+            if foreign && !there && !self.is_remembered(row) {
+                let _infallible = writeln!(lost, "  - {row}");
+            }
+        }
+        if lost.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::Differs(format!(
+            "invariant 1: {}\nafter the pass these are gone or changed:\n{lost}",
+            INVARIANTS[0]
+        )))
+    }
+
+    /// Where the kernel does not give the marker back (addresses before 5.18), what is remembered is ours.
+    fn is_remembered(&self, row: &RawMessage) -> bool {
+        const MARKS_ADDRESSES: (u32, u32) = (5, 18);
+        row.kind == Kind::Address && self.machine.version() < MARKS_ADDRESSES
+    }
+
+    fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
+        let namespace = self.machine.namespace();
+        let (got, ops) = self.agent.pass(&namespace);
+        let changes = self.machine.announced()?;
+        if ops > 0 || !changes.is_empty() {
+            let mut told = format!("invariant 3: {}\n", INVARIANTS[2]);
+            for line in got.iter().filter(|line| line.is_outcome()) {
+                let _infallible = writeln!(told, "  {line}");
+            }
+            for change in changes {
+                let _infallible = writeln!(told, "  announced: {change}");
+            }
+            return Err(Stop::Differs(told));
+        }
+        let converged = Expected::parse("converged").map_err(Stop::Differs)?;
+        let expected = if expected.is_empty() {
+            std::slice::from_ref(&converged)
+        } else {
+            expected
+        };
+        compare("the report of the second pass", expected, &got)
+    }
+
+    fn state(&mut self, selection: &Selection, expected: &[String]) -> Result<(), Stop> {
+        let rows = self.machine.rows(selection.kind, selection.family)?;
+        let names = self.machine.names()?.clone();
+        let stay = |row: &&RawMessage| {
+            row.kind != Kind::Neighbour
+                || row.family() == BRIDGE
+                || selection.all
+                || is_declared(row)
+                || is_answered(row)
+        };
+        let mut got: Vec<_> = rows
+            .iter()
+            .filter(stay)
+            .map(|row| (row, object::phrase(row, &names, selection.details)))
+            .filter(|(row, phrase)| selection.takes(row, phrase, &names))
+            .map(|(_, phrase)| phrase.to_string())
+            .collect();
+        let mut wanted: Vec<_> = expected
+            .iter()
+            .map(|text| object::expected(selection.kind, text).to_string())
+            .collect();
+        got.sort();
+        wanted.sort();
+        same(&format!("the {}s", selection.kind.word()), &wanted, &got)
+    }
+
+    fn unchanged(&mut self, except: &[String]) -> Result<(), Stop> {
+        let marker = self.agent.marker();
+        let ours = self.agent.links();
+        let names = self.machine.names()?.clone();
+        let foreign = |row: &&RawMessage| {
+            let named = |name: &String| names.get(&row.device()) == Some(name);
+            row.protocol() != Some(marker)
+                && !ours.contains(&row.device())
+                && !except.iter().any(named)
+        };
+        let lines = |rows: &[RawMessage]| {
+            rows.iter()
+                .filter(foreign)
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        let before = lines(&self.before);
+        let after = lines(&self.machine.everything()?);
+        same("what is not ours", &before, &after)
+            .map_err(|stop| stop.with(&format!("invariant 1: {}\n", INVARIANTS[0])))
+    }
+
+    fn events(&mut self, kinds: &[Kind], expected: &[String]) -> Result<(), Stop> {
+        let names = self.machine.names()?.clone();
+        let all = kinds.is_empty();
+        let heard = self.announced.iter().filter(|row| {
+            all && expected.is_empty()
+                || (all || kinds.contains(&row.kind)) && !is_the_kernels_own(row)
+        });
+        let mut got: Vec<_> = heard.map(|row| object::event(row, &names)).collect();
+        let mut wanted: Vec<_> = expected
+            .iter()
+            .map(|text| object::expected_event(text))
+            .collect();
+        got.sort();
+        wanted.sort();
+        same("the announcements", &wanted, &got)
+    }
+}
+
+/// A neighbour that somebody declared: permanent, without resolution, a proxy, or learned elsewhere.
+fn is_declared(row: &RawMessage) -> bool {
+    const NOARP_PERMANENT: u8 = 0xc0;
+    const PROXY_EXT_LEARNED: u8 = 0x18;
+    let multicast = match row.attrs.get(&1).map(Vec::as_slice) {
+        Some([first, _, _, _]) => first >> 4 == 14 || *first == 255,
+        Some([first, ..]) => *first == 255,
+        _ => false,
+    };
+    !multicast && (row.header[8] & NOARP_PERMANENT != 0 || row.header[10] & PROXY_EXT_LEARNED != 0)
+}
+
+fn is_answered(row: &RawMessage) -> bool {
+    const NOARP: u8 = 0x40;
+    row.header[8] & NOARP == 0 && row.attrs.contains_key(&2)
+}
+
+/// What the kernel makes of other objects, and takes back with them.
+fn is_derived(row: &RawMessage) -> bool {
+    const KERNEL: u8 = 2;
+    match row.kind {
+        Kind::Route => row.protocol() == Some(KERNEL),
+        Kind::Address => is_the_kernels_own(row),
+        _ => false,
+    }
+}
+
+/// Why a step ended.
+enum Stop {
+    Trouble(Trouble),
+    Differs(String),
+}
+
+impl Stop {
+    fn with(self, front: &str) -> Stop {
+        match self {
+            Stop::Differs(message) => Stop::Differs(format!("{front}{message}")),
+            other => other,
+        }
+    }
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Stop {
+        Stop::Trouble(trouble)
+    }
+}
+
+/// In order; what is expected loosely is taken for what was got where it admits it.
+fn compare(what: &str, expected: &[Expected], got: &[Expected]) -> Result<(), Stop> {
+    let lines = |all: &[Expected]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let got_lines = lines(got);
+    let mut wanted = lines(expected);
+    for (at, line) in expected.iter().enumerate() {
+        let nearest = got.get(at).filter(|got| line.admits(got)).map(|_| at);
+        let place = nearest.or_else(|| got.iter().position(|got| line.admits(got)));
+        if let Some(place) = place {
+            wanted[at].clone_from(&got_lines[place]);
+        }
+    }
+    same(what, &wanted, &got_lines)
+}
+
+fn same(what: &str, wanted: &[String], got: &[String]) -> Result<(), Stop> {
+    if wanted == got {
+        return Ok(());
+    }
+    Err(Stop::Differs(format!(
+        "{what} differ: - expected, + got\n{}",
+        diff(wanted, got)
+    )))
+}
+
+/// A diff by the longest common part. Lists are short.
+fn diff(old: &[String], new: &[String]) -> String {
+    let mut common = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
+    for (i, a) in old.iter().enumerate().rev() {
+        for (j, b) in new.iter().enumerate().rev() {
+            common[i][j] = if a == b {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut out = String::new();
+    while i < old.len() || j < new.len() {
+        let (mark, line);
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            (mark, line) = (' ', &old[i]);
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
+            (mark, line) = ('-', &old[i]);
+            i += 1;
+        } else {
+            (mark, line) = ('+', &new[j]);
+            j += 1;
+        }
+        let _infallible = writeln!(out, "  {mark} {line}");
+    }
+    out
+}

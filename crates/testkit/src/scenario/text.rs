@@ -1,0 +1,373 @@
+//! Lines that are compared: objects and ops in iproute2's words, brought to one order and spelling, so that a scenario
+//! may leave out what goes without saying.
+
+use std::fmt;
+
+use super::command::{PROTOCOLS, SCOPES, TABLES};
+
+/// An object's words: pairs, and flags without a value, in one order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Phrase {
+    /// What is not a pair: the verb, a route's type, the object's name or prefix.
+    head: Vec<String>,
+    pairs: Vec<(String, String)>,
+}
+
+/// Words in front of the pairs, besides the first word.
+const HEADS: [&str; 29] = [
+    "route",
+    "addr",
+    "link",
+    "neigh",
+    "rule",
+    "nexthop",
+    "add",
+    "replace",
+    "del",
+    "set",
+    "name",
+    "dev",
+    "-6",
+    "inet",
+    "inet6",
+    "unicast",
+    "local",
+    "broadcast",
+    "anycast",
+    "multicast",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+    "not",
+    "proxy",
+    "deleted",
+    "address",
+    "neighbour",
+];
+
+/// Words without a value.
+const FLAGS: [&str; 28] = [
+    "onlink",
+    "linkdown",
+    "dead",
+    "offload",
+    "trap",
+    "pervasive",
+    "router",
+    "extern_learn",
+    "proxy",
+    "up",
+    "down",
+    "nodad",
+    "noprefixroute",
+    "optimistic",
+    "home",
+    "mngtmpaddr",
+    "autojoin",
+    "permanent",
+    "tentative",
+    "dadfailed",
+    "deprecated",
+    "secondary",
+    "not",
+    "l3mdev",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "nop",
+];
+
+/// The order of pairs; others follow in order of the alphabet, next hops last.
+const ORDER: [&str; 12] = [
+    "pref", "from", "to", "tos", "nhid", "via", "lladdr", "dev", "proto", "metric", "table",
+    "scope",
+];
+
+/// One space between words.
+pub(super) fn squeeze(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A word and its value, each as it is spelt here.
+pub(super) fn pair(word: &str, value: &str) -> (String, String) {
+    let word = match word {
+        "protocol" => "proto",
+        "lookup" => "table",
+        "preference" | "priority" => "pref",
+        "brd" => "broadcast",
+        other => other,
+    };
+    let named = |names: &[(&str, u32)]| {
+        let number = names
+            .iter()
+            .find(|(name, _)| *name == value)
+            .map(|(_, n)| *n);
+        let number = number.or_else(|| value.parse().ok());
+        let name = number.and_then(|n| names.iter().find(|(_, number)| *number == n));
+        name.map(|(name, _)| (*name).to_owned())
+    };
+    let value = match word {
+        "proto" => named(PROTOCOLS),
+        "table" => named(TABLES),
+        "scope" => named(SCOPES),
+        "tos" => {
+            let hex = value.trim_start_matches("0x");
+            u8::from_str_radix(hex, 16)
+                .ok()
+                .map(|tos| format!("{tos:#x}"))
+        }
+        _ => None,
+    }
+    .unwrap_or_else(|| value.to_owned());
+    (word.to_owned(), value)
+}
+
+impl Phrase {
+    /// Takes any text.
+    pub(super) fn new(text: &str) -> Phrase {
+        let mut phrase = Phrase::default();
+        let mut words = text.split_whitespace().peekable();
+        while let Some(word) = words.peek() {
+            let is_name = !HEADS.contains(word);
+            // A rule, or a nexthop, has no name of its own.
+            let is_pair = matches!(*word, "pref" | "id" | "preference" | "priority" | "lookup");
+            if is_pair {
+                break;
+            }
+            phrase.head.push(host_prefix(word));
+            words.next();
+            if is_name {
+                break;
+            }
+        }
+        let mut hops = Vec::new();
+        while let Some(word) = words.next() {
+            if word == "nexthop" {
+                let mut hop = Vec::new();
+                while let Some(
+                    word @ ("via" | "dev" | "weight" | "onlink" | "linkdown" | "dead" | "inet"
+                    | "inet6"),
+                ) = words.peek().copied()
+                {
+                    words.next();
+                    if matches!(word, "via" | "dev" | "weight") {
+                        let value = words.next().unwrap_or_default();
+                        if (word, value) != ("weight", "1") {
+                            hop.push(format!("{word} {value}"));
+                        }
+                    } else if word != "inet" && word != "inet6" {
+                        hop.push(word.to_owned());
+                    }
+                }
+                hops.push(hop.join(" "));
+            } else if FLAGS.contains(&word) {
+                phrase.pairs.push((word.to_owned(), String::new()));
+            } else if word == "via" {
+                let _family = words.next_if(|word| matches!(*word, "inet" | "inet6"));
+                phrase
+                    .pairs
+                    .push(pair(word, words.next().unwrap_or_default()));
+            } else {
+                phrase
+                    .pairs
+                    .push(pair(word, words.next().unwrap_or_default()));
+            }
+        }
+        let rank = |word: &str| {
+            ORDER
+                .iter()
+                .position(|known| *known == word)
+                .unwrap_or(ORDER.len())
+        };
+        phrase
+            .pairs
+            .sort_by(|(a, _), (b, _)| (rank(a), a).cmp(&(rank(b), b)));
+        // Their order means something.
+        phrase
+            .pairs
+            .extend(hops.into_iter().map(|hop| ("nexthop".to_owned(), hop)));
+        phrase
+    }
+
+    /// The value of a word.
+    pub(super) fn value(&self, word: &str) -> Option<&str> {
+        let found = self.pairs.iter().find(|(known, _)| known == word);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Adds a pair that goes without saying, unless it is there.
+    #[must_use]
+    pub(super) fn or(self, word: &str, value: &str) -> Phrase {
+        if self.value(word).is_some() {
+            return self;
+        }
+        Phrase::new(&format!("{self} {word} {value}"))
+    }
+
+    /// Whether all that `other` says is said here.
+    pub(super) fn says(&self, other: &Phrase) -> bool {
+        other.head.iter().all(|word| self.head.contains(word))
+            && other.pairs.iter().all(|pair| self.pairs.contains(pair))
+    }
+}
+
+/// `10.0.0.1` is `10.0.0.1/32` as a name of a route; elsewhere nothing is changed, as both sides lose the same.
+fn host_prefix(word: &str) -> String {
+    match word.parse::<std::net::IpAddr>() {
+        Ok(_) => word.to_owned(),
+        Err(_) => word
+            .strip_suffix("/32")
+            .filter(|address| address.parse::<std::net::Ipv4Addr>().is_ok())
+            .or_else(|| word.strip_suffix("/128"))
+            .unwrap_or(match word {
+                "0.0.0.0/0" | "::/0" => "default",
+                word => word,
+            })
+            .to_owned(),
+    }
+}
+
+impl fmt::Display for Phrase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.head.join(" "))?;
+        for (at, (word, value)) in self.pairs.iter().enumerate() {
+            let space = if at == 0 && self.head.is_empty() {
+                ""
+            } else {
+                " "
+            };
+            write!(f, "{space}{word}")?;
+            if !value.is_empty() {
+                write!(f, " {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An op's command, with what goes without saying: our marker, table main, a permanent neighbour.
+pub(super) fn op(text: &str) -> Phrase {
+    let phrase = Phrase::new(text);
+    match text.trim_start_matches("-6 ").split(' ').next() {
+        Some("route") => phrase.or("proto", "116").or("table", "main"),
+        Some("neigh") => phrase.or("proto", "116").or("nud", "permanent"),
+        Some("rule") => phrase.or("proto", "116"),
+        _ => phrase,
+    }
+}
+
+/// A line of `plan`, `apply` or `again`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// `applied`, `failed`, `pending`, `conflict`, ...; empty for an op of a plan.
+    verdict: String,
+    phrase: Phrase,
+    /// What is behind the colon, or in brackets.
+    why: Option<String>,
+    /// It ended in `...`: more may be said.
+    open: bool,
+}
+
+/// What a line begins with that is not an op.
+const VERDICTS: [&str; 10] = [
+    "applied",
+    "failed",
+    "pending",
+    "conflict",
+    "doubt",
+    "trouble",
+    "converged",
+    "not",
+    "error",
+    "nothing",
+];
+
+impl Expected {
+    pub(super) fn parse(text: &str) -> Result<Expected, String> {
+        let text = squeeze(text);
+        let first = text.split(' ').next().unwrap_or_default();
+        let verdict = if VERDICTS.contains(&first) {
+            first
+        } else if matches!(first, "route" | "addr" | "link" | "neigh" | "rule" | "-6") {
+            ""
+        } else {
+            return Err(format!(
+                "{first:?} begins no expectation: write an op such as `route add ...`, or one of {}",
+                VERDICTS.join(", ")
+            ));
+        };
+        let rest = text.get(verdict.len()..).unwrap_or_default().trim_start();
+        Ok(match verdict {
+            "doubt" | "trouble" | "converged" | "not" | "error" | "nothing" => Expected {
+                verdict: verdict.to_owned(),
+                phrase: Phrase::default(),
+                why: (!rest.is_empty()).then(|| rest.to_owned()),
+                open: matches!(verdict, "doubt" | "trouble" | "error"),
+            },
+            _ => {
+                let (said, why) = match rest.split_once(": ") {
+                    Some((said, why)) => (said, Some(why)),
+                    None => match rest
+                        .strip_suffix(')')
+                        .and_then(|rest| rest.split_once(" ("))
+                    {
+                        Some((said, why)) if verdict.is_empty() => (said, Some(why)),
+                        _ => (rest, None),
+                    },
+                };
+                let said = said.trim_end();
+                let open = said.ends_with("...") || verdict == "conflict";
+                let said = said.trim_end_matches("...").trim_end();
+                Expected {
+                    verdict: verdict.to_owned(),
+                    phrase: if open { Phrase::new(said) } else { op(said) },
+                    why: why.map(str::to_owned),
+                    open,
+                }
+            }
+        })
+    }
+
+    /// Whether it tells what became of an op.
+    pub(super) fn is_outcome(&self) -> bool {
+        matches!(self.verdict.as_str(), "applied" | "failed" | "pending")
+    }
+
+    pub(super) fn is_converged(&self) -> bool {
+        self.verdict == "converged"
+    }
+
+    /// Whether this is what was got, also written as an expectation.
+    pub(super) fn admits(&self, got: &Expected) -> bool {
+        let same = if self.open {
+            got.phrase.says(&self.phrase)
+        } else {
+            got.phrase == self.phrase
+        };
+        let why = match (&self.why, &got.why) {
+            (None, _) => true,
+            (Some(why), Some(got)) if self.open => got.contains(why.as_str()),
+            // Two objects: each in words of any order.
+            (Some(why), Some(got)) => why == got || got.starts_with(why.as_str()),
+            (Some(_), None) => false,
+        };
+        self.verdict == got.verdict && same && why
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.verdict)?;
+        if self.phrase != Phrase::default() {
+            let space = if self.verdict.is_empty() { "" } else { " " };
+            write!(f, "{space}{}", self.phrase)?;
+        }
+        match &self.why {
+            Some(why) if self.phrase == Phrase::default() => write!(f, " {why}"),
+            Some(why) if self.verdict.is_empty() => write!(f, " ({why})"),
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
