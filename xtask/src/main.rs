@@ -3,6 +3,7 @@
 mod demo;
 mod test;
 mod tools;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -11,14 +12,17 @@ usage: cargo xtask COMMAND
 
   test   format check, clippy, documentation, all tests (unit, property, doc and kernel), and the demo
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
+  vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
+         given) [--accel kvm|tcg] [--write] (also the tables of docs/kernels.md, and for that on the local kernel)
 
-Neither needs root; both need `ip` (iproute2).";
+None needs root; all need `ip` (iproute2).";
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::run(),
         ["demo"] => demo::run(),
+        ["vm", ref options @ ..] => vm::run(options),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

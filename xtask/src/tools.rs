@@ -49,32 +49,84 @@ pub(crate) fn line(command: &Command) -> String {
         .join(" ")
 }
 
-/// Makes sure that `ip` is there: root on Debian and its kin installs it, anyone else is told what to install.
+/// A program that a command needs, and the Debian package that has it.
+pub(crate) struct Tool {
+    pub(crate) program: &'static str,
+    pub(crate) package: &'static str,
+}
+
+pub(crate) const IP: Tool = Tool {
+    program: "ip",
+    package: "iproute2",
+};
+
+/// Makes sure that `ip` is there, and in PATH, where the tests look for it.
 pub(crate) fn need_ip() -> Result<()> {
-    if runs("ip", &["-Version"]) {
+    need(&[IP])?;
+    runs(IP.program, &["-Version"])
+        .then_some(())
+        .ok_or_else(|| "`ip` is not in PATH: its folder is /usr/sbin or /sbin".to_owned())
+}
+
+/// Makes sure that programs are there: root on Debian and its kin installs what is missing, anyone else is told what to
+/// install.
+pub(crate) fn need(tools: &[Tool]) -> Result<()> {
+    let missing = |tools: &[Tool]| -> Vec<&str> {
+        let missing = tools.iter().filter(|tool| find(tool.program).is_err());
+        missing.map(|tool| tool.package).collect()
+    };
+    let packages = missing(tools);
+    if packages.is_empty() {
         return Ok(());
     }
-    let missing = "`ip` is missing: install Debian's package iproute2 (`sudo apt-get install iproute2`), \
-                   and see that its folder is in PATH";
-    if !is_root() || !runs("apt-get", &["--version"]) {
-        return Err(missing.to_owned());
+    let remedy = |packages: &[&str]| {
+        let packages = packages.join(" ");
+        format!("needs of Debian's packages: {packages} (`sudo apt-get install {packages}`)")
+    };
+    if !can_install() {
+        return Err(remedy(&packages));
     }
-    for args in [
-        &["update", "--quiet"][..],
-        &[
-            "install",
-            "--quiet",
-            "--yes",
-            "--no-install-recommends",
-            "iproute2",
-        ],
-    ] {
-        let mut apt = Command::new("apt-get");
-        show_and_run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    let install = ["install", "--quiet", "--yes", "--no-install-recommends"];
+    show_and_run(&mut apt_get(&["update", "--quiet"]))?;
+    show_and_run(apt_get(&install).args(&packages))?;
+    match missing(tools)[..] {
+        [] => Ok(()),
+        ref packages => Err(remedy(packages)),
     }
-    runs("ip", &["-Version"])
-        .then_some(())
-        .ok_or_else(|| missing.to_owned())
+}
+
+/// Whether this user may have apt install packages.
+pub(crate) fn can_install() -> bool {
+    is_root() && find("apt-get").is_ok()
+}
+
+pub(crate) fn apt_get(args: &[&str]) -> Command {
+    let mut apt = Command::new("apt-get");
+    apt.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+    apt
+}
+
+/// Where a program is: in PATH, or where Debian keeps what is root's as a rule.
+pub(crate) fn find(program: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join(program))
+        .find(|file| {
+            fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+        })
+        .ok_or_else(|| format!("`{program}` is missing"))
+}
+
+/// What a command prints, when it ends well.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let line = line(command);
+    let output = command.output().map_err(|e| format!("{line}: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{line}: {}\n{}", output.status, said.trim_end()))
 }
 
 /// Makes sure that the toolchain has a component, which answers as a cargo command.

@@ -1,0 +1,166 @@
+//! `cargo xtask vm`: the kernel tests on the kernels that users run, each booted by qemu with an initramfs and nothing
+//! else. A kernel is Debian's own package, unpacked under `target/vm`; nothing of it is installed.
+//!
+//! Not a way to try out trueup by hand: the guest runs its programs, says how each ended, and powers off.
+
+mod boot;
+mod cpio;
+mod initramfs;
+mod package;
+mod programs;
+mod ran;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::tools::{IP, Result, Tool, need, root};
+use boot::Accel;
+use programs::Programs;
+use ran::Ran;
+
+const TOOLS: [Tool; 5] = [
+    Tool {
+        program: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+    },
+    Tool {
+        program: "busybox",
+        package: "busybox-static",
+    },
+    Tool {
+        program: "depmod",
+        package: "kmod",
+    },
+    Tool {
+        program: "dpkg-deb",
+        package: "dpkg",
+    },
+    IP,
+];
+
+/// The column of the kernel that runs this.
+const LOCAL: &str = "local";
+
+/// The series of kernels that Debian's packages are looked up for; the columns of the tables.
+const SERIES: [&str; 2] = ["6.1", "6.12"];
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    kernels: Vec<&'static str>,
+    accel: Option<Accel>,
+    write: bool,
+}
+
+/// Runs it.
+pub(crate) fn run(options: &[&str]) -> Result<()> {
+    let asked = Asked::parse(options)?;
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the kernel packages are for x86-64, which this machine is not".to_owned());
+    }
+    need(&TOOLS)?;
+    let dir = root().join("target/vm");
+    fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let programs = Programs::build(&dir.join("build"))?;
+    let mut failed = Vec::new();
+    for kernel in &asked.kernels {
+        let start = Instant::now();
+        match on(kernel, asked.accel, &programs, &dir) {
+            Ok(ran) => {
+                println!(
+                    "{kernel}: {} ({} s)",
+                    ran.summary(),
+                    start.elapsed().as_secs()
+                );
+                failed.extend(ran.failures().map(|failure| format!("{kernel}: {failure}")));
+            }
+            Err(error) => failed.push(format!("{kernel}: {error}")),
+        }
+    }
+    if !failed.is_empty() {
+        return Err(failed.join("\nxtask: "));
+    }
+    if asked.write {
+        table::write(&dir, &root().join("docs/kernels.md"))?;
+    }
+    Ok(())
+}
+
+/// Runs the programs on one kernel, and keeps what came of it beside the guest's log.
+fn on(kernel: &str, accel: Option<Accel>, programs: &Programs, dir: &Path) -> Result<Ran> {
+    let file = |ending: &str| -> PathBuf { dir.join(format!("{kernel}.{ending}")) };
+    let ran = if kernel == LOCAL {
+        boot::here(programs, &file("log"))?
+    } else {
+        let package = package::unpacked(kernel, dir)?;
+        let image = file("cpio");
+        initramfs::write(&image, &package, programs)?;
+        let machine = boot::Machine {
+            kernel: package.image,
+            initramfs: image,
+            accel: accel.unwrap_or_else(Accel::of_machine),
+            log: file("log"),
+            console: file("console.log"),
+        };
+        machine.boot(programs)?
+    };
+    let json = file("json");
+    fs::write(&json, ran.to_json()).map_err(|error| format!("{}: {error}", json.display()))?;
+    Ok(ran)
+}
+
+impl Asked {
+    fn parse(options: &[&str]) -> Result<Asked> {
+        let (mut kernels, mut accel, mut write) = (Vec::new(), None, false);
+        let mut words = options.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match *word {
+                "--kernel" => {
+                    let name = value()?;
+                    let known = SERIES
+                        .into_iter()
+                        .chain([LOCAL])
+                        .find(|known| known == name);
+                    kernels.push(known.ok_or(format!("no kernel {name}: 6.1, 6.12 or local"))?);
+                }
+                "--accel" => {
+                    let name = value()?;
+                    accel = Some(
+                        Accel::named(name).ok_or(format!("no accelerator {name}: kvm or tcg"))?,
+                    );
+                }
+                "--write" => write = true,
+                other => return Err(format!("vm has no option {other}")),
+            }
+        }
+        if kernels.is_empty() {
+            kernels.extend(write.then_some(LOCAL));
+            kernels.extend(SERIES);
+        }
+        Ok(Asked {
+            kernels,
+            accel,
+            write,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_taken_and_others_refused() {
+        let parse = |line: &str| Asked::parse(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(parse("").unwrap().kernels, SERIES);
+        assert_eq!(parse("--write").unwrap().kernels, ["local", "6.1", "6.12"]);
+        let one = parse("--kernel 6.1 --accel tcg").unwrap();
+        assert_eq!((one.kernels, one.accel), (vec!["6.1"], Some(Accel::Tcg)));
+        for bad in ["--kernel", "--kernel 5.10", "--accel xen", "6.1"] {
+            parse(bad).unwrap_err();
+        }
+    }
+}

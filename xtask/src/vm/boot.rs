@@ -1,0 +1,205 @@
+//! Boots a kernel in qemu, and reads what the guest says, with a bound on the time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::programs::Programs;
+use super::ran::Ran;
+use crate::tools::{Result, find, line, output};
+
+/// Long enough for the slowest case, software emulation, several times over.
+const BOUND: Duration = Duration::from_secs(30 * 60);
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accel {
+    /// The processor.
+    Kvm,
+    /// Qemu, in software.
+    Tcg,
+}
+
+impl Accel {
+    pub(super) fn named(name: &str) -> Option<Accel> {
+        [Accel::Kvm, Accel::Tcg]
+            .into_iter()
+            .find(|accel| accel.name() == name)
+    }
+
+    /// The faster one that this machine and user have.
+    pub(super) fn of_machine() -> Accel {
+        let kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm");
+        if kvm.is_ok() { Accel::Kvm } else { Accel::Tcg }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Accel::Kvm => "kvm",
+            Accel::Tcg => "tcg",
+        }
+    }
+}
+
+/// A machine to boot.
+pub(super) struct Machine {
+    pub(super) kernel: PathBuf,
+    pub(super) initramfs: PathBuf,
+    pub(super) accel: Accel,
+    /// What the tests say is kept here.
+    pub(super) log: PathBuf,
+    /// What the kernel says is kept here.
+    pub(super) console: PathBuf,
+}
+
+impl Machine {
+    /// Runs the guest to its end.
+    ///
+    /// # Errors
+    ///
+    /// When it panicked, hung or went away. That tests failed is told by what is returned.
+    pub(super) fn boot(&self, programs: &Programs) -> Result<Ran> {
+        let mut qemu = Command::new(find("qemu-system-x86_64")?);
+        qemu.args(["-accel", self.accel.name(), "-smp", "2", "-m", "2G"])
+            .args([
+                "-nodefaults",
+                "-no-user-config",
+                "-no-reboot",
+                "-display",
+                "none",
+            ])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.initramfs)
+            // A panic reboots at once, which ends the machine.
+            .args(["-append", "console=ttyS0 panic=-1 oops=panic loglevel=5"])
+            .arg("-serial")
+            .arg(format!("file:{}", self.console.display()))
+            .args(["-serial", "stdio"]);
+        println!("$ {}", line(&qemu));
+        let mut ran = Ran::default();
+        let ended = follow(&mut qemu, &mut ran, &mut created(&self.log)?);
+        let console = fs::read(&self.console).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        if let Some(panic) = console.lines().find(|line| line.contains("Kernel panic")) {
+            return Err(format!(
+                "{} ({}), {}",
+                panic.trim_end(),
+                self.console.display(),
+                ran.place()
+            ));
+        }
+        ended.map_err(|error| {
+            format!(
+                "{error} (see {} and {})",
+                self.log.display(),
+                self.console.display()
+            )
+        })?;
+        if ran.programs.len() < programs.tests.len() || !ran.is_done() {
+            return Err(format!(
+                "the machine went away {} (see {} and {})",
+                ran.place(),
+                self.log.display(),
+                self.console.display()
+            ));
+        }
+        Ok(ran)
+    }
+}
+
+/// Runs the programs on the kernel that is here, one after the other, as a guest would.
+pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
+    let mut ran = Ran::default();
+    let _ = ran.take(&format!(
+        "@vm kernel {}",
+        output(Command::new("uname").arg("-r"))?.trim()
+    ));
+    let mut log = created(log)?;
+    for program in &programs.tests {
+        let _ = ran.take(&format!("@vm start {}", program.name));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "exec \"$0\" --color=never 2>&1"])
+            .arg(&program.path)
+            .current_dir(&program.dir)
+            .env("CI", "true");
+        let code = follow(&mut command, &mut ran, &mut log)?;
+        show(ran.take(&format!("@vm end {} {code}", program.name)));
+    }
+    let _ = ran.take("@vm done");
+    Ok(ran)
+}
+
+/// Runs a process to its end or to the end of its time, shows what is worth showing of its output, and keeps all of it.
+/// Returns its exit code.
+fn follow(command: &mut Command, ran: &mut Ran, log: &mut File) -> Result<i32> {
+    let name = line(command);
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let Some(stdout) = child.stdout.take() else {
+        return Err(format!("{name}: no output"));
+    };
+    let lines = lines(stdout);
+    let end = Instant::now() + BOUND;
+    loop {
+        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(text) => {
+                writeln!(log, "{text}").map_err(failed)?;
+                show(ran.take(&text));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                stop(&mut child);
+                return Err(format!(
+                    "hung: not done after {} minutes, {}",
+                    BOUND.as_secs() / 60,
+                    ran.place()
+                ));
+            }
+        }
+    }
+    let status = child.wait().map_err(failed)?;
+    Ok(status.code().unwrap_or(-1))
+}
+
+fn created(log: &Path) -> Result<File> {
+    File::create(log).map_err(|error| format!("{}: {error}", log.display()))
+}
+
+fn show(text: Option<String>) {
+    if let Some(text) = text {
+        println!("{text}");
+    }
+}
+
+fn stop(child: &mut Child) {
+    // It may have ended by itself by now.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Lines as they come, on a thread of their own so that waiting for them can have a bound.
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(from)
+            .split(b'\n')
+            .map_while(|line| line.ok())
+        {
+            let line = String::from_utf8_lossy(&line)
+                .trim_end_matches('\r')
+                .to_owned();
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,176 @@
+//! What a guest boots into: busybox, `ip`, the modules of the kinds of links that tests make, the test programs and what
+//! they read, each at the path that it has here, and an init that runs them.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cpio::Archive;
+use super::package::Package;
+use super::programs::Programs;
+use crate::tools::{Result, find, output, root};
+
+/// What is loaded before the first test, with what it needs: the kernel would ask for it by way of a program.
+const MODULES: [&str; 11] = [
+    "dummy",
+    "8021q",
+    "bonding",
+    "vrf",
+    "wireguard",
+    "veth",
+    "bridge",
+    "vxlan",
+    "macvlan",
+    "ifb",
+    "tun",
+];
+
+/// What tests read besides their programs: tables by name, and sources, pages and scenarios by their paths.
+const READ: [&str; 2] = ["/etc/iproute2", "/usr/share/iproute2"];
+
+pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Result<()> {
+    let modules = modules(package)?;
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    let file = File::create(path).map_err(told)?;
+    let mut archive = Archive::new(BufWriter::new(file));
+    let mut put = || -> io::Result<()> {
+        for empty in ["dev", "proc", "sys", "tmp", "run", "root"] {
+            archive.directory(Path::new(empty))?;
+        }
+        archive.file(Path::new("init"), init(programs, &modules).as_bytes())?;
+        for module in &modules {
+            archive.file(
+                module,
+                &fs::read(
+                    package
+                        .root
+                        .join(module.strip_prefix("/").unwrap_or(module)),
+                )?,
+            )?;
+        }
+        Ok(())
+    };
+    put().map_err(told)?;
+    let tests = programs.tests.iter().map(|program| &program.path);
+    for program in tests.chain(&programs.others) {
+        copy(&mut archive, program, program)?;
+    }
+    for (program, at) in [("busybox", "/bin/busybox"), ("ip", "/bin/ip")] {
+        let program = find(program)?;
+        for library in libraries(&program) {
+            copy(&mut archive, &library, &library)?;
+        }
+        copy(&mut archive, &program, Path::new(at))?;
+    }
+    let root = root();
+    let own = ["crates", "docs", "README.md"].map(|part| root.join(part));
+    for part in READ.iter().map(PathBuf::from).chain(own) {
+        if part.exists() {
+            copy_all(&mut archive, &part)?;
+        }
+    }
+    for (link, to) in [("/etc/mtab", "/proc/mounts"), ("/usr/bin", "/bin")] {
+        archive.link(Path::new(link), to).map_err(told)?;
+    }
+    archive.finish().map_err(told)
+}
+
+/// The first process. What it says goes to the second serial line: the kernel has the first. Its words are read by
+/// [`super::ran`].
+fn init(programs: &Programs, modules: &[PathBuf]) -> String {
+    let mut script = "\
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mount -t tmpfs run /run
+exec < /dev/null > /dev/ttyS1 2>&1
+stty raw < /dev/ttyS1
+export PATH=/bin HOME=/root CI=true
+load() { insmod \"$1\" || echo \"@vm broken insmod $1\"; }
+run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never; echo \"@vm end $1 $?\"; }
+echo \"@vm kernel $(uname -r)\"
+"
+    .to_owned();
+    for module in modules {
+        script.push_str(&format!("load '{}'\n", module.display()));
+    }
+    for program in &programs.tests {
+        let (dir, path) = (program.dir.display(), program.path.display());
+        script.push_str(&format!("run '{}' '{dir}' '{path}'\n", program.name));
+    }
+    script.push_str("echo '@vm done'\npoweroff -f\n");
+    script
+}
+
+/// The modules by their paths in the guest, in the order in which they can be loaded.
+fn modules(package: &Package) -> Result<Vec<PathBuf>> {
+    let base = &package.root;
+    output(
+        Command::new(find("depmod")?)
+            .arg("--basedir")
+            .arg(base)
+            .arg(&package.release),
+    )?;
+    let mut seen = BTreeSet::new();
+    let mut modules = Vec::new();
+    for name in MODULES {
+        let mut modprobe = Command::new(find("modprobe")?);
+        modprobe.arg("--dirname").arg(base).args([
+            "--set-version",
+            &package.release,
+            "--show-depends",
+            name,
+        ]);
+        for line in output(&mut modprobe)?.lines() {
+            // Lines are `insmod PATH OPTIONS`, or `builtin NAME`. The options are this machine's.
+            let Some(path) = line.strip_prefix("insmod ") else {
+                continue;
+            };
+            let inside = path
+                .strip_prefix(&*base.to_string_lossy())
+                .and_then(|rest| rest.trim_start_matches('/').split(' ').next())
+                .map(PathBuf::from)
+                .ok_or_else(|| format!("modprobe: {line}"))?;
+            if seen.insert(inside.clone()) {
+                modules.push(Path::new("/").join(inside));
+            }
+        }
+    }
+    Ok(modules)
+}
+
+/// The shared libraries of a program, and what loads them; none for a static one, on which `ldd` fails.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let listed = output(Command::new("ldd").arg(program)).unwrap_or_default();
+    let words = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    words.map(PathBuf::from).collect()
+}
+
+fn copy(archive: &mut Archive<impl io::Write>, from: &Path, to: &Path) -> Result<()> {
+    let copied = fs::read(from).and_then(|content| archive.file(to, &content));
+    copied.map_err(|error| format!("{}: {error}", from.display()))
+}
+
+/// A file, or a folder with all that is in it, at the path that it has here.
+fn copy_all(archive: &mut Archive<impl io::Write>, path: &Path) -> Result<()> {
+    if !path.is_dir() {
+        return copy(archive, path, path);
+    }
+    let entries = fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    for entry in entries {
+        copy_all(
+            archive,
+            &entry
+                .map_err(|error| format!("{}: {error}", path.display()))?
+                .path(),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Debian's kernel packages: found by their version, fetched, and unpacked without being installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::tools::{Result, apt_get, can_install, line, output, show_and_run};
+
+/// A kernel, unpacked.
+pub(super) struct Package {
+    /// The folder that has `lib/modules/RELEASE`.
+    pub(super) root: PathBuf,
+    /// What `uname -r` says in it.
+    pub(super) release: String,
+    /// What qemu boots.
+    pub(super) image: PathBuf,
+}
+
+/// The newest kernel of a series, such as `6.12`, that this machine's Debian has for the cloud, which comes without
+/// drivers that no virtual machine needs. Fetched once.
+pub(super) fn unpacked(series: &str, dir: &Path) -> Result<Package> {
+    let name = match newest(series)? {
+        None if can_install() => {
+            show_and_run(&mut apt_get(&["update", "--quiet"]))?;
+            newest(series)?
+        }
+        found => found,
+    };
+    let name = name.ok_or_else(|| {
+        format!(
+            "apt knows no package linux-image-{series}.*-cloud-amd64: Debian 12 has 6.1, and 6.12 in its updates; \
+             Debian 13 has 6.12. Does `apt-get update` help?"
+        )
+    })?;
+    let root = dir.join(&name);
+    if !root.is_dir() {
+        fetch(&name, dir, &root)?;
+    }
+    let release = name.trim_start_matches("linux-image-").to_owned();
+    let image = root.join("boot").join(format!("vmlinuz-{release}"));
+    Ok(Package {
+        root,
+        release,
+        image,
+    })
+}
+
+fn newest(series: &str) -> Result<Option<String>> {
+    let pattern = format!(
+        r"^linux-image-{}\.[0-9].*-cloud-amd64$",
+        series.replace('.', r"\.")
+    );
+    let listed = output(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
+    let names = listed.lines().filter_map(|line| line.split(' ').next());
+    Ok(names.max_by_key(|name| numbers(name)).map(str::to_owned))
+}
+
+/// The numbers in a name, by which versions are in order.
+fn numbers(name: &str) -> Vec<u64> {
+    let words = name.split(|c: char| !c.is_ascii_digit());
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// By way of a folder beside it, so that what is there is whole.
+fn fetch(name: &str, dir: &Path, root: &Path) -> Result<()> {
+    let parts = dir.join("fetched");
+    let told = |what: &Path| {
+        let what = what.display().to_string();
+        move |error: std::io::Error| format!("{what}: {error}")
+    };
+    if parts.exists() {
+        fs::remove_dir_all(&parts).map_err(told(&parts))?;
+    }
+    fs::create_dir_all(parts.join("root")).map_err(told(&parts))?;
+    let download = || {
+        let mut apt = apt_get(&["download", "--quiet", name]);
+        apt.current_dir(&parts);
+        apt
+    };
+    if let Err(error) = show_and_run(&mut download()) {
+        // The list may be older than what the archive still has.
+        if !can_install() {
+            return Err(format!("{error}: does `sudo apt-get update` help?"));
+        }
+        show_and_run(&mut apt_get(&["update", "--quiet"]))?;
+        show_and_run(&mut download())?;
+    }
+    let entries = fs::read_dir(&parts).map_err(told(&parts))?;
+    let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let deb = files
+        .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
+        .ok_or_else(|| format!("{}: no package", line(&download())))?;
+    output(
+        Command::new("dpkg-deb")
+            .arg("-x")
+            .args([&deb, &parts.join("root")]),
+    )?;
+    fs::rename(parts.join("root"), root).map_err(told(root))?;
+    fs::remove_dir_all(&parts).map_err(told(&parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let newest = |names: [&'static str; 2]| names.into_iter().max_by_key(|name| numbers(name));
+        let (nine, ten) = (
+            "linux-image-6.12.9+deb12-cloud-amd64",
+            "linux-image-6.12.10+deb12-cloud-amd64",
+        );
+        assert_eq!(newest([nine, ten]), Some(ten));
+        assert_eq!(newest([ten, nine]), Some(ten));
+    }
+}

@@ -1,0 +1,257 @@
+//! What the programs said on a kernel: made out of the lines that the guest's init and the test harness print.
+
+use serde_json::{Value, json};
+
+/// What a test program that leaves tests out says, and of how many.
+const NOT_APPLICABLE: &str = "not applicable here: ";
+/// What a test says that looks at what a kernel can, as `support: QUESTION = ANSWER`.
+const SUPPORT: &str = "support: ";
+
+/// The outcome on one kernel.
+#[derive(Debug, Default)]
+pub(super) struct Ran {
+    /// What `uname -r` said.
+    pub(super) release: String,
+    pub(super) programs: Vec<Outcome>,
+    /// Questions to the kernel, and its answers.
+    pub(super) support: Vec<(String, String)>,
+    /// What went wrong outside of a test.
+    broken: Vec<String>,
+    done: bool,
+}
+
+/// The outcome of one program.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) name: String,
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) ignored: u64,
+    pub(super) not_applicable: u64,
+    /// `None` until it ended.
+    code: Option<String>,
+    /// Its summary was seen.
+    summed: bool,
+    lines: Vec<String>,
+}
+
+impl Ran {
+    /// Takes in a line, and tells what of it is worth showing at once.
+    pub(super) fn take(&mut self, line: &str) -> Option<String> {
+        if let Some(words) = line.strip_prefix("@vm ") {
+            return self.event(words);
+        }
+        if let Some((question, answer)) = line
+            .strip_prefix(SUPPORT)
+            .and_then(|rest| rest.split_once(" = "))
+        {
+            self.support.push((question.to_owned(), answer.to_owned()));
+        }
+        let program = self
+            .programs
+            .last_mut()
+            .filter(|program| program.code.is_none())?;
+        program.lines.push(line.to_owned());
+        if let Some(rest) = line.strip_prefix(NOT_APPLICABLE) {
+            let number = rest.split(' ').next().and_then(|word| word.parse().ok());
+            program.not_applicable += number.unwrap_or(0);
+            return Some(format!("{}: {line}", program.name));
+        }
+        let numbers = line
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))?
+            .1;
+        for part in numbers.split("; ") {
+            if let Some((number, word)) = part.split_once(' ')
+                && let Ok(number) = number.parse::<u64>()
+            {
+                match word {
+                    "passed" => program.passed += number,
+                    "failed" => program.failed += number,
+                    "ignored" => program.ignored += number,
+                    _ => {}
+                }
+            }
+        }
+        program.summed = true;
+        Some(format!("{}: {line}", program.name))
+    }
+
+    /// Takes in what the guest's init says of itself.
+    fn event(&mut self, words: &str) -> Option<String> {
+        match words.split_once(' ').unwrap_or((words, "")) {
+            ("kernel", release) => self.release = release.to_owned(),
+            ("start", name) => self.programs.push(Outcome {
+                name: name.to_owned(),
+                ..Outcome::default()
+            }),
+            ("end", rest) => {
+                let code = rest.rsplit(' ').next().unwrap_or_default();
+                let program = self.programs.last_mut()?;
+                program.code = Some(code.to_owned());
+                if code != "0" {
+                    return Some(program.lines.join("\n"));
+                }
+            }
+            ("done", _) => self.done = true,
+            _ => self.broken.push(words.to_owned()),
+        }
+        None
+    }
+
+    /// Whether the guest came to its end.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Where it is: the program, and the last that it said.
+    pub(super) fn place(&self) -> String {
+        match self.programs.last() {
+            None => "before the first program".to_owned(),
+            Some(program) => {
+                let last = program.lines.last().map_or("nothing", String::as_str);
+                format!("in {}, which last said: {last}", program.name)
+            }
+        }
+    }
+
+    /// What keeps this from having gone well, one at a time.
+    pub(super) fn failures(&self) -> impl Iterator<Item = String> {
+        let programs = self.programs.iter().filter_map(|program| {
+            let Outcome {
+                name,
+                failed,
+                ignored,
+                ..
+            } = program;
+            match program.code.as_deref() {
+                None => Some(format!("{name} did not end")),
+                Some("0") if !program.summed => Some(format!("{name} told no result")),
+                Some("0") if *ignored == 0 => None,
+                Some("0") => Some(format!("{name}: {ignored} tests ignored")),
+                Some(code) => Some(format!("{name}: {failed} tests failed (exit code {code})")),
+            }
+        });
+        let cut = (!self.done).then(|| "the machine did not come to its end".to_owned());
+        programs.chain(self.broken.iter().cloned()).chain(cut)
+    }
+
+    /// The counts, as the line that closes a run.
+    pub(super) fn summary(&self) -> String {
+        let sum = |of: fn(&Outcome) -> u64| self.programs.iter().map(of).sum::<u64>();
+        format!(
+            "{} passed, {} failed, {} skipped; {} not applicable",
+            sum(|p| p.passed),
+            sum(|p| p.failed),
+            sum(|p| p.ignored),
+            sum(|p| p.not_applicable)
+        )
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        let programs: Vec<_> = self
+            .programs
+            .iter()
+            .map(|program| {
+                json!({
+                    "name": program.name,
+                    "passed": program.passed,
+                    "failed": program.failed,
+                    "not_applicable": program.not_applicable,
+                })
+            })
+            .collect();
+        let support: Vec<_> = self
+            .support
+            .iter()
+            .map(|(question, answer)| json!([question, answer]))
+            .collect();
+        let whole = json!({ "release": self.release, "programs": programs, "support": support });
+        format!("{whole:#}\n")
+    }
+
+    /// The part of a run that [`Ran::to_json`] keeps.
+    pub(super) fn from_json(text: &str) -> Option<Ran> {
+        let whole: Value = serde_json::from_str(text).ok()?;
+        let programs = whole["programs"].as_array()?.iter().map(|program| {
+            let count = |name: &str| program[name].as_u64();
+            Some(Outcome {
+                name: program["name"].as_str()?.to_owned(),
+                passed: count("passed")?,
+                failed: count("failed")?,
+                not_applicable: count("not_applicable")?,
+                ..Outcome::default()
+            })
+        });
+        let support = whole["support"].as_array()?.iter();
+        let support =
+            support.map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned())));
+        Some(Ran {
+            release: whole["release"].as_str()?.to_owned(),
+            programs: programs.collect::<Option<_>>()?,
+            support: support.collect::<Option<_>>()?,
+            ..Ran::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(text: &str) -> Ran {
+        let mut ran = Ran::default();
+        for line in text.lines() {
+            ran.take(line);
+        }
+        ran
+    }
+
+    const GOOD: &str = "\
+@vm kernel 6.1.0
+@vm start rtnl/kernel
+not applicable here: 2 tests, as this kernel lacks vrf
+support: a marker on addresses = kept
+test a ... ok
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out
+@vm end rtnl/kernel 0
+@vm done";
+
+    #[test]
+    fn a_whole_run_has_no_failures() {
+        let ran = ran(GOOD);
+        assert_eq!(ran.failures().count(), 0);
+        assert_eq!(
+            ran.summary(),
+            "3 passed, 0 failed, 0 skipped; 2 not applicable"
+        );
+        let again = Ran::from_json(&ran.to_json()).unwrap();
+        assert_eq!(again.to_json(), ran.to_json());
+        assert_eq!(
+            again.support,
+            [("a marker on addresses".to_owned(), "kept".to_owned())]
+        );
+    }
+
+    #[test]
+    fn what_ends_early_fails_or_says_nothing_is_told() {
+        for (good, bad) in [
+            ("@vm done", ""),
+            ("kernel 0", "kernel 101"),
+            ("@vm end rtnl/kernel 0", ""),
+            ("test result: ok. 3 passed", "nothing"),
+            ("0 ignored", "1 ignored"),
+            ("@vm start", "@vm broken insmod x\n@vm start"),
+        ] {
+            assert!(GOOD.contains(good));
+            assert_eq!(ran(&GOOD.replace(good, bad)).failures().count(), 1, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_place_names_the_program_and_its_last_words() {
+        assert_eq!(ran("").place(), "before the first program");
+        let place = ran("@vm start a/b\ntest slow ...").place();
+        assert_eq!(place, "in a/b, which last said: test slow ...");
+    }
+}

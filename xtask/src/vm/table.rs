@@ -1,0 +1,148 @@
+//! The tables of `docs/kernels.md`, made out of what the last runs on each kernel left behind.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::ran::{Outcome, Ran};
+use super::{LOCAL, SERIES};
+use crate::tools::Result;
+
+const BEGIN: &str = "<!-- begin: written by `cargo xtask vm --write` -->\n";
+const END: &str = "<!-- end -->\n";
+
+/// Writes the tables anew, between their marks.
+pub(super) fn write(dir: &Path, page: &Path) -> Result<()> {
+    let mut columns = Vec::new();
+    for kernel in [LOCAL].into_iter().chain(SERIES) {
+        let path = dir.join(format!("{kernel}.json"));
+        let text = fs::read_to_string(&path);
+        let ran = text.ok().and_then(|text| Ran::from_json(&text));
+        columns.push(ran.ok_or_else(|| {
+            format!("no results of kernel {kernel}: `cargo xtask vm --kernel {kernel}`")
+        })?);
+    }
+    let told = |error: std::io::Error| format!("{}: {error}", page.display());
+    let text = fs::read_to_string(page).map_err(told)?;
+    let parts = text
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) =
+        parts.ok_or_else(|| format!("{}: no marks for the tables", page.display()))?;
+    fs::write(
+        page,
+        format!("{before}{BEGIN}\n{}\n{END}{after}", tables(&columns)),
+    )
+    .map_err(told)
+}
+
+fn tables(columns: &[Ran]) -> String {
+    let programs = |of: &Ran| {
+        of.programs
+            .iter()
+            .map(|program| program.name.clone())
+            .collect::<Vec<_>>()
+    };
+    let questions = |of: &Ran| {
+        of.support
+            .iter()
+            .map(|(question, _)| question.clone())
+            .collect::<Vec<_>>()
+    };
+    let tests = table("tests", columns, programs, |ran, name| {
+        ran.programs
+            .iter()
+            .find(|program| program.name == name)
+            .map(counts)
+    });
+    let support = table("the kernel", columns, questions, |ran, question| {
+        let answer = ran.support.iter().find(|(asked, _)| asked == question);
+        answer.map(|(_, answer)| answer.clone())
+    });
+    format!("{tests}\n{support}")
+}
+
+/// A row for each name that any column has, in the order of the first that has it.
+fn table(
+    title: &str,
+    columns: &[Ran],
+    names: impl Fn(&Ran) -> Vec<String>,
+    cell: impl Fn(&Ran, &str) -> Option<String>,
+) -> String {
+    let mut rows: Vec<String> = Vec::new();
+    for name in columns.iter().flat_map(names) {
+        if !rows.contains(&name) {
+            rows.push(name);
+        }
+    }
+    let mut text = format!("| {title} |");
+    for ran in columns {
+        let _ = write!(text, " {} |", version(&ran.release));
+    }
+    text.push_str("\n|---|");
+    text.push_str(&"---|".repeat(columns.len()));
+    text.push('\n');
+    for name in rows {
+        let _ = write!(text, "| {name} |");
+        for ran in columns {
+            let _ = write!(
+                text,
+                " {} |",
+                cell(ran, &name).unwrap_or_else(|| "-".to_owned())
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn counts(program: &Outcome) -> String {
+    let mut text = format!("{} passed", program.passed);
+    for (count, word) in [
+        (program.failed, "failed"),
+        (program.not_applicable, "not applicable"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {word}");
+        }
+    }
+    text
+}
+
+/// The series that a release is of: users have it from somebody else, with another patch level.
+fn version(release: &str) -> String {
+    release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_for_what_any_kernel_has() {
+        let column = |release: &str, program: &str, support: &str| {
+            let text = format!(
+                r#"{{ "release": "{release}", "programs": [{{ "name": "{program}", "passed": 2, "failed": 0,
+                "not_applicable": 1 }}], "support": [["{support}", "yes"]] }}"#
+            );
+            Ran::from_json(&text).unwrap()
+        };
+        let text = tables(&[
+            column("6.18.3", "a/kernel", "vlan"),
+            column("6.1.0-9-x", "b/kernel", "vlan"),
+        ]);
+        assert_eq!(
+            text,
+            "\
+| tests | 6.18 | 6.1 |
+|---|---|---|
+| a/kernel | 2 passed, 1 not applicable | - |
+| b/kernel | - | 2 passed, 1 not applicable |
+
+| the kernel | 6.18 | 6.1 |
+|---|---|---|
+| vlan | yes | yes |
+"
+        );
+    }
+}
