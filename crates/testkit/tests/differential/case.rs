@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use trueup_netlink::Namespace;
 use trueup_testkit::fake::Kernel;
-use trueup_testkit::{RawMessage, quiet_netns};
+use trueup_testkit::{Kind, RawMessage, quiet_netns};
 
 use crate::machine::{Machine, Reply};
 use crate::message::Message;
@@ -15,6 +15,11 @@ pub trait Domain {
 
     /// What the namespace holds before the first random message. Each of these has to succeed.
     fn prelude(&self) -> Vec<Message>;
+
+    /// The kinds whose dumps and announcements are compared. Answers always are.
+    fn kinds(&self) -> &'static [Kind] {
+        &Kind::ALL
+    }
 
     /// A random message.
     fn message(&self, rng: &mut fastrand::Rng) -> Message;
@@ -46,13 +51,14 @@ pub fn disagreement(
             assert_eq!(reply.errno, 0, "{message}: {reply:?}");
         }
     }
-    let how = compare(&mut real, &mut fake);
+    let kinds = domain.kinds();
+    let how = compare(&mut real, &mut fake, kinds);
     if how.is_some() {
         return how.map(|how| Disagreement { after: 0, how });
     }
     for (position, message) in messages.iter().enumerate() {
         let (theirs, ours) = (real.send(message), fake.send(message));
-        let how = replies(&theirs, &ours).or_else(|| compare(&mut real, &mut fake));
+        let how = replies(&theirs, &ours).or_else(|| compare(&mut real, &mut fake, kinds));
         if let Some(how) = how {
             return Some(Disagreement {
                 after: position + 1,
@@ -102,13 +108,15 @@ fn replies(theirs: &Reply, ours: &Reply) -> Option<String> {
 }
 
 /// Announcements as a multiset, as the order among objects is nobody's promise; and all dumps.
-fn compare(real: &mut Machine, fake: &mut Machine) -> Option<String> {
+fn compare(real: &mut Machine, fake: &mut Machine, kinds: &[Kind]) -> Option<String> {
     real.settle();
     let (mut theirs, mut ours) = (real.announced(), fake.announced());
-    theirs.sort();
-    ours.sort();
+    for announced in [&mut theirs, &mut ours] {
+        announced.retain(|message| kinds.contains(&message.kind));
+        announced.sort();
+    }
     rows("announced", &theirs, &ours)
-        .or_else(|| rows("dumps", &real.everything(), &fake.everything()))
+        .or_else(|| rows("dumps", &real.everything(kinds), &fake.everything(kinds)))
 }
 
 /// The rows that only one side has.

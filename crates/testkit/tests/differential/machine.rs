@@ -81,8 +81,8 @@ impl Machine {
         }
     }
 
-    /// All rows of all kinds, reduced by `stable` and sorted.
-    pub fn everything(&mut self) -> Vec<RawMessage> {
+    /// All rows of these kinds, reduced and sorted.
+    pub fn everything(&mut self, kinds: &[Kind]) -> Vec<RawMessage> {
         let mut rows = Vec::new();
         for (kind, families) in [
             (Kind::Link, &[0_u8][..]),
@@ -91,7 +91,10 @@ impl Machine {
             (Kind::Nexthop, &[0]),
             (Kind::Route, &[2, 10]),
             (Kind::Rule, &[2, 10]),
-        ] {
+        ]
+        .into_iter()
+        .filter(|(kind, _)| kinds.contains(kind))
+        {
             for family in families {
                 let mut fixed = vec![0; kind.header_len()];
                 fixed[0] = *family;
@@ -202,6 +205,14 @@ impl Machine {
             }
         }
         all
+    }
+}
+
+/// Without what moves by itself. What a rule says of devices and targets moves only with them, so it is compared.
+fn reduced(message: RawMessage) -> Option<RawMessage> {
+    match message.kind {
+        Kind::Rule => Some(message),
+        _ => stable(&message),
     }
 }
 
