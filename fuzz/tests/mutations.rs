@@ -1,9 +1,9 @@
-//! Every target, fed with mutations of valid input: the same ones each time.
+//! Every target, fed with its corpus and with mutations of it: the same ones each time.
 
 use std::fs;
 use std::path::Path;
 
-use trueup_fuzz::{address, datagram, file, link, neighbour, route, rule};
+use trueup_fuzz::TARGETS;
 
 /// Numbers without pattern (Knuth's 64-bit linear congruential generator).
 struct Numbers(u64);
@@ -40,154 +40,57 @@ fn mutate(seed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-fn feed(target: fn(&[u8]), seeds: &[Vec<u8>], rounds: usize) {
+/// The files of a target's corpus, in the order of their names.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+fn feed(name: &str, rounds: usize) {
+    let (_, target) = TARGETS.iter().find(|(found, _)| *found == name).unwrap();
+    let seeds = corpus(name);
+    assert!(!seeds.is_empty(), "{name} has no corpus");
     let mut numbers = Numbers(1);
-    for seed in seeds {
+    for seed in &seeds {
         target(seed);
-        for _ in 0..rounds {
+        for _ in 0..rounds / seeds.len() {
             target(&mutate(seed, &mut numbers));
         }
     }
 }
 
-/// An attribute, padded to four bytes.
-fn attr(kind: u16, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = (4 + payload.len() as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(payload);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
+macro_rules! fed {
+    ($($target:ident: $rounds:literal,)*) => {
+        $(#[test]
+        fn $target() {
+            feed(stringify!($target), $rounds);
+        })*
 
-fn message(head: &[u8], attrs: &[Vec<u8>]) -> Vec<u8> {
-    [head, &attrs.concat()].concat()
-}
-
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-
-fn routes() -> Vec<Vec<u8>> {
-    let hop = |host: u8| {
-        let mut hop = vec![16, 0, 0, 2, 2, 0, 0, 0];
-        hop.extend(attr(5, &[10, 0, 0, host])); // RTA_GATEWAY
-        hop
+        #[test]
+        fn every_target_is_fed() {
+            let fed = [$(stringify!($target)),*];
+            assert_eq!(fed, TARGETS.map(|(name, _)| name));
+        }
     };
-    let v4 = [AF_INET, 24, 0, 0, 254, 116, 0, 1, 0, 0, 0, 0];
-    let v6 = [AF_INET6, 64, 0, 0, 254, 116, 0, 1, 0, 0, 0, 0];
-    let v6_dst = attr(1, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let (dst, table, oif) = (
-        attr(1, &[10, 1, 2, 0]),
-        attr(15, &[254, 0, 0, 0]),
-        attr(4, &[2, 0, 0, 0]),
-    );
-    let metrics = attr(8, &attr(2, &1400_u32.to_ne_bytes()));
-    vec![
-        message(
-            &v4,
-            &[
-                dst.clone(),
-                table.clone(),
-                attr(5, &[10, 0, 0, 1]),
-                oif.clone(),
-                metrics,
-            ],
-        ),
-        message(
-            &v4,
-            &[dst, table.clone(), attr(9, &[hop(1), hop(2)].concat())],
-        ),
-        message(
-            &v6,
-            &[v6_dst, table, attr(6, &[0, 4, 0, 0]), oif, attr(20, &[0])],
-        ),
-    ]
 }
 
-fn rules() -> Vec<Vec<u8>> {
-    let head = [AF_INET, 0, 24, 0, 254, 0, 0, 1, 0, 0, 0, 0];
-    vec![message(
-        &head,
-        &[
-            attr(15, &254_u32.to_ne_bytes()),
-            attr(6, &1000_u32.to_ne_bytes()),
-            attr(2, &[10, 1, 2, 0]),
-            attr(3, b"eth0\0"),
-            attr(21, &[116]),
-            attr(10, &7_u32.to_ne_bytes()),
-            attr(16, &u32::MAX.to_ne_bytes()),
-            attr(14, &u32::MAX.to_ne_bytes()),
-        ],
-    )]
-}
-
-fn addresses() -> Vec<Vec<u8>> {
-    let head = [AF_INET, 24, 0x80, 0, 2, 0, 0, 0];
-    vec![message(
-        &head,
-        &[
-            attr(1, &[10, 1, 2, 3]),
-            attr(2, &[10, 1, 2, 3]),
-            attr(3, b"eth0\0"),
-            attr(8, &0x80_u32.to_ne_bytes()),
-            attr(6, &[0xff; 16]),
-        ],
-    )]
-}
-
-fn neighbours() -> Vec<Vec<u8>> {
-    let head = [AF_INET, 0, 0, 0, 2, 0, 0, 0, 0x80, 0, 0, 1];
-    vec![message(
-        &head,
-        &[
-            attr(1, &[10, 1, 2, 3]),
-            attr(2, &[2, 0, 0, 0, 0, 9]),
-            attr(12, &[116]),
-        ],
-    )]
-}
-
-fn links() -> Vec<Vec<u8>> {
-    let head = [0, 0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
-    let info = [attr(1, b"vxlan\0"), attr(2, &attr(1, &7_u32.to_ne_bytes()))].concat();
-    vec![message(
-        &head,
-        &[
-            attr(3, b"eth0\0"),
-            attr(4, &1500_u32.to_ne_bytes()),
-            attr(1, &[2, 0, 0, 0, 0, 9]),
-            attr(18, &info),
-        ],
-    )]
-}
-
-#[test]
-fn messages_hold() {
-    for (target, seeds) in [
-        (route as fn(&[u8]), routes()),
-        (rule, rules()),
-        (address, addresses()),
-        (neighbour, neighbours()),
-        (link, links()),
-    ] {
-        feed(target, &seeds, 20_000);
-    }
-}
-
-#[test]
-fn datagrams_hold() {
-    let whole = |body: Vec<u8>| {
-        let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
-        bytes.extend([24, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-        [bytes, body].concat()
-    };
-    let seeds: Vec<_> = routes().into_iter().map(whole).collect();
-    feed(datagram, &[seeds.concat()], 20_000);
-}
-
-#[test]
-fn files_hold() {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/edge.toml");
-    let json = br#"{"protocol": 116, "route": [{"dst": "10.0.0.0/8", "type": "blackhole"}],
-        "rule": [{"priority": 1000, "from": "10.1.0.0/24", "fwmark": 7, "table": 100}]}"#;
-    feed(file, &[fs::read(example).unwrap(), json.to_vec()], 2_000);
+fed! {
+    ack: 20_000,
+    address: 20_000,
+    batch: 20_000,
+    datagram: 20_000,
+    dump: 5_000,
+    event: 10_000,
+    file: 2_000,
+    link: 20_000,
+    namespace: 20_000,
+    neighbour: 20_000,
+    pass: 2_000,
+    route: 20_000,
+    rule: 20_000,
 }

@@ -8,7 +8,7 @@ use trueup_diff::{
     Route, Rule,
 };
 use trueup_netlink::codec::{address, link, neighbour, route, rule};
-use trueup_netlink::{Error, Socket};
+use trueup_netlink::{Error, ErrorKind, Socket};
 
 use crate::read::{Flaw, read};
 
@@ -136,7 +136,7 @@ type Read<T> = Result<(Vec<T>, Option<Doubt>), Error>;
 fn doubt(kind: Kind, flaw: Option<Flaw>) -> Option<Doubt> {
     flaw.map(|flaw| match flaw {
         Flaw::Interrupted => Doubt::Interrupted(kind),
-        Flaw::Undecodable(lost) => Doubt::Undecodable(kind, lost.why),
+        Flaw::Undecodable(why) => Doubt::Undecodable(kind, why),
     })
 }
 
@@ -145,6 +145,7 @@ fn links(socket: &mut Socket) -> Read<Link> {
     let flaw = read(
         socket,
         link::dump_request,
+        link::NEW,
         link::decode,
         |_| true,
         &mut links,
@@ -163,6 +164,7 @@ fn addresses(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Address
         flaws.extend(read(
             socket,
             |buffer| address::dump_request(buffer, family, index),
+            address::NEW,
             address::decode,
             |address: &Address| on_device(scope, address.dev),
             &mut addresses,
@@ -190,6 +192,7 @@ fn neighbours(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Neighb
             flaws.extend(read(
                 socket,
                 |buffer| request(buffer, family, index),
+                neighbour::NEW,
                 neighbour::decode,
                 |neighbour: &Neighbour| on_device(scope, neighbour.dev),
                 &mut neighbours,
@@ -227,7 +230,7 @@ fn rules(socket: &mut Socket) -> Read<Rule> {
         let mut flaw = None;
         for family in [Family::Inet, Family::Inet6] {
             let request = |buffer: &mut Vec<u8>| rule::dump_request(buffer, family);
-            flaw = read(socket, request, rule::decode, |_| true, rules)?.or(flaw);
+            flaw = read(socket, request, rule::NEW, rule::decode, |_| true, rules)?.or(flaw);
         }
         rules.sort_unstable();
         Ok(flaw)
@@ -262,9 +265,10 @@ pub fn routes_where(
                 } else {
                     route::Filter::default()
                 };
-                flaw = read(
+                let answer = read(
                     socket,
                     |buffer| route::dump_request(buffer, family, &filter),
+                    route::NEW,
                     route::decode,
                     |route: &Route| {
                         table.is_none_or(|table| route.table == table)
@@ -274,13 +278,23 @@ pub fn routes_where(
                             && keep(route)
                     },
                     routes,
-                )?
-                .or(flaw);
+                );
+                let found = match answer {
+                    // A table that does not exist is empty.
+                    Err(error) if filter.table.is_some() && is_absent(&error) => None,
+                    answer => answer?,
+                };
+                flaw = found.or(flaw);
             }
         }
         routes.sort_by_key(Item::key);
         Ok(flaw)
     })
+}
+
+/// What the kernel answers where the table that a dump is limited to does not exist.
+fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::ENOENT)
 }
 
 /// Reads sorted items until no two of them are the same: the kernel never says of these dumps

@@ -1,0 +1,187 @@
+//! The bytes of one datagram, and of one message's body: what the wire and the codecs promise.
+
+use netlink_packet_core::Parseable as _;
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::rule::RuleMessage;
+use trueup_diff::{Item as _, LinkKind};
+use trueup_netlink::codec;
+use trueup_netlink::wire::{Attrs, Messages};
+
+/// A datagram of netlink messages with attributes: both walks end, within their bytes.
+pub fn datagram(data: &[u8]) {
+    let mut messages = Messages::new(data);
+    let mut left = data.len();
+    for message in messages.by_ref() {
+        left = left
+            .checked_sub(message.header.length as usize)
+            .expect("messages lie in the datagram, one after another");
+        let mut attrs = Attrs::new(message.body);
+        let held: usize = attrs.by_ref().map(|(_, payload)| payload.len()).sum();
+        assert!(held <= message.body.len());
+    }
+    let _told = messages.malformed();
+}
+
+/// The body of an address message. What it decodes to is in canonical form, and what is encoded of
+/// it decodes to the same, less what is status.
+pub fn address(data: &[u8]) {
+    let Ok(Some(mut address)) = codec::address::decode(data) else {
+        return;
+    };
+    assert_eq!(address.clone().canonical(None), address);
+    assert!(address.agrees(&address));
+    let mut message = Vec::new();
+    if codec::address::create(&mut message, &address, &codec::existing).is_ok() {
+        let body = body(&message);
+        address.secondary = false;
+        assert_eq!(codec::address::decode(body), Ok(Some(address.clone())));
+        let theirs = AddressMessage::parse(body);
+        if address.label.is_none_or(|label| is_text(label.as_bytes())) {
+            let header = theirs.expect("others can read it").header;
+            assert_eq!(header.prefix_len, address.address.prefix());
+            assert_eq!(Some(header.index), address.dev.as_index());
+        }
+    }
+    // What came from the kernel, the kernel can be asked to take away.
+    message.clear();
+    let deleted = codec::address::delete(&mut message, &address, &codec::existing);
+    assert_eq!(deleted.is_ok(), address.dev.as_index() != Some(0));
+}
+
+/// The body of a link message. What can be encoded of it decodes to the same, less what a message
+/// of creation cannot say.
+pub fn link(data: &[u8]) {
+    let Ok(Some(decoded)) = codec::link::decode(data) else {
+        return;
+    };
+    let mut links = [decoded.clone(), decoded];
+    codec::link::name_peers(&mut links);
+    let [decoded, _] = links;
+    let mut link = decoded.link;
+    assert!(link.agrees(&link));
+
+    let mut message = Vec::new();
+    if codec::link::create(&mut message, &link, &codec::existing).is_ok() {
+        let mut body = body(&message).to_vec();
+        let theirs = LinkMessage::parse(&body);
+        if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth { .. })) {
+            theirs.expect("others can read it");
+        }
+        body[4..8].copy_from_slice(&link.index.to_ne_bytes());
+        let again = codec::link::decode(&body);
+        let again = again.ok().flatten().expect("what was encoded can be read");
+        link.alias = again.link.alias.clone();
+        if let Some(LinkKind::Veth { peer }) = &mut link.kind {
+            *peer = None;
+        }
+        assert_eq!(again.link, link);
+    }
+
+    // Nothing is different from itself.
+    message.clear();
+    let same = codec::link::change(&mut message, &link, Some(&link), &codec::existing);
+    if same.is_ok() {
+        let mut attrs = Attrs::new(&body(&message)[16..]);
+        assert_eq!(attrs.next(), None, "{link:?}");
+    }
+    message.clear();
+    let _told = codec::link::change(&mut message, &link, None, &codec::existing);
+}
+
+/// The body of a neighbour message. What it decodes to is in canonical form, and what can be
+/// encoded of it decodes to the same.
+pub fn neighbour(data: &[u8]) {
+    let Ok(Some(neighbour)) = codec::neighbour::decode(data) else {
+        return;
+    };
+    assert_eq!(neighbour.clone().canonical(), neighbour);
+    assert!(neighbour.agrees(&neighbour));
+    let mut message = Vec::new();
+    if codec::neighbour::create(&mut message, &neighbour, &codec::existing).is_ok() {
+        let body = body(&message);
+        assert_eq!(codec::neighbour::decode(body), Ok(Some(neighbour.clone())));
+        let theirs = NeighbourMessage::parse(body).expect("others can read it");
+        assert_eq!(Some(theirs.header.ifindex), neighbour.dev.as_index());
+    }
+    message.clear();
+    let deleted = codec::neighbour::delete(&mut message, &neighbour, &codec::existing);
+    assert_eq!(deleted.is_ok(), neighbour.dev.as_index() != Some(0));
+}
+
+/// The body of a route message. What it decodes to is in canonical form, and what can be encoded
+/// of it decodes to what is encoded the same: a nexthop object's devices are told, never written.
+pub fn route(data: &[u8]) {
+    let Ok(Some(route)) = codec::route::decode(data) else {
+        return;
+    };
+    assert_eq!(route.clone().canonical(), route);
+    assert!(route.agrees(&route));
+    let mut message = Vec::new();
+    if codec::route::create(&mut message, &route, &codec::existing).is_ok() {
+        let body = body(&message);
+        let again = codec::route::decode(body);
+        let again = again.ok().flatten().expect("what was encoded can be read");
+        assert_eq!(again.key(), route.key());
+        let mut second = Vec::new();
+        assert_eq!(
+            codec::route::create(&mut second, &again, &codec::existing),
+            Ok(())
+        );
+        assert_eq!(second, message, "{route:?}");
+        let header = RouteMessage::parse(body)
+            .expect("others can read it")
+            .header;
+        assert_eq!(header.destination_prefix_length, route.dst.len());
+        assert_eq!(header.tos, route.tos);
+    }
+    // A delete says who installed it, or is not sent.
+    message.clear();
+    if codec::route::delete(&mut message, &route, &codec::existing).is_ok() {
+        let deleted = codec::route::decode(body(&message));
+        let deleted = deleted
+            .ok()
+            .flatten()
+            .expect("what was encoded can be read");
+        assert_eq!(deleted.key(), route.key());
+        assert!(deleted.protocol == route.protocol && deleted.protocol != 0);
+        assert_eq!(deleted.kind, route.kind);
+    }
+}
+
+/// The body of a rule message. What it decodes to is in canonical form, and what can be encoded of
+/// it decodes to the same.
+pub fn rule(data: &[u8]) {
+    let Ok(Some(rule)) = codec::rule::decode(data) else {
+        return;
+    };
+    assert_eq!(rule.clone().canonical(), rule);
+    assert!(rule.agrees(&rule));
+    let mut message = Vec::new();
+    if codec::rule::create(&mut message, &rule).is_ok() {
+        let created = body(&message).to_vec();
+        assert_eq!(codec::rule::decode(&created), Ok(Some(rule.clone())));
+        let names = [rule.iif, rule.oif];
+        if names.iter().flatten().all(|name| is_text(name.as_bytes())) {
+            let header = RuleMessage::parse(&created)
+                .expect("others can read it")
+                .header;
+            assert_eq!(header.tos, rule.tos);
+        }
+        // A delete says the same, so that no other rule matches.
+        message.clear();
+        assert_eq!(codec::rule::delete(&mut message, &rule), Ok(()));
+        assert_eq!(body(&message), created);
+    }
+}
+
+fn is_text(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok()
+}
+
+pub(crate) fn body(message: &[u8]) -> &[u8] {
+    let message = Messages::new(message).next();
+    message.expect("one message was encoded").body
+}

@@ -1,0 +1,476 @@
+//! What a socket makes of a kernel that says anything: dumps, events, acknowledgements, a whole
+//! pass. What it may conclude is worked out here a second time, as plainly as can be.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use trueup_cli::file::{File, PROTOCOL, Tables};
+use trueup_diff::{Family, Item as _, Kind, NextHops, Prefix, Route, Rule, RuleAction};
+use trueup_netlink::codec::{self, Undecodable};
+use trueup_netlink::wire::{
+    Attrs, Header, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NLMSG_DONE, NLMSG_ERROR,
+    NLMSG_NOOP,
+};
+use trueup_netlink::{
+    Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
+};
+use trueup_observe::{Scope, Snapshot, snapshot};
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{LastApplied, Options, Rtnl};
+
+use crate::script::{self, Raw, messages};
+
+/// A stream of messages as the kernel's answer to one request, each in a datagram of its own or
+/// all in one. Sequence number 0 in the stream stands for that of the request.
+///
+/// The request succeeded if the kernel says so, and failed with the kernel's errno otherwise;
+/// words and places are those of the first answer.
+pub fn ack(data: &[u8]) {
+    let Some((&how, stream)) = data.split_first() else {
+        return;
+    };
+    let request = request(how >> 1);
+    let apart = how & 1 == 1;
+    let given: Arc<[u8]> = stream.into();
+    let namespace = script::namespace(move |request: &Header, _: &[u8]| {
+        let (messages, rest) = messages(&given);
+        let one = |message: &Raw<'_>| message.answering(request.sequence);
+        let mut datagrams: Vec<_> = messages.iter().map(one).collect();
+        datagrams.push(rest.to_vec());
+        if apart {
+            datagrams
+        } else {
+            vec![datagrams.concat()]
+        }
+    });
+    let mut socket = quick(&namespace);
+    let result = socket.request(&request);
+
+    let (all, _) = messages(stream);
+    let first = all
+        .iter()
+        .find(|message| message.header.kind == NLMSG_ERROR && message.header.sequence == 0);
+    let errno = first.map(|message| errno(message.body));
+    match (result, errno) {
+        (Ok(()), errno) => assert_eq!(errno, Some(Some(0)), "an answer that is no success"),
+        (Err(error), Some(Some(errno))) if error.kind() == ErrorKind::Kernel => {
+            assert_eq!(error.errno(), Some(errno));
+            assert_ne!(errno, 0);
+            read(error.kernel().expect("the kernel's"), &request);
+            assert!(error.to_string().contains(&errno.to_string()));
+        }
+        // It broke off before, or there was none, or it holds no errno.
+        (Err(error), errno) => {
+            let kinds = [ErrorKind::Malformed, ErrorKind::Timeout];
+            assert!(kinds.contains(&error.kind()), "{error}, {errno:?}");
+        }
+    }
+}
+
+/// An errno of an answer as a positive number, if it holds one.
+fn errno(body: &[u8]) -> Option<i32> {
+    let bytes = body.first_chunk::<4>()?;
+    Some(i32::from_ne_bytes(*bytes).saturating_abs())
+}
+
+/// The attribute that the kernel objects to is one of the request.
+fn read(error: &KernelError, request: &[u8]) {
+    assert!(error.message().is_none_or(|words| !words.contains('\0')));
+    let Some(attribute) = error.attribute().map(Attribute::path) else {
+        return;
+    };
+    let mut level = &request[16 + 12..];
+    for (depth, kind) in attribute.iter().enumerate() {
+        match Attrs::new(level).find(*kind) {
+            Some(payload) => level = payload,
+            // An array of structs looks like attributes that it has not.
+            None => assert!(depth > 0, "{attribute:?}"),
+        }
+    }
+}
+
+/// A request with attributes in attributes.
+fn request(which: u8) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
+    let mut route = Route::new(prefix("10.1.2.0/24"), NextHops::None);
+    route.protocol = PROTOCOL;
+    route.scope = Some(trueup_diff::Scope::UNIVERSE);
+    route.kind = trueup_diff::RouteType::Blackhole;
+    route.metrics.set(trueup_diff::Metric::Mtu, 1400);
+    let encoded = match which % 4 {
+        0 => codec::route::create(&mut buffer, &route, &codec::existing),
+        1 => codec::route::delete(&mut buffer, &route, &codec::existing),
+        2 => {
+            let hop = |host| trueup_diff::NextHop {
+                via: Some([10, 0, 0, host].into()),
+                dev: None,
+                weight: 1,
+                onlink: false,
+            };
+            route.kind = trueup_diff::RouteType::Unicast;
+            route.nexthops = NextHops::Many(vec![hop(1), hop(2)]);
+            codec::route::create(&mut buffer, &route, &codec::existing)
+        }
+        _ => {
+            let mut rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(100));
+            rule.protocol = PROTOCOL;
+            codec::rule::create(&mut buffer, &rule)
+        }
+    };
+    encoded.expect("it can be encoded");
+    buffer
+}
+
+/// A stream of messages as the kernel's answers to a batch, in one datagram. The sequence number
+/// in the stream is the position in the batch.
+///
+/// Every message has exactly one outcome, and a lost answer is never a success.
+pub fn batch(data: &[u8]) {
+    let Some((&how, stream)) = data.split_first() else {
+        return;
+    };
+    let count = usize::from(how % 8) + 1;
+    let given: Arc<[u8]> = stream.into();
+    let namespace = script::namespace(move |request: &Header, _: &[u8]| {
+        // All requests are carried out before any answer is read, and the last asks for one.
+        if request.flags & NLM_F_ACK == 0 {
+            return Vec::new();
+        }
+        let first = request.sequence.wrapping_sub(count as u32 - 1);
+        let (messages, rest) = messages(&given);
+        let number =
+            |message: &Raw<'_>| message.numbered(first.wrapping_add(message.header.sequence));
+        let datagram: Vec<u8> = messages.iter().flat_map(number).collect();
+        vec![[&datagram, rest].concat()]
+    });
+    let mut socket = quick(&namespace);
+    let mut batch = Batch::new();
+    let request = request(how >> 3);
+    for _ in 0..count {
+        let pushed = batch.push(|buffer| {
+            buffer.extend_from_slice(&request);
+            Ok::<_, ()>(())
+        });
+        assert_eq!(pushed, Ok(Push::Added));
+    }
+    let outcomes = socket.send_batch(&mut batch).expect("it could be sent");
+    assert_eq!(outcomes.len(), count, "one outcome for each");
+
+    let (all, rest) = messages(stream);
+    let answers = |index: usize| {
+        all.iter()
+            .filter(move |message| message.header.sequence == index as u32)
+            .filter(|message| message.header.kind == NLMSG_ERROR)
+            .map(|message| errno(message.body))
+    };
+    for (index, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Outcome::Done if answers(index).next().is_none() => {
+                assert!(
+                    answers(count - 1).flatten().next().is_some(),
+                    "{index}: silence"
+                );
+                assert!(rest.is_empty(), "{index}: silence after a loss");
+            }
+            Outcome::Done => assert!(answers(index).any(|errno| errno == Some(0)), "{index}"),
+            Outcome::Failed(error) => {
+                assert!(
+                    answers(index).any(|errno| errno == Some(error.errno())),
+                    "{index}"
+                );
+                read(error, &request);
+            }
+            Outcome::Unknown => {}
+        }
+    }
+}
+
+/// What the kernel multicasts, as one datagram. All whole messages arrive, an incomplete one is
+/// told, and what is announced can be decoded or is refused.
+pub fn event(data: &[u8]) {
+    let given: Arc<[u8]> = data.into();
+    let namespace = script::namespace(move |_: &Header, _: &[u8]| vec![given.to_vec()]);
+    let mut multicast = Multicast::open(&namespace, &[Group::LINK]).expect("a peer that answers");
+    let mut seen = Vec::new();
+    let told = multicast.receive(Duration::ZERO, |message| {
+        seen.push((message.header, message.body.to_vec()));
+    });
+    let (all, rest) = messages(data);
+    assert_eq!(seen.len(), all.len());
+    for ((header, body), raw) in seen.iter().zip(&all) {
+        assert!(*header == raw.header && body == raw.body);
+        let target = match header.kind & !1 {
+            codec::link::NEW => crate::link,
+            codec::address::NEW => crate::address,
+            codec::route::NEW => crate::route,
+            codec::neighbour::NEW => crate::neighbour,
+            codec::rule::NEW => crate::rule,
+            _ => continue,
+        };
+        target(body);
+    }
+    match told {
+        Ok(count) => assert!(count == all.len() && rest.is_empty()),
+        Err(error) => assert!(
+            error.kind() == ErrorKind::Malformed && !rest.is_empty(),
+            "{error}"
+        ),
+    }
+}
+
+/// A stream of messages as what the kernel holds. Each dump answers with those of its kind, and
+/// with all that are of no kind, be it an early end or an error.
+///
+/// What is called complete is: every row of it was read, and none was lost on the way.
+pub fn dump(data: &[u8]) {
+    let given: Arc<[u8]> = data.into();
+    let namespace =
+        script::namespace(move |request: &Header, body: &[u8]| answer_dump(&given, request, body));
+    let Ok(Snapshot { observed, doubts }) = snapshot(&mut quick(&namespace), &Scope::whole())
+    else {
+        return;
+    };
+    let doubtful: BTreeSet<_> = doubts.iter().map(|doubt| doubt.kind()).collect();
+    for kind in Kind::ALL {
+        assert_ne!(observed.complete.contains(kind), doubtful.contains(&kind));
+        if doubtful.contains(&kind) {
+            continue;
+        }
+        let expected = held(data, kind).expect("complete, so there is nothing that was lost");
+        let found = match kind {
+            Kind::Link => observed.links.len(),
+            Kind::Address => observed.addresses.len(),
+            Kind::Neighbour => observed.neighbours.len(),
+            Kind::Route => observed.routes.len(),
+            Kind::Rule => observed.rules.len(),
+        };
+        assert_eq!(found, expected, "{kind}");
+    }
+    let again = snapshot(&mut quick(&namespace), &Scope::whole()).expect("as before");
+    assert_eq!((again.observed, again.doubts), (observed, doubts));
+}
+
+/// How many objects of a kind a stream holds; `None` when any was lost.
+fn held(stream: &[u8], kind: Kind) -> Option<usize> {
+    let mut count = 0;
+    for (request, new) in dump_requests(kind) {
+        let (requests, _) = messages(&request);
+        let Raw { header, body } = &requests[0];
+        'dump: for datagram in answer_dump(stream, header, body) {
+            let (rows, rest) = messages(&datagram);
+            for row in rows {
+                if row.header.sequence != header.sequence {
+                    // Left over from something else.
+                    continue;
+                }
+                if row.header.flags & NLM_F_DUMP_INTR != 0 {
+                    return None;
+                }
+                match row.header.kind {
+                    NLMSG_NOOP => {}
+                    NLMSG_DONE => {
+                        // What a dump's function returned: only below 0 is it an error.
+                        let bytes = row.body.first_chunk::<4>()?;
+                        match i32::from_ne_bytes(*bytes) {
+                            0.. => break 'dump,
+                            _ => return None,
+                        }
+                    }
+                    NLMSG_ERROR if errno(row.body) == Some(0) => break 'dump,
+                    found if found == new => {
+                        count += usize::from(decode(kind, row.body).ok()?);
+                    }
+                    _ => return None,
+                }
+            }
+            assert!(rest.is_empty(), "it breaks off, and was no error");
+        }
+    }
+    Some(count)
+}
+
+fn decode(kind: Kind, body: &[u8]) -> Result<bool, Undecodable> {
+    Ok(match kind {
+        Kind::Link => codec::link::decode(body)?.is_some(),
+        Kind::Address => codec::address::decode(body)?.is_some(),
+        Kind::Neighbour => codec::neighbour::decode(body)?.is_some(),
+        Kind::Route => codec::route::decode(body)?.is_some(),
+        Kind::Rule => codec::rule::decode(body)?.is_some(),
+    })
+}
+
+/// The requests that ask for all of a kind, and the type of the rows that answer them.
+fn dump_requests(kind: Kind) -> Vec<(Vec<u8>, u16)> {
+    let mut all = Vec::new();
+    let mut ask = |new, encode: &dyn Fn(&mut Vec<u8>) -> Result<(), codec::EncodeError>| {
+        let mut request = Vec::new();
+        encode(&mut request).expect("a request of a fixed size");
+        all.push((request, new));
+    };
+    for family in [Family::Inet, Family::Inet6] {
+        use codec::{address, neighbour, route, rule};
+        match kind {
+            Kind::Link => {}
+            Kind::Address => ask(address::NEW, &|b| address::dump_request(b, family, None)),
+            Kind::Neighbour => {
+                ask(neighbour::NEW, &|b| {
+                    neighbour::dump_request(b, family, None)
+                });
+                ask(neighbour::NEW, &|b| {
+                    neighbour::proxy_dump_request(b, family, None)
+                });
+            }
+            Kind::Route => {
+                let filter = route::Filter::default();
+                ask(route::NEW, &|b| route::dump_request(b, family, &filter));
+            }
+            Kind::Rule => ask(rule::NEW, &|b| rule::dump_request(b, family)),
+        }
+    }
+    if kind == Kind::Link {
+        ask(codec::link::NEW, &codec::link::dump_request);
+    }
+    all
+}
+
+/// What a peer that holds the messages of a stream answers to a dump request: in the first datagram
+/// the rows, in the second the end.
+fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
+    const ROWS: [u16; 5] = [
+        codec::link::NEW,
+        codec::address::NEW,
+        codec::neighbour::NEW,
+        codec::route::NEW,
+        codec::rule::NEW,
+    ];
+    const FAMILIES: [u8; 2] = [2, 10];
+    const NTF_PROXY: u8 = 8;
+    let new = request.kind.wrapping_sub(2);
+    let (all, rest) = messages(stream);
+    let mut rows = Vec::new();
+    for message in all {
+        let byte = |at: usize| message.body.get(at).copied().unwrap_or(0);
+        let is_other_family = FAMILIES.contains(&byte(0)) && asked.first() != Some(&byte(0));
+        let proxy = |flags: u8| flags & NTF_PROXY;
+        let is_elsewhere = match message.header.kind {
+            kind if !ROWS.contains(&kind) => false,
+            kind if kind != new => true,
+            codec::link::NEW => false,
+            codec::neighbour::NEW if proxy(byte(10)) != proxy(asked[10]) => true,
+            _ => is_other_family,
+        };
+        if !is_elsewhere {
+            rows.extend(message.answering(request.sequence));
+        }
+    }
+    rows.extend_from_slice(rest);
+    let header = Header {
+        length: 0,
+        kind: NLMSG_DONE,
+        flags: 0,
+        sequence: 0,
+        port: 0,
+    };
+    let body = &[0; 4];
+    let done = Raw { header, body }.answering(request.sequence);
+    vec![rows, done]
+}
+
+/// A file, a NUL, and a stream of messages as what the kernel holds: a whole pass. Every change is
+/// acknowledged and none comes about.
+///
+/// The pass ends, its report counts every op once, and nothing that is a stranger's is touched.
+pub fn pass(data: &[u8]) {
+    let Some(end) = data.iter().position(|byte| *byte == 0) else {
+        return;
+    };
+    let (text, stream) = (&data[..end], &data[end + 1..]);
+    let Ok(file) = File::parse("fuzzed", text, &Tables::default()) else {
+        return;
+    };
+    let given: Arc<[u8]> = stream.into();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let marker = file.protocol;
+    let namespace = script::namespace(move |request: &Header, body: &[u8]| {
+        if request.flags & NLM_F_DUMP == NLM_F_DUMP {
+            return answer_dump(&given, request, body);
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            is_allowed(&given, request, body, marker),
+            "{request:?} {body:?}"
+        );
+        if request.flags & NLM_F_ACK == 0 {
+            return Vec::new();
+        }
+        let header = Header {
+            length: 36,
+            kind: NLMSG_ERROR,
+            flags: 0,
+            sequence: 0,
+            port: 0,
+        };
+        let body = &[0; 20];
+        vec![Raw { header, body }.answering(request.sequence)]
+    });
+    let Ok(options) = Options::default().with_protocol(marker) else {
+        return;
+    };
+    let none = LastApplied::default();
+    if let Ok(report) = Rtnl.reconcile(&namespace, &file.desired, &none, &options) {
+        let ops = report.applied().count() + report.failed().count() + report.pending().count();
+        assert_eq!(report.ops().count(), ops, "one outcome for each");
+        // Nothing comes about, so what there was to do is still to be done.
+        let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();
+        assert_eq!(report.converged(), nothing, "{report:?}");
+        assert!(sent.load(Ordering::Relaxed) >= report.applied().count());
+        let again = Rtnl.reconcile(&namespace, &file.desired, &none, &options);
+        assert_eq!(
+            again.ok(),
+            Some(report),
+            "the same input gives the same ops"
+        );
+    }
+}
+
+/// Whether a change touches only what bears our marker, or is not there.
+fn is_allowed(stream: &[u8], request: &Header, body: &[u8], marker: u8) -> bool {
+    let (rows, _) = messages(stream);
+    let rows = |new| {
+        rows.iter()
+            .filter(move |row| row.header.kind == new)
+            .map(|row| row.body)
+    };
+    let makes = request.flags & NLM_F_EXCL != 0;
+    /// The object of the request, if it can be told, is one of the rows, and ours.
+    macro_rules! is_ours {
+        ($decode:path, $new:path) => {{
+            let asked = $decode(body).ok().flatten().expect("we wrote it");
+            rows($new)
+                .filter_map(|row| $decode(row).ok().flatten())
+                .any(|row| row.key() == asked.key() && row.protocol == marker)
+        }};
+    }
+    use codec::{address, link, neighbour, route, rule};
+    match request.kind {
+        route::NEW | address::NEW | neighbour::NEW | rule::NEW if makes => true,
+        route::NEW | route::DELETE => is_ours!(route::decode, route::NEW),
+        rule::NEW | rule::DELETE => is_ours!(rule::decode, rule::NEW),
+        address::NEW | address::DELETE => is_ours!(address::decode, address::NEW),
+        neighbour::NEW | neighbour::DELETE => is_ours!(neighbour::decode, neighbour::NEW),
+        // Nothing proves a link ours but a ledger, and it is empty.
+        link::NEW | link::GET => true,
+        _ => false,
+    }
+}
+
+fn quick(namespace: &Namespace) -> Socket {
+    let mut socket = Socket::open(namespace).expect("a peer that answers");
+    // All that it says it has said at once.
+    socket.set_timeout(Duration::ZERO);
+    socket
+}

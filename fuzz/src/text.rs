@@ -1,0 +1,102 @@
+//! Texts of people: files, and names of namespaces.
+
+use trueup_cli::file::{File, Place, Tables, to_json, to_toml};
+use trueup_diff::Desired;
+use trueup_netlink::Namespace;
+
+/// A desired-state file. What it declares can be written, as TOML and as JSON, and reads the same;
+/// written once more it is the same text. What is taken for TOML or JSON is that to others, and a
+/// problem is told at a place in the file.
+pub fn file(data: &[u8]) {
+    let tables = Tables::default();
+    let file = match File::parse("fuzzed", data, &tables) {
+        Ok(file) => file,
+        Err(error) => {
+            let text = error.to_string();
+            assert!(!error.problems().is_empty() && text.starts_with("fuzzed:"));
+            let end = end(data);
+            for problem in error.problems() {
+                let place = problem.place.expect("it was read, so each has a place");
+                assert!(
+                    place.line >= 1 && place.column >= 1 && place <= end,
+                    "{text}"
+                );
+            }
+            return;
+        }
+    };
+    others_agree(data);
+    let writers: [fn(u8, &_) -> String; 2] = [to_toml, to_json];
+    for write in writers {
+        let text = write(file.protocol, &file.desired);
+        let again = File::parse("written", text.as_bytes(), &tables);
+        let again = again.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(
+            plain(again.desired.clone()),
+            plain(file.desired.clone()),
+            "{text}"
+        );
+        assert_eq!(again.protocol, file.protocol, "{text}");
+        assert_eq!(write(again.protocol, &again.desired), text);
+    }
+}
+
+/// A desired state less what would follow if it were left open, which is not written.
+fn plain(mut desired: Desired) -> Desired {
+    let routes = desired.routes.iter_mut().flatten();
+    for route in routes {
+        *route = route.clone().canonical();
+    }
+    desired
+}
+
+/// What the crates that everybody uses say of a file that was taken.
+fn others_agree(data: &[u8]) {
+    let text = std::str::from_utf8(data).expect("it was taken");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim_start().starts_with('{') {
+        let json: Result<serde_json::Value, _> = serde_json::from_str(text);
+        json.unwrap_or_else(|error| panic!("it is no JSON: {error}\n{text}"));
+    } else {
+        let toml: Result<toml::Table, _> = toml::from_str(text);
+        toml.unwrap_or_else(|error| panic!("it is no TOML: {error}\n{text}"));
+    }
+}
+
+/// The place behind the last character; a column more where the fault is that the file ends.
+fn end(data: &[u8]) -> Place {
+    let line = data.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let longest = data.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
+    Place {
+        line: line as u32,
+        column: longest.unwrap_or(0) as u32 + 1,
+    }
+}
+
+/// The name of a namespace. Its text is the text that it was made of, and one without a slash
+/// leads to no other place.
+pub fn namespace(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let Ok(namespace) = text.parse::<Namespace>() else {
+        assert!(!text.contains('/'), "a path is taken as it is: {text:?}");
+        return;
+    };
+    let shown = namespace.to_string();
+    let again = shown.parse::<Namespace>();
+    let again = again.unwrap_or_else(|error| panic!("{text:?} became {shown:?}: {error}"));
+    assert_eq!(again.to_string(), shown);
+    match text.strip_prefix("pid:") {
+        Some(number) if !text.contains('/') => {
+            assert_eq!(
+                shown,
+                format!("pid:{}", number.parse::<u32>().expect("a number"))
+            );
+        }
+        _ => assert_eq!(shown, text),
+    }
+    if !text.contains('/') {
+        assert!(!text.is_empty() && text != "." && text != ".." && !text.contains('\0'));
+    }
+}
