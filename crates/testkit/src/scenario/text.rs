@@ -127,6 +127,11 @@ impl Phrase {
     /// Takes any text.
     pub(super) fn new(text: &str) -> Phrase {
         let mut phrase = Phrase::default();
+        if text.starts_with("link ") {
+            // An op on a link, whose kinds have a grammar each: in the order written.
+            phrase.head = text.split_whitespace().map(str::to_owned).collect();
+            return phrase;
+        }
         let mut words = text.split_whitespace().peekable();
         while let Some(word) = words.peek() {
             let is_name = !HEADS.contains(word);
@@ -319,9 +324,15 @@ impl Expected {
                 let said = said.trim_end();
                 let open = said.ends_with("...") || verdict == "conflict";
                 let said = said.trim_end_matches("...").trim_end();
+                // The words of ops for the kinds as they are called elsewhere.
+                let said = match (verdict, said.split_once(' ')) {
+                    ("conflict", Some(("addr", object))) => format!("address {object}"),
+                    ("conflict", Some(("neigh", object))) => format!("neighbour {object}"),
+                    _ => said.to_owned(),
+                };
                 Expected {
                     verdict: verdict.to_owned(),
-                    phrase: if open { Phrase::new(said) } else { op(said) },
+                    phrase: if open { Phrase::new(&said) } else { op(&said) },
                     why: why.map(str::to_owned),
                     open,
                 }
