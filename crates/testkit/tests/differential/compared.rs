@@ -1,4 +1,4 @@
-//! What of a row is compared: all that [`stable`] leaves, but of a link only what the fake models.
+//! What of a row is compared: all that [`stable`] leaves, but of a link only what the fake models, and of a rule all.
 
 use trueup_testkit::{Kind, RawMessage, stable};
 
@@ -18,6 +18,10 @@ const LINK: [u16; 9] = [
 
 /// The row reduced, or `None` for one that comes and goes by itself.
 pub fn compared(row: &RawMessage) -> Option<RawMessage> {
+    if row.kind == Kind::Rule {
+        // What it says of devices and targets moves with them alone.
+        return Some(row.clone());
+    }
     let mut row = stable(row)?;
     if row.kind == Kind::Link {
         row.attrs.retain(|number, _| LINK.contains(number));

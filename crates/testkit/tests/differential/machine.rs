@@ -208,14 +208,6 @@ impl Machine {
     }
 }
 
-/// Without what moves by itself. What a rule says of devices and targets moves only with them, so it is compared.
-fn reduced(message: RawMessage) -> Option<RawMessage> {
-    match message.kind {
-        Kind::Rule => Some(message),
-        _ => stable(&message),
-    }
-}
-
 /// Type, sequence number and body of each message of a datagram.
 fn messages(mut bytes: &[u8]) -> Vec<(u16, u32, &[u8])> {
     let mut all = Vec::new();
