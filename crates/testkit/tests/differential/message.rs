@@ -110,3 +110,30 @@ pub fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
 pub fn set_up(index: u32, up: bool) -> Message {
     Message::new(Kind::Link.new_type(), 0, &ifinfomsg(index, up.into(), 1))
 }
+
+/// One of those sent before with another verb, other flags, or its last bytes or one bit changed; `None` if there is
+/// none.
+pub fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
+    let mut message = rng.choice(sent)?.clone();
+    match rng.u8(..8) {
+        0 => {}
+        1 => message.flags = rng.u16(..) & 0xf00,
+        2 => message.body.truncate(rng.usize(..=message.body.len())),
+        3 if !message.body.is_empty() => {
+            let at = rng.usize(..message.body.len());
+            message.body[at] ^= 1 << rng.u8(..8);
+        }
+        _ => {
+            message.kind ^= 1;
+            message.flags = rng.u16(..) & 0xd00;
+        }
+    }
+    Some(message)
+}
+
+/// An attribute of any number, length and content.
+pub fn odd_attribute(rng: &mut fastrand::Rng, numbers: u16) -> (u16, Vec<u8>) {
+    let flags = *rng.choice([0, 0, 0, 0x8000, 0x4000]).unwrap_or(0);
+    let payload = (0..rng.usize(..20)).map(|_| rng.u8(..) & rng.u8(..));
+    (rng.u16(..numbers) | flags, payload.collect())
+}
