@@ -134,6 +134,7 @@ pub fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
 /// An attribute of any number, length and content.
 pub fn odd_attribute(rng: &mut fastrand::Rng, numbers: u16) -> (u16, Vec<u8>) {
     let flags = rng.choice([0, 0, 0, 0x8000, 0x4000]).unwrap_or(0);
+    let number = rng.u16(..numbers) | flags;
     let payload = (0..rng.usize(..20)).map(|_| rng.u8(..) & rng.u8(..));
-    (rng.u16(..numbers) | flags, payload.collect())
+    (number, payload.collect())
 }
