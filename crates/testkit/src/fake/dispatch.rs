@@ -142,9 +142,9 @@ fn carry_out(
         (30, _) if dump => state.dump_neighbours(request),
         (30, _) => state.get_neighbour(request).map(Answer::One),
 
-        (32, INET | INET6) => state.new_rule(request).map(done),
-        (33, INET | INET6) => state.del_rule(request).map(done),
-        (34, 0 | INET | INET6) if dump => state.dump_rules(request),
+        (32, _) => state.new_rule(request).map(done),
+        (33, _) => state.del_rule(request).map(done),
+        (34, _) if dump => state.dump_rules(request),
 
         (104, _) => state.new_nexthop(request).map(done),
         (105, _) => state.del_nexthop(request).map(done),

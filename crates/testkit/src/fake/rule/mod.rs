@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use crate::message::{Action, Kind, RawMessage};
 
 use super::dispatch::Answer;
-use super::request::{EEXIST, EINVAL, ENOENT, EPERM, NLM_F_EXCL, Refusal, Request};
+use super::request::{EAFNOSUPPORT, EEXIST, EINVAL, ENOENT, EPERM, NLM_F_EXCL, Refusal, Request};
 use super::state::{Flaw, State, group};
 
 pub(crate) use lookup::{Flow, Step};
@@ -261,7 +261,8 @@ impl State {
         let families: &[u8] = match request.family() {
             INET => &[INET],
             INET6 => &[INET6],
-            _ => &[INET, INET6],
+            0 => &[INET, INET6],
+            _ => return Err(EAFNOSUPPORT.into()),
         };
         let row = |family, rule: &Rule| rule.row(family, Action::New);
         let rows = families.iter().flat_map(|family| {

@@ -1,12 +1,12 @@
 //! What a request asks of rules: `fib_nl2rule`, and the parts of each family.
 
 use super::super::policy::{Policy, Shape};
-use super::super::request::{Attributes, EINVAL, Refusal, Request};
+use super::super::request::{Attributes, EAFNOSUPPORT, EINVAL, Refusal, Request};
 use super::{
     Device, FRA_DPORT_MASK, FRA_DPORT_RANGE, FRA_DSCP, FRA_DSCP_MASK, FRA_DST, FRA_FLOW,
     FRA_FLOWLABEL, FRA_FLOWLABEL_MASK, FRA_FWMARK, FRA_FWMASK, FRA_GOTO, FRA_IIFNAME, FRA_IP_PROTO,
     FRA_L3MDEV, FRA_OIFNAME, FRA_PRIORITY, FRA_PROTOCOL, FRA_SPORT_MASK, FRA_SPORT_RANGE, FRA_SRC,
-    FRA_SUPPRESS_IFGROUP, FRA_SUPPRESS_PREFIXLEN, FRA_TABLE, FRA_TUN_ID, FRA_UID_RANGE, INET,
+    FRA_SUPPRESS_IFGROUP, FRA_SUPPRESS_PREFIXLEN, FRA_TABLE, FRA_TUN_ID, FRA_UID_RANGE, INET, INET6,
 };
 
 pub(super) const ACT_TO_TBL: u8 = 1;
@@ -158,6 +158,9 @@ impl<'a> Asked<'a> {
         let (header, attributes) = request
             .parts::<12>()
             .map_err(|short| short.because("Invalid msg length"))?;
+        if header[0] != INET && header[0] != INET6 {
+            return Err(Refusal::errno(EAFNOSUPPORT).because("Rule family not supported"));
+        }
         POLICY
             .check(attributes, false)
             .map_err(|refusal| refusal.because("Error parsing msg"))?;
