@@ -1,6 +1,7 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
 mod demo;
+mod scenarios;
 mod test;
 mod tools;
 mod vm;
@@ -14,6 +15,7 @@ usage: cargo xtask COMMAND
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
          given) [--accel kvm|tcg] [--write] (also the tables of docs/kernels.md, and for that on the local kernel)
+  scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
 
 None needs root; all need `ip` (iproute2).";
 
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["demo"] => demo::run(),
         ["vm", ref options @ ..] => vm::run(options),
+        ["scenarios", ref options @ ..] => scenarios::run(options),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

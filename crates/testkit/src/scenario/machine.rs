@@ -300,10 +300,10 @@ impl Machine {
         namespace(&self.place)
     }
 
-    /// Major and minor number; the fake is as the kernel that it was last compared with.
+    /// Major and minor number.
     pub(super) fn version(&self) -> (u32, u32) {
         match self.place {
-            Place::Fake(_) => (6, 18),
+            Place::Fake(_) => FAKE_VERSION,
             Place::Kernel => running_version(),
         }
     }
@@ -477,6 +477,9 @@ fn namespace(place: &Place) -> Namespace {
         Place::Fake(kernel) => kernel.namespace(),
     }
 }
+
+/// The fake is as the kernel that it is compared with.
+pub(super) const FAKE_VERSION: (u32, u32) = (6, 18);
 
 /// Of the running kernel.
 pub(super) fn running_version() -> (u32, u32) {

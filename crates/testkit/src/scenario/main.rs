@@ -9,7 +9,7 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::machine::{Machine, has_link, running_version};
+use super::machine::{FAKE_VERSION, Machine, has_link, running_version};
 use super::run::run;
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
@@ -17,8 +17,9 @@ use crate::runner::{may_skip, text};
 
 /// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`.
 ///
-/// A scenario that needs what the running kernel lacks is ignored there, with what it needs in front of its name. Where
-/// namespaces are forbidden those on the kernel fail, as told at [`kernel_tests!`](crate::kernel_tests).
+/// A scenario that needs what the running kernel lacks is left out there, and a line says so:
+/// `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on the kernel fail, as told at
+/// [`kernel_tests!`](crate::kernel_tests).
 pub fn main(directory: &Path) -> ExitCode {
     let forbidden = enter().err().map(|error| error.to_string());
     let skip = forbidden.is_some() && may_skip(|name| std::env::var(name).ok());
@@ -30,6 +31,7 @@ pub fn main(directory: &Path) -> ExitCode {
     files.sort();
     let mut trials = Vec::new();
     let mut has = BTreeMap::new();
+    let mut left_out = Vec::new();
     for path in files {
         let name = path
             .strip_prefix(directory)
@@ -49,26 +51,29 @@ pub fn main(directory: &Path) -> ExitCode {
                 continue;
             }
         };
-        let lacks = scenario.needs.iter().find(|need| match need {
-            Need::Kernel(version) => !version.admits(running_version()),
-            Need::Link(kind) => !*has
-                .entry(kind.clone())
-                .or_insert_with(|| forbidden.is_none() && asked(kind)),
-        });
-        let lacks = lacks
-            .filter(|_| forbidden.is_none())
-            .map(|need| format!("needs {need}"));
-        let (forbidden, on_fake) = (forbidden.clone(), (scenario.clone(), file.clone()));
-        let fake_lacks = scenario.needs.iter().any(|need| match need {
-            Need::Kernel(version) => !version.admits((6, 18)),
-            Need::Link(_) => false,
-        });
-        trials.push(
-            Trial::test(format!("fake::{name}"), move || {
-                carry_out(&on_fake.1, &on_fake.0, Machine::fake)
-            })
-            .with_ignored_flag(fake_lacks),
-        );
+        let lacks = |version, link: &mut dyn FnMut(&str) -> bool| {
+            let needs = scenario.needs.iter().find(|need| match need {
+                Need::Kernel(wanted) => !wanted.admits(version),
+                Need::Link(kind) => !link(kind),
+            });
+            needs.map(|need| format!("needs {need}"))
+        };
+        let (on_fake, called) = (scenario.clone(), file.clone());
+        let on_fake = move || carry_out(&called, &on_fake, Machine::fake);
+        match lacks(FAKE_VERSION, &mut |_| true) {
+            None => trials.push(Trial::test(format!("fake::{name}"), on_fake)),
+            Some(why) => left_out.push(format!("test fake::{name} ... not applicable ({why})")),
+        }
+        let mut is_known = |kind: &str| *has.entry(kind.to_owned()).or_insert_with(|| asked(kind));
+        let lacks = match &forbidden {
+            None => lacks(running_version(), &mut is_known),
+            Some(_) => None,
+        };
+        if let Some(why) = lacks {
+            left_out.push(format!("test kernel::{name} ... not applicable ({why})"));
+            continue;
+        }
+        let forbidden = forbidden.clone();
         let on_kernel = move || match forbidden {
             Some(reason) => Err(reason.into()),
             None => carry_out(&file, &scenario, || {
@@ -76,13 +81,14 @@ pub fn main(directory: &Path) -> ExitCode {
                 Machine::kernel()
             }),
         };
-        trials.push(
-            Trial::test(format!("kernel::{name}"), on_kernel)
-                .with_ignored_flag(skip || lacks.is_some())
-                .with_kind(lacks.unwrap_or_default()),
-        );
+        trials.push(Trial::test(format!("kernel::{name}"), on_kernel).with_ignored_flag(skip));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let arguments = Arguments::from_args();
+    if !arguments.list && !left_out.is_empty() {
+        println!("{}", left_out.join("\n"));
+        println!("not applicable here: {} scenarios", left_out.len());
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

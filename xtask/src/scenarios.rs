@@ -1,0 +1,365 @@
+//! `cargo xtask scenarios`: which scenario shows what, and on which kernels it passed. Every number of a kernel fact, of a
+//! known fault and of an invariant has to have one; what cannot be a scenario has a test that says so in a comment above
+//! it: `// fact 53`, `// fault source-2`, `// invariant 9`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use trueup_testkit::scenario;
+
+use crate::tools::{Result, cargo, line, need_ip, root};
+
+const DIRECTORY: &str = "crates/testkit/scenarios";
+const FACTS_PAGE: &str = "docs/kernels.md";
+/// Known faults of the systems that trueup learnt from, by room, and how many are listed in docs/testing.md.
+const FAULTS: [(&str, u32); 2] = [("diff", 6), ("source", 5)];
+/// The kernel's facts that every list begins with; the page may have more.
+const FACTS: u32 = 55;
+/// Kernels that were run in a virtual machine: `cargo xtask vm` keeps what was said there.
+const MACHINES: [&str; 2] = ["6.1", "6.12"];
+const BEGIN: &str = "<!-- scenarios: begin -->";
+const END: &str = "<!-- scenarios: end -->";
+
+/// What became of each test of a run, by name.
+type Ran = BTreeMap<String, String>;
+
+/// What shows something: a scenario, or a test.
+struct Shown {
+    /// As in a test's name.
+    name: String,
+    /// From the root.
+    file: String,
+    is_scenario: bool,
+}
+
+/// Runs it.
+pub(crate) fn run(options: &[&str]) -> Result<()> {
+    let write = match options {
+        [] => false,
+        ["--write"] => true,
+        _ => return Err("scenarios takes --write, or nothing".to_owned()),
+    };
+    need_ip()?;
+    let local = local()?;
+    let mut columns = vec![("fake", local.clone()), ("local", local)];
+    for machine in MACHINES {
+        let log = root().join(format!("target/vm/{machine}.log"));
+        columns.push((
+            machine,
+            fs::read_to_string(log)
+                .map(|text| ran(&text))
+                .unwrap_or_default(),
+        ));
+    }
+    let shown = shown()?;
+    let table = table(&shown, &columns);
+    print!("{table}");
+    let mut wrong = missing(&shown);
+    for (column, ran) in &columns {
+        let failed = ran.iter().filter(|(name, ended)| {
+            is_of(column, name)
+                && !matches!(ended.as_str(), "ok")
+                && !ended.starts_with("not applicable")
+        });
+        wrong.extend(failed.map(|(name, ended)| format!("{column}: {name}: {ended}")));
+    }
+    if write {
+        write_table(&table)?;
+    }
+    let files = files(&root().join(DIRECTORY), "scenario").len();
+    println!("{files} scenarios");
+    for (machine, ran) in &columns {
+        if ran.is_empty() {
+            println!("{machine}: not run: `cargo xtask vm --kernel {machine}` runs it");
+        }
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\nxtask: "))
+    }
+}
+
+/// Runs all scenarios here.
+fn local() -> Result<Ran> {
+    let test = [
+        "test",
+        "--quiet",
+        "--package",
+        "trueup-testkit",
+        "--test",
+        "scenarios",
+    ];
+    let mut command = cargo(&test);
+    let name = line(&command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{name}: {error}"))?;
+    let ran = ran(&String::from_utf8_lossy(&output.stdout));
+    if ran.is_empty() {
+        return Err(format!("{name}: {}", output.status));
+    }
+    Ok(ran)
+}
+
+/// Reads lines such as `test kernel::route/x ... ok`.
+fn ran(text: &str) -> Ran {
+    let of = |line: &str| {
+        let (name, ended) = line.strip_prefix("test ")?.split_once(" ... ")?;
+        Some((name.trim().to_owned(), ended.trim().to_owned()))
+    };
+    text.lines().filter_map(of).collect()
+}
+
+fn is_of(column: &str, name: &str) -> bool {
+    match column {
+        "fake" => name.starts_with("fake::") || name.starts_with("read::"),
+        _ => name.starts_with("kernel::"),
+    }
+}
+
+/// What shows each fact, fault and invariant, by its label.
+fn shown() -> Result<BTreeMap<(Sort, u32), Vec<Shown>>> {
+    let mut all = BTreeMap::<(Sort, u32), Vec<Shown>>::new();
+    let mut add = |label: Option<(Sort, u32)>, name: &str, file: &Path, is_scenario: bool| {
+        let from_root = file.strip_prefix(root()).unwrap_or(file);
+        let shown = Shown {
+            name: name.to_owned(),
+            file: from_root.display().to_string(),
+            is_scenario,
+        };
+        if let Some(label) = label {
+            all.entry(label).or_default().push(shown);
+        }
+    };
+    let directory = root().join(DIRECTORY);
+    for file in files(&directory, "scenario") {
+        let text = read(&file)?;
+        let scenario =
+            scenario::parse(&text).map_err(|error| format!("{}:{error}", file.display()))?;
+        let name = file
+            .strip_prefix(&directory)
+            .unwrap_or(&file)
+            .with_extension("");
+        let name = name.display().to_string();
+        for fact in &scenario.facts {
+            add(Some((Sort::Fact, *fact)), &name, &file, true);
+        }
+        for fault in &scenario.faults {
+            add(Sort::fault(fault), &name, &file, true);
+        }
+        for invariant in &scenario.invariants {
+            add(
+                Some((Sort::Invariant, (*invariant).into())),
+                &name,
+                &file,
+                true,
+            );
+        }
+    }
+    for file in files(&root().join("crates"), "rs") {
+        let text = read(&file)?;
+        for (label, name) in annotated(&text) {
+            add(Some(label), &name, &file, false);
+        }
+    }
+    Ok(all)
+}
+
+/// What is numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sort {
+    Fact,
+    Diff,
+    Source,
+    Invariant,
+}
+
+impl Sort {
+    fn word(self) -> &'static str {
+        match self {
+            Sort::Fact => "fact",
+            Sort::Diff => "diff",
+            Sort::Source => "source",
+            Sort::Invariant => "invariant",
+        }
+    }
+
+    fn fault(label: &str) -> Option<(Sort, u32)> {
+        let (room, number) = label.split_once('-')?;
+        let sort = match room {
+            "diff" => Sort::Diff,
+            "source" => Sort::Source,
+            _ => return None,
+        };
+        Some((sort, number.parse().ok()?))
+    }
+}
+
+/// The labels in comments of their own above functions, with the function's name.
+fn annotated(text: &str) -> Vec<((Sort, u32), String)> {
+    let mut labels = Vec::new();
+    let mut found = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(comment) = line.strip_prefix("// ") {
+            let mut words = comment.split_whitespace();
+            let numbered = |sort: Sort| move |word: &str| Some((sort, word.parse().ok()?));
+            let read: Option<Vec<_>> = match words.next() {
+                Some("fact" | "facts") => words.map(numbered(Sort::Fact)).collect(),
+                Some("invariant" | "invariants") => words.map(numbered(Sort::Invariant)).collect(),
+                Some("fault" | "faults") => words.map(Sort::fault).collect(),
+                _ => None,
+            };
+            labels.extend(read.unwrap_or_default());
+        } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| !labels.is_empty()) {
+            let name = rest.split(['(', '<']).next().unwrap_or_default();
+            found.extend(labels.drain(..).map(|label| (label, name.to_owned())));
+        } else if !line.starts_with("///") && !line.starts_with("#[") {
+            labels.clear();
+        }
+    }
+    found
+}
+
+/// One line a number and what shows it.
+fn table(shown: &BTreeMap<(Sort, u32), Vec<Shown>>, columns: &[(&str, Ran)]) -> String {
+    let mut out = String::from("| | shown by |");
+    for (column, _) in columns {
+        out.push_str(&format!(" {column} |"));
+    }
+    out.push_str(&format!("\n|---|---|{}\n", "---|".repeat(columns.len())));
+    for ((sort, number), all) in shown {
+        for one in all {
+            let name = if one.is_scenario {
+                one.name.clone()
+            } else {
+                format!("{} in {}", one.name, one.file)
+            };
+            out.push_str(&format!("| {} {number} | {name} |", sort.word()));
+            for (column, ran) in columns {
+                out.push_str(&format!(" {} |", ended(one, column, ran)));
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
+    if !one.is_scenario {
+        let suffix = format!("::{}", one.name);
+        let found = ran
+            .iter()
+            .find(|(name, _)| **name == one.name || name.ends_with(&suffix));
+        return match (column, found) {
+            ("fake", _) => "-".to_owned(),
+            ("local", None) => "`cargo xtask test`".to_owned(),
+            (_, Some((_, ended))) => ended.clone(),
+            (_, None) => "-".to_owned(),
+        };
+    }
+    let machine = if column == "fake" { "fake" } else { "kernel" };
+    let ended = ran.get(&format!("{machine}::{}", one.name));
+    ended.cloned().unwrap_or_else(|| "not run".to_owned())
+}
+
+/// Numbers that nothing shows.
+fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
+    let page = fs::read_to_string(root().join(FACTS_PAGE)).unwrap_or_default();
+    let on_page = page
+        .lines()
+        .filter_map(|line| line.split_once(". ")?.0.parse::<u32>().ok())
+        .max();
+    let sorts = [
+        (Sort::Fact, on_page.unwrap_or(0).max(FACTS)),
+        (Sort::Diff, FAULTS[0].1),
+        (Sort::Source, FAULTS[1].1),
+        (Sort::Invariant, scenario::INVARIANTS.len() as u32),
+    ];
+    let mut wrong = Vec::new();
+    for (sort, most) in sorts {
+        let numbers = (1..=most).filter(|number| !shown.contains_key(&(sort, *number)));
+        wrong.extend(numbers.map(|number| {
+            format!(
+                "{} {number}: no scenario, nor a test, shows it",
+                sort.word()
+            )
+        }));
+        let beyond = shown
+            .keys()
+            .filter(|(of, number)| *of == sort && *number > most);
+        wrong.extend(
+            beyond.map(|(_, number)| format!("{} {number}: there is no such number", sort.word())),
+        );
+    }
+    wrong
+}
+
+fn write_table(table: &str) -> Result<()> {
+    let path = root().join(FACTS_PAGE);
+    let text = read(&path)?;
+    let parts = text
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let Some((before, after)) = parts else {
+        return Err(format!(
+            "{FACTS_PAGE} lacks the lines `{BEGIN}` and `{END}`"
+        ));
+    };
+    let text = format!("{before}{BEGIN}\n{table}{END}{after}");
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// All files with an extension below a directory, in order.
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|of| of == extension) {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_run_are_read() {
+        let ran = ran("test kernel::route/x ... ok\n\
+             test kernel::link/vrf ... not applicable (needs vrf)\n\
+             test fake::route/x   ... FAILED\nrunning 2 tests\n");
+        assert_eq!(ran["kernel::route/x"], "ok");
+        assert_eq!(ran["kernel::link/vrf"], "not applicable (needs vrf)");
+        assert_eq!(ran["fake::route/x"], "FAILED");
+        assert_eq!(ran.len(), 3);
+    }
+
+    #[test]
+    fn comments_above_functions_label_them() {
+        let text = "// facts 53 54\n#[test]\nfn one() {}\n\n// fact of life\nfn two() {}\n\
+            // fault source-2\n/// Told.\npub(crate) fn three() {}\n// fact 7\nlet x = 1;\nfn four() {}\n";
+        let found = annotated(text);
+        let one = |sort, number, name: &str| ((sort, number), name.to_owned());
+        assert_eq!(
+            found,
+            [
+                one(Sort::Fact, 53, "one"),
+                one(Sort::Fact, 54, "one"),
+                one(Sort::Source, 2, "three")
+            ]
+        );
+    }
+}
