@@ -39,7 +39,7 @@ pub fn existing(dev: Dev) -> Option<u32> {
 /// A message from the kernel whose object cannot be told: what it says is lost, which is not the
 /// same as the object being absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {kind} message cannot be read: {why}")]
+#[error("the {kind} message cannot be read: {why}")]
 pub struct Undecodable {
     /// What the message is about.
     pub kind: Kind,
