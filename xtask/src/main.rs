@@ -1,6 +1,7 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
 mod demo;
+mod plant;
 mod scenarios;
 mod test;
 mod tools;
@@ -16,6 +17,7 @@ usage: cargo xtask COMMAND
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
          given) [--accel kvm|tcg] [--write] (also the tables of docs/kernels.md, and for that on the local kernel)
   scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
+  plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it: [NUMBER]...
 
 None needs root; all need `ip` (iproute2).";
 
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::run(),
         ["demo"] => demo::run(),
+        ["plant", ref only @ ..] => plant::run(only),
         ["vm", ref options @ ..] => vm::run(options),
         ["scenarios", ref options @ ..] => scenarios::run(options),
         ["help" | "--help" | "-h"] => {

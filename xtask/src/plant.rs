@@ -32,7 +32,10 @@ pub(crate) fn run(only: &[&str]) -> Result<()> {
     println!("without a fault:");
     let sound = scenarios(&tree)?;
     if !sound.passed {
-        return Err(format!("the scenarios fail without any fault:\n{}", sound.output));
+        return Err(format!(
+            "the scenarios fail without any fault:\n{}",
+            sound.output
+        ));
     }
     println!("  all scenarios pass");
     let mut missed = Vec::new();
@@ -40,7 +43,11 @@ pub(crate) fn run(only: &[&str]) -> Result<()> {
         if !only.is_empty() && !only.contains(&number.to_string().as_str()) {
             continue;
         }
-        let name = plant.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = plant
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         println!("{name}:");
         git_apply(&tree, &plant, &[])?;
         let seen = scenarios(&tree);
@@ -58,7 +65,10 @@ pub(crate) fn run(only: &[&str]) -> Result<()> {
     if missed.is_empty() {
         return Ok(());
     }
-    Err(format!("no scenario names the fault: {}", missed.join(", ")))
+    Err(format!(
+        "no scenario names the fault: {}",
+        missed.join(", ")
+    ))
 }
 
 /// The patches in the order of their invariants, of which each has one at least.
@@ -69,8 +79,11 @@ fn plants() -> Result<Vec<(u32, PathBuf)>> {
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let number = name.split_once('-').and_then(|(number, _)| number.parse().ok());
-        let number = number.ok_or_else(|| format!("{}: want NUMBER-WORDS.patch", path.display()))?;
+        let number = name
+            .split_once('-')
+            .and_then(|(number, _)| number.parse().ok());
+        let number =
+            number.ok_or_else(|| format!("{}: want NUMBER-WORDS.patch", path.display()))?;
         plants.push((number, path));
     }
     plants.sort();
@@ -84,11 +97,21 @@ fn plants() -> Result<Vec<(u32, PathBuf)>> {
 /// little is built again.
 fn copy_tree(tree: &Path) -> Result<()> {
     let list = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
         .current_dir(root())
         .output()
         .map_err(|error| format!("git: {error}"))?;
-    for file in list.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+    for file in list
+        .stdout
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
         let file = String::from_utf8_lossy(file).into_owned();
         let (from, to) = (root().join(&file), tree.join(&file));
         let failed = |error: std::io::Error| format!("{file}: {error}");
@@ -119,7 +142,10 @@ fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} does not apply any more: {said}", patch.display()))
+    Err(format!(
+        "{} does not apply any more: {said}",
+        patch.display()
+    ))
 }
 
 struct Seen {
