@@ -268,7 +268,7 @@ fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
             for (line, text) in said().zip(&lines) {
                 let object = text.strip_prefix("deleted ").unwrap_or(text);
                 let word = object.split(' ').next().unwrap_or_default();
-                if kind(&format!("{word}s")).or_else(|| kind(word)).is_none() {
+                if kind(word).is_none() {
                     return Err(line.wrong("an event is written `route ...` or `deleted route ...`, by its kind"));
                 }
             }
@@ -369,14 +369,13 @@ fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
 
 fn kind(word: &str) -> Option<(Kind, u8)> {
     Some(match word {
-        "routes" => (Kind::Route, 0),
-        "addresses" => (Kind::Address, 0),
-        "links" => (Kind::Link, 0),
-        "neighbours" => (Kind::Neighbour, 0),
-        "rules" => (Kind::Rule, 0),
-        "nexthops" => (Kind::Nexthop, 0),
+        "routes" | "route" => (Kind::Route, 0),
+        "addresses" | "address" => (Kind::Address, 0),
+        "links" | "link" => (Kind::Link, 0),
+        "neighbours" | "neighbour" => (Kind::Neighbour, 0),
+        "rules" | "rule" => (Kind::Rule, 0),
+        "nexthops" | "nexthop" => (Kind::Nexthop, 0),
         "fdb" => (Kind::Neighbour, command::BRIDGE),
-        "addresss" => (Kind::Address, 0),
         _ => return None,
     })
 }
