@@ -29,6 +29,7 @@ mod address6;
 mod client;
 mod dispatch;
 mod link;
+mod metrics;
 mod neighbour;
 mod nexthop;
 mod policy;
