@@ -378,7 +378,7 @@ impl<'a> Say<'a> {
         }
         let state = u16_at(&self.row.header, 8);
         self.pair(
-            "state",
+            "nud",
             match state {
                 state if state & 0x80 != 0 => "permanent",
                 state if state & 0x40 != 0 => "static",
@@ -434,8 +434,12 @@ impl<'a> Say<'a> {
                 .map_or("metric?", |(name, _)| name);
             self.pair(name, number(value));
         }
-        if let Some(expires) = self.attr(23) {
-            self.pair("expires", number(expires).next_multiple_of(10));
+        // struct rta_cacheinfo: the third word, in hundredths of a second, if it ends at all.
+        if let Some(cache) = self.attr(12).filter(|cache| cache.len() >= 12) {
+            let left = u32_at(cache, 8).div_ceil(100);
+            if left != 0 {
+                self.pair("expires", left.next_multiple_of(10));
+            }
         }
         if let Some([preference]) = self.attr(20)
             && *preference != 0

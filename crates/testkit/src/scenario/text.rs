@@ -79,7 +79,8 @@ const FLAGS: [&str; 28] = [
 ];
 
 /// The order of pairs; others follow in order of the alphabet, next hops last.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 13] = [
+    "type",
     "pref", "from", "to", "tos", "nhid", "via", "lladdr", "dev", "proto", "metric", "table",
     "scope",
 ];
