@@ -7,7 +7,7 @@ use trueup_netlink::{Group, Namespace, Transport};
 use trueup_testkit::{Kind, RawMessage};
 
 use crate::compared::compared;
-use crate::message::{DUMP, Message};
+use crate::message::{DUMP, Message, ifinfomsg};
 
 /// What came back for one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,11 +124,19 @@ impl Machine {
                 .iter()
                 .any(|row| row.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE);
             if !tentative {
-                return;
+                return self.wait_for_lock();
             }
             assert!(Instant::now() < end, "an address stays tentative");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Waits until nobody else changes anything: who does holds the lock that this request needs, which names no link.
+    fn wait_for_lock(&mut self) {
+        const RTM_SETLINK: u16 = 19;
+        const ENODEV: i32 = 19;
+        let nothing = Message::new(RTM_SETLINK, 0, &ifinfomsg(i32::MAX as u32, 0, 0));
+        assert_eq!(self.send(&nothing).errno, ENODEV);
     }
 
     /// Waits for the kernel's link watch, which tells of carriers later than the request that moved them; then for the
@@ -147,7 +155,7 @@ impl Machine {
                 told != (byte(IFLA_CARRIER) == 1)
             });
             if !moving {
-                return;
+                return self.wait_for_lock();
             }
             assert!(Instant::now() < end, "a carrier stays untold: {links:?}");
             std::thread::sleep(Duration::from_micros(200));
