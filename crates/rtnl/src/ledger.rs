@@ -168,10 +168,13 @@ pub(crate) fn record(
                 Some(LinkKind::Veth { peer }) => *peer,
                 _ => None,
             };
+            // An interface that was observed under the peer's name cannot be the peer: it is gone, or
+            // has been renamed meanwhile, and is a stranger's all the same.
             let devs = [Some(link.name), peer]
                 .into_iter()
                 .flatten()
-                .filter_map(|name| devices.dev(&name));
+                .filter_map(|name| devices.dev(&name))
+                .filter(|dev| dev.is_planned());
             owned
                 .links
                 .extend(devs.filter_map(&real).filter_map(Dev::as_index));
@@ -189,5 +192,32 @@ pub(crate) fn record(
                 .extend(real(key.dev).map(|dev| NeighbourKey { dev, ..key }));
         }
         Object::Link(_) | Object::Route(_) | Object::Rule(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup_diff::Reason;
+
+    use super::*;
+
+    /// A stranger renames his `v1` between our look and our creation of a pair `v0`, `v1`.
+    #[test]
+    fn what_bore_the_name_of_a_new_pairs_other_end_is_not_ours() {
+        let [v0, v1]: [IfName; 2] = ["v0", "v1"].map(|name| name.parse().unwrap());
+        let stranger = Link {
+            index: 4,
+            ..Link::new(v1, LinkKind::Dummy)
+        };
+        let op = Op {
+            action: Action::Create,
+            object: Link::new(v0, LinkKind::Veth { peer: Some(v1) }).into(),
+            was: None,
+            reason: Reason::Missing,
+            hold: None,
+        };
+        let mut owned = Owned::default();
+        record(&mut owned, &op, &Devices::observed(&[stranger]), Some);
+        assert_eq!(owned, Owned::default());
     }
 }
