@@ -423,3 +423,138 @@ fn selection(head: Line<'_>, rest: &[&str]) -> Result<Selection, Error> {
         with,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_head_and_steps_are_read() {
+        let scenario = parse(
+            "# One thing,\n# told in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds kernel >= 6.8\n\n\
+             setup\n  link add v0 type veth peer name v1\n\n  # a comment\n  addr add 10.0.0.1/24 dev v0 -> EINVAL\n\
+             if kernel < 6.12\nstate routes dev v0\napply\n  fault change 2: refuse EBUSY\n  converged\n",
+        )
+        .unwrap();
+        assert_eq!(scenario.title, "One thing, told in two lines.");
+        assert_eq!(
+            (&scenario.facts[..], &scenario.invariants[..]),
+            (&[15, 17][..], &[1][..])
+        );
+        let needs: Vec<_> = scenario.needs.iter().map(ToString::to_string).collect();
+        assert_eq!(needs, ["vrf", "kernel >= 6.8"]);
+        let [setup, state, apply] = &scenario.steps[..] else {
+            panic!("{:?}", scenario.steps);
+        };
+        assert!(
+            matches!(&setup.what, What::Act(acts) if acts[1].errno == Some(22) && acts[1].line == 13)
+        );
+        assert!(state.only.unwrap().admits((6, 1)) && !state.only.unwrap().admits((6, 12)));
+        assert!(
+            matches!(&apply.what, What::Apply { faults, expected: Some(_) } if faults.len() == 1)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place_and_a_remedy() {
+        for (text, place, remedy) in [
+            ("", "1:1", "begin with a comment"),
+            ("# t\n", "1:1", "needs steps"),
+            ("# t\nfacts x\n", "2:1", "followed by numbers"),
+            ("# t\ninvariant 10\n", "2:1", "1 to 9"),
+            ("# t\nfaults diff2\n", "2:1", "write diff-N"),
+            ("# t\n  link\n", "2:3", "keyword above it"),
+            ("# t\nsetp\n", "2:1", "is no step"),
+            ("# t\nsetup\n", "2:1", "indented lines below"),
+            (
+                "# t\nsetup\n  link add v0 tipe veth\n",
+                "3:15",
+                "not understood here",
+            ),
+            (
+                "# t\nsetup\n  route add 10.0.0.0/8 -> ENOPE\n",
+                "3:27",
+                "by its name",
+            ),
+            (
+                "# t\nsetup\n  route create+excl 10.0.0.0/8\n",
+                "3:9",
+                "is no verb",
+            ),
+            ("# t\nstate doors\n", "2:1", "write routes"),
+            ("# t\napply\n  done\n", "3:3", "begins no expectation"),
+            (
+                "# t\napply\n  fault sometimes: interrupt\n",
+                "3:3",
+                "change N",
+            ),
+            (
+                "# t\napply\n  fault every change: explode\n",
+                "3:23",
+                "lose answer",
+            ),
+            ("# t\nif kernel 6.1\nsilent\n", "2:4", "kernel >= 6.12"),
+            ("# t\nsilent\n  now\n", "3:3", "takes no lines"),
+        ] {
+            let told = error(text);
+            assert!(
+                told.starts_with(&format!("{place}: ")) && told.contains(remedy),
+                "{text:?}: {told}"
+            );
+        }
+    }
+
+    /// Every scenario that there is, cut off, and with bytes and lines exchanged.
+    #[test]
+    fn no_text_is_a_panic() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+        let mut files = vec![std::path::PathBuf::from(directory)];
+        let mut texts = Vec::new();
+        while let Some(path) = files.pop() {
+            if path.is_dir() {
+                files.extend(
+                    std::fs::read_dir(path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "scenario")
+            {
+                texts.push(std::fs::read_to_string(path).unwrap());
+            }
+        }
+        assert!(texts.len() > 20);
+        texts.sort();
+        let lines: Vec<_> = texts.iter().flat_map(|text| text.lines()).collect();
+        for (at, text) in texts.iter().enumerate() {
+            assert!(parse(text).is_ok(), "{text}");
+            for cut in (0..text.len())
+                .step_by(7)
+                .filter(|cut| text.is_char_boundary(*cut))
+            {
+                let _either = parse(&text[..cut]);
+                let odd = [
+                    "\u{e9}",
+                    "\"",
+                    ":",
+                    "->",
+                    "-> ",
+                    "'",
+                    "=",
+                    "\t",
+                    "4294967296",
+                    "/",
+                    "\u{0}",
+                ][cut % 11];
+                let _either = parse(&format!("{}{odd}{}", &text[..cut], &text[cut..]));
+                let other = lines[(cut * 31 + at) % lines.len()];
+                let _either = parse(&format!("{}\n{other}{}", &text[..cut], &text[cut..]));
+            }
+        }
+    }
+}

@@ -439,3 +439,67 @@ fn diff(old: &[String], new: &[String]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+
+    fn told(text: &str) -> String {
+        let machine = Machine::fake().map_err(|trouble| trouble.message).unwrap();
+        run("x.scenario", &parse(text).unwrap(), machine).unwrap_err()
+    }
+
+    #[test]
+    fn a_failure_tells_its_place_what_differs_and_what_it_shows() {
+        let text = told(
+            "# A rule stays.\nfacts 10\ninvariant 1\nsetup\n  rule add pref 900 from 10.0.0.0/8 table 100\n\
+             state rules\n  pref 901 from 10.0.0.0/8 table 100\n",
+        );
+        for part in [
+            "x.scenario:6: ",
+            "- pref 901 from 10.0.0.0/8 table 100",
+            "+ pref 900 from 10.0.0.0/8 table 100",
+            "A rule stays.",
+            "invariant 1: Foreign state is never touched",
+            "facts 10",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_stranger_that_ends_otherwise_is_told_at_its_line() {
+        let text =
+            told("# t\nsetup\n  rule add pref 900 table 100\n  rule add pref 900 table 100\n");
+        assert!(
+            text.starts_with("x.scenario:4: ") && text.contains("EEXIST"),
+            "{text}"
+        );
+        let text = told("# t\nsetup\n  rule add pref 900 table 100 -> EINVAL\n");
+        assert!(
+            text.contains("ended in success, EINVAL was expected"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_with_the_line_of_the_scenario() {
+        let text =
+            told("# t\n\ndesired\n  [[route]]\n  dst = \"10.0.0.1/8\"\n  via = \"10.0.0.2\"\n");
+        assert!(text.contains("x.scenario:5:9: "), "{text}");
+    }
+
+    #[test]
+    fn a_pass_that_takes_a_strangers_rule_breaks_the_first_invariant() {
+        // The stranger has our marker, so that it is not his to us, and the comparison is made to think that it is.
+        let text = told(
+            "# t\nsetup\n  rule add pref 900 table 100 protocol 116\ndesired\n  protocol = 117\n  rule = []\n\
+             apply\nstranger\n  rule del pref 900 table 100\nunchanged\n",
+        );
+        assert!(
+            text.contains("invariant 1: ") && text.contains("- rule"),
+            "{text}"
+        );
+    }
+}

@@ -80,9 +80,8 @@ const FLAGS: [&str; 28] = [
 
 /// The order of pairs; others follow in order of the alphabet, next hops last.
 const ORDER: [&str; 13] = [
-    "type",
-    "pref", "from", "to", "tos", "nhid", "via", "lladdr", "dev", "proto", "metric", "table",
-    "scope",
+    "type", "pref", "from", "to", "tos", "nhid", "via", "lladdr", "dev", "proto", "metric",
+    "table", "scope",
 ];
 
 /// One space between words.
@@ -381,5 +380,93 @@ impl fmt::Display for Expected {
             Some(why) => write!(f, ": {why}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_names_and_what_goes_without_saying_do_not_matter() {
+        let one = op("route add 10.2.0.0/16 via 10.1.0.9 dev v0 proto 116 metric 100 table 254");
+        assert_eq!(
+            one,
+            op("route add 10.2.0.0/16 metric 100 dev v0 via 10.1.0.9")
+        );
+        assert_ne!(
+            one,
+            op("route add 10.2.0.0/16 metric 101 dev v0 via 10.1.0.9")
+        );
+        assert_ne!(
+            one,
+            op("route del 10.2.0.0/16 metric 100 dev v0 via 10.1.0.9")
+        );
+        assert_eq!(
+            Phrase::new("10.0.0.1/32 dev v0"),
+            Phrase::new("10.0.0.1 dev v0")
+        );
+        assert_ne!(
+            Phrase::new("10.0.0.1/24 dev v0"),
+            Phrase::new("10.0.0.1 dev v0")
+        );
+        assert_eq!(
+            Phrase::new("::/0 via fd00::1 scope link"),
+            Phrase::new("default scope 253 via fd00::1")
+        );
+        // The order of next hops does.
+        let legs = |one: &str, other: &str| {
+            Phrase::new(&format!("default nexthop via {one} nexthop via {other}"))
+        };
+        assert_ne!(legs("10.0.0.1", "10.0.0.2"), legs("10.0.0.2", "10.0.0.1"));
+        assert_eq!(
+            legs("10.0.0.1 weight 1", "10.0.0.2"),
+            legs("10.0.0.1", "10.0.0.2")
+        );
+    }
+
+    #[test]
+    fn an_expectation_admits_what_it_says() {
+        let admits = |expected: &str, got: &str| {
+            let [expected, got] = [expected, got].map(|text| Expected::parse(text).unwrap());
+            expected.admits(&got)
+        };
+        assert!(admits(
+            "applied route add default via 10.0.0.1",
+            "applied route add default via 10.0.0.1 proto 116 table 254"
+        ));
+        assert!(!admits(
+            "applied route add default via 10.0.0.1",
+            "failed route add default via 10.0.0.1: EINVAL"
+        ));
+        assert!(!admits(
+            "applied route add default",
+            "applied route add default via 10.0.0.1"
+        ));
+        assert!(admits(
+            "applied route add default ...",
+            "applied route add default via 10.0.0.1"
+        ));
+        assert!(admits(
+            "failed route add default",
+            "failed route add default: EINVAL"
+        ));
+        assert!(!admits(
+            "failed route add default: ESRCH",
+            "failed route add default: EINVAL"
+        ));
+        assert!(admits(
+            "conflict addr 10.0.0.1/24",
+            "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0 proto 4"
+        ));
+        assert!(!admits(
+            "conflict addr 10.0.0.2/24",
+            "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0"
+        ));
+        assert!(!admits("converged", "not converged"));
+        assert!(admits(
+            "route add default (missing)",
+            "route add default (missing)"
+        ));
     }
 }
