@@ -51,6 +51,8 @@ const SERIES: [&str; 2] = ["6.1", "6.12"];
 struct Asked {
     kernels: Vec<&'static str>,
     accel: Option<Accel>,
+    /// A single test program.
+    only: Option<String>,
     write: bool,
 }
 
@@ -63,17 +65,19 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     need(&TOOLS)?;
     let dir = root().join("target/vm");
     fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    let programs = Programs::build(&dir.join("build"))?;
+    let programs = Programs::build(&dir.join("build"), asked.only.as_deref())?;
     let mut failed = Vec::new();
     for kernel in &asked.kernels {
         let start = Instant::now();
         match on(kernel, asked.accel, &programs, &dir) {
             Ok(ran) => {
-                println!(
-                    "{kernel}: {} ({} s)",
-                    ran.summary(),
-                    start.elapsed().as_secs()
-                );
+                let seconds = start.elapsed().as_secs();
+                println!("{kernel} ({}), {seconds} s: {}", ran.release, ran.summary());
+                let json = dir.join(format!("{kernel}.json"));
+                if asked.only.is_none() {
+                    fs::write(&json, ran.to_json())
+                        .map_err(|error| format!("{}: {error}", json.display()))?;
+                }
                 failed.extend(ran.failures().map(|failure| format!("{kernel}: {failure}")));
             }
             Err(error) => failed.push(format!("{kernel}: {error}")),
@@ -88,32 +92,28 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the programs on one kernel, and keeps what came of it beside the guest's log.
+/// Runs the programs on one kernel.
 fn on(kernel: &str, accel: Option<Accel>, programs: &Programs, dir: &Path) -> Result<Ran> {
     let file = |ending: &str| -> PathBuf { dir.join(format!("{kernel}.{ending}")) };
-    let ran = if kernel == LOCAL {
-        boot::here(programs, &file("log"))?
-    } else {
-        let package = package::unpacked(kernel, dir)?;
-        let image = file("cpio");
-        initramfs::write(&image, &package, programs)?;
-        let machine = boot::Machine {
-            kernel: package.image,
-            initramfs: image,
-            accel: accel.unwrap_or_else(Accel::of_machine),
-            log: file("log"),
-            console: file("console.log"),
-        };
-        machine.boot(programs)?
+    if kernel == LOCAL {
+        return boot::here(programs, &file("log"));
+    }
+    let package = package::unpacked(kernel, dir)?;
+    let image = file("cpio");
+    initramfs::write(&image, &package, programs)?;
+    let machine = boot::Machine {
+        kernel: package.image,
+        initramfs: image,
+        accel,
+        log: file("log"),
+        console: file("console.log"),
     };
-    let json = file("json");
-    fs::write(&json, ran.to_json()).map_err(|error| format!("{}: {error}", json.display()))?;
-    Ok(ran)
+    machine.boot(programs)
 }
 
 impl Asked {
     fn parse(options: &[&str]) -> Result<Asked> {
-        let (mut kernels, mut accel, mut write) = (Vec::new(), None, false);
+        let (mut kernels, mut accel, mut only, mut write) = (Vec::new(), None, None, false);
         let mut words = options.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -132,9 +132,13 @@ impl Asked {
                         Accel::named(name).ok_or(format!("no accelerator {name}: kvm or tcg"))?,
                     );
                 }
+                "--only" => only = Some((*value()?).to_owned()),
                 "--write" => write = true,
                 other => return Err(format!("vm has no option {other}")),
             }
+        }
+        if write && only.is_some() {
+            return Err("the tables are of all programs: not --write with --only".to_owned());
         }
         if kernels.is_empty() {
             kernels.extend(write.then_some(LOCAL));
@@ -143,6 +147,7 @@ impl Asked {
         Ok(Asked {
             kernels,
             accel,
+            only,
             write,
         })
     }

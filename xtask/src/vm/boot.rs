@@ -15,6 +15,12 @@ use crate::tools::{Result, find, line, output};
 /// Long enough for the slowest case, software emulation, several times over.
 const BOUND: Duration = Duration::from_secs(30 * 60);
 
+/// How long a guest may take to its first word: one that the processor runs as it should takes two seconds.
+const FIRST_WORD: [(Accel, Duration); 2] = [
+    (Accel::Kvm, Duration::from_secs(20)),
+    (Accel::Tcg, Duration::from_secs(3 * 60)),
+];
+
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accel {
@@ -31,10 +37,16 @@ impl Accel {
             .find(|accel| accel.name() == name)
     }
 
-    /// The faster one that this machine and user have.
-    pub(super) fn of_machine() -> Accel {
+    /// Those that this machine and user have, the faster one first.
+    fn of_machine() -> Vec<Accel> {
         let kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm");
-        if kvm.is_ok() { Accel::Kvm } else { Accel::Tcg }
+        let kvm = kvm.is_ok().then_some(Accel::Kvm);
+        kvm.into_iter().chain([Accel::Tcg]).collect()
+    }
+
+    fn first_word(self) -> Duration {
+        let own = FIRST_WORD.iter().find(|(accel, _)| *accel == self);
+        own.map_or(BOUND, |(_, bound)| *bound)
     }
 
     fn name(self) -> &'static str {
@@ -49,7 +61,8 @@ impl Accel {
 pub(super) struct Machine {
     pub(super) kernel: PathBuf,
     pub(super) initramfs: PathBuf,
-    pub(super) accel: Accel,
+    /// The faster one that works, unless given.
+    pub(super) accel: Option<Accel>,
     /// What the tests say is kept here.
     pub(super) log: PathBuf,
     /// What the kernel says is kept here.
@@ -63,15 +76,29 @@ impl Machine {
     ///
     /// When it panicked, hung or went away. That tests failed is told by what is returned.
     pub(super) fn boot(&self, programs: &Programs) -> Result<Ran> {
+        let mut accels = self.accel.map_or_else(Accel::of_machine, |one| vec![one]);
+        accels.reverse();
+        loop {
+            let Some(accel) = accels.pop() else {
+                return Err("no accelerator is left".to_owned());
+            };
+            let mut ran = Ran::default();
+            let ended = self.boot_with(accel, programs, &mut ran);
+            match ended {
+                // There may be a /dev/kvm, and what runs this machine may not let it have one.
+                Err(error) if ran.release.is_empty() && !accels.is_empty() => {
+                    println!("{} does not work here: {error}", accel.name());
+                }
+                ended => return ended.map(|()| ran),
+            }
+        }
+    }
+
+    fn boot_with(&self, accel: Accel, programs: &Programs, ran: &mut Ran) -> Result<()> {
         let mut qemu = Command::new(find("qemu-system-x86_64")?);
-        qemu.args(["-accel", self.accel.name(), "-smp", "2", "-m", "2G"])
-            .args([
-                "-nodefaults",
-                "-no-user-config",
-                "-no-reboot",
-                "-display",
-                "none",
-            ])
+        qemu.args(["-accel", accel.name(), "-smp", "2", "-m", "2G"])
+            .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+            .args(["-display", "none"])
             .arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")
@@ -82,34 +109,23 @@ impl Machine {
             .arg(format!("file:{}", self.console.display()))
             .args(["-serial", "stdio"]);
         println!("$ {}", line(&qemu));
-        let mut ran = Ran::default();
-        let ended = follow(&mut qemu, &mut ran, &mut created(&self.log)?);
+        let mut log = created(&self.log)?;
+        let ended = follow(&mut qemu, ran, &mut log, accel.first_word());
+        let see = format!(
+            "(see {} and {})",
+            self.log.display(),
+            self.console.display()
+        );
         let console = fs::read(&self.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         if let Some(panic) = console.lines().find(|line| line.contains("Kernel panic")) {
-            return Err(format!(
-                "{} ({}), {}",
-                panic.trim_end(),
-                self.console.display(),
-                ran.place()
-            ));
+            return Err(format!("{}, {} {see}", panic.trim_end(), ran.place()));
         }
-        ended.map_err(|error| {
-            format!(
-                "{error} (see {} and {})",
-                self.log.display(),
-                self.console.display()
-            )
-        })?;
+        ended.map_err(|error| format!("{error} {see}"))?;
         if ran.programs.len() < programs.tests.len() || !ran.is_done() {
-            return Err(format!(
-                "the machine went away {} (see {} and {})",
-                ran.place(),
-                self.log.display(),
-                self.console.display()
-            ));
+            return Err(format!("the machine went away {} {see}", ran.place()));
         }
-        Ok(ran)
+        Ok(())
     }
 }
 
@@ -129,7 +145,7 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
             .arg(&program.path)
             .current_dir(&program.dir)
             .env("CI", "true");
-        let code = follow(&mut command, &mut ran, &mut log)?;
+        let code = follow(&mut command, &mut ran, &mut log, BOUND)?;
         show(ran.take(&format!("@vm end {} {code}", program.name)));
     }
     let _ = ran.take("@vm done");
@@ -138,7 +154,7 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
 
 /// Runs a process to its end or to the end of its time, shows what is worth showing of its output, and keeps all of it.
 /// Returns its exit code.
-fn follow(command: &mut Command, ran: &mut Ran, log: &mut File) -> Result<i32> {
+fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration) -> Result<i32> {
     let name = line(command);
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -147,9 +163,10 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File) -> Result<i32> {
         return Err(format!("{name}: no output"));
     };
     let lines = lines(stdout);
-    let end = Instant::now() + BOUND;
+    let start = Instant::now();
     loop {
-        match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        let bound = if ran.release.is_empty() { first } else { BOUND };
+        match lines.recv_timeout((start + bound).saturating_duration_since(Instant::now())) {
             Ok(text) => {
                 writeln!(log, "{text}").map_err(failed)?;
                 show(ran.take(&text));
@@ -157,10 +174,10 @@ fn follow(command: &mut Command, ran: &mut Ran, log: &mut File) -> Result<i32> {
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 stop(&mut child);
+                let place = ran.place();
                 return Err(format!(
-                    "hung: not done after {} minutes, {}",
-                    BOUND.as_secs() / 60,
-                    ran.place()
+                    "hung: not done after {} s, {place}",
+                    bound.as_secs()
                 ));
             }
         }

@@ -28,7 +28,7 @@ const MODULES: [&str; 11] = [
 ];
 
 /// What tests read besides their programs: tables by name, and sources, pages and scenarios by their paths.
-const READ: [&str; 2] = ["/etc/iproute2", "/usr/share/iproute2"];
+const READ: [&str; 3] = ["/etc/iproute2", "/usr/share/iproute2", "/etc/protocols"];
 
 pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Result<()> {
     let modules = modules(package)?;
@@ -57,7 +57,12 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
     for program in tests.chain(&programs.others) {
         copy(&mut archive, program, program)?;
     }
-    for (program, at) in [("busybox", "/bin/busybox"), ("ip", "/bin/ip")] {
+    // Busybox's own shell takes its own `ip` for any other.
+    for (program, at) in [
+        ("busybox", "/bin/busybox"),
+        ("ip", "/bin/ip"),
+        ("sh", "/bin/sh"),
+    ] {
         let program = find(program)?;
         for library in libraries(&program) {
             copy(&mut archive, &library, &library)?;
@@ -86,8 +91,6 @@ fn init(programs: &Programs, modules: &[PathBuf]) -> String {
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mount -t tmpfs tmp /tmp
-mount -t tmpfs run /run
 exec < /dev/null > /dev/ttyS1 2>&1
 stty raw < /dev/ttyS1
 export PATH=/bin HOME=/root CI=true

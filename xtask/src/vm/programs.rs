@@ -36,42 +36,51 @@ const PROFILE: [&str; 6] = [
 ];
 
 impl Programs {
-    /// Builds them all, in a target directory of its own, as the flags are not those of other builds.
-    pub(super) fn build(target: &Path) -> Result<Programs> {
-        let targets = targets()?;
-        let mut build = cargo(&["test", "--no-run", "--all-features", "--examples"]);
-        build
-            .args(["--target", "x86_64-unknown-linux-gnu"])
-            .arg("--message-format=json-render-diagnostics")
-            .args(PROFILE)
-            .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            .env("CARGO_TARGET_DIR", target)
-            .stderr(Stdio::inherit());
-        for (package, target) in &targets {
-            build.args(["--package", package, "--test", target]);
-        }
-        let line = line(&build);
-        println!("$ {line}");
-        let built = build.output().map_err(|error| format!("{line}: {error}"))?;
-        if !built.status.success() {
-            return Err(format!("{line}: {}", built.status));
-        }
+    /// Builds them all, or `only` the one of a name, in a target directory of its own, as the flags are not those of other builds.
+    pub(super) fn build(target: &Path, only: Option<&str>) -> Result<Programs> {
+        let targets = targets(only)?;
         let mut programs = Programs {
             tests: Vec::new(),
             others: Vec::new(),
         };
-        for message in String::from_utf8_lossy(&built.stdout).lines() {
-            programs.take(message, &targets);
+        let mut packages: Vec<&str> = Vec::new();
+        let mut tests: Vec<&str> = Vec::new();
+        for (package, target) in &targets {
+            packages.extend(["--package", package]);
+            tests.extend(["--test", target]);
+        }
+        // Named, `cargo test` would build the examples as tests.
+        for (words, what) in [
+            (&["test", "--no-run"][..], &tests[..]),
+            (&["build"], &["--examples"]),
+        ] {
+            let mut build = cargo(words);
+            build
+                .arg("--all-features")
+                .args(&packages)
+                .args(what)
+                .args(["--target", "x86_64-unknown-linux-gnu"])
+                .arg("--message-format=json-render-diagnostics")
+                .args(PROFILE)
+                .env("RUSTFLAGS", "-C target-feature=+crt-static")
+                .env("CARGO_TARGET_DIR", target)
+                .stderr(Stdio::inherit());
+            let line = line(&build);
+            println!("$ {line}");
+            let built = build.output().map_err(|error| format!("{line}: {error}"))?;
+            if !built.status.success() {
+                return Err(format!("{line}: {}", built.status));
+            }
+            for message in String::from_utf8_lossy(&built.stdout).lines() {
+                programs.take(message, &targets);
+            }
         }
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
-        match programs.tests.len() == targets.len() {
-            true => Ok(programs),
-            false => Err(format!(
-                "{line}: {} programs for {} targets",
-                programs.tests.len(),
-                targets.len()
-            )),
+        if programs.tests.len() != targets.len() {
+            let built = programs.tests.len();
+            return Err(format!("{built} programs for {} targets", targets.len()));
         }
+        Ok(programs)
     }
 
     /// Takes in what cargo says about one artifact.
@@ -88,28 +97,22 @@ impl Programs {
             return;
         };
         let dir = manifest.parent().map(PathBuf::from).unwrap_or_default();
-        let short = dir
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        // A package's folder is named after its role.
+        let role = dir.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{role}/{target}");
         if message["target"]["kind"][0] != "test" {
             self.others.push(path);
         } else if targets
             .iter()
-            .any(|(package, t)| package.trim_start_matches("trueup-") == short && *t == target)
+            .any(|(package, target)| name_of(package, target) == name)
         {
-            self.tests.push(Program {
-                name: format!("{short}/{target}"),
-                path,
-                dir,
-            });
+            self.tests.push(Program { name, path, dir });
         }
     }
 }
 
 /// The test targets with a `main` of their own, which enter a namespace: each by package and name.
-fn targets() -> Result<Vec<(String, String)>> {
+fn targets(only: Option<&str>) -> Result<Vec<(String, String)>> {
     let crates = root().join("crates");
     let entries =
         fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
@@ -133,8 +136,16 @@ fn targets() -> Result<Vec<(String, String)>> {
             }
         }
     }
+    targets.retain(|(package, target)| only.is_none_or(|only| name_of(package, target) == only));
     targets.sort();
-    Ok(targets)
+    match (&targets[..], only) {
+        ([], Some(only)) => Err(format!("no test program {only}")),
+        _ => Ok(targets),
+    }
+}
+
+fn name_of(package: &str, target: &str) -> String {
+    format!("{}/{target}", package.trim_start_matches("trueup-"))
 }
 
 #[cfg(test)]
@@ -143,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_targets_with_a_main_of_their_own_are_found() {
-        let targets = targets().unwrap();
+        let targets = targets(None).unwrap();
         let has =
             |package: &str, name: &str| targets.contains(&(package.to_owned(), name.to_owned()));
         assert!(

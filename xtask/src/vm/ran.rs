@@ -90,7 +90,9 @@ impl Ran {
                 let program = self.programs.last_mut()?;
                 program.code = Some(code.to_owned());
                 if code != "0" {
-                    return Some(program.lines.join("\n"));
+                    // The harness repeats what failed at its end.
+                    let failures = program.lines.iter().position(|line| line == "failures:");
+                    return Some(program.lines[failures.unwrap_or(0)..].join("\n"));
                 }
             }
             ("done", _) => self.done = true,
