@@ -252,7 +252,9 @@ impl State {
             return;
         }
         link.flags ^= IFF_UP;
-        let before = self.carriers();
+        let mut before = self.carriers();
+        // veth_open tells of its own end before the other.
+        before.sort_by_key(|(other, _)| *other != index);
         if up {
             self.link_up(index);
         } else {
