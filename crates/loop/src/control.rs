@@ -3,14 +3,9 @@
 //! Nothing of the source's types is here, and no code of a source or a caller runs under the lock, so that whoever takes
 //! it has it at once.
 
-use std::os::fd::OwnedFd;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
-
+use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, Wakeup, thread};
 use crate::{Action, Config, Error, ErrorKind, State};
 
 #[derive(Debug)]
@@ -18,15 +13,15 @@ pub(crate) struct Control {
     inner: Mutex<Inner>,
     /// Told when a pass is over, and at every input that may decide what a waiter waits for.
     changed: Condvar,
-    /// Readable when the driver is to look at the state again.
-    wakeup: OwnedFd,
+    /// Used when the driver is to look at the state again.
+    wakeup: Wakeup,
 }
 
 #[derive(Debug)]
 struct Inner {
     state: State,
     /// The thread that runs the loop, once it runs.
-    thread: Option<ThreadId>,
+    thread: Option<thread::ThreadId>,
     /// The source's own part of a pass is running: after it only the callback is left, which writes nothing.
     in_source: bool,
 }
@@ -41,8 +36,6 @@ pub(crate) enum Step {
 /// The driver's side.
 impl Control {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
-        let wakeup =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(Error::os)?;
         Ok(Control {
             inner: Mutex::new(Inner {
                 state: State::new(config),
@@ -50,7 +43,7 @@ impl Control {
                 in_source: false,
             }),
             changed: Condvar::new(),
-            wakeup,
+            wakeup: Wakeup::new()?,
         })
     }
 
@@ -61,7 +54,7 @@ impl Control {
 
     pub(crate) fn step(&self) -> Step {
         let mut inner = self.lock();
-        match inner.state.poll_action(Instant::now()) {
+        match inner.state.poll_action(sync::now()) {
             Some(action) => {
                 inner.in_source = action == Action::Pass;
                 Step::Do(action)
@@ -72,22 +65,7 @@ impl Control {
 
     /// Waits until then, or until an input changes what there is to do. May return early.
     pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<(), Error> {
-        // A time too long for the kernel's type is as good as no limit.
-        let timeout = until.and_then(|until| {
-            Timespec::try_from(until.saturating_duration_since(Instant::now())).ok()
-        });
-        match poll(
-            &mut [PollFd::new(&self.wakeup, PollFlags::IN)],
-            timeout.as_ref(),
-        ) {
-            // Not readable (EAGAIN) after the time ran out.
-            Ok(_) => match rustix::io::read(&self.wakeup, &mut [0u8; 8]) {
-                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-                Err(error) => Err(Error::os(error)),
-            },
-            Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(Error::os(error)),
-        }
+        self.wakeup.wait(until)
     }
 
     pub(crate) fn subscribed(&self) {
@@ -208,12 +186,11 @@ impl Control {
         let mut inner = self.lock();
         let before = inner.state.poll_timeout();
         // The time is taken under the lock, so that inputs arrive in its order.
-        let answer = input(&mut inner, Instant::now());
+        let answer = input(&mut inner, sync::now());
         let wake = inner.state.poll_timeout() != before;
         drop(inner);
         if wake {
-            // It fails only when the counter is full (EAGAIN), and then it is readable already.
-            let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
+            self.wakeup.wake();
         }
         answer
     }

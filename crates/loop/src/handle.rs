@@ -1,13 +1,14 @@
 //! The loop's controls, for any thread. Not the loop itself.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_reconcile::{Hints, Source, Subscribed};
 
 use crate::Error;
 use crate::control::Control;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///

@@ -15,6 +15,7 @@ mod error;
 mod handle;
 mod running;
 mod state;
+mod sync;
 
 pub use config::Config;
 pub use driver::Loop;

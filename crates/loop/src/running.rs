@@ -1,10 +1,10 @@
 //! A loop on a thread of its own, for those who have no thread to give.
 
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use trueup_reconcile::Source;
 
+use crate::sync::thread::{self, JoinHandle};
 use crate::{Error, ErrorKind, Handle, Loop};
 
 /// A loop that runs on a thread of its own. Dropped, it tells the loop to stop, and does not wait.

@@ -1,0 +1,220 @@
+//! What holds in whatever order the threads meet.
+
+use std::sync::Arc;
+
+use shuttle::rand::{Rng as _, thread_rng};
+use shuttle::thread;
+
+use crate::source::{LONG, check, make, start};
+use crate::{ErrorKind, sync};
+
+/// Orders that each model is run under.
+const ORDERS: usize = 1_000;
+
+#[test]
+fn a_forced_pass_is_answered_once_by_a_pass_that_began_after_it() {
+    check(ORDERS, || {
+        let model = start(false);
+        let forcing: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, seen) = (model.handle.clone(), Arc::clone(&model.seen));
+                thread::spawn(move || {
+                    let before = seen.lock().unwrap().begun;
+                    let report = handle.force(LONG).unwrap();
+                    assert!(report.number > before, "{report:?} after {before}");
+                    assert!(
+                        seen.lock().unwrap().over >= report.number,
+                        "its callback is over"
+                    );
+                })
+            })
+            .collect();
+        for forcing in forcing {
+            forcing.join().unwrap();
+        }
+        // The first pass and one for each, fewer where they share.
+        assert!(model.seen.lock().unwrap().begun <= 3);
+        model.end();
+    });
+}
+
+#[test]
+fn no_hint_is_lost() {
+    check(ORDERS, || {
+        let model = start(false);
+        let hinting = {
+            let (handle, seen) = (model.handle.clone(), Arc::clone(&model.seen));
+            let begun = Arc::clone(&model.begun);
+            thread::spawn(move || {
+                let before = seen.lock().unwrap().begun;
+                handle.hint().unwrap();
+                let (count, changed) = &*begun;
+                let mut count = count.lock().unwrap();
+                while *count <= before {
+                    count = changed.wait(count).unwrap();
+                }
+            })
+        };
+        hinting.join().unwrap();
+        model.end();
+    });
+}
+
+#[test]
+fn nothing_is_written_between_pause_and_resume() {
+    check(ORDERS, || {
+        let model = start(true);
+        let asking = {
+            let handle = model.handle.clone();
+            thread::spawn(move || {
+                handle.hint().unwrap();
+                match handle.force(LONG) {
+                    Ok(_) => {}
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Paused),
+                }
+            })
+        };
+        model.handle.pause(LONG).unwrap();
+        let before = {
+            let mut seen = model.seen.lock().unwrap();
+            assert_eq!(seen.begun, seen.over, "the running pass is over");
+            seen.forbidden = true;
+            seen.begun
+        };
+        for _ in 0..4 {
+            thread::yield_now();
+        }
+        {
+            let mut seen = model.seen.lock().unwrap();
+            assert_eq!(seen.begun, before);
+            seen.forbidden = false;
+        }
+        model.handle.resume().unwrap();
+        asking.join().unwrap();
+        // Resumed, it looks: without a bound on the wait, this is where a lost wake-up shows.
+        assert!(model.handle.force(LONG).unwrap().number > before);
+        model.end();
+    });
+}
+
+#[test]
+fn a_pass_that_begins_after_another_state_was_declared_uses_it() {
+    check(ORDERS, || {
+        let model = start(false);
+        let declaring: Vec<_> = [1, 2]
+            .map(|desired| {
+                let handle = model.handle.clone();
+                thread::spawn(move || {
+                    handle.set_desired(desired).unwrap();
+                    assert_ne!(handle.force(LONG).unwrap().desired, 0);
+                })
+            })
+            .into();
+        for declaring in declaring {
+            declaring.join().unwrap();
+        }
+        model.handle.set_desired(3).unwrap();
+        assert_eq!(model.handle.force(LONG).unwrap().desired, 3);
+        model.end();
+    });
+}
+
+/// Any calls, from three threads at once: each returns, with an answer that its page allows, and the loop ends.
+#[test]
+fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
+    check(2 * ORDERS, || {
+        let model = start(true);
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let handle = model.handle.clone();
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        let answer = match thread_rng().gen_range(0..6_u8) {
+                            0 => handle.hint(),
+                            1 => handle.force(LONG).map(drop),
+                            2 => handle.pause(LONG),
+                            3 => handle.resume(),
+                            4 => handle.set_desired(9),
+                            _ => {
+                                handle.stop();
+                                Ok(())
+                            }
+                        };
+                        if let Err(error) = answer {
+                            let allowed = [ErrorKind::Ended, ErrorKind::Paused];
+                            assert!(allowed.contains(&error.kind()), "{error}");
+                        }
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        model.end();
+    });
+}
+
+#[test]
+fn calls_from_within_a_callback_return() {
+    check(ORDERS, || {
+        let (it, seen, _) = make(false);
+        let handle = it.handle();
+        let inner = it.handle();
+        let it = it.on_report(move |_| {
+            seen.lock().unwrap().over += 1;
+            let own = inner.force(LONG).unwrap_err();
+            assert_ne!(own.kind(), ErrorKind::Timeout, "it did not wait for itself");
+            // What is written is written, so there is nothing to wait for.
+            match inner.pause(LONG) {
+                Ok(()) => inner.resume().or_else(|error| match error.kind() {
+                    ErrorKind::Ended => Ok(()),
+                    _ => Err(error),
+                }),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Ended);
+                    Ok(())
+                }
+            }
+            .unwrap();
+        });
+        let driver = thread::spawn(move || it.run().unwrap());
+        handle.force(LONG).map(drop).unwrap_or_else(|error| {
+            // The callback's pause comes in between.
+            assert_eq!(error.kind(), ErrorKind::Paused);
+        });
+        handle.stop();
+        handle.wait_ended(LONG).unwrap();
+        driver.join().unwrap();
+    });
+}
+
+#[test]
+fn a_loop_that_is_dropped_leaves_nobody_waiting() {
+    check(ORDERS, || {
+        let (it, _, _) = make(false);
+        let handle = it.handle();
+        let waiting = thread::spawn(move || {
+            assert_eq!(handle.force(LONG).unwrap_err().kind(), ErrorKind::Ended);
+            handle.wait_ended(LONG).unwrap();
+        });
+        drop(it);
+        waiting.join().unwrap();
+    });
+}
+
+/// The checker's own proof: with wake-ups lost on the way, it finds the thread that waits for ever.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn lost_wake_ups_would_be_found() {
+    shuttle::check_random(
+        || {
+            sync::reset(true);
+            let model = start(false);
+            model.handle.force(LONG).unwrap();
+            model.handle.force(LONG).unwrap();
+            model.end();
+        },
+        100,
+    );
+}

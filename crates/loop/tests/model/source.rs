@@ -1,0 +1,172 @@
+//! A source that notes when it writes, and how a model is run.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::Condvar;
+use shuttle::thread;
+use trueup_reconcile::{Hints, Report, Source, Subscribed};
+
+use crate::{Config, Handle, Loop, sync};
+
+/// No wait of the model ends by its time.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+/// What happened so far. Behind a lock of the standard library: it is no place where threads meet.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Passes that began to write.
+    pub(crate) begun: u32,
+    /// Passes that ended, their callback over.
+    pub(crate) over: u32,
+    /// Nothing may be written.
+    pub(crate) forbidden: bool,
+}
+
+pub(crate) struct Noting {
+    seen: Arc<Mutex<Seen>>,
+    /// Waited for by those who want to see a pass begin.
+    pub(crate) begun: Arc<(shuttle::sync::Mutex<u32>, Condvar)>,
+}
+
+/// A pass that was the so-many-th to begin, and what it was given.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) number: u32,
+    pub(crate) desired: u32,
+}
+
+impl Report for Pass {
+    type LastApplied = u32;
+
+    fn converged(&self) -> bool {
+        true
+    }
+
+    fn last_applied(&self) -> &u32 {
+        &self.number
+    }
+}
+
+impl Source for Noting {
+    type Scope = ();
+    type Desired = u32;
+    type LastApplied = u32;
+    type Options = ();
+    type Report = Pass;
+    type Observed = ();
+    type Error = Infallible;
+    type Subscription = ();
+
+    fn reconcile(
+        &mut self,
+        (): &(),
+        desired: &u32,
+        last: &u32,
+        (): &(),
+    ) -> Result<Pass, Infallible> {
+        let number = {
+            let mut seen = self.seen.lock().unwrap();
+            assert_eq!(*last, seen.begun, "each pass is given the last report's");
+            assert_eq!(seen.begun, seen.over, "one pass at a time");
+            assert!(!seen.forbidden, "a write after a pause or a stop");
+            seen.begun += 1;
+            seen.begun
+        };
+        let (count, changed) = &*self.begun;
+        *count.lock().unwrap() = number;
+        changed.notify_all();
+        // Writing takes its time.
+        thread::yield_now();
+        assert!(
+            !self.seen.lock().unwrap().forbidden,
+            "a write after a pause or a stop"
+        );
+        Ok(Pass {
+            number,
+            desired: *desired,
+        })
+    }
+
+    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), Infallible> {
+        Subscribed::Unsupported
+    }
+}
+
+/// A loop that runs on a thread of the model.
+pub(crate) struct Model {
+    pub(crate) handle: Handle<Noting>,
+    pub(crate) seen: Arc<Mutex<Seen>>,
+    pub(crate) begun: Arc<(shuttle::sync::Mutex<u32>, Condvar)>,
+    driver: thread::JoinHandle<()>,
+}
+
+/// Starts a loop that is never due by itself, unless `ticks`.
+pub(crate) fn start(ticks: bool) -> Model {
+    let (it, seen, begun) = make(ticks);
+    let handle = it.handle();
+    let over = Arc::clone(&seen);
+    let it = it.on_report(move |_| over.lock().unwrap().over += 1);
+    let driver = thread::spawn(move || it.run().unwrap());
+    Model {
+        handle,
+        seen,
+        begun,
+        driver,
+    }
+}
+
+type Begun = Arc<(shuttle::sync::Mutex<u32>, Condvar)>;
+
+/// A loop that does not run yet.
+pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Begun) {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let begun = Begun::default();
+    let source = Noting {
+        seen: Arc::clone(&seen),
+        begun: Arc::clone(&begun),
+    };
+    let interval = if ticks {
+        Config::MIN_INTERVAL
+    } else {
+        Duration::MAX
+    };
+    let config = Config::default().with_interval(interval);
+    (
+        Loop::new(source, (), 0, 0, (), config).unwrap(),
+        seen,
+        begun,
+    )
+}
+
+impl Model {
+    /// Stops the loop and sees it end.
+    pub(crate) fn end(self) {
+        self.handle.stop();
+        let may_begin = self.seen.lock().unwrap().begun + 1;
+        self.handle.wait_ended(LONG).unwrap();
+        self.driver.join().unwrap();
+        let seen = self.seen.lock().unwrap();
+        assert!(
+            seen.begun <= may_begin,
+            "a stop ends it within the running pass"
+        );
+        assert_eq!(seen.begun, seen.over);
+        assert!(self.handle.is_ended());
+    }
+}
+
+/// Runs a model under as many orders, half of them picked at random, half by a scheduler that looks for rare ones.
+pub(crate) fn check(orders: usize, model: fn()) {
+    run(RandomScheduler::new_from_seed(1, orders / 2), model);
+    run(PctScheduler::new_from_seed(1, 3, orders / 2), model);
+}
+
+fn run(scheduler: impl Scheduler + 'static, model: fn()) {
+    shuttle::Runner::new(scheduler, shuttle::Config::new()).run(move || {
+        sync::reset(false);
+        model();
+    });
+}

@@ -1,0 +1,86 @@
+//! What `src/sync.rs` is to the loop, made of a model checker's parts: each lock, wait and wake-up is a place where
+//! another thread may go on. A wait of a handle's never times out here, so that one that would hang is found as a
+//! deadlock; a wait for a time to come ends when the checker wills.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use shuttle::rand::{Rng as _, thread_rng};
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use shuttle::thread;
+pub(crate) use std::sync::PoisonError;
+
+use crate::Error;
+
+thread_local! {
+    /// The model's time in milliseconds. The checker runs all threads of a model on one real one.
+    static TIME: Cell<u64> = const { Cell::new(0) };
+    /// Whether wake-ups get lost, to see that the checker finds out.
+    static DEAF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Begins a run of the model.
+pub(crate) fn reset(deaf: bool) {
+    TIME.set(0);
+    DEAF.set(deaf);
+}
+
+/// The time; it has gone on a little since it was asked for last.
+pub(crate) fn now() -> Instant {
+    TIME.set(TIME.get() + 1);
+    at(TIME.get())
+}
+
+fn at(time: u64) -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now) + Duration::from_millis(time)
+}
+
+#[derive(Debug)]
+pub(crate) struct Wakeup {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wakeup {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Wakeup {
+            woken: Mutex::new(false),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(crate) fn wake(&self) {
+        if !DEAF.get() {
+            *self.woken.lock().unwrap() = true;
+            self.changed.notify_one();
+        }
+    }
+
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Error> {
+        let mut woken = self.woken.lock().unwrap();
+        match until {
+            None => {
+                while !*woken {
+                    woken = self.changed.wait(woken).unwrap();
+                }
+            }
+            Some(until) => {
+                while !*woken && !thread_rng().r#gen::<bool>() {
+                    drop(woken);
+                    thread::yield_now();
+                    woken = self.woken.lock().unwrap();
+                }
+                // Woken or not, the time comes if it has not come already.
+                if !*woken {
+                    while at(TIME.get()) < until {
+                        TIME.set(TIME.get() + 1);
+                    }
+                }
+            }
+        }
+        *woken = false;
+        Ok(())
+    }
+}
