@@ -144,6 +144,7 @@ impl Machine {
     fn settle_carriers(&mut self) {
         const IFLA_OPERSTATE: u16 = 16;
         const IFLA_CARRIER: u16 = 33;
+        const IFF_LOOPBACK: u8 = 0x8;
         const IF_OPER_UNKNOWN: u8 = 0;
         const IF_OPER_UP: u8 = 6;
         let end = Instant::now() + Duration::from_secs(5);
@@ -152,7 +153,9 @@ impl Machine {
             let moving = links.iter().any(|row| {
                 let byte = |number| row.attrs.get(&number).map_or(0, |payload| payload[0]);
                 let told = matches!(byte(IFLA_OPERSTATE), IF_OPER_UP | IF_OPER_UNKNOWN);
-                told != (byte(IFLA_CARRIER) == 1)
+                // lo always has its carrier, and is down when it was set down.
+                let loopback = row.header[8] & IFF_LOOPBACK != 0;
+                !loopback && told != (byte(IFLA_CARRIER) == 1)
             });
             if !moving {
                 return self.wait_for_lock();
