@@ -63,8 +63,54 @@ impl State {
         }
     }
 
+    /// `modify_prefix_route`: gives the prefix route another lifetime; one of another metric is made anew. Whether there
+    /// was one.
+    pub(crate) fn routes6_prefix_modified(
+        &mut self,
+        index: u32,
+        prefix: [u8; 16],
+        length: u8,
+        metric: u32,
+        lifetime: Option<u32>,
+    ) -> bool {
+        let Some(route) = self.prefix_route6(index, prefix, length).cloned() else {
+            return false;
+        };
+        let wanted = if metric == 0 { METRIC_ADDRCONF } else { metric };
+        if route.metric == wanted {
+            self.set_lifetime6(&route, lifetime);
+        } else {
+            self.remove_route6(&route, None);
+            self.routes6_prefix_added(index, prefix, length, metric, lifetime);
+        }
+        true
+    }
+
+    /// `cleanup_prefix_route` without deletion: the prefix route now ends with the last address that needs it.
+    pub(crate) fn routes6_prefix_expires(
+        &mut self,
+        index: u32,
+        prefix: [u8; 16],
+        length: u8,
+        lifetime: u32,
+    ) {
+        let route = self.prefix_route6(index, prefix, length).cloned();
+        if let Some(route) = route.filter(|route| route.flags & RTF_EXPIRES == 0) {
+            self.set_lifetime6(&route, Some(lifetime));
+        }
+    }
+
+    /// A lifetime in seconds; none is for ever. It is not announced.
+    fn set_lifetime6(&mut self, route: &Route, lifetime: Option<u32>) {
+        if let Some(route) = self.routes6.all_mut().find(|other| other.id == route.id) {
+            route.flags &= !RTF_EXPIRES;
+            route.flags |= lifetime.map_or(0, |_| RTF_EXPIRES);
+            route.lifetime = lifetime.unwrap_or(0);
+        }
+    }
+
     /// `addrconf_get_prefix_route`: the first route of a prefix over a device without a gateway, whoever made it.
-    pub(crate) fn prefix_route6(&self, index: u32, prefix: [u8; 16], length: u8) -> Option<&Route> {
+    fn prefix_route6(&self, index: u32, prefix: [u8; 16], length: u8) -> Option<&Route> {
         let node = self.routes6.node(TABLE_MAIN, &key(prefix, length));
         node.iter().find(|route| {
             route
@@ -177,8 +223,7 @@ impl State {
             return;
         };
         if now < MIN_MTU {
-            self.routes6_gone(index);
-            return;
+            return; // The link has lost IPv6, and its routes.
         }
         for route in self.routes6.all_mut() {
             let here = route.leg().is_some_and(|leg| leg.device == index);

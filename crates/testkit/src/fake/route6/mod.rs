@@ -61,7 +61,7 @@ impl State {
         if filter.table != 0 && !self.routes6.has_table(filter.table) {
             const AF_INET6: u8 = 10;
             if request.family() == AF_INET6 {
-                return Err(Refusal::errno(ENOENT).because("FIB table does not exist"));
+                return Err(Refusal::errno(ENOENT).because("ipv6: FIB table does not exist"));
             }
             return Ok(filter.answer(Vec::new()));
         }

@@ -358,9 +358,7 @@ fn odd(rng: &mut fastrand::Rng, message: Message) -> Message {
 /// What the fake says it does not have is kept out: encapsulation, lookups of one route, lifetimes that end at once, and
 /// all that belongs to other domains.
 fn is_modelled(message: &Message) -> bool {
-    const RTM_NEWLINK: u16 = 16;
     match message.kind {
-        NEWADDR | DELADDR | RTM_NEWLINK => return true,
         NEWROUTE | DELROUTE => {}
         GETROUTE => return message.flags & DUMP != 0,
         _ => return false,
