@@ -101,7 +101,7 @@ fn carry_out(
         return Err(EPERM.into());
     }
     let dump = action == GET && request.has(NLM_F_DUMP);
-    if action == DEL && request.has(NLM_F_BULK) && !matches!(request.kind, 17 | 29) {
+    if action == DEL && request.has(NLM_F_BULK) && request.kind != 29 {
         return Err(Refusal::errno(EOPNOTSUPP).because("Bulk delete is not supported"));
     }
     const INET: u8 = 2;
