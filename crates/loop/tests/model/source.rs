@@ -131,7 +131,7 @@ pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Beg
     let interval = if ticks {
         Config::MIN_INTERVAL
     } else {
-        Duration::MAX
+        Duration::from_millis(2 * sync::FAR)
     };
     let config = Config::default().with_interval(interval);
     (

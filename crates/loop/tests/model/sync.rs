@@ -1,6 +1,6 @@
 //! What `src/sync.rs` is to the loop, made of a model checker's parts: each lock, wait and wake-up is a place where
 //! another thread may go on. A wait of a handle's never times out here, so that one that would hang is found as a
-//! deadlock; a wait for a time to come ends when the checker wills.
+//! deadlock; a wait for a time to come ends when the checker wills, and one for a time too far off only when woken.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -12,6 +12,9 @@ pub(crate) use shuttle::thread;
 pub(crate) use std::sync::PoisonError;
 
 use crate::Error;
+
+/// Further than this off is never, in milliseconds.
+pub(crate) const FAR: u64 = 3_600_000;
 
 thread_local! {
     /// The model's time in milliseconds. The checker runs all threads of a model on one real one.
@@ -60,7 +63,7 @@ impl Wakeup {
 
     pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Error> {
         let mut woken = self.woken.lock().unwrap();
-        match until {
+        match until.filter(|until| *until < at(TIME.get() + FAR)) {
             None => {
                 while !*woken {
                     woken = self.changed.wait(woken).unwrap();
