@@ -6,12 +6,18 @@
 //! through a transport to whatever is at the other end. What a scenario does and what it looks at is written and read
 //! apart from the codecs under test.
 
+#![cfg_attr(
+    not(feature = "scenarios"),
+    allow(dead_code, reason = "read alone, not carried out")
+)]
+
 mod command;
 mod errno;
 #[cfg(feature = "scenarios")]
 mod machine;
 #[cfg(feature = "scenarios")]
 mod main;
+#[cfg(feature = "scenarios")]
 mod object;
 mod parse;
 #[cfg(feature = "scenarios")]

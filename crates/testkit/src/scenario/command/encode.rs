@@ -64,16 +64,12 @@ pub(crate) type Indexes = BTreeMap<String, u32>;
 
 /// A device that is not there.
 #[derive(Debug)]
-pub(crate) struct NoDevice(pub(crate) String);
+pub(crate) struct NoDevice;
 
 fn index(indexes: &Indexes, name: &str) -> Result<u32, NoDevice> {
     // As the kernel, and `ip`, name an interface that is known by number alone.
     let bare = name.strip_prefix("if").and_then(|n| n.parse().ok());
-    indexes
-        .get(name)
-        .copied()
-        .or(bare)
-        .ok_or_else(|| NoDevice(name.to_owned()))
+    indexes.get(name).copied().or(bare).ok_or(NoDevice)
 }
 
 impl Message {

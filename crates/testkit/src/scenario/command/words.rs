@@ -113,13 +113,6 @@ impl<'a> Words<'a> {
         self.parsed(of, "number, or one out of range,")
     }
 
-    /// A number, in hex behind `0x`.
-    pub(crate) fn bits(&mut self, of: &str) -> Result<u32, Fault> {
-        let text = self.value(of)?;
-        bits(text)
-            .ok_or_else(|| self.fault_here(format!("{text:?} is no number, which {of:?} needs")))
-    }
-
     pub(crate) fn address(&mut self, of: &str) -> Result<IpAddr, Fault> {
         self.parsed(of, "IP address")
     }
