@@ -63,9 +63,11 @@ impl Domain for Rules {
     }
 
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
-        let mut all = Vec::new();
+        let kind = Kind::Rule.new_type();
+        let mut all = Vec::<Message>::new();
         while all.len() < length {
-            let repeated = (rng.u8(..3) == 0).then(|| again(rng, &all)).flatten();
+            let own: Vec<_> = all.iter().filter(|m| m.kind & !3 == kind).cloned().collect();
+            let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
             let message = repeated.unwrap_or_else(|| self.message(rng));
             if names_mapped_users(&message) {
                 all.push(message);

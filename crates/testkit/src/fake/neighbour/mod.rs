@@ -1,0 +1,610 @@
+//! Neighbours of both families and proxies (`net/core/neighbour.c`, `net/ipv4/arp.c`, `net/ipv6/ndisc.c`).
+//!
+//! Nobody is asked and nobody answers: a row that would be probed stays as it is, and a row of the kernel's own
+//! (multicast groups that links have joined) is not there. The table is full at `gc_thresh3` rows that could be
+//! collected, of this namespace alone; the real count is that of the whole machine.
+
+mod proxy;
+mod update;
+
+use std::collections::BTreeMap;
+
+use crate::message::{Action, Kind, RawMessage, u16_at, u32_at};
+
+use super::dispatch::Answer;
+use super::policy::{Policy, Shape};
+use super::request::{
+    Attributes, EAFNOSUPPORT, EEXIST, EINVAL, ENOBUFS, ENODEV, ENOENT, EOPNOTSUPP, NLM_F_BULK,
+    NLM_F_CREATE, NLM_F_DUMP_FILTERED, NLM_F_EXCL, NLM_F_REPLACE, Refusal, Request,
+};
+use super::state::{Flaw, State, group};
+
+use proxy::Proxy;
+use update::{Change, Entry, NUD_FAILED, NUD_NOARP, NUD_PERMANENT, NUD_VALID};
+
+const INET: u8 = 2;
+const INET6: u8 = 10;
+const BRIDGE: u8 = 7;
+
+pub(super) const NDA_DST: u16 = 1;
+pub(super) const NDA_LLADDR: u16 = 2;
+const NDA_CACHEINFO: u16 = 3;
+const NDA_PROBES: u16 = 4;
+pub(super) const NDA_VLAN: u16 = 5;
+pub(super) const NDA_PORT: u16 = 6;
+pub(super) const NDA_VNI: u16 = 7;
+pub(super) const NDA_IFINDEX: u16 = 8;
+pub(super) const NDA_MASTER: u16 = 9;
+pub(super) const NDA_PROTOCOL: u16 = 12;
+pub(super) const NDA_NH_ID: u16 = 13;
+const NDA_FDB_EXT_ATTRS: u16 = 14;
+pub(super) const NDA_FLAGS_EXT: u16 = 15;
+const NDA_MAX: u16 = 17;
+
+/// `NTF_*`: those of the header's byte, and above it those of `NDA_FLAGS_EXT`.
+const NTF_USE: u32 = 0x01;
+const NTF_PROXY: u32 = 0x08;
+const NTF_EXT_LEARNED: u32 = 0x10;
+const NTF_ROUTER: u32 = 0x80;
+const NTF_MANAGED: u32 = 0x100;
+const NTF_EXT_VALIDATED: u32 = 0x400;
+const NTF_EXT_SHIFT: u32 = 8;
+
+const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
+const RTN_BROADCAST: u8 = 3;
+const RTN_MULTICAST: u8 = 5;
+
+/// `gc_thresh3`, unless it is set.
+const GC_THRESH3: usize = 1024;
+
+/// `nda_policy`.
+pub(super) static POLICY: Policy = Policy {
+    shapes: &[
+        (NDA_DST, Shape::AtMost(32)),
+        (NDA_LLADDR, Shape::AtMost(32)),
+        (NDA_CACHEINFO, Shape::AtLeast(16)),
+        (NDA_PROBES, Shape::U32),
+        (NDA_VLAN, Shape::U16),
+        (NDA_PORT, Shape::U16),
+        (NDA_VNI, Shape::U32),
+        (NDA_IFINDEX, Shape::U32),
+        (NDA_MASTER, Shape::U32),
+        (NDA_PROTOCOL, Shape::U8),
+        (NDA_NH_ID, Shape::U32),
+        (NDA_FLAGS_EXT, Shape::U32Mask(0x5)),
+        (NDA_FDB_EXT_ATTRS, Shape::Nested),
+    ],
+    max: NDA_MAX,
+    strict_from: NDA_NH_ID,
+};
+
+/// What there is.
+#[derive(Default)]
+pub(crate) struct Neighbours {
+    all: BTreeMap<Id, Entry>,
+    /// The latest first, as a lookup meets them.
+    proxies: Vec<Proxy>,
+    /// `gc_thresh3` of IPv4 and of IPv6, if it was set.
+    limits: [Option<usize>; 2],
+}
+
+/// Family, device, address.
+type Id = (u8, u32, Vec<u8>);
+
+/// `struct ndmsg`.
+struct Header {
+    family: u8,
+    pads: [u8; 3],
+    device: u32,
+    state: u16,
+    flags: u8,
+    kind: u8,
+}
+
+impl Header {
+    fn new(fixed: &[u8; 12]) -> Self {
+        Self {
+            family: fixed[0],
+            pads: [fixed[1], fixed[2], fixed[3]],
+            device: u32_at(fixed, 4),
+            state: u16_at(fixed, 8),
+            flags: fixed[10],
+            kind: fixed[11],
+        }
+    }
+}
+
+/// Which rows of a dump are asked for; 0 is all.
+#[derive(Default)]
+struct Filter {
+    device: u32,
+    master: u32,
+}
+
+const fn refused(words: &'static str) -> Refusal {
+    Refusal::errno(EINVAL).because(words)
+}
+
+/// Length of an address; `None` for a family without neighbours.
+fn key_length(family: u8) -> Option<usize> {
+    match family {
+        INET => Some(4),
+        INET6 => Some(16),
+        _ => None,
+    }
+}
+
+impl State {
+    /// `neigh_add`.
+    pub(crate) fn new_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        if request.family() == BRIDGE {
+            return Err(EOPNOTSUPP.into());
+        }
+        let (fixed, attributes) = request.parts::<12>()?;
+        POLICY.check(attributes, false)?;
+        let header = Header::new(fixed);
+        let dst = attributes
+            .get(NDA_DST)
+            .ok_or(refused("Network address not specified"))?;
+        let extended = attributes.u32(NDA_FLAGS_EXT).unwrap_or(0);
+        let flags = u32::from(header.flags) | extended << NTF_EXT_SHIFT;
+        let lladdr = attributes.get(NDA_LLADDR);
+        let device = self.neighbour_device(header.device)?;
+        if device.is_some_and(|width| lladdr.is_some_and(|lladdr| lladdr.len() < width)) {
+            return Err(refused("Invalid link address"));
+        }
+        let length = key_length(header.family).ok_or(EAFNOSUPPORT)?;
+        let key = dst
+            .get(..length)
+            .ok_or(refused("Invalid network address"))?;
+        let protocol = attributes.u8(NDA_PROTOCOL).unwrap_or(0);
+        if flags & NTF_PROXY != 0 {
+            if flags & (NTF_MANAGED | NTF_EXT_VALIDATED) != 0 {
+                return Err(refused("Invalid NTF_* flag combination"));
+            }
+            return self.new_proxy(Proxy {
+                family: header.family,
+                key: key.to_vec(),
+                device: header.device,
+                flags,
+                protocol,
+                permanent: header.state & u16::from(NUD_PERMANENT) != 0,
+            });
+        }
+        let width = device.ok_or(refused("Device not specified"))?;
+        if header.family == INET6 && !self.has_family(INET6, header.device) {
+            return Err(refused("IPv6 is disabled on this device"));
+        }
+        let change = Change {
+            state: header.state as u8,
+            flags,
+            lladdr,
+            overrides: true,
+            width,
+        };
+        let id = (header.family, header.device, key.to_vec());
+        self.add_neighbour(id, change, protocol, request)
+    }
+
+    fn add_neighbour(
+        &mut self,
+        mut id: Id,
+        mut change: Change<'_>,
+        protocol: u8,
+        request: &Request<'_>,
+    ) -> Result<(), Refusal> {
+        let at_work = change.flags & (NTF_USE | NTF_MANAGED) != 0;
+        let validated = change.flags & NTF_EXT_VALIDATED != 0;
+        match self.neighbours.all.get(&id) {
+            None => {
+                if !request.has(NLM_F_CREATE) {
+                    return Err(ENOENT.into());
+                }
+                let permanent = change.state & NUD_PERMANENT != 0;
+                if permanent && change.flags & NTF_MANAGED != 0 {
+                    return Err(refused("Invalid NTF_* flag for permanent entry"));
+                }
+                if validated && (at_work || change.state & NUD_VALID == 0) {
+                    return Err(refused(
+                        "Cannot create externally validated neighbor with an invalid state",
+                    ));
+                }
+                let exempt = permanent || change.flags & (NTF_EXT_LEARNED | NTF_EXT_VALIDATED) != 0;
+                if !exempt && !self.collect_neighbours(id.0) {
+                    return Err(ENOBUFS.into());
+                }
+                if !self.has_family(id.0, id.1) {
+                    return Err(EINVAL.into());
+                }
+                let (key, mut entry) = self.constructed(&id);
+                id.2 = key;
+                entry.flags = change.flags & (NTF_EXT_LEARNED | NTF_MANAGED | NTF_EXT_VALIDATED);
+                self.neighbours.all.entry(id.clone()).or_insert(entry);
+            }
+            Some(entry) => {
+                if request.has(NLM_F_EXCL) {
+                    return Err(EEXIST.into());
+                }
+                let state = if at_work {
+                    entry.state & !NUD_PERMANENT
+                } else {
+                    change.state
+                };
+                if validated && state & NUD_VALID == 0 {
+                    return Err(refused(
+                        "Cannot mark neighbor as externally validated with an invalid state",
+                    ));
+                }
+                change.overrides = request.has(NLM_F_REPLACE);
+            }
+        }
+        let loses = self.is(Flaw::NeighbourLosesProtocol);
+        let Some(entry) = self.neighbours.all.get_mut(&id) else {
+            return Ok(());
+        };
+        if protocol != 0 || loses {
+            entry.protocol = protocol;
+        }
+        let (result, tells) = entry.update(&change);
+        // What is told is how it was before anybody was asked.
+        let row = entry.row(&id, Action::New);
+        if result.is_ok() && at_work {
+            entry.ask();
+        }
+        if tells {
+            self.announce_as(group::NEIGH, &row, 0, request.port);
+        }
+        result
+    }
+
+    /// `neigh_delete`. A row that was valid is told as failed first.
+    pub(crate) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        if request.family() == BRIDGE {
+            return Err(EOPNOTSUPP.into());
+        }
+        if request.has(NLM_F_BULK) {
+            return Err(Refusal::errno(EOPNOTSUPP).because("Bulk delete is not supported"));
+        }
+        let (fixed, attributes) = request.parts::<12>().map_err(|_| Refusal::errno(EINVAL))?;
+        let header = Header::new(fixed);
+        // Without a table of attributes: the first one counts.
+        let dst = attributes
+            .all()
+            .find(|(number, _)| *number == NDA_DST)
+            .map(|(_, payload)| payload)
+            .ok_or(refused("Network address not specified"))?;
+        let device = self.neighbour_device(header.device)?;
+        let length = key_length(header.family).ok_or(EAFNOSUPPORT)?;
+        let key = dst
+            .get(..length)
+            .ok_or(refused("Invalid network address"))?;
+        if u32::from(header.flags) & NTF_PROXY != 0 {
+            return self.del_proxy(header.family, key, header.device);
+        }
+        let width = device.ok_or(EINVAL)?;
+        let id = (header.family, header.device, key.to_vec());
+        let mut entry = self.neighbours.all.remove(&id).ok_or(ENOENT)?;
+        let (_, tells) = entry.update(&Change {
+            state: NUD_FAILED,
+            flags: 0,
+            lladdr: None,
+            overrides: true,
+            width,
+        });
+        if tells {
+            let row = entry.row(&id, Action::New);
+            self.announce_as(group::NEIGH, &row, 0, request.port);
+        }
+        self.announce(group::NEIGH, &entry.row(&id, Action::Del), None);
+        Ok(())
+    }
+
+    /// Whether a family is on at all on a device: its packets have to fit.
+    fn has_family(&self, family: u8, index: u32) -> bool {
+        let least = if family == INET { 68 } else { 1280 };
+        self.links.get(index).is_some_and(|link| link.mtu >= least)
+    }
+
+    /// The length of a device's hardware address; `None` when no device is named.
+    fn neighbour_device(&self, index: u32) -> Result<Option<usize>, Refusal> {
+        if index == 0 {
+            return Ok(None);
+        }
+        let link = self.links.get(index).ok_or(ENODEV)?;
+        Ok(Some(link.address.len()))
+    }
+
+    /// A new row as its family and device make it (`arp_constructor`, `ndisc_constructor`), and its key.
+    fn constructed(&self, (family, index, key): &Id) -> (Vec<u8>, Entry) {
+        const IFF_LOOPBACK: u32 = 0x8;
+        const IFF_POINTOPOINT: u32 = 0x10;
+        const IFF_NOARP: u32 = 0x80;
+        const ARPHRD_ETHER: u16 = 1;
+        let mut key = key.clone();
+        let mut entry = Entry::default();
+        let Some(link) = self.links.get(*index) else {
+            return (key, entry);
+        };
+        let point_to_point = link.flags & IFF_POINTOPOINT != 0;
+        if *family == INET && (link.is_loopback() || point_to_point) {
+            key = vec![0; 4];
+        }
+        entry.kind = self.neighbour_kind(*family, *index, &key);
+        entry.lladdr = vec![0; link.address.len()];
+        let fixed = match (entry.kind, link.flags) {
+            _ if link.address.is_empty() => Some(Vec::new()),
+            (RTN_MULTICAST, _) if link.arp_type != ARPHRD_ETHER => Some(link.broadcast.clone()),
+            (RTN_MULTICAST, _) if *family == INET => {
+                Some(vec![0x01, 0x00, 0x5e, key[1] & 0x7f, key[2], key[3]])
+            }
+            (RTN_MULTICAST, _) => Some([&[0x33, 0x33], &key[12..]].concat()),
+            (_, flags) if flags & (IFF_NOARP | IFF_LOOPBACK) != 0 => Some(link.address.clone()),
+            (RTN_BROADCAST, _) => Some(link.broadcast.clone()),
+            _ if point_to_point => Some(link.broadcast.clone()),
+            _ => None,
+        };
+        if let Some(lladdr) = fixed {
+            entry.state = NUD_NOARP;
+            entry.lladdr = lladdr;
+        }
+        (key, entry)
+    }
+
+    /// `ndm_type`.
+    fn neighbour_kind(&self, family: u8, index: u32, key: &[u8]) -> u8 {
+        let loopback = self.links.get(index).is_some_and(|link| link.is_loopback());
+        match (family, key) {
+            (INET6, [0xff, ..]) => RTN_MULTICAST,
+            (INET6, _) if loopback => RTN_LOCAL,
+            (INET, [0, 0, 0, 0] | [255, 255, 255, 255]) => RTN_BROADCAST,
+            (INET, [224..=239, ..]) => RTN_MULTICAST,
+            (INET, [a, b, c, d]) => self.kind4([*a, *b, *c, *d]),
+            _ => RTN_UNICAST,
+        }
+    }
+
+    /// What the addresses of the host say of one.
+    fn kind4(&self, key: [u8; 4]) -> u8 {
+        let up = |index: &u32| self.links.get(*index).is_some_and(|link| link.is_up());
+        let own = || {
+            let lists = self.addresses4.all.iter();
+            lists.flat_map(|(index, list)| list.iter().map(move |address| (index, address)))
+        };
+        let last = |peer: [u8; 4], length: u8| {
+            let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            (u32::from_be_bytes(peer) | host).to_be_bytes()
+        };
+        if key[0] == 127 && up(&1) && key != [127, 255, 255, 255]
+            || own().any(|(_, address)| address.local == key)
+        {
+            RTN_LOCAL
+        } else if own().any(|(index, address)| {
+            let directed = address.length < 31 && last(address.peer, address.length) == key;
+            up(index) && directed
+        }) {
+            RTN_BROADCAST
+        } else {
+            RTN_UNICAST
+        }
+    }
+
+    /// Whether there is room for one more row that can be collected, perhaps after collecting (`neigh_forced_gc`).
+    fn collect_neighbours(&mut self, family: u8) -> bool {
+        let limit = self.neighbours.limits[usize::from(family == INET6)].unwrap_or(GC_THRESH3);
+        let mut collectable: Vec<_> = self
+            .neighbours
+            .all
+            .iter()
+            .filter(|(id, entry)| id.0 == family && !entry.is_exempt())
+            .map(|(id, entry)| (id.clone(), entry.state))
+            .collect();
+        if collectable.len() < limit {
+            return true;
+        }
+        collectable.retain(|(id, state)| {
+            let multicast = self.neighbour_kind(family, id.1, &id.2) == RTN_MULTICAST;
+            multicast || matches!(*state, NUD_FAILED | NUD_NOARP)
+        });
+        for (id, _) in &collectable {
+            self.flush_neighbour(id);
+        }
+        !collectable.is_empty()
+    }
+
+    fn flush_neighbour(&mut self, id: &Id) {
+        if let Some(entry) = self.neighbours.all.remove(id) {
+            self.announce(group::NEIGH, &entry.row(id, Action::Del), None);
+        }
+    }
+
+    /// Takes the rows of a device.
+    fn flush_neighbours(&mut self, families: &[u8], index: u32, which: impl Fn(&Entry) -> bool) {
+        let all = self.neighbours.all.iter();
+        let going: Vec<_> = all
+            .filter(|(id, entry)| id.1 == index && families.contains(&id.0) && which(entry))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in going {
+            self.flush_neighbour(&id);
+        }
+    }
+
+    /// `neigh_dump_info`.
+    pub(crate) fn dump_neighbours(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+        let family = request.family();
+        if family == BRIDGE {
+            return Ok(Answer::Dump {
+                rows: Vec::new(),
+                flags: 0,
+            });
+        }
+        let proxies = request.body.get(10) == Some(&(NTF_PROXY as u8)) && request.body.len() >= 12;
+        let filter = match dump_filter(request) {
+            Err(refusal) if request.strict => return Err(refusal),
+            filter => filter.unwrap_or_default(),
+        };
+        let shown = |of: u8, device: u32| {
+            let master = self.links.get(device).and_then(|link| link.master);
+            (family == 0 || family == of)
+                && (filter.device == 0 || filter.device == device)
+                && match filter.master {
+                    0 => true,
+                    u32::MAX => master.is_none(),
+                    wanted => master == Some(wanted),
+                }
+        };
+        let rows = if proxies {
+            let all = self.neighbours.proxies.iter();
+            all.filter(|proxy| shown(proxy.family, proxy.device))
+                .map(Proxy::row)
+                .collect()
+        } else {
+            let all = self.neighbours.all.iter();
+            all.filter(|(id, _)| shown(id.0, id.1))
+                .map(|(id, entry)| entry.row(id, Action::New))
+                .collect()
+        };
+        let filtered = filter.device != 0 || filter.master != 0;
+        Ok(Answer::Dump {
+            rows,
+            flags: if filtered { NLM_F_DUMP_FILTERED } else { 0 },
+        })
+    }
+
+    /// `neigh_get`.
+    pub(crate) fn get_neighbour(&mut self, request: &Request<'_>) -> Result<RawMessage, Refusal> {
+        if request.family() == BRIDGE {
+            return Err(EOPNOTSUPP.into());
+        }
+        let (fixed, attributes) = request
+            .parts::<12>()
+            .map_err(|short| short.because("Invalid header for neighbor get request"))?;
+        let header = Header::new(fixed);
+        let flags = u32::from(header.flags);
+        if header.pads != [0; 3] || header.state != 0 || header.kind != 0 {
+            return Err(refused("Invalid values in header for neighbor get request"));
+        }
+        if flags & !NTF_PROXY != 0 {
+            return Err(refused("Invalid flags in header for neighbor get request"));
+        }
+        if flags == 0 && header.device == 0 {
+            return Err(refused("No device specified"));
+        }
+        POLICY.check(attributes, true)?;
+        let dst = attributes.get(NDA_DST).ok_or(EINVAL)?;
+        if attributes.all().any(|(number, _)| number != NDA_DST) {
+            return Err(refused("Unsupported attribute in neighbor get request"));
+        }
+        let length = key_length(header.family).ok_or(
+            Refusal::errno(EAFNOSUPPORT)
+                .because("Unsupported family in header for neighbor get request"),
+        )?;
+        if dst.len() != length {
+            return Err(refused("Invalid network address in neighbor get request"));
+        }
+        if header.device != 0 && self.links.get(header.device).is_none() {
+            return Err(Refusal::errno(ENODEV).because("Unknown device ifindex"));
+        }
+        let missing = Refusal::errno(ENOENT);
+        if flags & NTF_PROXY != 0 {
+            let proxy = self.neighbours.proxy(header.family, dst, header.device);
+            return proxy
+                .map(Proxy::row)
+                .ok_or(missing.because("Proxy neighbour entry not found"));
+        }
+        let id = (header.family, header.device, dst.to_vec());
+        let entry = self.neighbours.all.get(&id);
+        entry
+            .map(|entry| entry.row(&id, Action::New))
+            .ok_or(missing.because("Neighbour entry not found"))
+    }
+
+    /// Rows of all kinds go with a link that goes down.
+    pub(crate) fn neighbours_down(&mut self, index: u32) {
+        self.neighbours4_down(index);
+        self.neighbours6_down(index);
+    }
+
+    /// `arp_ifdown`: also when the last address of a link has gone.
+    pub(crate) fn neighbours4_down(&mut self, index: u32) {
+        self.flush_neighbours(&[INET], index, |_| true);
+        self.neighbours.flush_proxies(&[INET], index, false);
+    }
+
+    /// `neigh_ifdown` of IPv6: also when a link loses IPv6.
+    pub(crate) fn neighbours6_down(&mut self, index: u32) {
+        self.flush_neighbours(&[INET6], index, |_| true);
+        self.neighbours.flush_proxies(&[INET6], index, false);
+    }
+
+    /// With the carrier go all rows but permanent ones.
+    pub(crate) fn neighbours_carrier(&mut self, index: u32, on: bool) {
+        if !on {
+            self.flush_neighbours(&[INET, INET6], index, |entry| {
+                entry.state & NUD_PERMANENT == 0 && entry.flags & NTF_EXT_VALIDATED == 0
+            });
+            self.neighbours.flush_proxies(&[INET, INET6], index, true);
+        }
+    }
+
+    pub(crate) fn neighbours_gone(&mut self, index: u32) {
+        self.neighbours_down(index);
+    }
+
+    /// With the hardware address go all rows, but proxies stay.
+    pub(crate) fn neighbours_hardware_address(&mut self, index: u32) {
+        self.flush_neighbours(&[INET, INET6], index, |_| true);
+    }
+
+    /// Sets `gc_thresh3` of a family.
+    pub(crate) fn limit_neighbours(&mut self, family: u8, limit: usize) {
+        self.neighbours.limits[usize::from(family == INET6)] = Some(limit);
+    }
+}
+
+/// `neigh_valid_dump_req`.
+fn dump_filter(request: &Request<'_>) -> Result<Filter, Refusal> {
+    let (fixed, attributes) = request
+        .parts::<12>()
+        .map_err(|short| short.because("Invalid header for neighbor dump request"))?;
+    if request.strict {
+        let header = Header::new(fixed);
+        if header.pads != [0; 3] || header.device != 0 || header.state != 0 || header.kind != 0 {
+            return Err(refused(
+                "Invalid values in header for neighbor dump request",
+            ));
+        }
+        if u32::from(header.flags) & !NTF_PROXY != 0 {
+            return Err(refused("Invalid flags in header for neighbor dump request"));
+        }
+    }
+    POLICY.check(attributes, request.strict)?;
+    let known = |number: u16| matches!(number, NDA_IFINDEX | NDA_MASTER);
+    if request.strict && attributes.all().any(|(number, _)| !known(number)) {
+        return Err(refused("Unsupported attribute in neighbor dump request"));
+    }
+    Ok(Filter {
+        device: attributes.u32(NDA_IFINDEX).unwrap_or(0),
+        master: attributes.u32(NDA_MASTER).unwrap_or(0),
+    })
+}
+
+/// The fixed part of a row.
+fn row(id: (u8, u32, &[u8]), state: u8, flags: u32, kind: u8, action: Action) -> RawMessage {
+    let (family, device, key) = id;
+    let mut header = vec![family, 0, 0, 0];
+    header.extend(device.to_ne_bytes());
+    header.extend([state, 0, flags as u8, kind]);
+    let mut attrs = BTreeMap::from([(NDA_DST, key.to_vec())]);
+    let extended = flags >> NTF_EXT_SHIFT;
+    if extended != 0 {
+        attrs.insert(NDA_FLAGS_EXT, extended.to_ne_bytes().to_vec());
+    }
+    RawMessage {
+        kind: Kind::Neighbour,
+        action,
+        header,
+        attrs,
+    }
+}
