@@ -32,6 +32,8 @@ pub enum Flaw {
     RuleTwice,
     /// A neighbour replaced without `NDA_PROTOCOL` loses it.
     NeighbourLosesProtocol,
+    /// A group keeps a nexthop object that is deleted.
+    GroupsOutliveTheirNexthops,
     /// A link's MTU may be anything.
     MtuUnchecked,
 }
@@ -142,6 +144,9 @@ impl State {
 
     /// The carrier of a link that is up came or went (`NETDEV_CHANGE`).
     pub(crate) fn link_carrier(&mut self, index: u32, on: bool) {
+        if !on {
+            self.nexthops_down(index);
+        }
         self.routes4_carrier(index, on);
         self.neighbours_carrier(index, on);
         self.addresses6_carrier(index, on);
@@ -151,6 +156,7 @@ impl State {
     /// A link is about to go (`NETDEV_UNREGISTER`); it was set down before, and is still in `links`.
     pub(crate) fn link_gone(&mut self, index: u32) {
         self.nexthops_gone(index);
+        self.routes4_dying(index);
         self.addresses4_gone(index);
         self.routes4_gone(index);
         self.neighbours_gone(index);

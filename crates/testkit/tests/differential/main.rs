@@ -78,6 +78,7 @@ domains! {
     links_agree: domains::link::Links, a_flaw_in_links_is_caught: Flaw::MtuUnchecked;
     addresses_agree: domains::address::Addresses, a_flaw_in_addresses_is_caught: Flaw::AddressKeepsLifetime;
     ipv4_routes_agree: domains::route4::Routes4, a_flaw_in_ipv4_routes_is_caught: Flaw::DeleteIgnoresProtocol;
+    nexthops_agree: domains::nexthop::Nexthops, a_flaw_in_nexthops_is_caught: Flaw::GroupsOutliveTheirNexthops;
     ipv6_routes_agree: domains::route6::Routes6, a_flaw_in_ipv6_routes_is_caught: Flaw::Ipv6MetricStaysZero;
     rules_agree: domains::rule::Rules, a_flaw_in_rules_is_caught: Flaw::RuleTwice;
     neighbours_agree: domains::neighbour::Neighbours, a_flaw_in_neighbours_is_caught: Flaw::NeighbourLosesProtocol;

@@ -173,6 +173,7 @@ impl State {
         }
         if family == INET {
             asked.configure4(&mut rule)?;
+            self.routes4_rules_change();
         } else {
             asked.configure6(&mut rule)?;
         }
@@ -193,6 +194,9 @@ impl State {
         let at = at.ok_or(ENOENT)?;
         if list[at].flags & FIB_RULE_PERMANENT != 0 {
             return Err(EPERM.into());
+        }
+        if family == INET {
+            self.routes4_rules_change();
         }
         let rule = self.rules.remove(family, at);
         self.announce_rule(family, &rule, Action::Del, request);

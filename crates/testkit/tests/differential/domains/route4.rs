@@ -1,18 +1,442 @@
+//! IPv4 routes of every shape in a small space of destinations, tables, metrics and gateways, on links and addresses that
+//! come and go meanwhile; with rules and nexthop objects now and then.
+
+use trueup_testkit::Kind;
+
+use super::nexthop::nexthop;
 use crate::case::Domain;
-use crate::message::{Message, set_up, veth};
+use crate::message::{
+    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attribute, attributes, ifinfomsg,
+    odd_attribute, set_up, veth,
+};
 
 pub struct Routes4;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_FLOW: u16 = 11;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_NH_ID: u16 = 30;
+const RTA_MAX: u16 = 33;
+
+const GATEWAYS: [[u8; 4]; 10] = [
+    [10, 0, 0, 2],
+    [10, 0, 0, 2],
+    [10, 0, 0, 3],
+    [10, 0, 1, 2],
+    [10, 0, 1, 2],
+    [10, 0, 0, 1],
+    [10, 9, 9, 9],
+    [192, 0, 2, 1],
+    [10, 0, 0, 255],
+    [0, 0, 0, 0],
+];
 
 impl Domain for Routes4 {
     fn name(&self) -> &'static str {
         "route4"
     }
 
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Route, Kind::Nexthop]
+    }
+
     fn prelude(&self) -> Vec<Message> {
-        vec![veth("v0", 10, "v1", 11), set_up(10, true), set_up(11, true)]
+        vec![
+            veth("v0", 10, "v1", 11),
+            set_up(10, true),
+            set_up(11, true),
+            address(10, [10, 0, 0, 1], 24),
+            address(11, [10, 0, 1, 1], 24),
+        ]
     }
 
     fn message(&self, rng: &mut fastrand::Rng) -> Message {
-        set_up(10, rng.bool())
+        match rng.u8(..100) {
+            0..66 => route(rng),
+            66..72 => nexthop(rng),
+            72..80 => any_address(rng),
+            80..88 => set_up(pick(rng, &[10, 11, 1]), rng.u8(..3) > 0),
+            88..90 => link(rng),
+            90..96 => dump(rng),
+            96..98 => rule(rng),
+            _ => garbage(rng),
+        }
     }
+
+    fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
+        let mut all = Vec::new();
+        while all.len() < length {
+            let repeated = (rng.u8(..3) == 0).then(|| again(rng, &all)).flatten();
+            // Links and addresses are others' to change in odd ways.
+            let repeated = repeated.filter(|message| message.kind > 23 || all.contains(message));
+            let message = repeated.unwrap_or_else(|| self.message(rng));
+            if is_modelled(&message) {
+                all.push(message);
+            }
+        }
+        all
+    }
+}
+
+fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
+    from[rng.usize(..from.len())]
+}
+
+fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
+    rng.u8(..n) == 0
+}
+
+/// Whether the fake carries it out: no tunnels, no lookup of one route, and of IPv6 nothing.
+pub fn is_modelled(message: &Message) -> bool {
+    const ROUTE: u16 = 24;
+    const RULE: u16 = 32;
+    let family = message.body.first().copied().unwrap_or(0);
+    match message.kind & !3 {
+        ROUTE if message.kind == ROUTE + 2 && message.flags & DUMP == 0 => false,
+        ROUTE => family == 2 && !has_tunnel(message.body.get(12..).unwrap_or(&[]), true),
+        RULE => family == 2,
+        _ => true,
+    }
+}
+
+fn has_tunnel(mut rest: &[u8], outside: bool) -> bool {
+    while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let Some(payload) = rest.get(4..length) else {
+            break;
+        };
+        let number = u16::from_ne_bytes([c, d]) & 0x3fff;
+        if number == RTA_ENCAP || number == RTA_ENCAP_TYPE {
+            return true;
+        }
+        if number == RTA_MULTIPATH && outside {
+            let mut hops = payload;
+            while hops.len() >= 8 {
+                let length = usize::from(u16::from_ne_bytes([hops[0], hops[1]]));
+                if hops.get(8..length).is_some_and(|a| has_tunnel(a, false)) {
+                    return true;
+                }
+                let step = length.max(8).next_multiple_of(4);
+                hops = hops.get(step..).unwrap_or(&[]);
+            }
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    false
+}
+
+fn address(index: u32, local: [u8; 4], length: u8) -> Message {
+    let mut fixed = vec![2, length, 0, 0];
+    fixed.extend(index.to_ne_bytes());
+    Message::new(Kind::Address.new_type(), CREATE | EXCL, &fixed)
+        .with(1, local)
+        .with(2, local)
+}
+
+/// One of few, added or deleted.
+pub fn any_address(rng: &mut fastrand::Rng) -> Message {
+    const IFA_BROADCAST: u16 = 4;
+    const IFA_FLAGS: u16 = 8;
+    const IFA_RT_PRIORITY: u16 = 9;
+    const IFA_F_NOPREFIXROUTE: u32 = 0x200;
+    let index = pick(rng, &[10, 10, 11, 1]);
+    let local = pick(
+        rng,
+        &[
+            [10, 0, 0, 1],
+            [10, 0, 0, 1],
+            [10, 0, 1, 1],
+            [10, 0, 0, 9],
+            [10, 9, 9, 9],
+            [192, 0, 2, 1],
+        ],
+    );
+    let mut message = address(index, local, pick(rng, &[24, 24, 24, 32, 31, 16]));
+    if one_in(rng, 3) {
+        message = message.with(
+            IFA_BROADCAST,
+            pick(rng, &[[10, 0, 0, 255], [10, 0, 0, 0], [10, 0, 0, 77]]),
+        );
+    }
+    if one_in(rng, 5) {
+        message = message.with(IFA_RT_PRIORITY, pick(rng, &[10_u32, 20]).to_ne_bytes());
+    }
+    if one_in(rng, 5) {
+        message = message.with(IFA_FLAGS, IFA_F_NOPREFIXROUTE.to_ne_bytes());
+    }
+    if one_in(rng, 2) {
+        message.kind += 1;
+    }
+    message
+}
+
+/// The link goes, or comes back.
+fn link(rng: &mut fastrand::Rng) -> Message {
+    if one_in(rng, 2) {
+        let index = pick(rng, &[10, 11]);
+        Message::new(Kind::Link.new_type() + 1, 0, &ifinfomsg(index, 0, 0))
+    } else {
+        veth("v0", 10, "v1", 11)
+    }
+}
+
+/// A rule that looks up one of the tables, or refuses.
+fn rule(rng: &mut fastrand::Rng) -> Message {
+    const FRA_PRIORITY: u16 = 6;
+    let (table, action) = pick(rng, &[(100, 1), (254, 1), (255, 1), (0, 7), (0, 8), (0, 6)]);
+    let fixed = [2, 0, 0, 0, table, 3, 0, action, 0, 0, 0, 0];
+    let kind = Kind::Rule.new_type() + u16::from(one_in(rng, 3));
+    let priority = pick(rng, &[1_u32, 50, 40_000]);
+    Message::new(kind, CREATE | EXCL, &fixed).with(FRA_PRIORITY, priority.to_ne_bytes())
+}
+
+fn dump(rng: &mut fastrand::Rng) -> Message {
+    let mut fixed = vec![0; pick(rng, &[12, 12, 12, 12, 12, 4])];
+    fixed[0] = 2;
+    if fixed.len() == 12 {
+        fixed[4] = pick(rng, &[0, 0, 254, 255, 100, 77]);
+        fixed[5] = pick(rng, &[0, 0, 4, 2]);
+        fixed[7] = pick(rng, &[0, 0, 1, 2, 6]);
+        if one_in(rng, 6) {
+            let at = rng.usize(1..12);
+            fixed[at] = rng.u8(..);
+        }
+    }
+    let mut message = Message::new(Kind::Route.new_type() + 2, DUMP, &fixed);
+    if one_in(rng, 3) {
+        message = message.with(RTA_TABLE, pick(rng, &[254_u32, 1000, 4711]).to_ne_bytes());
+    }
+    if one_in(rng, 3) {
+        message = message.with(RTA_OIF, device(rng).to_ne_bytes());
+    }
+    if one_in(rng, 8) {
+        let (number, payload) = odd_attribute(rng, RTA_MAX);
+        message = message.with(number, payload);
+    }
+    message
+}
+
+fn garbage(rng: &mut fastrand::Rng) -> Message {
+    let body: Vec<u8> = (0..rng.usize(1..60))
+        .map(|_| rng.u8(..) & rng.u8(..) & rng.u8(..))
+        .collect();
+    let kind = pick(rng, &[24, 25, 104, 105]);
+    let mut message = Message::new(kind, rng.u16(..) & 0xd00, &body);
+    if kind < 100 {
+        message.body[0] = 2;
+    }
+    message
+}
+
+fn device(rng: &mut fastrand::Rng) -> u32 {
+    pick(rng, &[10, 10, 10, 11, 11, 1, 99])
+}
+
+pub fn write_flags(rng: &mut fastrand::Rng) -> u16 {
+    pick(
+        rng,
+        &[
+            CREATE | EXCL,
+            CREATE | REPLACE,
+            CREATE | REPLACE,
+            CREATE,
+            CREATE | APPEND,
+            REPLACE,
+            EXCL,
+            APPEND,
+            0,
+            CREATE | EXCL | REPLACE,
+            CREATE | REPLACE | APPEND,
+        ],
+    )
+}
+
+fn route(rng: &mut fastrand::Rng) -> Message {
+    let delete = rng.u8(..10) < 3;
+    let (dst, mut length) = pick(
+        rng,
+        &[
+            ([10, 9, 0, 0], 16),
+            ([10, 9, 0, 0], 16),
+            ([10, 9, 0, 0], 24),
+            ([0, 0, 0, 0], 0),
+            ([10, 0, 0, 0], 8),
+            ([10, 0, 0, 0], 24),
+            ([10, 9, 9, 9], 32),
+            ([10, 0, 0, 2], 32),
+            ([10, 0, 0, 1], 32),
+            ([192, 0, 2, 0], 24),
+        ],
+    );
+    if one_in(rng, 60) {
+        length = pick(rng, &[0, 8, 33, 255]);
+    }
+    let table = pick(rng, &[254, 254, 254, 254, 0, 100, 100, 255, 253]);
+    let protocol = pick(rng, &[4, 4, 4, 3, 16, 2, 0]);
+    let tos = pick(rng, &[0, 0, 0, 0, 0, 0, 8, 16, 0xb8, 3]);
+    let mut kind = pick(
+        rng,
+        &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 5, 9, 10, 0, 12],
+    );
+    let mut scope = 0;
+    let mut attrs: Vec<(u16, Vec<u8>)> = Vec::new();
+    let mut add = |number, payload: &[u8]| attrs.push((number, payload.to_vec()));
+    match rng.u8(..20) {
+        0..4 => {
+            scope = 253;
+            add(RTA_OIF, &device(rng).to_ne_bytes());
+        }
+        4..8 => add(RTA_GATEWAY, &pick(rng, &GATEWAYS)),
+        8..10 => {
+            add(RTA_GATEWAY, &pick(rng, &GATEWAYS));
+            add(RTA_OIF, &device(rng).to_ne_bytes());
+        }
+        10..13 => add(RTA_MULTIPATH, &multipath(rng)),
+        13 | 14 => kind = pick(rng, &[6, 7, 8, 9]),
+        15..17 => add(RTA_NH_ID, &pick(rng, &[1_u32, 2, 3, 4, 5]).to_ne_bytes()),
+        17 => {
+            add(RTA_VIA, &via(rng));
+            add(RTA_OIF, &device(rng).to_ne_bytes());
+        }
+        18 if delete => {}
+        _ => {
+            kind = 2;
+            scope = 254;
+            add(RTA_OIF, &device(rng).to_ne_bytes());
+        }
+    }
+    if delete && one_in(rng, 2) {
+        scope = 255;
+    }
+    if delete && one_in(rng, 3) {
+        kind = 0;
+    }
+    if one_in(rng, 10) {
+        scope = pick(rng, &[0, 200, 253, 254, 255]);
+    }
+    let flags: u32 = if one_in(rng, 8) {
+        pick(rng, &[4, 4, 4, 0x100, 0x104, 1, 2, 8, 16, 32, 64])
+    } else {
+        0
+    };
+    let mut fixed = vec![2, length, 0, tos, table, protocol, scope, kind];
+    fixed.extend(flags.to_ne_bytes());
+    if length > 0 || one_in(rng, 2) {
+        add(RTA_DST, &dst);
+    }
+    extras(rng, &mut attrs);
+    let verb = Kind::Route.new_type() + u16::from(delete);
+    let mut message = Message::new(verb, if delete { 0 } else { write_flags(rng) }, &fixed);
+    for (number, payload) in attrs {
+        message = message.with(number, payload);
+    }
+    message
+}
+
+fn extras(rng: &mut fastrand::Rng, attrs: &mut Vec<(u16, Vec<u8>)>) {
+    let mut add = |number, payload: &[u8]| attrs.push((number, payload.to_vec()));
+    if one_in(rng, 3) {
+        add(RTA_PRIORITY, &pick(rng, &[10_u32, 20, 0]).to_ne_bytes());
+    }
+    if one_in(rng, 8) {
+        add(RTA_TABLE, &pick(rng, &[1000_u32, 254, 100]).to_ne_bytes());
+    }
+    if one_in(rng, 8) {
+        add(
+            RTA_PREFSRC,
+            &pick(
+                rng,
+                &[
+                    [10, 0, 0, 1],
+                    [10, 0, 1, 1],
+                    [10, 0, 0, 9],
+                    [127, 0, 0, 1],
+                    [10, 9, 9, 9],
+                ],
+            ),
+        );
+    }
+    if one_in(rng, 8) {
+        add(RTA_METRICS, &metrics(rng));
+    }
+    if one_in(rng, 25) {
+        add(RTA_FLOW, &pick(rng, &[1_u32, 2]).to_ne_bytes());
+    }
+    if one_in(rng, 25) {
+        let (number, payload) = odd_attribute(rng, RTA_MAX);
+        add(number, &payload);
+    }
+}
+
+pub fn metrics(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut nest = Vec::new();
+    for _ in 0..rng.usize(..3) {
+        match rng.u8(..8) {
+            0 => {
+                let names: &[&[u8]] = &[b"cubic\0", b"reno", b"nosuch\0", b""];
+                attribute(&mut nest, 16, pick(rng, names));
+            }
+            1 => attribute(&mut nest, 12, &pick(rng, &[1_u32, 32, 15]).to_ne_bytes()),
+            2 => {
+                let (number, payload) = odd_attribute(rng, 19);
+                attribute(&mut nest, number, &payload);
+            }
+            _ => {
+                let number = pick(rng, &[1, 2, 2, 8, 10, 17]);
+                let value = pick(rng, &[1400_u32, 1400, 0, 4, 100_000]);
+                attribute(&mut nest, number, &value.to_ne_bytes());
+            }
+        }
+    }
+    nest
+}
+
+fn via(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let family = pick(rng, &[10_u16, 10, 10, 10, 2, 7]);
+    let mut payload = family.to_ne_bytes().to_vec();
+    if family == 2 {
+        payload.extend(pick(rng, &GATEWAYS));
+    } else {
+        payload.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        payload.push(pick(rng, &[7, 8]));
+    }
+    if one_in(rng, 20) {
+        payload.truncate(rng.usize(..payload.len()));
+    }
+    payload
+}
+
+fn multipath(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut all = Vec::new();
+    for _ in 0..pick(rng, &[1, 2, 2, 2, 3]) {
+        let attrs = match rng.u8(..10) {
+            0..6 => attributes([(RTA_GATEWAY, &pick(rng, &GATEWAYS)[..])]),
+            6 => attributes([(RTA_VIA, via(rng).as_slice())]),
+            7 => attributes([(RTA_GATEWAY, &[10, 0, 0, 2][..]), (RTA_FLOW, &[1, 0, 0, 0])]),
+            8 => {
+                let (number, payload) = odd_attribute(rng, RTA_MAX);
+                attributes([(number, payload.as_slice())])
+            }
+            _ => Vec::new(),
+        };
+        let mut length = 8 + attrs.len() as u16;
+        if one_in(rng, 40) {
+            length = pick(rng, &[0, 7, length + 1, length + 4, 60]);
+        }
+        let flags = pick(rng, &[0, 0, 0, 0, 0, 0, 4, 4, 1, 16]);
+        all.extend(length.to_ne_bytes());
+        all.extend([flags, pick(rng, &[0, 0, 0, 1, 255])]);
+        all.extend(pick(rng, &[10_u32, 11, 0, 10, 11, 0, 99]).to_ne_bytes());
+        all.extend(attrs);
+    }
+    all
 }

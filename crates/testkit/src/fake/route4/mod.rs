@@ -1,0 +1,419 @@
+//! IPv4 routes (`net/ipv4/fib_frontend.c`, `fib_semantics.c`, `fib_trie.c`).
+//!
+//! What the kernel does with them, not to packets: what is there, what it shares, what it loses and when. Limits: tunnels
+//! (`RTA_ENCAP`) are refused with `EOPNOTSUPP`, no device is a VRF, and `ignore_routes_with_linkdown` is off, so a carrier
+//! that goes leaves routes with a flag alone.
+
+mod address;
+mod config;
+mod info;
+mod row;
+mod table;
+
+use std::collections::BTreeMap;
+
+use crate::message::{Action, RawMessage, u32_at};
+
+use super::address4::Address4;
+use super::dispatch::Answer;
+use super::request::{
+    EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, ESRCH, NLM_F_DUMP_FILTERED,
+    Refusal, Request,
+};
+use super::state::{Flaw, State};
+pub(crate) use config::Gateway;
+use config::{Config, POLICY};
+use info::{Info, RTNH_F_LINKDOWN};
+pub(crate) use info::{Leg, RTNH_F_DEAD, RTNH_F_ONLINK};
+use table::{Alias, Key};
+
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_IIF: u16 = 3;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_FLOW: u16 = 11;
+const RTA_TABLE: u16 = 15;
+const RTA_MARK: u16 = 16;
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_UID: u16 = 25;
+const RTA_IP_PROTO: u16 = 27;
+const RTA_SPORT: u16 = 28;
+const RTA_DPORT: u16 = 29;
+const RTA_NH_ID: u16 = 30;
+
+const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
+const RTN_BROADCAST: u8 = 3;
+const RTN_BLACKHOLE: u8 = 6;
+const RTN_MAX: u8 = 11;
+
+pub(crate) const SCOPE_LINK: u8 = 253;
+pub(crate) const SCOPE_HOST: u8 = 254;
+const SCOPE_NOWHERE: u8 = 255;
+
+const TABLE_DEFAULT: u32 = 253;
+pub(crate) const TABLE_MAIN: u32 = 254;
+pub(crate) const TABLE_LOCAL: u32 = 255;
+
+const INET: u8 = 2;
+
+/// What there is.
+#[derive(Default)]
+pub(crate) struct Routes4 {
+    /// The routes to each destination, in the kernel's order: falling TOS, rising metric.
+    tables: BTreeMap<Key, Vec<Alias>>,
+    infos: BTreeMap<u64, Info>,
+    next_info: u64,
+    /// Whether rules were ever changed: from then on `local` is a table of its own, and rules are looked at.
+    split: bool,
+    /// The link whose addresses all go, as it goes itself.
+    dying: Option<u32>,
+}
+
+/// What a lookup tells of a route that leads nowhere (`fib_props`).
+fn errors(kind: u8) -> Option<i32> {
+    match kind {
+        6 | 10 | 11 => Some(EINVAL),
+        7 => Some(EHOSTUNREACH),
+        8 => Some(EACCES),
+        9 => Some(EAGAIN),
+        _ => None,
+    }
+}
+
+/// The widest scope of a route (`fib_props`).
+fn scope_of(kind: u8) -> u8 {
+    match kind {
+        2 => SCOPE_HOST,
+        3 | 4 => SCOPE_LINK,
+        0 | 10.. => SCOPE_NOWHERE,
+        _ => 0,
+    }
+}
+
+impl State {
+    /// `inet_rtm_newroute`.
+    pub(crate) fn new_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let config = Config::parse(request)?;
+        // The table comes to be even when the route does not.
+        self.rules.make_table(INET, config.table);
+        self.insert_route4(&config, Some(request))
+    }
+
+    /// `inet_rtm_delroute`.
+    pub(crate) fn del_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let config = Config::parse(request)?;
+        if config.nexthop != 0 && self.nexthops.get(config.nexthop).is_none() {
+            return Err(config::refused("Nexthop id does not exist"));
+        }
+        if !self.rules.has_table(INET, config.table) {
+            return Err(Refusal::errno(ESRCH).because("FIB table does not exist"));
+        }
+        self.delete_route4(&config, Some(request))
+    }
+
+    /// `inet_dump_fib`.
+    pub(crate) fn dump_routes4(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+        let filter = if request.strict {
+            self.filter4(request)?
+        } else {
+            let flags = request.parts::<12>().map_or(0, |(h, _)| u32_at(h, 8));
+            Filter {
+                flags: flags & (RTM_F_CLONED | RTM_F_PREFIX),
+                ..Filter::default()
+            }
+        };
+        let set = filter != Filter::default();
+        let flags = if set && request.strict {
+            NLM_F_DUMP_FILTERED
+        } else {
+            0
+        };
+        let mut rows = Vec::new();
+        // Cloned routes are a cache's, and there is none.
+        if filter.flags & (RTM_F_PREFIX | RTM_F_CLONED) != 0 {
+            return Ok(Answer::Dump { rows, flags });
+        }
+        if filter.table != 0 && !self.rules.has_table(INET, filter.table) {
+            if request.family() != INET {
+                return Ok(Answer::Dump { rows, flags });
+            }
+            return Err(Refusal::errno(ENOENT).because("ipv4: FIB table does not exist"));
+        }
+        for (key, list) in &self.routes4.tables {
+            if filter.table != 0 && key.table != filter.table {
+                continue;
+            }
+            for alias in list {
+                let info = self.routes4.infos.get(&alias.info);
+                if info.is_some_and(|info| self.shown(&filter, alias, info)) {
+                    rows.extend(self.route4_row(*key, alias, Action::New));
+                }
+            }
+        }
+        Ok(Answer::Dump { rows, flags })
+    }
+
+    fn shown(&self, filter: &Filter, alias: &Alias, info: &Info) -> bool {
+        (filter.kind == 0 || filter.kind == alias.kind)
+            && (filter.protocol == 0 || filter.protocol == info.protocol)
+            && (filter.device == 0
+                || self
+                    .legs_of(info)
+                    .iter()
+                    .any(|leg| leg.device == Some(filter.device)))
+    }
+
+    /// `ip_valid_fib_dump_req`.
+    fn filter4(&self, request: &Request<'_>) -> Result<Filter, Refusal> {
+        let (header, attrs) = request
+            .parts::<12>()
+            .map_err(|_| config::refused("Invalid header for FIB dump request"))?;
+        if [header[1], header[2], header[3], header[6]] != [0; 4] {
+            return Err(config::refused(
+                "Invalid values in header for FIB dump request",
+            ));
+        }
+        let flags = u32_at(header, 8);
+        if flags & !(RTM_F_CLONED | RTM_F_PREFIX) != 0 {
+            return Err(config::refused("Invalid flags for FIB dump request"));
+        }
+        POLICY.check(attrs, true)?;
+        let mut filter = Filter {
+            flags,
+            protocol: header[5],
+            kind: header[7],
+            table: header[4].into(),
+            device: 0,
+        };
+        let mut numbers: Vec<u16> = attrs.all().map(|(number, _)| number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            let value = attrs.u32(number).unwrap_or(0);
+            match number {
+                RTA_TABLE => filter.table = value,
+                RTA_OIF => filter.device = self.links.get(value).ok_or(ENODEV)?.index,
+                _ => {
+                    return Err(config::refused("Unsupported attribute in dump request"));
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    pub(crate) fn get_route4(&mut self, _request: &Request<'_>) -> Result<RawMessage, Refusal> {
+        Err(EOPNOTSUPP.into())
+    }
+
+    /// Rules are about to change (`fib_unmerge`).
+    pub(crate) fn routes4_rules_change(&mut self) {
+        self.routes4.split = true;
+    }
+
+    /// `fib_netdev_event`, `NETDEV_UP`.
+    pub(crate) fn routes4_up(&mut self, index: u32) {
+        for address in self.addresses4.of(index).to_vec() {
+            self.add_address_routes(index, &address);
+        }
+        self.wake_legs(index, RTNH_F_DEAD);
+    }
+
+    /// `NETDEV_DOWN`.
+    pub(crate) fn routes4_down(&mut self, index: u32) {
+        if self.links.get(index).is_some_and(info::has_ip)
+            && !self.is(Flaw::Ipv4RoutesSurviveLinkDown)
+        {
+            self.kill_legs(index, Death::Down { all: false });
+        }
+    }
+
+    /// `NETDEV_CHANGE`: a flag, and no route goes.
+    pub(crate) fn routes4_carrier(&mut self, index: u32, on: bool) {
+        if on {
+            self.wake_legs(index, RTNH_F_LINKDOWN);
+        } else {
+            self.kill_legs(index, Death::Carrier);
+        }
+    }
+
+    /// `NETDEV_UNREGISTER`.
+    pub(crate) fn routes4_gone(&mut self, index: u32) {
+        self.routes4.dying = None;
+        self.kill_legs(index, Death::Gone);
+    }
+
+    /// All addresses of a link are about to go, as the link does.
+    pub(crate) fn routes4_dying(&mut self, index: u32) {
+        self.routes4.dying = Some(index);
+    }
+
+    pub(crate) fn routes4_mtu(&mut self, _index: u32, _before: u32) {}
+
+    /// `fib_inetaddr_event`, `NETDEV_UP`: an address has come; it is in the list already.
+    pub(crate) fn routes4_address_added(&mut self, index: u32, address: &Address4) {
+        self.add_address_routes(index, address);
+        self.wake_legs(index, RTNH_F_DEAD);
+    }
+
+    /// `fib_inetaddr_event`, `NETDEV_DOWN`: an address has left the list.
+    pub(crate) fn routes4_address_removed(&mut self, index: u32, address: &Address4) {
+        self.remove_address_routes(index, address, None);
+        // With its last address a link loses all routes.
+        if self.addresses4.of(index).is_empty() {
+            self.kill_legs(index, Death::Down { all: true });
+            self.neighbours4_down(index);
+        }
+    }
+
+    /// `fib_add_ifaddr` alone.
+    pub(crate) fn routes4_primary_added(&mut self, index: u32, address: &Address4) {
+        self.add_address_routes(index, address);
+    }
+
+    /// `fib_del_ifaddr` of a secondary address whose primary one has gone.
+    pub(crate) fn routes4_secondary_removed(
+        &mut self,
+        index: u32,
+        address: &Address4,
+        primary: &Address4,
+    ) {
+        self.remove_address_routes(index, address, Some(primary));
+    }
+
+    /// A nexthop object has gone: the routes with it follow without a word (`__remove_nexthop_fib`).
+    pub(crate) fn routes4_nexthop_gone(&mut self, id: u32) {
+        let mut any = false;
+        for info in self.routes4.infos.values_mut() {
+            if info.nexthop == Some(id) {
+                info.flags |= u32::from(RTNH_F_DEAD);
+                any = true;
+            }
+        }
+        if any {
+            self.flush_routes4();
+        }
+    }
+
+    /// The scopes of the routes with a nexthop object.
+    pub(crate) fn routes4_nexthop_scopes(&self, id: u32) -> Vec<u8> {
+        let infos = self.routes4.infos.values();
+        let with = infos.filter(|info| info.nexthop == Some(id));
+        with.map(|info| info.scope).collect()
+    }
+
+    /// The routes with a nexthop object are told anew, as it was replaced (`fib_info_notify_update`).
+    pub(crate) fn routes4_nexthop_replaced(&mut self, id: u32, by: &Request<'_>) {
+        let mut rows = Vec::new();
+        for (key, list) in &self.routes4.tables {
+            for alias in list {
+                let info = self.routes4.infos.get(&alias.info);
+                if info.is_some_and(|info| info.nexthop == Some(id)) {
+                    rows.extend(self.route4_row(*key, alias, Action::New));
+                }
+            }
+        }
+        for row in rows {
+            self.announce(super::state::group::IPV4_ROUTE, &row, Some(by));
+        }
+    }
+
+    /// `fib_sync_down_dev`, and the flush of what died by it.
+    fn kill_legs(&mut self, index: u32, death: Death) {
+        let spared = match death {
+            Death::Down { all: true } | Death::Gone => None,
+            Death::Down { all: false } | Death::Carrier => Some(SCOPE_NOWHERE),
+        };
+        let flags = match death {
+            Death::Carrier => RTNH_F_LINKDOWN,
+            _ => RTNH_F_LINKDOWN | RTNH_F_DEAD,
+        };
+        let mut any = false;
+        for info in self.routes4.infos.values_mut() {
+            let on = |leg: &Leg| leg.device == Some(index);
+            if !info.legs.iter().any(on) {
+                continue;
+            }
+            let mut dead = 0;
+            for leg in &mut info.legs {
+                if leg.flags & RTNH_F_DEAD != 0 {
+                    dead += 1;
+                } else if on(leg) && Some(leg.scope) != spared {
+                    leg.flags |= flags;
+                    dead += 1;
+                }
+                if death == Death::Gone && on(leg) {
+                    dead = usize::MAX;
+                    break;
+                }
+            }
+            if dead >= info.legs.len() {
+                info.flags |= u32::from(flags);
+                any = true;
+            }
+        }
+        if any && death != Death::Carrier {
+            self.flush_routes4();
+        }
+    }
+
+    /// `fib_sync_up`.
+    fn wake_legs(&mut self, index: u32, flags: u8) {
+        let Some(link) = self.links.get(index).filter(|link| link.is_up()) else {
+            return;
+        };
+        let flags = if flags == RTNH_F_DEAD && link.is_running() {
+            RTNH_F_DEAD | RTNH_F_LINKDOWN
+        } else {
+            flags
+        };
+        let has_ip = info::has_ip(link);
+        for info in self.routes4.infos.values_mut() {
+            if !info.legs.iter().any(|leg| leg.device == Some(index)) {
+                continue;
+            }
+            let mut alive = false;
+            for leg in &mut info.legs {
+                if leg.flags & flags == 0 {
+                    alive = true;
+                } else if leg.device == Some(index) && has_ip {
+                    alive = true;
+                    leg.flags &= !flags;
+                }
+            }
+            if alive {
+                info.flags &= !u32::from(flags);
+            }
+        }
+    }
+}
+
+/// How a device is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    Carrier,
+    /// With `all`, routes of host scope go, too: its last address went.
+    Down {
+        all: bool,
+    },
+    Gone,
+}
+
+const RTM_F_CLONED: u32 = 0x200;
+const RTM_F_PREFIX: u32 = 0x800;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Filter {
+    flags: u32,
+    protocol: u8,
+    kind: u8,
+    table: u32,
+    device: u32,
+}
