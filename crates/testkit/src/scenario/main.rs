@@ -2,18 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use super::machine::{FAKE_VERSION, Machine, has_link, running_version};
-use super::run::run;
+use super::run::{run, what_it_shows};
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
 use crate::runner::{may_skip, text};
+
+/// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds, on an emulated machine
+/// some hundred.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`.
 ///
@@ -121,14 +127,25 @@ fn carry_out(
     scenario: &Arc<Scenario>,
     machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
 ) -> Result<(), Failed> {
-    let (name, scenario) = (file.to_owned(), scenario.clone());
+    let (name, shown) = (file.to_owned(), scenario.clone());
+    let (tell, told) = mpsc::channel();
     let work = move || {
         let machine = machine().map_err(|trouble| trouble.message)?;
-        run(&name, &scenario, machine)
+        run(&name, &shown, machine)
     };
-    let ended = thread::Builder::new().spawn(work)?.join();
-    match ended {
-        Ok(result) => result.map_err(Failed::from),
-        Err(panic) => Err(Failed::from(format!("{file}: {}", text(&*panic)))),
+    thread::Builder::new().spawn(move || {
+        let ended = panic::catch_unwind(AssertUnwindSafe(work));
+        // Nobody listens any more if it took too long.
+        let _told = tell.send(ended.map_err(|panic| text(&*panic).to_owned()));
+    })?;
+    let failed = |what: &str| {
+        let shows = what_it_shows(scenario);
+        Err(Failed::from(format!("{file}: {what}\n\n{shows}")))
+    };
+    match told.recv_timeout(LONGEST) {
+        Ok(Ok(result)) => result.map_err(Failed::from),
+        Ok(Err(panic)) => failed(&format!("panicked: {panic}")),
+        // The thread is left to itself, and ends with the process.
+        Err(_) => failed(&format!("not at an end after {} s", LONGEST.as_secs())),
     }
 }

@@ -30,32 +30,41 @@ pub(super) fn run(file: &str, scenario: &Scenario, machine: Machine) -> Result<(
         announced: Vec::new(),
     };
     run.scenario(scenario).map_err(|differs| {
-        let mut told = format!("{file}:{}: {}\n", differs.line, differs.message.trim_end());
-        let _infallible = writeln!(told, "\n{}", scenario.title);
-        for number in &scenario.invariants {
-            let name = INVARIANTS
-                .get(usize::from(*number) - 1)
-                .copied()
-                .unwrap_or_default();
-            let _infallible = writeln!(told, "invariant {number}: {name}");
-        }
-        let numbers = |numbers: &[u32]| {
-            numbers
-                .iter()
-                .map(u32::to_string)
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        for (word, list) in [
-            ("facts", numbers(&scenario.facts)),
-            ("faults", scenario.faults.join(" ")),
-        ] {
-            if !list.is_empty() {
-                let _infallible = writeln!(told, "{word} {list}");
-            }
-        }
-        told
+        let message = differs.message.trim_end();
+        format!(
+            "{file}:{}: {message}\n\n{}",
+            differs.line,
+            what_it_shows(scenario)
+        )
     })
+}
+
+/// For whoever reads of its failure: the title, and of what it is a test.
+pub(super) fn what_it_shows(scenario: &Scenario) -> String {
+    let mut told = format!("{}\n", scenario.title);
+    for number in &scenario.invariants {
+        let name = INVARIANTS
+            .get(usize::from(*number) - 1)
+            .copied()
+            .unwrap_or_default();
+        let _infallible = writeln!(told, "invariant {number}: {name}");
+    }
+    let numbers = |numbers: &[u32]| {
+        numbers
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for (word, list) in [
+        ("facts", numbers(&scenario.facts)),
+        ("faults", scenario.faults.join(" ")),
+    ] {
+        if !list.is_empty() {
+            let _infallible = writeln!(told, "{word} {list}");
+        }
+    }
+    told
 }
 
 struct Run<'a> {
