@@ -3,6 +3,7 @@
 //! Not modelled: encapsulation (`RTA_ENCAP`: `EOPNOTSUPP`), routers that advertise themselves, the passing of lifetimes,
 //! and lookups for a packet (`RTM_GETROUTE` without `NLM_F_DUMP`: `EOPNOTSUPP`).
 
+mod filter;
 mod gateway;
 mod kernel;
 mod parse;
@@ -10,20 +11,19 @@ mod prefix;
 mod row;
 mod table;
 
-use crate::message::{Action, RawMessage, u32_at};
+use crate::message::{Action, RawMessage};
 
 use super::dispatch::Answer;
 use super::metrics::Metrics;
 use super::request::{
-    EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, ESRCH, NLM_F_APPEND, NLM_F_CREATE,
-    NLM_F_DUMP_FILTERED, NLM_F_EXCL, NLM_F_REPLACE, Refusal, Request,
+    EEXIST, EINVAL, ENOENT, EOPNOTSUPP, ESRCH, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL,
+    NLM_F_REPLACE, Refusal, Request,
 };
 use super::state::{Flaw, State, group};
 
+use filter::Filter;
 use gateway::LOOPBACK;
-use parse::{
-    Config, METRIC_USER, POLICY, RTA_OIF, RTA_TABLE, RTN_UNICAST, RTPROT_BOOT, RTPROT_KERNEL,
-};
+use parse::{Config, METRIC_USER, RTN_UNICAST, RTPROT_BOOT, RTPROT_KERNEL};
 use prefix::is_any;
 pub(crate) use table::Routes6;
 use table::{RTF_NONEXTHOP, RTF_REJECT, Route, Way};
@@ -276,76 +276,4 @@ fn is_null_entry(config: &Config<'_>) -> bool {
         && matches!(config.device, 0 | LOOPBACK)
         && config.gateway.is_none_or(is_any)
         && config.object == 0
-}
-
-/// What a strict dump is limited to (`ip_valid_fib_dump_req`); 0 is any.
-struct Filter {
-    table: u32,
-    protocol: u8,
-    kind: u8,
-    device: u32,
-    prefixes: bool,
-    /// Not the cache alone.
-    routes: bool,
-    strict: bool,
-}
-
-impl Filter {
-    fn read(state: &State, request: &Request<'_>) -> Result<Self, Refusal> {
-        const RTM_F_CLONED: u32 = 0x200;
-        const RTM_F_PREFIX: u32 = 0x800;
-        let mut filter = Self {
-            table: 0,
-            protocol: 0,
-            kind: 0,
-            device: 0,
-            prefixes: false,
-            routes: true,
-            strict: request.strict,
-        };
-        let refuse = |words| Err(Refusal::errno(EINVAL).because(words));
-        let Ok((header, attrs)) = request.parts::<12>() else {
-            return if request.strict {
-                refuse("Invalid header for FIB dump request")
-            } else {
-                Ok(filter)
-            };
-        };
-        let flags = u32_at(header, 8);
-        filter.prefixes = flags & RTM_F_PREFIX != 0;
-        if !request.strict {
-            return Ok(filter);
-        }
-        let [_, dst, src, tos, table, protocol, scope, kind, ..] = *header;
-        if [dst, src, tos, scope] != [0; 4] {
-            return refuse("Invalid values in header for FIB dump request");
-        }
-        if flags & !(RTM_F_CLONED | RTM_F_PREFIX) != 0 {
-            return refuse("Invalid flags for FIB dump request");
-        }
-        filter.routes = flags & RTM_F_CLONED == 0;
-        filter.protocol = protocol;
-        filter.kind = kind;
-        filter.table = table.into();
-        POLICY.check(attrs, true)?;
-        let mut numbers: Vec<_> = attrs.all().map(|(number, _)| number).collect();
-        numbers.sort_unstable();
-        for number in numbers {
-            match number {
-                RTA_TABLE => filter.table = attrs.u32(RTA_TABLE).unwrap_or(0),
-                RTA_OIF => {
-                    filter.device = attrs.u32(RTA_OIF).unwrap_or(0);
-                    state.links.get(filter.device).ok_or(ENODEV)?;
-                }
-                _ => return refuse("Unsupported attribute in dump request"),
-            }
-        }
-        Ok(filter)
-    }
-
-    /// A strict dump without a filter lacks the cache, and says so.
-    fn answer(&self, rows: Vec<RawMessage>) -> Answer {
-        let flags = if self.strict { NLM_F_DUMP_FILTERED } else { 0 };
-        Answer::Dump { rows, flags }
-    }
 }
