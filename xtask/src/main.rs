@@ -1,6 +1,8 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
 mod demo;
+mod plant;
+mod scenarios;
 mod test;
 mod tools;
 mod vm;
@@ -13,7 +15,10 @@ usage: cargo xtask COMMAND
   test   format check, clippy, documentation, all tests (unit, property, doc and kernel), and the demo
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
-         given) [--accel kvm|tcg] [--only PROGRAM, such as rtnl/kernel] [--write] (also the tables of docs/kernels.md, and for that on the local kernel)
+         given) [--accel kvm|tcg] [--only PROGRAM, such as rtnl/kernel] [--write] (also the tables of
+         docs/kernels.md, and for that on the local kernel)
+  scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
+  plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it: [NUMBER]...
 
 None needs root; all need `ip` (iproute2).";
 
@@ -22,6 +27,8 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::run(),
         ["demo"] => demo::run(),
+        ["plant", ref only @ ..] => plant::run(only),
+        ["scenarios", ref options @ ..] => scenarios::run(options),
         ["vm", ref options @ ..] => vm::run(options),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
