@@ -55,6 +55,8 @@ const RTN_LOCAL: u8 = 2;
 const RTN_BROADCAST: u8 = 3;
 const RTN_MULTICAST: u8 = 5;
 
+const TABLE_LOCAL: u32 = 255;
+
 /// `gc_thresh3`, unless it is set.
 const GC_THRESH3: usize = 1024;
 
@@ -285,13 +287,7 @@ impl State {
         let width = device.ok_or(EINVAL)?;
         let id = (header.family, header.device, key.to_vec());
         let mut entry = self.neighbours.all.remove(&id).ok_or(ENOENT)?;
-        let (_, tells) = entry.update(&Change {
-            state: NUD_FAILED,
-            flags: 0,
-            lladdr: None,
-            overrides: true,
-            width,
-        });
+        let (_, tells) = entry.update(&Change::failed(width));
         if tells {
             let row = entry.row(&id, Action::New);
             self.announce_as(group::NEIGH, &row, 0, request.port);
@@ -357,35 +353,8 @@ impl State {
         match (family, key) {
             (INET6, [0xff, ..]) => RTN_MULTICAST,
             (INET6, _) if loopback => RTN_LOCAL,
-            (INET, [0, 0, 0, 0] | [255, 255, 255, 255]) => RTN_BROADCAST,
-            (INET, [224..=239, ..]) => RTN_MULTICAST,
-            (INET, [a, b, c, d]) => self.kind4([*a, *b, *c, *d]),
+            (INET, [a, b, c, d]) => self.address_kind([*a, *b, *c, *d], TABLE_LOCAL),
             _ => RTN_UNICAST,
-        }
-    }
-
-    /// What the addresses of the host say of one.
-    fn kind4(&self, key: [u8; 4]) -> u8 {
-        let up = |index: &u32| self.links.get(*index).is_some_and(|link| link.is_up());
-        let own = || {
-            let lists = self.addresses4.all.iter();
-            lists.flat_map(|(index, list)| list.iter().map(move |address| (index, address)))
-        };
-        let last = |peer: [u8; 4], length: u8| {
-            let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
-            (u32::from_be_bytes(peer) | host).to_be_bytes()
-        };
-        if key[0] == 127 && up(&1) && key != [127, 255, 255, 255]
-            || own().any(|(_, address)| address.local == key)
-        {
-            RTN_LOCAL
-        } else if own().any(|(index, address)| {
-            let directed = address.length < 31 && last(address.peer, address.length) == key;
-            up(index) && directed
-        }) {
-            RTN_BROADCAST
-        } else {
-            RTN_UNICAST
         }
     }
 
@@ -530,6 +499,25 @@ impl State {
     pub(crate) fn neighbours4_down(&mut self, index: u32) {
         self.flush_neighbours(&[INET], index, |_| true);
         self.neighbours.flush_proxies(&[INET], index, false);
+    }
+
+    /// `arp_invalidate`: an address has become a broadcast; a row of it that is not valid goes.
+    pub(crate) fn forget_neighbour4(&mut self, index: u32, address: [u8; 4]) {
+        let id = (INET, index, address.to_vec());
+        let Some(entry) = self.neighbours.all.get_mut(&id) else {
+            return;
+        };
+        if entry.state & NUD_VALID != 0 {
+            return;
+        }
+        if entry.state != 0 {
+            let (_, tells) = entry.update(&Change::failed(0));
+            let row = entry.row(&id, Action::New);
+            if tells {
+                self.announce(group::NEIGH, &row, None);
+            }
+        }
+        self.flush_neighbour(&id);
     }
 
     /// `neigh_ifdown` of IPv6: also when a link loses IPv6.

@@ -57,6 +57,19 @@ pub(super) struct Change<'a> {
     pub(super) width: usize,
 }
 
+impl Change<'_> {
+    /// That of a delete.
+    pub(super) fn failed(width: usize) -> Self {
+        Self {
+            state: NUD_FAILED,
+            flags: 0,
+            lladdr: None,
+            overrides: true,
+            width,
+        }
+    }
+}
+
 impl Entry {
     /// Changes the row; also says whether that is told. A change that is refused may have changed flags, and may be told.
     pub(super) fn update(&mut self, change: &Change<'_>) -> (Result<(), Refusal>, bool) {

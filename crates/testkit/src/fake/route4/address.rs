@@ -89,6 +89,9 @@ impl State {
         } else {
             self.delete_route4(&config, None)
         };
+        if add && derived.kind == RTN_BROADCAST {
+            self.forget_neighbour4(index, derived.dst.to_be_bytes());
+        }
     }
 
     /// The kind of a subnet's route.
