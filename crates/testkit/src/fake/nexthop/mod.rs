@@ -178,6 +178,16 @@ impl State {
             }
             let old = old.clone();
             self.check_replace(id, &old, &new)?;
+            let new = if new.is_group() {
+                // A quirk: a group keeps the protocol that it was made with.
+                Nexthop {
+                    protocol: old.protocol,
+                    flags: old.flags,
+                    ..new
+                }
+            } else {
+                new
+            };
             self.nexthops.all.insert(id, new);
             self.announce_nexthop(id, Action::New, Some(request));
             for id in [vec![id], self.nexthops.groups_with(id)].concat() {

@@ -2,9 +2,9 @@
 
 use trueup_testkit::Kind;
 
-use super::route4::{Routes4, is_modelled, write_flags};
+use super::route4::{Routes4, is_modelled, varied, write_flags};
 use crate::case::Domain;
-use crate::message::{DUMP, Message, REPLACE, again, odd_attribute, set_up};
+use crate::message::{CREATE, DUMP, Message, REPLACE, again, odd_attribute, set_up};
 
 pub struct Nexthops;
 
@@ -34,7 +34,20 @@ impl Domain for Nexthops {
     }
 
     fn prelude(&self) -> Vec<Message> {
-        Routes4.prelude()
+        let all = vec![
+            Message::new(NEXTHOP, CREATE, &[2, 0, 4, 0, 0, 0, 0, 0])
+                .with(NHA_ID, 1_u32.to_ne_bytes())
+                .with(NHA_OIF, 10_u32.to_ne_bytes())
+                .with(NHA_GATEWAY, [10, 0, 0, 2]),
+            Message::new(NEXTHOP, CREATE, &[2, 0, 4, 0, 0, 0, 0, 0])
+                .with(NHA_ID, 2_u32.to_ne_bytes())
+                .with(NHA_OIF, 11_u32.to_ne_bytes())
+                .with(NHA_GATEWAY, [10, 0, 1, 2]),
+            Message::new(NEXTHOP, CREATE, &[0, 0, 4, 0, 0, 0, 0, 0])
+                .with(NHA_ID, 5_u32.to_ne_bytes())
+                .with(NHA_GROUP, [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]),
+        ];
+        [Routes4.prelude(), all].concat()
     }
 
     fn message(&self, rng: &mut fastrand::Rng) -> Message {
@@ -49,7 +62,11 @@ impl Domain for Nexthops {
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
         let mut all = Vec::new();
         while all.len() < length {
-            let repeated = (rng.u8(..3) == 0).then(|| again(rng, &all)).flatten();
+            let repeated = match rng.u8(..8) {
+                0 => again(rng, &all),
+                1 => varied(rng, &all),
+                _ => None,
+            };
             // Links and addresses are others' to change in odd ways.
             let repeated = repeated.filter(|message| message.kind > 23 || all.contains(message));
             let message = repeated.unwrap_or_else(|| self.message(rng));
@@ -103,7 +120,7 @@ fn user(rng: &mut fastrand::Rng) -> Message {
 }
 
 fn id(rng: &mut fastrand::Rng) -> u32 {
-    pick(rng, &[1, 1, 2, 2, 3, 4, 5])
+    pick(rng, &[1, 1, 1, 2, 2, 3, 4, 5, 5])
 }
 
 /// A request about one object, or all.
@@ -145,7 +162,11 @@ fn flags(rng: &mut fastrand::Rng) -> u16 {
 }
 
 fn single(rng: &mut fastrand::Rng) -> Message {
-    let family = pick(rng, &[2, 2, 2, 2, 10, 0]);
+    let family = if one_in(rng, 5) {
+        pick(rng, &[10, 10, 10, 0])
+    } else {
+        2
+    };
     let onlink = if one_in(rng, 8) { 4 } else { 0 };
     let fixed = fixed(rng, family, onlink);
     let mut message = Message::new(NEXTHOP, flags(rng), &fixed);
@@ -161,7 +182,12 @@ fn single(rng: &mut fastrand::Rng) -> Message {
     if shape > 1 || one_in(rng, 10) {
         message = message.with(
             NHA_OIF,
-            pick(rng, &[10_u32, 10, 11, 11, 1, 99]).to_ne_bytes(),
+            if one_in(rng, 10) {
+                pick(rng, &[1_u32, 99])
+            } else {
+                pick(rng, &[10, 11])
+            }
+            .to_ne_bytes(),
         );
     }
     if shape > 3 || (shape == 1 && !one_in(rng, 3)) {
@@ -189,8 +215,14 @@ fn single(rng: &mut fastrand::Rng) -> Message {
 
 fn group(rng: &mut fastrand::Rng) -> Message {
     let mut group = Vec::new();
-    for _ in 0..pick(rng, &[1, 2, 2, 3]) {
-        group.extend(id(rng).to_ne_bytes());
+    let first = rng.u32(1..4);
+    for at in 0..pick(rng, &[1, 2, 2, 2, 3]) {
+        let member = if one_in(rng, 6) {
+            id(rng)
+        } else {
+            (first + at) % 3 + 1
+        };
+        group.extend(member.to_ne_bytes());
         let weight = pick(rng, &[0, 0, 1, 255]);
         let high = if one_in(rng, 8) {
             pick(rng, &[1, 255])

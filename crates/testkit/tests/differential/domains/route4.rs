@@ -27,7 +27,10 @@ const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
 const RTA_MAX: u16 = 33;
 
-const GATEWAYS: [[u8; 4]; 10] = [
+const GATEWAYS: [[u8; 4]; 13] = [
+    [10, 0, 0, 2],
+    [10, 0, 0, 3],
+    [10, 0, 1, 2],
     [10, 0, 0, 2],
     [10, 0, 0, 2],
     [10, 0, 0, 3],
@@ -67,7 +70,7 @@ impl Domain for Routes4 {
             80..88 => set_up(pick(rng, &[10, 11, 1]), rng.u8(..3) > 0),
             88..90 => link(rng),
             90..96 => dump(rng),
-            96..98 => rule(rng),
+            96..99 => rule(rng),
             _ => garbage(rng),
         }
     }
@@ -75,7 +78,11 @@ impl Domain for Routes4 {
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
         let mut all = Vec::new();
         while all.len() < length {
-            let repeated = (rng.u8(..3) == 0).then(|| again(rng, &all)).flatten();
+            let repeated = match rng.u8(..6) {
+                0 => again(rng, &all),
+                1 | 2 => varied(rng, &all),
+                _ => None,
+            };
             // Links and addresses are others' to change in odd ways.
             let repeated = repeated.filter(|message| message.kind > 23 || all.contains(message));
             let message = repeated.unwrap_or_else(|| self.message(rng));
@@ -106,6 +113,48 @@ pub fn is_modelled(message: &Message) -> bool {
         RULE => family == 2,
         _ => true,
     }
+}
+
+/// One of the routes sent before with a few things else, or deleted by some of what it was.
+pub fn varied(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
+    let routes: Vec<_> = sent.iter().filter(|message| message.kind == 24).collect();
+    let old = *rng.choice(&routes)?;
+    let (header, mut rest) = old.body.split_first_chunk::<12>()?;
+    let delete = rng.bool();
+    let mut header = *header;
+    if one_in(rng, 3) {
+        header[3] = pick(rng, &[0, 0, 8, 16]);
+    }
+    if one_in(rng, 3) {
+        header[5] = pick(rng, &[4, 16, 0]);
+    }
+    if delete {
+        header[6] = pick(rng, &[header[6], header[6], 255, 255, 0]);
+        header[7] = pick(rng, &[header[7], header[7], 0, 1]);
+    }
+    let flags = if delete { 0 } else { write_flags(rng) };
+    let mut message = Message::new(24 + u16::from(delete), flags, &header);
+    let keeps = pick(rng, &[2, 4, 8, 50]);
+    while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let Some(payload) = rest.get(4..length) else {
+            break;
+        };
+        let number = u16::from_ne_bytes([c, d]);
+        let key = number == RTA_DST || number == RTA_TABLE;
+        if key || !delete || !one_in(rng, keeps) {
+            message = message.with(number, payload);
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    if one_in(rng, 3) {
+        let mut attrs = Vec::new();
+        extras(rng, &mut attrs);
+        for (number, payload) in attrs {
+            message = message.with(number, payload);
+        }
+    }
+    Some(message)
 }
 
 fn has_tunnel(mut rest: &[u8], outside: bool) -> bool {
@@ -238,7 +287,11 @@ fn garbage(rng: &mut fastrand::Rng) -> Message {
 }
 
 fn device(rng: &mut fastrand::Rng) -> u32 {
-    pick(rng, &[10, 10, 10, 11, 11, 1, 99])
+    if one_in(rng, 20) {
+        99
+    } else {
+        pick(rng, &[10, 10, 10, 11, 11, 1])
+    }
 }
 
 pub fn write_flags(rng: &mut fastrand::Rng) -> u16 {
@@ -282,11 +335,16 @@ fn route(rng: &mut fastrand::Rng) -> Message {
     }
     let table = pick(rng, &[254, 254, 254, 254, 0, 100, 100, 255, 253]);
     let protocol = pick(rng, &[4, 4, 4, 3, 16, 2, 0]);
-    let tos = pick(rng, &[0, 0, 0, 0, 0, 0, 8, 16, 0xb8, 3]);
-    let mut kind = pick(
-        rng,
-        &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 5, 9, 10, 0, 12],
-    );
+    let tos = if one_in(rng, 50) {
+        3
+    } else {
+        pick(rng, &[0, 0, 0, 0, 0, 0, 8, 16, 0xb8])
+    };
+    let mut kind = if one_in(rng, 12) {
+        pick(rng, &[2, 3, 4, 5, 6, 9, 10, 0, 12])
+    } else {
+        1
+    };
     let mut scope = 0;
     let mut attrs: Vec<(u16, Vec<u8>)> = Vec::new();
     let mut add = |number, payload: &[u8]| attrs.push((number, payload.to_vec()));
@@ -302,8 +360,8 @@ fn route(rng: &mut fastrand::Rng) -> Message {
         }
         10..13 => add(RTA_MULTIPATH, &multipath(rng)),
         13 | 14 => kind = pick(rng, &[6, 7, 8, 9]),
-        15..17 => add(RTA_NH_ID, &pick(rng, &[1_u32, 2, 3, 4, 5]).to_ne_bytes()),
-        17 => {
+        15 => add(RTA_NH_ID, &pick(rng, &[1_u32, 2, 3, 4, 5]).to_ne_bytes()),
+        16 | 17 => {
             add(RTA_VIA, &via(rng));
             add(RTA_OIF, &device(rng).to_ne_bytes());
         }
@@ -320,11 +378,11 @@ fn route(rng: &mut fastrand::Rng) -> Message {
     if delete && one_in(rng, 3) {
         kind = 0;
     }
-    if one_in(rng, 10) {
+    if one_in(rng, 20) {
         scope = pick(rng, &[0, 200, 253, 254, 255]);
     }
     let flags: u32 = if one_in(rng, 8) {
-        pick(rng, &[4, 4, 4, 0x100, 0x104, 1, 2, 8, 16, 32, 64])
+        pick(rng, &[4, 4, 4, 4, 4, 0x100, 0x104, 1, 2, 8, 16, 32, 64])
     } else {
         0
     };
@@ -432,10 +490,14 @@ fn multipath(rng: &mut fastrand::Rng) -> Vec<u8> {
         if one_in(rng, 40) {
             length = pick(rng, &[0, 7, length + 1, length + 4, 60]);
         }
-        let flags = pick(rng, &[0, 0, 0, 0, 0, 0, 4, 4, 1, 16]);
+        let flags = if one_in(rng, 8) {
+            pick(rng, &[4, 4, 1, 16])
+        } else {
+            0
+        };
         all.extend(length.to_ne_bytes());
         all.extend([flags, pick(rng, &[0, 0, 0, 1, 255])]);
-        all.extend(pick(rng, &[10_u32, 11, 0, 10, 11, 0, 99]).to_ne_bytes());
+        all.extend(pick(rng, &[10_u32, 11, 0, 10, 11, 0, 10, 11, 99]).to_ne_bytes());
         all.extend(attrs);
     }
     all
