@@ -4,7 +4,10 @@
 //! The faults are patches under `crates/testkit/plants/`, named after the invariant's number: `3-*.patch` breaks the
 //! third.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -94,7 +97,7 @@ fn plants() -> Result<Vec<(u32, PathBuf)>> {
 }
 
 /// Brings a copy of the tree up to date, as far as git would take its files. What is equal stays untouched, so that
-/// little is built again.
+/// little is built again; what is no longer there goes.
 fn copy_tree(tree: &Path) -> Result<()> {
     let list = Command::new("git")
         .args([
@@ -107,22 +110,34 @@ fn copy_tree(tree: &Path) -> Result<()> {
         .current_dir(root())
         .output()
         .map_err(|error| format!("git: {error}"))?;
-    for file in list
-        .stdout
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-    {
-        let file = String::from_utf8_lossy(file).into_owned();
-        let (from, to) = (root().join(&file), tree.join(&file));
-        let failed = |error: std::io::Error| format!("{file}: {error}");
-        let Ok(bytes) = fs::read(&from) else {
-            continue; // deleted, and not committed yet
-        };
-        if fs::read(&to).is_ok_and(|there| there == bytes) {
+    let mut kept = BTreeSet::new();
+    for file in list.stdout.split(|byte| *byte == 0) {
+        let file = Path::new(OsStr::from_bytes(file));
+        let (from, to) = (root().join(file), tree.join(file));
+        // Deleted, and not committed yet.
+        if !from.is_file() {
             continue;
         }
-        fs::create_dir_all(to.parent().unwrap_or(tree)).map_err(failed)?;
-        fs::write(&to, bytes).map_err(failed)?;
+        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+        let bytes = fs::read(&from).map_err(failed)?;
+        if fs::read(&to).ok().as_ref() != Some(&bytes) {
+            fs::create_dir_all(to.parent().unwrap_or(tree)).map_err(failed)?;
+            fs::write(&to, bytes).map_err(failed)?;
+        }
+        kept.insert(to);
+    }
+    remove_others(tree, &kept).map_err(|error| format!("{}: {error}", tree.display()))
+}
+
+fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            remove_others(&path, kept)?;
+        } else if !kept.contains(&path) {
+            fs::remove_file(&path)?;
+        }
     }
     Ok(())
 }
