@@ -302,7 +302,14 @@ impl Run<'_> {
             .collect();
         got.sort();
         wanted.sort();
-        same(&format!("the {}s", selection.kind.word()), &wanted, &got)
+        same(
+            &format!(
+                "of kind {}, what there is and what is expected",
+                selection.kind.word()
+            ),
+            &wanted,
+            &got,
+        )
     }
 
     fn unchanged(&mut self, except: &[String]) -> Result<(), Stop> {

@@ -1,0 +1,132 @@
+//! Facts of the kernel that no scenario can show: what a socket, a namespace and a process may do. Each is labelled with
+//! its number in `docs/kernels.md`, for `cargo xtask scenarios`.
+
+#![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use trueup_netlink::{Namespace, Socket};
+use trueup_testkit::{fresh_netns, ip, quiet_netns};
+
+// fact 31
+fn a_receive_buffer_is_clamped_without_a_word() {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    let socket = socket.unwrap();
+    let most = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    // Beyond the limit by force: not in a user namespace, however much its root one is.
+    let forced = set_socket_recv_buffer_size_force(&socket, most * 2);
+    assert_eq!(forced, Err(Errno::PERM));
+    set_socket_recv_buffer_size(&socket, most * 2).unwrap();
+    assert_eq!(
+        socket_recv_buffer_size(&socket).unwrap(),
+        most * 2,
+        "twice the limit, not twice what was asked"
+    );
+}
+
+// fact 38
+fn sysfs_shows_the_namespace_that_it_was_mounted_in() {
+    ip(&["link", "add", "here0", "type", "ifb"]);
+    let there = fs::read_dir("/sys/class/net").unwrap();
+    let names: Vec<_> = there.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.contains(&"here0".into()), "{names:?}");
+    assert!(ip(&["-o", "link", "show"]).contains("here0"));
+}
+
+// fact 53
+fn a_socket_stays_where_it_was_made() {
+    let mut socket = Socket::open(&Namespace::current()).unwrap();
+    let here = socket.netns_cookie().unwrap();
+    let (there, same) = thread::spawn(move || {
+        fresh_netns();
+        let there = Socket::open(&Namespace::current()).unwrap().netns_cookie();
+        socket.may_change().unwrap();
+        (there.unwrap(), socket.netns_cookie().unwrap())
+    })
+    .join()
+    .unwrap();
+    assert_eq!(same, here);
+    assert_ne!(there, here);
+}
+
+// fact 54
+fn a_cookie_is_never_used_again() {
+    let cookie = || {
+        Socket::open(&Namespace::current())
+            .unwrap()
+            .netns_cookie()
+            .unwrap()
+    };
+    let mut cookies = vec![cookie()];
+    for _ in 0..20 {
+        // The one before has nobody left, and ends.
+        quiet_netns();
+        cookies.push(cookie());
+    }
+    cookies.sort_unstable();
+    cookies.dedup();
+    assert_eq!(cookies.len(), 21);
+}
+
+// fault source-5
+fn a_namespace_that_was_opened_by_a_process_is_not_its_heirs() {
+    let opened = Namespace::pid(
+        rustix::thread::gettid()
+            .as_raw_nonzero()
+            .get()
+            .unsigned_abs(),
+    );
+    let opened = opened.open().unwrap();
+    let before = Socket::open(&opened).unwrap().netns_cookie().unwrap();
+    // What bears the number from here on is elsewhere.
+    quiet_netns();
+    let named = Socket::open(&Namespace::current())
+        .unwrap()
+        .netns_cookie()
+        .unwrap();
+    assert_ne!(named, before);
+    assert_eq!(
+        Socket::open(&opened).unwrap().netns_cookie().unwrap(),
+        before
+    );
+}
+
+// fact 55
+fn threads_forbid_a_user_namespace_and_each_has_a_network_namespace_of_its_own() {
+    let refused = unshare(UnshareFlags::NEWUSER);
+    assert_eq!(refused, Err(Errno::INVAL));
+    let own = fs::File::open("/proc/thread-self/ns/net").unwrap();
+    unshare(UnshareFlags::NEWNET).unwrap();
+    // And may come back.
+    move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+#[allow(unsafe_code, reason = "unshare(2) is unsafe for CLONE_FILES alone")]
+fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    assert!(!flags.contains(UnshareFlags::FILES));
+    // SAFETY: a descriptor table of one's own, which others would not know of, is not asked for.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+trueup_testkit::kernel_tests![
+    a_receive_buffer_is_clamped_without_a_word,
+    sysfs_shows_the_namespace_that_it_was_mounted_in,
+    a_socket_stays_where_it_was_made,
+    a_cookie_is_never_used_again,
+    a_namespace_that_was_opened_by_a_process_is_not_its_heirs,
+    threads_forbid_a_user_namespace_and_each_has_a_network_namespace_of_its_own,
+];
