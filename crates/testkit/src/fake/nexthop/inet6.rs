@@ -1,6 +1,6 @@
 //! What nexthop objects and IPv6 have to do with each other.
 
-use super::super::request::{EACCES, EINVAL, ENETDOWN, ENODEV, Refusal, Request};
+use super::super::request::{EACCES, EINVAL, ENETDOWN, ENODEV, Refusal};
 use super::super::route4::RTNH_F_ONLINK;
 use super::super::state::State;
 use super::{LOOPBACK, refused};
@@ -55,12 +55,4 @@ impl State {
         }
         Ok(device)
     }
-
-    pub(crate) fn routes6_nexthop_gone(&mut self, _id: u32) {}
-
-    pub(crate) fn routes6_has_nexthop(&self, _id: u32) -> bool {
-        false
-    }
-
-    pub(crate) fn routes6_nexthop_replaced(&mut self, _id: u32, _by: &Request<'_>) {}
 }

@@ -6,7 +6,7 @@ use super::parse::{Config, RTN_UNICAST};
 use super::prefix::{is_any, is_link_local, is_loopback, is_multicast};
 use super::table::{
     Leg, RTF_ANYCAST, RTF_LOCAL, RTF_REJECT, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK, Route,
-    TABLE_LOCAL, TABLE_MAIN,
+    TABLE_LOCAL, TABLE_MAIN, Way,
 };
 
 /// `LOOPBACK_IFINDEX`.
@@ -23,6 +23,31 @@ struct Flow {
     device: u32,
     /// Only routes over the device (`RT6_LOOKUP_F_IFACE`).
     strict: bool,
+}
+
+/// The route that a lookup found.
+#[derive(Clone, Copy)]
+struct Found {
+    rejects: bool,
+    /// `RTN_*`.
+    kind: u8,
+    /// Its destination is `::`.
+    by_default: bool,
+    by_gateway: bool,
+    device: u32,
+}
+
+/// `find_match`, `rt6_score_route`.
+fn score6(route: &Route, leg: &Leg, flow: Flow) -> Option<u8> {
+    if leg.flags & RTNH_F_DEAD != 0 {
+        return None;
+    }
+    let on_device = flow.device == 0 || leg.device == flow.device;
+    if !on_device && flow.strict {
+        return None;
+    }
+    // IPV6_DECODE_PREF
+    Some(u8::from(on_device) << 1 | (route.preference() ^ 2) << 2)
 }
 
 impl State {
@@ -126,12 +151,11 @@ impl State {
             device: config.device,
             strict: false,
         };
-        let Some(route) = self.find6(TABLE_MAIN, flow) else {
+        let Some(found) = self.find6(TABLE_MAIN, flow) else {
             return Ok(());
         };
-        let default = is_any(route.key.destination.address());
-        let same = route.leg().is_some_and(|leg| leg.device == config.device);
-        if route.flags & RTF_REJECT == 0 && !default && !(route.kind == RTN_UNICAST && same) {
+        let same = found.kind == RTN_UNICAST && found.device == config.device;
+        if !found.rejects && !found.by_default && !same {
             let words = "Nexthop has invalid gateway or device mismatch";
             return Err(Refusal::errno(EINVAL).because(words));
         }
@@ -141,10 +165,7 @@ impl State {
     /// `ip6_route_check_nh`: a route over a device alone has to lead to the gateway, in the route's own table or in those
     /// that every packet goes through.
     fn device_towards(&self, config: &Config<'_>, gateway: [u8; 16]) -> Result<u32, Refusal> {
-        let over = |route: &Route| {
-            let leg = route.leg()?;
-            (route.flags & RTF_REJECT == 0 && leg.gateway.is_none()).then_some(leg.device)
-        };
+        let over = |found: Found| (!found.rejects && !found.by_gateway).then_some(found.device);
         let wanted = |device: &u32| config.device == 0 || config.device == *device;
         let mut flow = Flow {
             address: gateway,
@@ -158,15 +179,15 @@ impl State {
             return Ok(device);
         }
         flow.source = [0; 16];
-        let route = [TABLE_LOCAL, TABLE_MAIN]
+        let found = [TABLE_LOCAL, TABLE_MAIN]
             .into_iter()
             .find_map(|table| self.find6(table, flow));
-        let device = route.and_then(over).filter(wanted);
+        let device = found.and_then(over).filter(wanted);
         Ok(device.ok_or(EHOSTUNREACH)?)
     }
 
     /// `fib6_table_lookup`, without asking whether neighbours answer.
-    fn find6(&self, table: u32, flow: Flow) -> Option<&Route> {
+    fn find6(&self, table: u32, flow: Flow) -> Option<Found> {
         self.routes6
             .holding(table, flow.address, flow.source)
             .into_iter()
@@ -175,36 +196,44 @@ impl State {
 
     /// `rt6_select`: of the lowest metric that has a way out at all, the one with the best score; if none fits there,
     /// of all others.
-    fn select6<'a>(&self, node: &'a [Route], flow: Flow) -> Option<&'a Route> {
+    fn select6(&self, node: &[Route], flow: Flow) -> Option<Found> {
         let metric = node.first()?.metric;
         let first_others = node.iter().position(|route| route.metric != metric);
         let (lowest, others) = node.split_at(first_others.unwrap_or(node.len()));
-        [lowest, others].into_iter().find_map(|routes| {
-            let mut best = None;
-            for route in routes {
-                let Some(score) = self.score6(route, flow) else {
-                    continue;
-                };
-                if best.is_none_or(|(_, so_far)| score > so_far) {
-                    best = Some((route, score));
-                }
-            }
-            best.map(|(route, _)| route)
-        })
+        [lowest, others]
+            .into_iter()
+            .find_map(|routes| self.best6(routes, flow))
     }
 
-    /// `find_match`, `rt6_score_route`.
-    fn score6(&self, route: &Route, flow: Flow) -> Option<u8> {
-        let leg = route.leg()?;
-        if leg.flags & RTNH_F_DEAD != 0 {
-            return None;
+    /// `__find_rr_leaf`.
+    fn best6(&self, routes: &[Route], flow: Flow) -> Option<Found> {
+        let mut best: Option<(u8, Found)> = None;
+        for route in routes {
+            let mut found = Found {
+                rejects: route.flags & RTF_REJECT != 0,
+                kind: route.kind,
+                by_default: is_any(route.key.destination.address()),
+                by_gateway: false,
+                device: 0,
+            };
+            if let Way::Object(id) = route.way
+                && self.nexthops.is_blackhole(id)
+            {
+                found.rejects = true;
+                return Some(found);
+            }
+            for leg in self.legs6(route) {
+                let better = score6(route, &leg, flow)
+                    .filter(|score| best.as_ref().is_none_or(|(so_far, _)| score > so_far));
+                if let Some(score) = better {
+                    found.device = leg.device;
+                    found.by_gateway = leg.gateway.is_some();
+                    best = Some((score, found));
+                    break;
+                }
+            }
         }
-        let on_device = flow.device == 0 || leg.device == flow.device;
-        if !on_device && flow.strict {
-            return None;
-        }
-        // IPV6_DECODE_PREF
-        Some(u8::from(on_device) << 1 | (route.preference() ^ 2) << 2)
+        best.map(|(_, found)| found)
     }
 
     /// Whether a route by lo to a destination that is not lo's own rejects (`fib6_is_reject`).

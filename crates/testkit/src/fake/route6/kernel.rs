@@ -225,9 +225,15 @@ impl State {
         if now < MIN_MTU {
             return; // The link has lost IPv6, and its routes.
         }
+        let here = |route: &&Route| self.legs6(route).iter().any(|leg| leg.device == index);
+        let here: Vec<_> = self
+            .routes6
+            .all()
+            .filter(here)
+            .map(|route| route.id)
+            .collect();
         for route in self.routes6.all_mut() {
-            let here = route.leg().is_some_and(|leg| leg.device == index);
-            if !here || route.metrics.mtu_is_locked() {
+            if !here.contains(&route.id) || route.metrics.mtu_is_locked() {
                 continue;
             }
             if let Some(mtu) = route.metrics.mtu()

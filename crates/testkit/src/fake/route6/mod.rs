@@ -6,6 +6,7 @@
 mod filter;
 mod gateway;
 mod kernel;
+mod object;
 mod parse;
 mod prefix;
 mod row;
@@ -44,6 +45,9 @@ impl State {
 
     pub(crate) fn del_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let config = Config::read(request, false)?;
+        if config.object != 0 && self.nexthops.get(config.object).is_none() {
+            return Err(Refusal::errno(EINVAL).because("Nexthop id does not exist"));
+        }
         let Some(multipath) = config.multipath else {
             return self.delete_route6(&config, true, request);
         };
@@ -71,7 +75,7 @@ impl State {
             let mut at = 0;
             while let Some(route) = node.get(at) {
                 if self.passes6(&filter, route) {
-                    rows.push(self.routes6.row(route, Action::New));
+                    rows.push(self.row6(route, Action::New));
                 }
                 // The siblings are in the row; a quirk: so is taken to be whatever stands between them.
                 let last = self.routes6.siblings(route).last().map(|last| last.id);
@@ -94,13 +98,19 @@ impl State {
         if config.protocol == 0 {
             config.protocol = RTPROT_BOOT;
         }
-        let leg = self.leg6(config)?;
         let mut flags = config.flags;
-        if self.rejects6(config, &leg) {
-            flags = RTF_REJECT | RTF_NONEXTHOP;
-        }
+        let (way, device) = if config.object == 0 {
+            let leg = self.leg6(config)?;
+            if self.rejects6(config, &leg) {
+                flags = RTF_REJECT | RTF_NONEXTHOP;
+            }
+            let device = leg.device;
+            (Way::Leg(leg), Some(device))
+        } else {
+            (Way::Object(config.object), self.object6(config.object)?)
+        };
         let source = config.preferred_source;
-        if !is_any(source) && !self.is_own6(source, Some(leg.device)) {
+        if !is_any(source) && !self.is_own6(source, device) {
             return Err(Refusal::errno(EINVAL).because("Invalid source address"));
         }
         Ok(Route {
@@ -117,7 +127,7 @@ impl State {
             lifetime: config.lifetime,
             preferred_source: Some(source).filter(|source| !is_any(*source)),
             metrics: metrics.unwrap_or_default(),
-            way: Way::Leg(leg),
+            way,
             id: self.routes6.new_id(),
         })
     }
@@ -135,7 +145,7 @@ impl State {
     }
 
     fn announce_route6(&mut self, route: &Route, action: Action, by: Option<&Request<'_>>) {
-        let row = self.routes6.row(route, action);
+        let row = self.row6(route, action);
         self.announce(group::IPV6_ROUTE, &row, by);
     }
 
@@ -226,7 +236,7 @@ impl State {
     /// `fib6_del`: takes one route out and announces it alone.
     fn remove_route6(&mut self, route: &Route, by: Option<&Request<'_>>) {
         if let Some(route) = self.routes6.remove(route.table, &route.key, route.id) {
-            let row = row::single(&route, Action::Del);
+            let row = self.row6_alone(&route, Action::Del);
             self.announce(group::IPV6_ROUTE, &row, by);
         }
     }
@@ -234,10 +244,8 @@ impl State {
     /// Whether a row belongs to a filtered dump (`rt6_dump_route`).
     fn passes6(&self, filter: &Filter, route: &Route) -> bool {
         let uses = |device: u32| {
-            let siblings = self.routes6.siblings(route);
-            siblings
-                .iter()
-                .any(|route| route.leg().is_some_and(|leg| leg.device == device))
+            let mut siblings = self.routes6.siblings(route).into_iter();
+            siblings.any(|route| self.legs6(route).iter().any(|leg| leg.device == device))
         };
         // No route has RTF_PREFIX_RT: only advertised prefixes have.
         !filter.prefixes
@@ -258,8 +266,10 @@ fn matches6(config: &Config<'_>, route: &Route) -> bool {
     if config.protocol != 0 && config.protocol != route.protocol {
         return false;
     }
-    let Some(leg) = route.leg() else {
-        return true;
+    let leg = match &route.way {
+        Way::Leg(leg) => leg,
+        // What is said of a device and a gateway does not count.
+        Way::Object(id) => return config.object == 0 || config.object == *id,
     };
     (config.device == 0 || config.device == leg.device)
         && (config.gateway.is_none()
