@@ -106,6 +106,27 @@ impl State {
         Ok(leg)
     }
 
+    /// The device of a way out that belongs to no table: that of a nexthop object, or of an IPv4 route with an IPv6
+    /// gateway.
+    ///
+    /// # Errors
+    ///
+    /// As for a route's own.
+    pub(crate) fn way_device6(
+        &self,
+        gateway: Option<[u8; 16]>,
+        device: u32,
+        onlink: bool,
+    ) -> Result<u32, Refusal> {
+        let config = Config {
+            gateway,
+            device,
+            onlink,
+            ..Config::default()
+        };
+        Ok(self.leg6(&config)?.device)
+    }
+
     /// The device that leads to a gateway.
     fn valid_gateway(
         &self,

@@ -14,6 +14,9 @@ const NEWROUTE: u16 = 24;
 const DELROUTE: u16 = 25;
 const GETROUTE: u16 = 26;
 
+const NEWNEXTHOP: u16 = 104;
+const DELNEXTHOP: u16 = 105;
+
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
@@ -63,7 +66,8 @@ impl Domain for Routes6 {
                 let flags = pick(rng, &[CREATE, CREATE, CREATE | EXCL, 0]);
                 address_message(kind, flags, device, address, length)
             }
-            82..92 => set_up(pick(rng, &[10, 11, 12, 13]), rng.u8(..3) > 0),
+            82..90 => set_up(pick(rng, &[10, 11, 12, 13]), rng.u8(..3) > 0),
+            90..94 => object(rng),
             _ => dump(rng),
         }
     }
@@ -247,7 +251,7 @@ fn route(rng: &mut fastrand::Rng, kind: u16) -> Message {
 
 /// A device, a gateway, both, or several of them.
 fn way(rng: &mut fastrand::Rng, mut message: Message, new: bool) -> Message {
-    match rng.u8(..if new { 10 } else { 20 }) {
+    match rng.u8(..if new { 11 } else { 20 }) {
         0..3 => {
             let device = device(rng);
             message.maybe(RTA_OIF, number(device))
@@ -274,6 +278,7 @@ fn way(rng: &mut fastrand::Rng, mut message: Message, new: bool) -> Message {
             let hops = hops(rng);
             message.with(RTA_MULTIPATH, hops)
         }
+        10 => message.maybe(RTA_NH_ID, number(rng.u32(..6))),
         _ => message,
     }
 }
@@ -331,6 +336,38 @@ fn metrics(rng: &mut fastrand::Rng) -> Vec<u8> {
     nest
 }
 
+/// A nexthop object: a link-local gateway, a device, a blackhole, or a group of others.
+fn object(rng: &mut fastrand::Rng) -> Message {
+    const NHA_ID: u16 = 1;
+    const NHA_GROUP: u16 = 2;
+    const NHA_BLACKHOLE: u16 = 4;
+    const NHA_OIF: u16 = 5;
+    const NHA_GATEWAY: u16 = 6;
+    let id = rng.u32(1..5);
+    if rng.u8(..4) == 0 {
+        return Message::new(DELNEXTHOP, 0, &[0; 8]).maybe(NHA_ID, number(id));
+    }
+    let flags = CREATE | pick(rng, &[0, REPLACE]);
+    let fixed = |family| [family, 0, 3, 0, 0, 0, 0, 0];
+    let single = Message::new(NEWNEXTHOP, flags, &fixed(10)).maybe(NHA_ID, number(id));
+    match rng.u8(..6) {
+        0 => single.with(NHA_BLACKHOLE, []),
+        1 => single.maybe(NHA_OIF, number(pick(rng, &[10, 12]))),
+        2 | 3 => {
+            let group = Message::new(NEWNEXTHOP, flags, &fixed(0)).maybe(NHA_ID, number(id));
+            let mut entries = Vec::new();
+            for _ in 0..rng.usize(1..3) {
+                entries.extend(rng.u32(1..5).to_ne_bytes());
+                entries.extend([rng.u8(..3), 0, 0, 0]);
+            }
+            group.with(NHA_GROUP, entries)
+        }
+        _ => single
+            .maybe(NHA_OIF, number(pick(rng, &[10, 10, 12, 11])))
+            .with(NHA_GATEWAY, gateway(rng)),
+    }
+}
+
 /// Now and then with an attribute that does not belong, comes again or is cut.
 fn odd(rng: &mut fastrand::Rng, message: Message) -> Message {
     let message = match rng.u8(..60) {
@@ -360,7 +397,8 @@ fn odd(rng: &mut fastrand::Rng, message: Message) -> Message {
 fn is_modelled(message: &Message) -> bool {
     match message.kind {
         NEWROUTE | DELROUTE => {}
-        GETROUTE => return message.flags & DUMP != 0,
+        GETROUTE if message.flags & DUMP != 0 => {}
+        NEWNEXTHOP | DELNEXTHOP => return message.flags & !(CREATE | REPLACE) == 0,
         _ => return false,
     }
     let mut rest = message.body.get(12..).unwrap_or(&[]);
@@ -374,7 +412,7 @@ fn is_modelled(message: &Message) -> bool {
             && payload
                 .first_chunk::<4>()
                 .is_some_and(|seconds| u32::from_ne_bytes(*seconds) < 300);
-        if ends || matches!(number, RTA_ENCAP | RTA_ENCAP_TYPE | RTA_NH_ID) {
+        if ends || matches!(number, RTA_ENCAP | RTA_ENCAP_TYPE) {
             return false;
         }
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
