@@ -120,7 +120,7 @@ fn carry_out(
         (22, INET) if dump => state.dump_addresses4(request),
         (22, INET6) if dump => state.dump_addresses6(request),
         (22, INET6) => state.get_address6(request).map(Answer::One),
-        (22, 0) if dump => both(
+        (22, _) if dump => both(
             request,
             state,
             State::dump_addresses4,

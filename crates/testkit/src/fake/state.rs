@@ -110,9 +110,12 @@ impl State {
     // * `routes4_address_removed(index, &Address4)`: the same for `NETDEV_DOWN`; it has left the list.
     // * `routes4_secondary_removed(index, &Address4, primary: &Address4)`: `fib_del_ifaddr` as promotion calls it.
     // * `routes4_primary_added(index, &Address4)`: `fib_add_ifaddr` alone.
+    // * `routes4_metric_changed(index, &Address4, metric)`: `fib_modify_prefix_metric`; the address still has the old one.
     // * `routes6_local_added(index, address)`, `routes6_local_removed(index, address)`: the address's own route in table local.
     // * `routes6_prefix_added(index, prefix, length, metric, lifetime)`: `addrconf_prefix_route`.
     // * `routes6_prefix_removed(index, prefix, length)`: `cleanup_prefix_route` with deletion.
+    // * `routes6_prefix_modified(index, prefix, length, metric, lifetime) -> bool`: `modify_prefix_route`; whether there was one.
+    // * `routes6_prefix_expires(index, prefix, length, lifetime)`: `cleanup_prefix_route` without deletion.
     // * `routes6_multicast_added(index)`: `addrconf_add_mroute`.
     // * `routes6_source_removed(index, address)`: `rt6_remove_prefsrc`.
 
@@ -121,6 +124,7 @@ impl State {
 
     /// A link has come to be (`NETDEV_REGISTER`), still down.
     pub(crate) fn link_registered(&mut self, index: u32) {
+        self.addresses4_registered(index);
         self.addresses6_registered(index);
         self.rules_device_registered(index);
     }

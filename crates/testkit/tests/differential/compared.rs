@@ -3,6 +3,8 @@
 
 use trueup_testkit::{Kind, RawMessage, stable};
 
+use crate::message::attribute;
+
 /// The attributes of a link that the fake gives; a real row carries dozens more (queues, statistics, limits of its
 /// driver, settings of each family).
 const LINK: [u16; 9] = [
@@ -29,8 +31,66 @@ pub fn compared(row: &RawMessage) -> Option<RawMessage> {
     let mut row = stable(row)?;
     if row.kind == Kind::Link {
         row.attrs.retain(|number, _| LINK.contains(number));
+        if let Some(info) = row.attrs.get_mut(&IFLA_LINKINFO) {
+            *info = of_kind(info);
+        }
     }
     Some(row)
+}
+
+const IFLA_LINKINFO: u16 = 18;
+
+/// What of `IFLA_INFO_DATA` is compared, by kind: what trueup reads and writes.
+const DATA: [(&[u8], &[u16]); 7] = [
+    // forward delay, ageing time, spanning tree; a kernel may lack VLAN filtering
+    (b"bridge", &[1, 4, 5]),
+    // identity, group, link, local, TTL, learning, port, group and local of IPv6
+    (b"vxlan", &[1, 2, 3, 4, 5, 7, 15, 16, 17]),
+    (b"macvlan", &[1]), // mode
+    (b"vlan", &[1, 5]), // identity, protocol
+    (b"bond", &[1, 3]), // mode, link monitoring
+    (b"vrf", &[1]),     // table
+    (b"veth", &[]),
+];
+
+/// `IFLA_LINKINFO` with the kind, the kind of the master, and of the data what the table has, by number.
+fn of_kind(info: &[u8]) -> Vec<u8> {
+    const IFLA_INFO_KIND: u16 = 1;
+    const IFLA_INFO_DATA: u16 = 2;
+    const IFLA_INFO_SLAVE_KIND: u16 = 4;
+    let parts = parts(info);
+    let get = |wanted| parts.iter().find(|(number, _)| *number == wanted);
+    let mut out = Vec::new();
+    for number in [IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND] {
+        if let Some((number, kind)) = get(number) {
+            attribute(&mut out, *number, kind.strip_suffix(&[0]).unwrap_or(kind));
+        }
+    }
+    let kind = get(IFLA_INFO_KIND).map_or(&[][..], |(_, kind)| kind);
+    let kind = kind.strip_suffix(&[0]).unwrap_or(kind);
+    let wanted = DATA.iter().find(|(known, _)| *known == kind);
+    if let (Some((_, data)), Some((_, wanted))) = (get(IFLA_INFO_DATA), wanted) {
+        let mut data = self::parts(data);
+        data.sort();
+        data.retain(|(number, _)| wanted.contains(number));
+        for (number, payload) in data {
+            attribute(&mut out, number, payload);
+        }
+    }
+    out
+}
+
+fn parts(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let Some(&[a, b, c, d]) = bytes.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let Some(payload) = bytes.get(4..length) else {
+            break;
+        };
+        all.push((u16::from_ne_bytes([c, d]) & 0x3fff, payload));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    all
 }
 
 /// Not the clocks, and no multicast group that a link has joined.

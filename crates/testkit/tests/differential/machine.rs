@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use trueup_netlink::{Group, Namespace, Transport};
-use trueup_testkit::{Kind, RawMessage};
+use trueup_testkit::{Action, Kind, RawMessage};
 
 use crate::compared::compared;
 use crate::message::{DUMP, Message, ifinfomsg};
+
+const IFLA_LINK: u16 = 5;
 
 /// What came back for one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,11 +126,43 @@ impl Machine {
                 .iter()
                 .any(|row| row.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE);
             if !tentative {
-                return self.wait_for_lock();
+                self.wait_for_lock();
+                return self.settle_undetected(&addresses);
             }
             assert!(Instant::now() < end, "an address stays tentative");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Without duplicate detection (`IFA_F_NODAD`) an address is not tentative, but told of from the same work queue. Then
+    /// it has its local route, unless somebody took that.
+    fn settle_undetected(&mut self, addresses: &[RawMessage]) {
+        const IFA_F_NODAD: u8 = 0x02;
+        const IFA_ADDRESS: u16 = 1;
+        const IFA_LOCAL: u16 = 2;
+        const RTA_DST: u16 = 1;
+        const RTN_LOCAL: u8 = 2;
+        let undetected = |row: &&RawMessage| row.header[2] & IFA_F_NODAD != 0;
+        let end = Instant::now() + Duration::from_millis(20);
+        let address = |row: &RawMessage| {
+            let local = row.attrs.get(&IFA_LOCAL);
+            local.or_else(|| row.attrs.get(&IFA_ADDRESS)).cloned()
+        };
+        let mut missing: Vec<_> = addresses
+            .iter()
+            .filter(undetected)
+            .filter_map(address)
+            .collect();
+        while !missing.is_empty() && Instant::now() < end {
+            for route in self.raw_dump(Kind::Route, 10) {
+                let own = route
+                    .attrs
+                    .get(&RTA_DST)
+                    .filter(|_| route.header[7] == RTN_LOCAL);
+                missing.retain(|address| Some(address) != own);
+            }
+        }
+        self.wait_for_lock();
     }
 
     /// Waits until nobody else changes anything: who does holds the lock that this request needs, which names no link.
@@ -144,24 +178,32 @@ impl Machine {
     fn settle_carriers(&mut self) {
         const IFLA_OPERSTATE: u16 = 16;
         const IFLA_CARRIER: u16 = 33;
-        const IFF_LOOPBACK: u8 = 0x8;
+        const IFF_UP: u8 = 0x1;
         const IF_OPER_UNKNOWN: u8 = 0;
         const IF_OPER_UP: u8 = 6;
         let end = Instant::now() + Duration::from_secs(5);
         loop {
             let links = self.raw_dump(Kind::Link, 0);
-            let moving = links.iter().any(|row| {
+            let moving = links.iter().find(|row| {
                 let byte = |number| row.attrs.get(&number).map_or(0, |payload| payload[0]);
-                let told = matches!(byte(IFLA_OPERSTATE), IF_OPER_UP | IF_OPER_UNKNOWN);
-                // lo always has its carrier, and is down when it was set down.
-                let loopback = row.header[8] & IFF_LOOPBACK != 0;
-                !loopback && told != (byte(IFLA_CARRIER) == 1)
+                // What hangs on another knows its state once it was looked at for the first time.
+                let unknown =
+                    byte(IFLA_OPERSTATE) == IF_OPER_UNKNOWN && !row.attrs.contains_key(&IFLA_LINK);
+                let told = byte(IFLA_OPERSTATE) == IF_OPER_UP || unknown;
+                // One that is down is told as down, whatever its carrier.
+                row.header[8] & IFF_UP != 0 && told != (byte(IFLA_CARRIER) == 1)
             });
-            if !moving {
+            let Some(moving) = moving else {
                 return self.wait_for_lock();
-            }
-            assert!(Instant::now() < end, "a carrier stays untold: {links:?}");
-            std::thread::sleep(Duration::from_micros(200));
+            };
+            assert!(Instant::now() < end, "a carrier stays untold: {moving}");
+            // The watch looks at most links once a second only; at one that is asked for it looks at once.
+            let get = Message::new(
+                Kind::Link.new_type() + 2,
+                0,
+                &ifinfomsg(moving.device(), 0, 0),
+            );
+            self.send(&get);
         }
     }
 
@@ -211,7 +253,12 @@ impl Machine {
             }
         }
         for (index, message) in last {
-            if self.links.insert(index, message.clone()).as_ref() != Some(&message) {
+            // Nobody is told when the other end of a pair comes, but with the next news.
+            let mut essence = message.clone();
+            if essence.action == Action::New {
+                essence.attrs.remove(&IFLA_LINK);
+            }
+            if self.links.insert(index, essence.clone()) != Some(essence) {
                 all.push(message);
             }
         }
