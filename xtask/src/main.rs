@@ -15,7 +15,7 @@ usage: cargo xtask COMMAND
   test   format check, clippy, documentation, all tests (unit, property, doc and kernel), and the demo
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
-         given) [--accel kvm|tcg] [--only PROGRAM, such as rtnl/kernel] [--write] (also the tables of
+         given) [--accel kvm|tcg] [--only PROGRAM[:TEST], such as rtnl/kernel:kinds] [--write] (also the tables of
          docs/kernels.md, and for that on the local kernel)
   scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
   plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it: [NUMBER]...

@@ -53,6 +53,8 @@ struct Asked {
     accel: Option<Accel>,
     /// A single test program.
     only: Option<String>,
+    /// Of its tests those that have this in their name.
+    filter: String,
     write: bool,
 }
 
@@ -65,7 +67,8 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     need(&TOOLS)?;
     let dir = root().join("target/vm");
     fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    let programs = Programs::build(&dir.join("build"), asked.only.as_deref())?;
+    let mut programs = Programs::build(&dir.join("build"), asked.only.as_deref())?;
+    programs.filter.clone_from(&asked.filter);
     let mut failed = Vec::new();
     for kernel in &asked.kernels {
         let start = Instant::now();
@@ -113,7 +116,8 @@ fn on(kernel: &str, accel: Option<Accel>, programs: &Programs, dir: &Path) -> Re
 
 impl Asked {
     fn parse(options: &[&str]) -> Result<Asked> {
-        let (mut kernels, mut accel, mut only, mut write) = (Vec::new(), None, None, false);
+        let (mut kernels, mut accel, mut write) = (Vec::new(), None, false);
+        let (mut only, mut filter) = (None, String::new());
         let mut words = options.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -132,7 +136,12 @@ impl Asked {
                         Accel::named(name).ok_or(format!("no accelerator {name}: kvm or tcg"))?,
                     );
                 }
-                "--only" => only = Some((*value()?).to_owned()),
+                "--only" => {
+                    let value = value()?;
+                    let (program, part) = value.split_once(':').unwrap_or((value, ""));
+                    only = Some(program.to_owned());
+                    filter = part.to_owned();
+                }
                 "--write" => write = true,
                 other => return Err(format!("vm has no option {other}")),
             }
@@ -148,6 +157,7 @@ impl Asked {
             kernels,
             accel,
             only,
+            filter,
             write,
         })
     }

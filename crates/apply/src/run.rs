@@ -47,6 +47,8 @@ struct Run<'a> {
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
+    /// A port's master alone.
+    Master,
     /// The attributes of a link's kind, where the kernel does not take them with the others.
     Kind,
 }
@@ -57,6 +59,15 @@ fn parts(op: &Op) -> &'static [Part] {
             if op.action == Action::Update && codec::link::needs_kind_change(link, was(op)) =>
         {
             &[Part::Whole, Part::Kind]
+        }
+        // The kernel sets up before it makes a port (since 6.8; before that, after), but a bond refuses
+        // a port that is up, and sets down one that it lets go.
+        Object::Link(link)
+            if op.action == Action::Update
+                && link.up == Some(true)
+                && codec::link::changes_master(link, was(op)) =>
+        {
+            &[Part::Master, Part::Whole]
         }
         _ => &[Part::Whole],
     }
@@ -155,6 +166,7 @@ impl Run<'_> {
                 };
                 match part {
                     Part::Whole => codec::link::change(buffer, &link, was(op), &resolve),
+                    Part::Master => codec::link::change_master(buffer, &link, was(op), &resolve),
                     Part::Kind => codec::link::change_kind(buffer, &link, was(op), &resolve),
                 }
             }

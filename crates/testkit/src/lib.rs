@@ -31,7 +31,7 @@ mod wire;
 pub use changes::{Changes, assert_no_changes};
 pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
 pub use message::{Action, Kind, RawMessage};
-pub use runner::{example, main};
+pub use runner::{example, main, main_where};
 pub use snapshot::Snapshot;
 pub use stable::stable;
 pub use topology::{

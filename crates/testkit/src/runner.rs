@@ -8,7 +8,8 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::enter::{enter, quiet_netns};
+use crate::enter::{Forbidden, enter, quiet_netns};
+use crate::wire::lacks_kind;
 
 /// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that panics to fail.
 /// A function left out of the list is dead code, and so a warning.
@@ -24,19 +25,53 @@ use crate::enter::{enter, quiet_netns};
 ///
 /// trueup_testkit::kernel_tests![loopback_is_up];
 /// ```
+///
+/// A test that needs a kind of link that not every kernel has says so: `vlans_come_and_go where "vlan"`. Where the
+/// running kernel answers that it does not know the kind, the test is not applicable: it is not in the list, and a line
+/// on standard output tells so. Any other answer, and it runs.
 #[macro_export]
 macro_rules! kernel_tests {
-    ($($test:path),+ $(,)?) => {
+    ($($test:path $(where $kind:literal)?),+ $(,)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::main(&[$((stringify!($test), $test as fn())),+])
+            $crate::main_where(&[$((stringify!($test), $test as fn(), &[$($kind)?])),+])
         }
     };
 }
 
-/// What [`kernel_tests!`](crate::kernel_tests) expands to: runs the tests, each given by name and function.
+/// As [`main`], for tests that need kinds of links, each with their names. What is left out is told on standard output.
+pub fn main_where(tests: &[(&'static str, fn(), &[&str])]) -> ExitCode {
+    // Before the arguments are read: the harness starts threads.
+    let entered = enter();
+    let mut kinds: Vec<&str> = tests.iter().flat_map(|test| test.2).copied().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.retain(|kind| entered.is_ok() && lacks_kind(kind));
+    let (mut here, mut elsewhere) = (Vec::new(), 0);
+    for &(name, test, needs) in tests {
+        if needs.iter().any(|kind| kinds.contains(kind)) {
+            elsewhere += 1;
+        } else {
+            here.push((name, test));
+        }
+    }
+    // A list is read by programs.
+    if elsewhere > 0 && !env::args().any(|arg| arg == "--list") {
+        println!(
+            "not applicable here: {elsewhere} tests, as this kernel lacks {}",
+            kinds.join(", ")
+        );
+    }
+    run_all(&here, entered)
+}
+
+/// What [`kernel_tests!`](crate::kernel_tests) does: runs the tests, each given by name and function.
 pub fn main(tests: &[(&'static str, fn())]) -> ExitCode {
     // Before the arguments are read: the harness starts threads.
-    let forbidden = enter().err().map(|error| error.to_string());
+    run_all(tests, enter())
+}
+
+fn run_all(tests: &[(&'static str, fn())], entered: Result<(), Forbidden>) -> ExitCode {
+    let forbidden = entered.err().map(|error| error.to_string());
     let skip = forbidden.is_some() && may_skip(|name| env::var(name).ok());
     if let (Some(reason), true) = (&forbidden, skip) {
         eprintln!("kernel tests SKIPPED: {reason}");

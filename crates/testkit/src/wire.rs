@@ -90,8 +90,12 @@ fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
 
 /// Sends one message that asks for a change and waits for its acknowledgement.
 pub(crate) fn request(message_type: u16, body: &[u8]) -> io::Result<()> {
+    request_with(message_type, 0, body)
+}
+
+fn request_with(message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     let socket = open(0)?;
-    send_one(&socket, message_type, NLM_F_ACK, body)?;
+    send_one(&socket, message_type, flags | NLM_F_ACK, body)?;
     let mut buffer = vec![0; DATAGRAM];
     for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
         let (NLMSG_ERROR, _, body) = message? else {
@@ -100,6 +104,33 @@ pub(crate) fn request(message_type: u16, body: &[u8]) -> io::Result<()> {
         return errno(body);
     }
     Err(invalid("an answer without an acknowledgement"))
+}
+
+/// Whether the kernel does not know a kind of link, and has no module for it either: it looks for the kind before it
+/// looks at anything else of a request for a new link, and says `EOPNOTSUPP`. What is made by asking is unmade.
+pub(crate) fn lacks_kind(kind: &str) -> bool {
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_LINKINFO: u16 = 18;
+    const IFLA_INFO_KIND: u16 = 1;
+    const CREATE_EXCL: u16 = 0x600;
+    const EOPNOTSUPP: i32 = 95;
+    let attr = |number: u16, payload: &[u8]| {
+        let len = 4 + payload.len();
+        let mut bytes = (len as u16).to_ne_bytes().to_vec();
+        bytes.extend(number.to_ne_bytes());
+        bytes.extend(payload);
+        bytes.resize(len.next_multiple_of(4), 0);
+        bytes
+    };
+    let name = attr(IFLA_IFNAME, b"probed0\0");
+    let info = attr(IFLA_LINKINFO, &attr(IFLA_INFO_KIND, kind.as_bytes()));
+    let body = [&[0; 16][..], &name, &info].concat();
+    let asked = request_with(Kind::Link.new_type(), CREATE_EXCL, &body);
+    if asked.is_ok() {
+        let gone = request(Kind::Link.new_type() + 1, &[&[0; 16][..], &name].concat());
+        gone.expect("a link just made can be deleted");
+    }
+    asked.is_err_and(|error| error.raw_os_error() == Some(EOPNOTSUPP))
 }
 
 /// A socket of the calling thread's network namespace, subscribed to the groups of the mask (bit 0 is group 1).

@@ -141,8 +141,8 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
         let _ = ran.take(&format!("@vm start {}", program.name));
         let mut command = Command::new("sh");
         command
-            .args(["-c", "exec \"$0\" --color=never 2>&1"])
-            .arg(&program.path)
+            .args(["-c", "exec \"$0\" --color=never \"$1\" 2>&1"])
+            .args([program.path.as_os_str(), programs.filter.as_ref()])
             .current_dir(&program.dir)
             .env("CI", "true");
         let code = follow(&mut command, &mut ran, &mut log, BOUND)?;

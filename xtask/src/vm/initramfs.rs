@@ -95,7 +95,7 @@ exec < /dev/null > /dev/ttyS1 2>&1
 stty raw < /dev/ttyS1
 export PATH=/bin HOME=/root CI=true
 load() { insmod \"$1\" || echo \"@vm broken insmod $1\"; }
-run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never; echo \"@vm end $1 $?\"; }
+run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never \"$4\"; echo \"@vm end $1 $?\"; }
 echo \"@vm kernel $(uname -r)\"
 "
     .to_owned();
@@ -103,8 +103,12 @@ echo \"@vm kernel $(uname -r)\"
         script.push_str(&format!("load '{}'\n", module.display()));
     }
     for program in &programs.tests {
+        let filter = &programs.filter;
         let (dir, path) = (program.dir.display(), program.path.display());
-        script.push_str(&format!("run '{}' '{dir}' '{path}'\n", program.name));
+        script.push_str(&format!(
+            "run '{}' '{dir}' '{path}' '{filter}'\n",
+            program.name
+        ));
     }
     script.push_str("echo '@vm done'\npoweroff -f\n");
     script

@@ -13,6 +13,8 @@ pub(super) struct Programs {
     pub(super) tests: Vec<Program>,
     /// Other programs, which the tests start by their absolute path.
     pub(super) others: Vec<PathBuf>,
+    /// Which of their tests, by a part of the name; all if empty.
+    pub(super) filter: String,
 }
 
 /// A test program.
@@ -42,6 +44,7 @@ impl Programs {
         let mut programs = Programs {
             tests: Vec::new(),
             others: Vec::new(),
+            filter: String::new(),
         };
         let mut packages: Vec<&str> = Vec::new();
         let mut tests: Vec<&str> = Vec::new();

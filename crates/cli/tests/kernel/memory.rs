@@ -126,6 +126,11 @@ pub(crate) fn what_was_made_and_not_remembered_is_told_loudly() {
     let mut child = agent.spawn(&["watch", "f.toml", "--interval", "0.2"]);
     let made = |name: &str| wait_until(name, || Snapshot::take().index_of(name).is_some());
     made("one");
+    wait_until("one is remembered", || {
+        let files = fs::read_dir(agent.state()).unwrap();
+        let mut texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
+        texts.any(|text| text.contains("one"))
+    });
     // The lock is held by its descriptor; it is the directory's entry that the save needs.
     fs::rename(agent.state(), agent.directory().join("elsewhere")).unwrap();
     agent.write(

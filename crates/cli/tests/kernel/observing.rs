@@ -94,9 +94,14 @@ pub(crate) fn a_plan_of_what_is_observed_is_empty() {
     ] {
         assert!(!toml.out.contains(kernels), "{kernels}: {}", toml.out);
     }
+    // What is left of a lifetime is a second less by now, perhaps.
+    let lasting = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.contains("_lft = "));
+        lines.map(str::to_owned).collect()
+    };
     assert_eq!(
-        observed(&agent, "text").out,
-        toml.out,
+        lasting(&observed(&agent, "text").out),
+        lasting(&toml.out),
         "the same state, the same text"
     );
 

@@ -190,6 +190,36 @@ pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
     different(link, was).mtu.is_some() && kind::changes(kind, was_kind)
 }
 
+/// Whether a [`change`] has to make the link a port, or one no longer.
+#[must_use]
+pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
+    match different(link, was).master {
+        Some(None) => was.is_some(), // A new link has no master.
+        master => master.is_some(),
+    }
+}
+
+/// Encodes the change of a link's master alone. Before a [`change`] of the same link it keeps the
+/// kernel from bringing the link up first.
+///
+/// # Errors
+///
+/// When a device is not resolved.
+pub fn change_master(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    was: Option<&Link>,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    let mut message = begin_change(buffer, link, was, None);
+    let master = Link {
+        master: link.master,
+        ..Link::must_exist(link.name)
+    };
+    write_common(&mut message, &master, resolve)?;
+    Ok(message.finish()?)
+}
+
 /// Encodes the change of the attributes of a link's kind alone, as [`change`] would.
 ///
 /// # Errors
@@ -303,7 +333,10 @@ fn begin_change<'a>(
 fn different(link: &Link, was: Option<&Link>) -> Link {
     let mut wanted = link.clone();
     if let Some(was) = was {
-        keep_different(&mut wanted.up, &was.up);
+        // A bond sets down the port that it lets go: up is told again with another master.
+        if link.master.is_none() || link.master == was.master {
+            keep_different(&mut wanted.up, &was.up);
+        }
         keep_different(&mut wanted.mtu, &was.mtu);
         keep_different(&mut wanted.address, &was.address);
         keep_different(&mut wanted.master, &was.master);

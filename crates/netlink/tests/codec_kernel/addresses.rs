@@ -196,10 +196,11 @@ pub(crate) fn ipv4_addresses_that_differ_in_prefix_or_peer_go_alone() {
 
 pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
     let (mut net, a, _) = Net::with_devices();
+    let keeps_marker = replace_keeps_ipv4_marker(&mut net, a);
     for (family, all) in [(Family::Inet, inet(a)), (Family::Inet6, inet6(a))] {
         let first = all[0].clone().canonical(None);
         net.send(|b| address::create(b, &first, &existing)).unwrap();
-        for desired in all.into_iter().map(|a| a.canonical(None)) {
+        for mut desired in all.into_iter().map(|a| a.canonical(None)) {
             let now = observed(&mut net, family);
             let Some(found) = now.iter().find(|a| a.key() == desired.key()) else {
                 continue;
@@ -211,11 +212,30 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
             }
             net.send(|b| address::replace(b, &desired, &existing))
                 .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
+            if family == Family::Inet && keeps_marker {
+                desired.protocol = found.protocol;
+            }
             let mut now = observed(&mut net, family);
             now.retain(|a| a.key() == desired.key());
             assert_observed(&now, &desired);
         }
     }
+}
+
+/// 6.1 does: there an IPv4 address has the marker that it was created with. Later ones take that of the replace.
+fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
+    let marked = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::OURS);
+    let other = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::FOREIGN);
+    net.send(|b| address::create(b, &marked, &existing))
+        .unwrap();
+    net.send(|b| address::replace(b, &other, &existing))
+        .unwrap();
+    let all = net.addresses(Family::Inet);
+    let found = all.iter().find(|a| a.key() == marked.key()).unwrap();
+    assert!([marked.protocol, other.protocol].contains(&found.protocol));
+    let keeps = found.protocol == marked.protocol;
+    net.send(|b| address::delete(b, found, &existing)).unwrap();
+    keeps
 }
 
 /// The kernel makes it beside one of ours, and it must not be taken for ours.

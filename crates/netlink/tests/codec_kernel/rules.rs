@@ -3,6 +3,7 @@
 use trueup_diff::{Family, FwMark, Rule, RuleAction};
 use trueup_netlink::codec::{EncodeError, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
+use trueup_testkit::{Kind, raw_dump};
 
 use crate::net::{FOREIGN, Net, OURS, name};
 
@@ -179,6 +180,17 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
             .unwrap_or_else(|error| panic!("{number}: {error}"));
         let rules = net.rules(Family::Inet);
         let found = rules.iter().find(|r| r.priority == PRIORITY).unwrap();
+        // What it does not know the kernel drops: the DSCP before 6.12, the mask in 6.12 still.
+        let word = format!(" {number}=");
+        let known = raw_dump(Kind::Rule, 2)
+            .iter()
+            .any(|row| row.to_string().contains(&word));
+        if !known {
+            assert_ne!(number, FRA_FLOW, "every kernel has it");
+            println!("rules: this kernel drops attribute {number}");
+            net.send(|b| rule::delete(b, found)).unwrap();
+            continue;
+        }
         assert!(found.unmodelled, "{number}: {found:?}");
         let refused = rule::delete(&mut message, found);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));

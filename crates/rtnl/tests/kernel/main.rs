@@ -10,6 +10,7 @@ mod addresses;
 mod attack;
 mod facts;
 mod judge;
+mod kinds;
 mod links;
 mod pass;
 mod routes;
@@ -54,6 +55,16 @@ trueup_testkit::kernel_tests![
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
     facts::an_ipv6_table_s_local_default_catches_its_gateways,
+    kinds::what_the_kernel_can_is_told,
+    kinds::a_dummy_comes_changes_and_goes where "dummy",
+    kinds::a_vlan_comes_changes_and_goes where "vlan",
+    kinds::a_vlan_s_tag_can_be_another_and_its_id_can_be_swapped where "vlan",
+    kinds::a_bond_takes_new_ports_and_lets_them_go where "bond",
+    kinds::a_bond_changes_its_mode where "bond",
+    kinds::a_link_that_is_up_is_no_bond_s_port where "bond",
+    kinds::a_stranger_on_a_link_is_not_lost_to_a_bond where "bond",
+    kinds::a_vrf_takes_ports_rules_and_routes_and_goes where "vrf",
+    kinds::a_wireguard_link_that_exists_is_set_up_and_stays where "wireguard",
     judge::valid_states_converge_in_one_pass,
     judge::strangers_are_left_alone,
 ];

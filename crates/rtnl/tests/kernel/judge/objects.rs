@@ -61,12 +61,17 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
     address
 }
 
-pub(crate) fn neighbour(spec: &NeighbourSpec) -> Neighbour<IfName> {
+/// In a clean case what the kernel may flush is only where there is a carrier: some time after it set a link up without
+/// one it notes that, and drops all of the link's neighbours but permanent ones (`neigh_carrier_down`).
+pub(crate) fn neighbour(spec: &NeighbourSpec, clean: bool) -> Neighbour<IfName> {
+    const CARRIED: [&str; 3] = ["vx0", "ifb0", "ext0"];
     let dev = name(DEVICES[spec.dev]);
     let dst = ip(spec.v6, spec.subnet, spec.host + 10);
     let lladdr = format!("02:00:00:00:01:0{}", spec.lladdr).parse().unwrap();
     let mut neighbour = Neighbour::new(dev, dst, lladdr);
+    let stays = clean && !CARRIED.contains(&DEVICES[spec.dev]);
     match spec.variant {
+        1 | 4 if stays => {}
         0 => neighbour = Neighbour::proxy(dev, dst),
         1 => neighbour.state = NeighbourState::NoArp,
         2 => neighbour.router = spec.v6,

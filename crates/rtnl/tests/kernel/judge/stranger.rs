@@ -45,7 +45,7 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
             vec![line]
         }
         StrangerSpec::Neighbour(spec) => {
-            let neighbour = neighbour(spec);
+            let neighbour = neighbour(spec, false);
             // Ports that come and go change a bridge's hardware address, and with it the kernel
             // forgets all neighbours of the bridge, whosesoever.
             let apart = clean || neighbour.dev == name("br0");
