@@ -625,6 +625,7 @@ fn whether_changes_are_taken_is_asked_without_one() {
     before.assert_same(&Snapshot::settled());
 }
 
+// fact 48
 fn events_arrive_with_the_port_of_who_caused_them() {
     fresh_netns();
     let mut events = Multicast::open(&Namespace::current(), &Group::OBJECTS).unwrap();

@@ -128,6 +128,7 @@ fn thousands_go_in_hold_still_and_come_out() {
 
 /// A pass that creates a few routes reads who sits on their keys, and one that has nothing to do
 /// reads its own: neither may hold the rest.
+// fact 39
 fn foreign_rows_are_not_held_in_memory() {
     const FOREIGN: u32 = 50_000;
     uplinks(1);

@@ -14,7 +14,7 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use trueup_netlink::{Namespace, Socket};
-use trueup_testkit::{fresh_netns, ip, quiet_netns};
+use trueup_testkit::{Kind, fresh_netns, ip, quiet_netns, raw_dump, uplinks};
 
 // fact 31
 fn a_receive_buffer_is_clamped_without_a_word() {
@@ -45,6 +45,28 @@ fn sysfs_shows_the_namespace_that_it_was_mounted_in() {
     let names: Vec<_> = there.map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.contains(&"here0".into()), "{names:?}");
     assert!(ip(&["-o", "link", "show"]).contains("here0"));
+}
+
+// fact 40
+fn a_dump_holds_routes_that_ip_may_not_print() {
+    const LEGS: usize = 249;
+    const RTA_MULTIPATH: u16 = 9;
+    uplinks(1);
+    let gateways: Vec<_> = (2..).take(LEGS).map(|n| format!("10.200.0.{n}")).collect();
+    let mut add = vec!["route", "add", "10.2.0.0/16"];
+    add.extend(gateways.iter().flat_map(|via| ["nexthop", "via", via]));
+    ip(&add);
+    let multipath = raw_dump(Kind::Route, 2)
+        .into_iter()
+        .find_map(|mut row| row.attrs.remove(&RTA_MULTIPATH))
+        .unwrap();
+    // A next hop is eight bytes, and as many for its gateway's attribute.
+    assert_eq!(multipath.len(), LEGS * 16);
+    // Version 6.1 of `ip` leaves the route out of what it prints, as if there were none.
+    let printed = ip(&["route", "show", "10.2.0.0/16"])
+        .matches("nexthop")
+        .count();
+    assert!([0, LEGS].contains(&printed), "{printed}");
 }
 
 // fact 53
@@ -125,6 +147,7 @@ fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
 trueup_testkit::kernel_tests![
     a_receive_buffer_is_clamped_without_a_word,
     sysfs_shows_the_namespace_that_it_was_mounted_in,
+    a_dump_holds_routes_that_ip_may_not_print,
     a_socket_stays_where_it_was_made,
     a_cookie_is_never_used_again,
     a_namespace_that_was_opened_by_a_process_is_not_its_heirs,

@@ -1,9 +1,14 @@
 //! What a pass could cost a stranger behind its back, one way a test.
 
-use trueup_diff::{Desired, Lifetimes, Link, LinkKind, Neighbour};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use trueup_diff::{Desired, Lifetimes, Link, LinkKind, Neighbour, NextHop, NextHops, Route};
+use trueup_loop::{Config, Loop};
 use trueup_reconcile::Report as _;
-use trueup_rtnl::LastApplied;
-use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks};
+use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};
+use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks, wait_until};
 
 use crate::support::{address, converge, name, nothing, ours, pass, rows, told, up};
 
@@ -158,4 +163,46 @@ pub(crate) fn a_foreign_link_on_ours_holds_a_smaller_mtu() {
     }
     ip(&["link", "set", "f0", "mtu", "1300"]);
     let _fits = converge(&pair(1400), first.last_applied());
+}
+
+// fault source-4
+pub(crate) fn own_writes_bring_no_further_pass() {
+    ip_batch([
+        "link add v0 type veth peer name v1",
+        "link set v0 up",
+        "address add fd00:1::1/64 dev v0",
+    ]);
+    let desired = Desired {
+        routes: Some(vec![Route::new(
+            "2001:db8::/32".parse().unwrap(),
+            NextHops::One(NextHop::via("fd00:1::9".parse().unwrap())),
+        )]),
+        ..Desired::default()
+    };
+    let passes = Arc::new(AtomicU32::new(0));
+    let counted = passes.clone();
+    let config = Config::default()
+        .with_interval(Duration::from_secs(3600))
+        .with_debounce(Duration::ZERO);
+    // A descriptor: the loop's thread is not this one, whose namespace alone it is.
+    let here = Namespace::current().open().unwrap();
+    let it = Loop::new(
+        Rtnl,
+        here,
+        desired,
+        LastApplied::default(),
+        Options::default(),
+        config,
+    )
+    .unwrap()
+    .on_report(move |report| {
+        assert!(report.unwrap().converged());
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let running = it.spawn("rtnl").unwrap();
+    wait_until("the first pass", || passes.load(Ordering::SeqCst) > 0);
+    // What our own write makes the kernel announce is there by now; whoever woke by it would have.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(passes.load(Ordering::SeqCst), 1);
+    running.stop(Duration::from_secs(10)).unwrap();
 }

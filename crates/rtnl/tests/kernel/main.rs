@@ -52,6 +52,7 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it,
     attack::a_foreign_route_through_a_nexthop_object_holds_its_link,
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
+    attack::own_writes_bring_no_further_pass,
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
     facts::an_ipv6_table_s_local_default_catches_its_gateways,
