@@ -54,7 +54,7 @@ impl State {
         let mut last = Ok(());
         for hop in parse::hops(multipath) {
             let deleted = self.delete_route6(&config.of_hop(&hop), false, request);
-            last = deleted.and(last).or_else(|_| deleted);
+            last = deleted.err().map_or(last, Err);
         }
         last
     }
@@ -212,6 +212,9 @@ impl State {
         if config.destination_length > 128 || config.source_length > 128 {
             return Err(ESRCH.into());
         }
+        if config.cloned {
+            return self.delete_cached6(config);
+        }
         let node = self.routes6.located(config.table, &config.key);
         let Some(route) = node.iter().find(|route| matches6(config, route)).cloned() else {
             let root = config.destination_length == 0;
@@ -231,6 +234,20 @@ impl State {
             self.remove_route6(&route, Some(request));
         }
         Ok(())
+    }
+
+    /// What is cached of a route (`RTM_F_CLONED`): there is never anything, and that is no error where there is a route.
+    fn delete_cached6(&self, config: &Config<'_>) -> Result<(), Refusal> {
+        let asked = |way: &Way| match way {
+            Way::Leg(_) => config.object == 0,
+            Way::Object(id) => config.object == 0 || config.object == *id,
+        };
+        let node = self.routes6.covering(config.table, &config.key);
+        let found = match node.ok_or(ESRCH)? {
+            [] => config.object == 0,
+            routes => routes.iter().any(|route| asked(&route.way)),
+        };
+        found.then_some(()).ok_or(ESRCH.into())
     }
 
     /// `fib6_del`: takes one route out and announces it alone.
@@ -257,9 +274,6 @@ impl State {
 
 /// What a delete request says about a route.
 fn matches6(config: &Config<'_>, route: &Route) -> bool {
-    if config.cloned {
-        return false;
-    }
     if config.metric != 0 && config.metric != route.metric {
         return false;
     }
@@ -280,8 +294,7 @@ fn matches6(config: &Config<'_>, route: &Route) -> bool {
 /// A quirk: the default prefix of a table without default routes holds an entry that rejects, which a delete request can
 /// describe, and that cannot be deleted (`fib6_null_entry`).
 fn is_null_entry(config: &Config<'_>) -> bool {
-    !config.cloned
-        && matches!(config.metric, 0 | u32::MAX)
+    matches!(config.metric, 0 | u32::MAX)
         && matches!(config.protocol, 0 | RTPROT_KERNEL)
         && matches!(config.device, 0 | LOOPBACK)
         && config.gateway.is_none_or(is_any)

@@ -26,6 +26,22 @@ impl Prefix {
         Self::new(address, self.length).address == self.address
     }
 
+    /// Whether the other is within this one, or the same.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.length <= other.length && self.holds(other.address)
+    }
+
+    /// Whether the other is within this one and longer.
+    pub(crate) fn is_above(&self, other: &Self) -> bool {
+        self.length < other.length && self.holds(other.address)
+    }
+
+    /// A bit, counted from the front; none is set behind the last.
+    pub(crate) fn bit(&self, at: u8) -> bool {
+        let shifted = u128::from_be_bytes(self.address).checked_shl(at.into());
+        shifted.is_some_and(|bits| bits >> 127 == 1)
+    }
+
     fn mask(length: u8) -> u128 {
         u128::MAX
             .checked_shl(128 - u32::from(length))

@@ -184,6 +184,56 @@ impl Routes6 {
         self.node(table, key)
     }
 
+    /// `fib6_locate` for what is cached of a route: the longest prefix that holds the key's. The default prefix is always
+    /// there, if without routes.
+    pub(crate) fn covering(&self, table: u32, key: &Key) -> Option<&[Route]> {
+        let table = self.tables.get(&Self::real(table))?;
+        let bare: Vec<_> = table
+            .keys()
+            .filter(|key| key.source.length == 0)
+            .map(|key| key.destination)
+            .collect();
+        let all: Vec<_> = table.keys().map(|key| key.destination).collect();
+        let fork = |prefixes: &[Prefix], at: Prefix| {
+            let below = |side| {
+                let mut inside = prefixes.iter().filter(|prefix| at.is_above(prefix));
+                inside.any(|prefix| prefix.bit(at.length) == side)
+            };
+            below(false) && below(true)
+        };
+        let found = bare.iter().filter(|prefix| prefix.covers(&key.destination));
+        let destination = found.max_by_key(|prefix| prefix.length);
+        let is_there = all.contains(&key.destination) && !bare.contains(&key.destination);
+        let empty = is_there || !bare.contains(&key.destination) && fork(&all, key.destination);
+        let root = key.destination.length == 0;
+        let destination = match destination {
+            _ if empty && !root => {
+                let exact = Self::sources(table, key.destination).map(|(key, _)| key.source);
+                if key.source.length == 0 || exact.count() == 0 {
+                    return None;
+                }
+                key.destination
+            }
+            Some(destination) => *destination,
+            None => Prefix::default(),
+        };
+        let mut node = Key {
+            destination,
+            source: Prefix::default(),
+        };
+        let sources: Vec<_> = Self::sources(table, destination)
+            .map(|(key, _)| key.source)
+            .collect();
+        if key.source.length > 0 && !sources.is_empty() {
+            if !sources.contains(&key.source) && fork(&sources, key.source) {
+                return None;
+            }
+            let found = sources.iter().filter(|prefix| prefix.covers(&key.source));
+            node.source = *found.max_by_key(|prefix| prefix.length)?;
+        }
+        Some(table.get(&node).map_or(&[], Vec::as_slice))
+    }
+
     fn sources(table: &Table, destination: Prefix) -> impl Iterator<Item = (&Key, &Vec<Route>)> {
         table
             .range(

@@ -174,6 +174,9 @@ fn route(rng: &mut fastrand::Rng, kind: u16) -> Message {
     if rng.u8(..60) == 0 {
         header_flags = 1 << rng.u8(..32);
     }
+    if rng.u8(..60) == 0 {
+        header_flags |= 0x200; // RTM_F_CLONED
+    }
     let mut fixed = vec![
         10,
         length,
