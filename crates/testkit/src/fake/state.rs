@@ -124,6 +124,7 @@ impl State {
 
     /// A link has come to be (`NETDEV_REGISTER`), still down.
     pub(crate) fn link_registered(&mut self, index: u32) {
+        self.routes4_registered(index);
         self.addresses4_registered(index);
         self.addresses6_registered(index);
         self.rules_device_registered(index);

@@ -6,19 +6,20 @@
 
 mod address;
 mod config;
+mod get;
 mod info;
 mod row;
 mod table;
 
 use std::collections::BTreeMap;
 
-use crate::message::{Action, RawMessage, u32_at};
+use crate::message::{Action, u32_at};
 
 use super::address4::Address4;
 use super::dispatch::Answer;
 use super::request::{
-    EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, ESRCH, NLM_F_DUMP_FILTERED,
-    Refusal, Request,
+    EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENODEV, ENOENT, ESRCH, NLM_F_DUMP_FILTERED, Refusal,
+    Request,
 };
 use super::state::{Flaw, State};
 pub(crate) use config::Gateway;
@@ -73,6 +74,8 @@ pub(crate) struct Routes4 {
     next_info: u64,
     /// Whether rules were ever changed: from then on `local` is a table of its own, and rules are looked at.
     split: bool,
+    /// The links in the order in which they came to be.
+    births: Vec<u32>,
     /// The link whose addresses all go, as it goes itself.
     dying: Option<u32>,
 }
@@ -209,13 +212,14 @@ impl State {
         Ok(filter)
     }
 
-    pub(crate) fn get_route4(&mut self, _request: &Request<'_>) -> Result<RawMessage, Refusal> {
-        Err(EOPNOTSUPP.into())
-    }
-
     /// Rules are about to change (`fib_unmerge`).
     pub(crate) fn routes4_rules_change(&mut self) {
         self.routes4.split = true;
+    }
+
+    /// A link has come to be.
+    pub(crate) fn routes4_registered(&mut self, index: u32) {
+        self.routes4.births.push(index);
     }
 
     /// `fib_netdev_event`, `NETDEV_UP`.
@@ -247,6 +251,7 @@ impl State {
     /// `NETDEV_UNREGISTER`.
     pub(crate) fn routes4_gone(&mut self, index: u32) {
         self.routes4.dying = None;
+        self.routes4.births.retain(|other| *other != index);
         self.kill_legs(index, Death::Gone);
     }
 

@@ -84,7 +84,7 @@ impl State {
 
 impl Leg {
     /// All but the device.
-    fn attributes(&self) -> Vec<(u16, Vec<u8>)> {
+    pub(super) fn attributes(&self) -> Vec<(u16, Vec<u8>)> {
         let mut all = Vec::new();
         match self.gateway {
             Gateway::None => {}

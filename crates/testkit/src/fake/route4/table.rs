@@ -51,6 +51,8 @@ pub(crate) struct Flow {
 pub(crate) struct Found {
     pub(super) key: Key,
     pub(super) alias: Alias,
+    /// The table that was looked up: `main` also for a route of `local`, as long as they share a tree.
+    pub(super) table: u32,
     /// `RTN_*`.
     pub(crate) kind: u8,
     pub(crate) scope: u8,
@@ -250,6 +252,7 @@ impl State {
     /// `EAGAIN` when there is no route, otherwise what a route says that leads nowhere.
     pub(crate) fn lookup_table4(&self, table: u32, flow: &Flow) -> Result<Found, i32> {
         let tables = self.tree(table);
+        let asked = table;
         // Where no leg of a nexthop object will do, the rest of the leaf is passed over, too.
         let mut passed = None;
         for length in (0..=32_u8).rev() {
@@ -290,6 +293,7 @@ impl State {
                             return Ok(Found {
                                 key,
                                 alias: *alias,
+                                table: asked,
                                 kind: alias.kind,
                                 scope: info.scope,
                                 leg,

@@ -2,7 +2,7 @@
 
 use trueup_testkit::Kind;
 
-use super::route4::{Routes4, is_modelled, varied, write_flags};
+use super::route4::{Routes4, is_by_chance, is_modelled, varied, write_flags};
 use crate::case::Domain;
 use crate::message::{CREATE, DUMP, Message, REPLACE, again, odd_attribute, set_up};
 
@@ -70,7 +70,7 @@ impl Domain for Nexthops {
             // Links and addresses are others' to change in odd ways.
             let repeated = repeated.filter(|message| message.kind > 23 || all.contains(message));
             let message = repeated.unwrap_or_else(|| self.message(rng));
-            if is_modelled(&message) && !is_beyond(&message) {
+            if is_modelled(&message) && !is_beyond(&message) && !is_by_chance(&message, &all) {
                 all.push(message);
             }
         }

@@ -69,7 +69,8 @@ impl Domain for Routes4 {
             72..80 => any_address(rng),
             80..88 => set_up(pick(rng, &[10, 11, 1]), rng.u8(..3) > 0),
             88..90 => link(rng),
-            90..96 => dump(rng),
+            90..94 => dump(rng),
+            94..96 => get(rng),
             96..99 => rule(rng),
             _ => garbage(rng),
         }
@@ -86,7 +87,7 @@ impl Domain for Routes4 {
             // Links and addresses are others' to change in odd ways.
             let repeated = repeated.filter(|message| message.kind > 23 || all.contains(message));
             let message = repeated.unwrap_or_else(|| self.message(rng));
-            if is_modelled(&message) {
+            if is_modelled(&message) && !is_by_chance(&message, &all) {
                 all.push(message);
             }
         }
@@ -102,13 +103,12 @@ fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
     rng.u8(..n) == 0
 }
 
-/// Whether the fake carries it out: no tunnels, no lookup of one route, and of IPv6 nothing.
+/// Whether the fake carries it out: no tunnels, and of IPv6 nothing.
 pub fn is_modelled(message: &Message) -> bool {
     const ROUTE: u16 = 24;
     const RULE: u16 = 32;
     let family = message.body.first().copied().unwrap_or(0);
     match message.kind & !3 {
-        ROUTE if message.kind == ROUTE + 2 && message.flags & DUMP == 0 => false,
         ROUTE => family == 2 && !has_tunnel(message.body.get(12..).unwrap_or(&[]), true),
         RULE => family == 2,
         _ => true,
@@ -272,6 +272,84 @@ fn dump(rng: &mut fastrand::Rng) -> Message {
         message = message.with(number, payload);
     }
     message
+}
+
+/// Which way to a destination.
+pub fn get(rng: &mut fastrand::Rng) -> Message {
+    const RTA_SRC: u16 = 2;
+    const RTA_MARK: u16 = 16;
+    let flags = pick(rng, &[0_u32, 0, 0x1000, 0x2000, 0x3000]);
+    let dst = pick(
+        rng,
+        &[
+            [10, 9, 0, 1],
+            [10, 9, 9, 9],
+            [10, 0, 0, 2],
+            [10, 0, 0, 1],
+            [10, 0, 0, 255],
+            [192, 0, 2, 7],
+            [8, 8, 8, 8],
+            [127, 0, 0, 5],
+            [255, 255, 255, 255],
+            [0, 0, 0, 0],
+        ],
+    );
+    let mut fixed = vec![2, 32, 32, pick(rng, &[0, 0, 0, 8, 16, 3]), 0, 0, 0, 0];
+    fixed.extend(flags.to_ne_bytes());
+    if one_in(rng, 15) {
+        fixed[rng.usize(1..12)] = rng.u8(..) & rng.u8(..) & rng.u8(..);
+        fixed[9] &= 0xfe;
+    }
+    let mut message = Message::new(Kind::Route.new_type() + 2, 0, &fixed);
+    if !one_in(rng, 15) {
+        message = message.with(RTA_DST, dst);
+    }
+    if one_in(rng, 4) {
+        let source = pick(
+            rng,
+            &[[10, 0, 0, 1], [10, 0, 1, 1], [10, 0, 0, 77], [127, 0, 0, 1]],
+        );
+        message = message.with(RTA_SRC, source);
+    }
+    if one_in(rng, 3) {
+        message = message.with(RTA_OIF, device(rng).to_ne_bytes());
+    }
+    if one_in(rng, 8) {
+        message = message.with(RTA_MARK, 7_u32.to_ne_bytes());
+    }
+    message
+}
+
+/// Whether the kernel's answer is not determined: one of several legs, or a user that is not mapped.
+pub fn is_by_chance(message: &Message, sent: &[Message]) -> bool {
+    const RTM_F_FIB_MATCH: u8 = 0x20;
+    if message.kind != 26 || message.flags & DUMP != 0 {
+        return false;
+    }
+    let has = |message: &Message, number| numbers(message).contains(&number);
+    let matched = message
+        .body
+        .get(9)
+        .is_some_and(|b| b & RTM_F_FIB_MATCH != 0);
+    let odd = has(message, 25) || has(message, 3) || has(message, 27);
+    let legs = |message: &Message| has(message, RTA_MULTIPATH) || message.kind >= 104;
+    odd || message.body.get(9).is_some_and(|b| b & 1 != 0)
+        || (!matched && !has(message, RTA_OIF) && sent.iter().any(legs))
+}
+
+/// The attributes of a message of routes.
+fn numbers(message: &Message) -> Vec<u16> {
+    let mut all = Vec::new();
+    let mut rest = message.body.get(12..).unwrap_or(&[]);
+    while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        if length < 4 {
+            break;
+        }
+        all.push(u16::from_ne_bytes([c, d]) & 0x3fff);
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    all
 }
 
 fn garbage(rng: &mut fastrand::Rng) -> Message {
