@@ -1,6 +1,7 @@
 //! Which way out a route may have: its device, its gateway, its preferred source (`fib6_nh_init`, `ip6_validate_gw`).
 
 use super::super::request::{EACCES, EHOSTUNREACH, EINVAL, ENETDOWN, ENODEV, Refusal};
+use super::super::rule;
 use super::super::state::State;
 use super::parse::{Config, RTN_UNICAST};
 use super::prefix::{is_any, is_link_local, is_loopback, is_multicast};
@@ -9,6 +10,7 @@ use super::table::{
     TABLE_LOCAL, TABLE_MAIN, Way,
 };
 
+const AF_INET6: u8 = 10;
 /// `LOOPBACK_IFINDEX`.
 pub(crate) const LOOPBACK: u32 = 1;
 /// `RT_SCOPE_LINK`: addresses of this scope and narrower ones belong to their link alone.
@@ -63,7 +65,7 @@ impl State {
         let mut device = None;
         if config.device != 0 {
             self.links.get(config.device).ok_or(ENODEV)?;
-            if !self.speaks_ipv6(config.device) {
+            if !self.addresses6.is_on(config.device) {
                 return Err(ENODEV.into());
             }
             device = Some(config.device);
@@ -92,7 +94,7 @@ impl State {
             device = Some(self.valid_gateway(config, gateway, device)?);
         }
         let device = device.ok_or(ENODEV)?;
-        if self.ipv6_is_disabled(device) {
+        if !self.addresses6.is_on(device) || self.addresses6.is_disabled(device) {
             return refuse(EACCES, "IPv6 is disabled on nexthop device");
         }
         if !self.is_up(device) && !config.even_down {
@@ -200,11 +202,32 @@ impl State {
             return Ok(device);
         }
         flow.source = [0; 16];
-        let found = [TABLE_LOCAL, TABLE_MAIN]
-            .into_iter()
-            .find_map(|table| self.find6(table, flow));
-        let device = found.and_then(over).filter(wanted);
+        let device = self.find6_anywhere(flow).and_then(over).filter(wanted);
         Ok(device.ok_or(EHOSTUNREACH)?)
+    }
+
+    /// `fib6_lookup`: where packets without a source would go.
+    fn find6_anywhere(&self, flow: Flow) -> Option<Found> {
+        if !self.routes6.by_rules {
+            return [TABLE_LOCAL, TABLE_MAIN]
+                .into_iter()
+                .find_map(|table| self.find6(table, flow));
+        }
+        let packet = rule::Flow {
+            dst: &flow.address,
+            oif: flow.device,
+            ..rule::Flow::default()
+        };
+        for step in self.rules_lookup(AF_INET6, &packet) {
+            let rule::Step::Table { id, .. } = step else {
+                return None;
+            };
+            // A quirk: nothing suppresses what is found here.
+            if let Some(found) = self.find6(id, flow) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// `fib6_table_lookup`, without asking whether neighbours answer.
@@ -282,14 +305,5 @@ impl State {
 
     fn has_carrier(&self, index: u32) -> bool {
         self.links.get(index).is_some_and(|link| link.carrier)
-    }
-
-    /// Whether a link has its IPv6 part (`struct inet6_dev`); one with an MTU below 1280 bytes has none.
-    fn speaks_ipv6(&self, index: u32) -> bool {
-        self.addresses6.all.contains_key(&index)
-    }
-
-    fn ipv6_is_disabled(&self, index: u32) -> bool {
-        !self.speaks_ipv6(index)
     }
 }

@@ -147,6 +147,11 @@ impl State {
         }
     }
 
+    /// `fib6_rule_configure`.
+    pub(crate) fn routes6_rule_added(&mut self) {
+        self.routes6.by_rules = true;
+    }
+
     /// A route of the kernel's own; it is not added where one that goes the same way is.
     fn add_own_route6(&mut self, mut config: Config<'_>) {
         if let Ok(route) = self.make_route6(&mut config) {

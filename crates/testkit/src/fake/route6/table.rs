@@ -106,6 +106,8 @@ impl Route {
 /// All tables. Main and local are always there; others come with the first request that names them and never go.
 pub(crate) struct Routes6 {
     tables: BTreeMap<u32, Table>,
+    /// Once a rule was added lookups go by the rules (`fib6_has_custom_rules`).
+    pub(crate) by_rules: bool,
     next_id: u64,
 }
 
@@ -117,6 +119,7 @@ impl Default for Routes6 {
             tables: [TABLE_MAIN, TABLE_LOCAL]
                 .map(|id| (id, Table::new()))
                 .into(),
+            by_rules: false,
             next_id: 0,
         }
     }

@@ -176,6 +176,7 @@ impl State {
             self.routes4_rules_change();
         } else {
             asked.configure6(&mut rule)?;
+            self.routes6_rule_added();
         }
         if rule.action == ACT_TO_TBL && !rule.l3mdev {
             self.rule_table(family, &mut rule);
@@ -231,6 +232,7 @@ impl State {
             self.rules.make_table(INET, rule.table);
         } else if family == INET6 {
             self.rules.make_table(INET6, rule.table);
+            self.routes6.make_table(rule.table);
         }
     }
 
