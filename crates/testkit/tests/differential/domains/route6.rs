@@ -14,6 +14,8 @@ const NEWROUTE: u16 = 24;
 const DELROUTE: u16 = 25;
 const GETROUTE: u16 = 26;
 
+const NEWRULE: u16 = 32;
+const DELRULE: u16 = 33;
 const NEWNEXTHOP: u16 = 104;
 const DELNEXTHOP: u16 = 105;
 
@@ -68,6 +70,7 @@ impl Domain for Routes6 {
             }
             82..90 => set_up(pick(rng, &[10, 11, 12, 13]), rng.u8(..3) > 0),
             90..94 => object(rng),
+            94 | 95 => rule(rng),
             _ => dump(rng),
         }
     }
@@ -337,6 +340,17 @@ fn metrics(rng: &mut fastrand::Rng) -> Vec<u8> {
         attribute(&mut nest, number, &payload);
     }
     nest
+}
+
+/// A rule that leads to another table, or nowhere.
+fn rule(rng: &mut fastrand::Rng) -> Message {
+    const FRA_PRIORITY: u16 = 6;
+    let kind = pick(rng, &[NEWRULE, NEWRULE, DELRULE]);
+    let action = pick(rng, &[1, 1, 1, 7]);
+    let table = pick(rng, &[100, 101, 254]);
+    let fixed = [10, 0, 0, 0, table, 0, 0, action, 0, 0, 0, 0];
+    let priority = pick(rng, &[10, 40000]);
+    Message::new(kind, CREATE | EXCL, &fixed).maybe(FRA_PRIORITY, number(priority))
 }
 
 /// A nexthop object: a link-local gateway, a device, a blackhole, or a group of others.
