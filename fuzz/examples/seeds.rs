@@ -361,6 +361,12 @@ impl Recorder {
         let json = br#"{"protocol": 116, "route": [{"dst": "10.0.0.0/8", "type": "blackhole"}],
             "rule": [{"priority": 1000, "from": "10.1.0.0/24", "fwmark": 7, "table": 100}]}"#;
         self.save("file", "json", json);
+        let scenarios = root.join("crates/testkit/scenarios");
+        for path in files(&scenarios).iter().step_by(6) {
+            let name = path.strip_prefix(&scenarios).unwrap().to_string_lossy();
+            let name = name.replace('/', "-");
+            self.save("scenario", &name, &fs::read(path).unwrap());
+        }
         let names = [
             "blue",
             "pid:1",
@@ -443,6 +449,21 @@ const FILES: [(&str, u16, &str); 6] = [
         "route = []\nrule = []\naddress = []\nneighbour = []\nlink = []\n",
     ),
 ];
+
+/// The scenarios below a folder, in the order of their names.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|ext| ext == "scenario") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
 
 fn drain(transport: &mut dyn Transport) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();

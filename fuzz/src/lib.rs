@@ -14,10 +14,10 @@ mod text;
 
 pub use codec::{address, datagram, link, neighbour, route, rule};
 pub use socket::{ack, batch, dump, event, pass};
-pub use text::{file, namespace};
+pub use text::{file, namespace, scenario};
 
 /// Every target by name.
-pub const TARGETS: [(&str, fn(&[u8])); 13] = [
+pub const TARGETS: [(&str, fn(&[u8])); 14] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -31,6 +31,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 13] = [
     ("pass", pass),
     ("route", route),
     ("rule", rule),
+    ("scenario", scenario),
 ];
 
 /// Makes the `main` of a fuzz target out of one of the functions above.

@@ -1,4 +1,4 @@
-//! Texts of people: files, and names of namespaces.
+//! Texts of people: files, scenarios, and names of namespaces.
 
 use trueup_cli::file::{File, Place, Tables, to_json, to_toml};
 use trueup_diff::Desired;
@@ -98,5 +98,36 @@ pub fn namespace(data: &[u8]) {
     }
     if !text.contains('/') {
         assert!(!text.is_empty() && text != "." && text != ".." && !text.contains('\0'));
+    }
+}
+
+/// A scenario. What is wrong with one is told at a place in it, and neither a byte order mark before
+/// it nor a comment behind it changes what it says.
+pub fn scenario(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let parsed = trueup_testkit::scenario::parse(text);
+    if let Err(error) = &parsed {
+        let lines = text.lines().count().max(1);
+        assert!((1..=lines).contains(&error.line), "{error}");
+        let line = text.lines().nth(error.line - 1).unwrap_or_default();
+        assert!(
+            (1..=line.chars().count() + 1).contains(&error.column),
+            "{error}"
+        );
+        assert!(!error.message.is_empty());
+    }
+    if !text.starts_with('\u{feff}') {
+        assert_eq!(
+            trueup_testkit::scenario::parse(&format!("\u{feff}{text}")),
+            parsed
+        );
+    }
+    if parsed.is_ok() {
+        assert_eq!(
+            trueup_testkit::scenario::parse(&format!("{text}\n# end\n")),
+            parsed
+        );
     }
 }

@@ -1,7 +1,10 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
 mod demo;
+mod fuzz;
+mod nightly;
 mod plant;
+mod sanitize;
 mod scenarios;
 mod test;
 mod tools;
@@ -19,6 +22,10 @@ usage: cargo xtask COMMAND
          docs/kernels.md, and for that on the local kernel)
   scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
   plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it: [NUMBER]...
+  fuzz   the targets of fuzz/ under libFuzzer, on a nightly toolchain: [--seconds N] (60 unless given) [TARGET]...
+         or --seeds: records the corpus anew from what the running kernel says
+  sanitize  what has no kernel in it under AddressSanitizer, on a nightly toolchain
+  miri   the same under Miri, where the nightly toolchain has it
 
 None needs root; all need `ip` (iproute2).";
 
@@ -27,6 +34,9 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::run(),
         ["demo"] => demo::run(),
+        ["fuzz", ref options @ ..] => fuzz::run(options),
+        ["miri"] => sanitize::miri(),
+        ["sanitize"] => sanitize::address(),
         ["plant", ref only @ ..] => plant::run(only),
         ["scenarios", ref options @ ..] => scenarios::run(options),
         ["vm", ref options @ ..] => vm::run(options),

@@ -1,0 +1,247 @@
+//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, each for a time. What they find on the
+//! way stays below `fuzz/target`; the corpus in the repository grows by hand, from `--seeds` and from findings.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::nightly;
+use crate::tools::{Result, cargo, line, need_ip, root, show_and_run};
+
+/// How long a target runs unless said otherwise.
+const SECONDS: u64 = 60;
+
+/// Runs it.
+pub(crate) fn run(args: &[&str]) -> Result<()> {
+    if args == ["--seeds"] {
+        return seeds();
+    }
+    let all = targets()?;
+    let Options { seconds, targets } = Options::read(args, &all)?;
+    nightly::need()?;
+    if !nightly::answers(&["fuzz", "--version"]) {
+        show_and_run(&mut cargo(&["install", "--locked", "cargo-fuzz"]))?;
+    }
+    show_and_run(&mut nightly::cargo(&["fuzz", "build"]))?;
+    let mut failed = Vec::new();
+    println!(
+        "{:<12}{:>14}{:>10}{:>10}",
+        "target", "executions", "seconds", "coverage"
+    );
+    for target in &targets {
+        let (log, finding) = drive(target, seconds)?;
+        let Numbers {
+            executions,
+            seconds,
+            coverage,
+        } = Numbers::of(&log);
+        println!("{target:<12}{executions:>14}{seconds:>10}{coverage:>10}");
+        if finding {
+            eprintln!("{}", finding_of(&log));
+            failed.push(format!("{target}: a finding, see above"));
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\nxtask: ")),
+    }
+}
+
+/// Records the running kernel's own words.
+fn seeds() -> Result<()> {
+    need_ip()?;
+    let manifest = ["--manifest-path", "fuzz/Cargo.toml"];
+    show_and_run(&mut cargo(&[
+        "run",
+        "--quiet",
+        manifest[0],
+        manifest[1],
+        "--example",
+        "seeds",
+    ]))
+}
+
+/// The names of all targets, in their order.
+fn targets() -> Result<Vec<String>> {
+    let folder = root().join("fuzz/fuzz_targets");
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        names.extend(
+            path.file_stem()
+                .map(|name| name.to_string_lossy().into_owned()),
+        );
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    seconds: u64,
+    targets: Vec<String>,
+}
+
+impl Options {
+    fn read(args: &[&str], all: &[String]) -> Result<Options> {
+        let mut options = Options {
+            seconds: SECONDS,
+            targets: Vec::new(),
+        };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--seconds" => {
+                    let seconds = args.next().and_then(|number| number.parse().ok());
+                    let seconds = seconds.filter(|seconds| *seconds > 0);
+                    options.seconds = seconds.ok_or("--seconds takes a number from 1")?;
+                }
+                name if all.iter().any(|known| known == name) => {
+                    options.targets.push(name.to_owned());
+                }
+                other => {
+                    let known = all.join(", ");
+                    return Err(format!("no fuzz target {other:?}: there are {known}"));
+                }
+            }
+        }
+        if options.targets.is_empty() {
+            options.targets = all.to_vec();
+        }
+        Ok(options)
+    }
+}
+
+/// Runs one target; what it said, and whether it found something.
+fn drive(target: &str, seconds: u64) -> Result<(String, bool)> {
+    // libFuzzer writes what it finds worth keeping into the first folder.
+    let work = root().join("fuzz/target/corpus").join(target);
+    fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+    let (work, corpus) = (work.to_string_lossy(), format!("fuzz/corpus/{target}"));
+    let time = format!("-max_total_time={seconds}");
+    let mut command = nightly::cargo(&["fuzz", "run", target, &work, &corpus]);
+    command.args([
+        "--",
+        &time,
+        "-print_final_stats=1",
+        "-timeout=10",
+        "-rss_limit_mb=4096",
+    ]);
+    let output = command
+        .stdout(Stdio::null())
+        .output()
+        .map_err(|error| format!("{}: {error}", line(&command)))?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    // A target that never ran found nothing, and is no success either.
+    Ok((log, !output.status.success()))
+}
+
+/// What libFuzzer says of a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    executions: u64,
+    seconds: u64,
+    /// Edges of the program that were taken.
+    coverage: u64,
+}
+
+impl Numbers {
+    fn of(log: &str) -> Numbers {
+        let after = |line: &str, word: &str| {
+            let (_, rest) = line.split_once(word)?;
+            rest.split_whitespace().next()?.parse().ok()
+        };
+        let mut numbers = Numbers::default();
+        for line in log.lines() {
+            if let Some(executions) = after(line, "stat::number_of_executed_units:") {
+                numbers.executions = executions;
+            } else if let Some(coverage) = after(line, " cov: ") {
+                numbers.coverage = coverage;
+            } else if line.starts_with("Done ") {
+                numbers.seconds = after(line, " in ").unwrap_or(0);
+            }
+        }
+        numbers
+    }
+}
+
+/// The lines of a log that say what was found: from the panic on, without its backtrace.
+fn finding_of(log: &str) -> String {
+    let telling = |line: &&str| {
+        [
+            "panicked at",
+            "assertion",
+            "left:",
+            "right:",
+            "SUMMARY",
+            "ERROR:",
+            "error:",
+            "artifact_prefix",
+            "Failing input",
+        ]
+        .iter()
+        .any(|word| line.contains(word))
+    };
+    log.lines().filter(telling).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<String> {
+        vec!["file".to_owned(), "route".to_owned()]
+    }
+
+    #[test]
+    fn every_target_runs_unless_some_are_named() {
+        let read = |args: &[&str]| Options::read(args, &all());
+        let options = |seconds, targets: &[&str]| Options {
+            seconds,
+            targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert_eq!(read(&[]), Ok(options(SECONDS, &["file", "route"])));
+        assert_eq!(
+            read(&["--seconds", "5", "route"]),
+            Ok(options(5, &["route"]))
+        );
+        for wrong in [
+            &["rout"][..],
+            &["--seconds"],
+            &["--seconds", "0"],
+            &["--seconds", "x"],
+        ] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_end() {
+        let log = "#2\tINITED cov: 10 ft: 11 corp: 1/1b\n\
+                   #99\tDONE   cov: 1507 ft: 4119 corp: 482/120Kb lim: 4096 exec/s: 9\n\
+                   Done 99 runs in 11 second(s)\n\
+                   stat::number_of_executed_units: 99\n";
+        let (executions, seconds, coverage) = (99, 11, 1507);
+        assert_eq!(
+            Numbers::of(log),
+            Numbers {
+                executions,
+                seconds,
+                coverage
+            }
+        );
+    }
+
+    #[test]
+    fn a_finding_is_told_without_its_backtrace() {
+        let log = "INFO: Seed: 1\nthread panicked at src/socket.rs:1:1:\n   0: rust_begin_unwind\n\
+                   artifact_prefix='fuzz/artifacts/'; Test unit written to fuzz/artifacts/crash-1\n";
+        let told = finding_of(log);
+        assert!(
+            told.contains("socket.rs") && told.contains("crash-1"),
+            "{told}"
+        );
+        assert!(!told.contains("rust_begin_unwind"), "{told}");
+    }
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask sanitize` and `cargo xtask miri`: the tests of what has no kernel in it, under AddressSanitizer and under
+//! Miri, on a nightly toolchain. The workspace forbids `unsafe` nearly everywhere; what is looked for is what its
+//! dependencies do with what they are given.
+//!
+//! There is no ThreadSanitizer here: it takes a standard library that is built with it. Where threads meet, a model
+//! checker is at work instead (`crates/loop/tests/model`), which is part of `cargo xtask test`.
+
+use std::process::Command;
+
+use crate::nightly;
+use crate::tools::{Result, show_and_run};
+
+/// How many cases a property is tried with: a fraction of what a plain test run does, as each takes many times as long.
+const CASES: &str = "32";
+
+/// The tests that are run. The model checker is left out: it switches stacks, which neither tool can follow.
+const TESTS: [&[&str]; 3] = [
+    &["-p", "trueup-diff", "--lib", "--tests"],
+    &["-p", "trueup-netlink", "--lib", "--test", "codec_wire"],
+    &[
+        "-p",
+        "trueup-loop",
+        "--lib",
+        "--test",
+        "state",
+        "--test",
+        "driver",
+    ],
+];
+
+/// Runs the tests under AddressSanitizer.
+pub(crate) fn address() -> Result<()> {
+    nightly::need()?;
+    // With a target named, build scripts and macros are left as they are.
+    let host = nightly::host()?;
+    let common = ["test", "--target-dir", "target/sanitize", "--target", &host];
+    let failed: Vec<_> = TESTS
+        .iter()
+        .filter_map(|tests| {
+            let mut command = nightly::cargo(&[&common, *tests].concat());
+            command.env("RUSTFLAGS", "-Zsanitizer=address");
+            show_and_run(few(&mut command)).err()
+        })
+        .collect();
+    outcome(failed)
+}
+
+/// Runs the tests under Miri, where the toolchain has it.
+pub(crate) fn miri() -> Result<()> {
+    nightly::need()?;
+    if !nightly::answers(&["miri", "--version"]) {
+        return Err(
+            "the nightly toolchain has no Miri: run `rustup component add miri rust-src --toolchain nightly`"
+                .to_owned(),
+        );
+    }
+    let failed: Vec<_> = TESTS
+        .iter()
+        .filter_map(|tests| {
+            let common = ["miri", "test", "--target-dir", "target/miri"];
+            let mut command = nightly::cargo(&[&common, *tests].concat());
+            // Properties keep what failed in files, and the loop's tests have a clock.
+            command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+            show_and_run(few(&mut command)).err()
+        })
+        .collect();
+    outcome(failed)
+}
+
+fn few(command: &mut Command) -> &mut Command {
+    command.env("PROPTEST_CASES", CASES)
+}
+
+fn outcome(failed: Vec<String>) -> Result<()> {
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\nxtask: ")),
+    }
+}
