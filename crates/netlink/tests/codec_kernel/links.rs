@@ -145,6 +145,51 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
     }
 }
 
+/// A bond takes no port that is up, so that the master has to come in a message of its own.
+pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
+    let (mut net, _, _) = Net::with_devices();
+    for plain in [
+        Link::new(name("br"), LinkKind::Bridge(BridgeAttrs::default())),
+        Link::new(name("x"), LinkKind::Ifb),
+    ] {
+        create(&mut net, &plain);
+    }
+    let fresh = net.link("x").unwrap();
+    let port = |up, master| Link {
+        up: Some(up),
+        master: Some(master),
+        ..fresh.clone()
+    };
+    let br = net.dev("br");
+    let wanted = port(true, Some(br));
+    assert!(link::changes_master(&wanted, Some(&fresh)) && link::changes_master(&wanted, None));
+    assert!(!link::changes_master(&port(true, None), Some(&fresh)));
+    assert!(!link::changes_master(&port(true, None), None));
+
+    net.send(|b| link::change_master(b, &wanted, Some(&fresh), &existing))
+        .unwrap();
+    let enslaved = net.link("x").unwrap();
+    assert_eq!(
+        (enslaved.master, enslaved.up),
+        (Some(Some(br)), Some(false))
+    );
+    change(&mut net, &wanted, Some(&fresh));
+    let ready = net.link("x").unwrap();
+    assert_eq!((ready.master, ready.up), (Some(Some(br)), Some(true)));
+
+    // As a bond would have: down again behind the back of what was observed.
+    let alone = port(true, None);
+    net.send(|b| link::change_master(b, &alone, Some(&ready), &existing))
+        .unwrap();
+    let down = Link {
+        up: Some(false),
+        ..Link::must_exist(name("x"))
+    };
+    change(&mut net, &down, None);
+    change(&mut net, &alone, Some(&ready));
+    assert!(alone.agrees(&net.link("x").unwrap()));
+}
+
 pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
     let (mut net, a, b) = Net::with_devices();
     let br = Link::new(name("br"), LinkKind::Bridge(BridgeAttrs::default()));
