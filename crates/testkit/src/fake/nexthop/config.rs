@@ -105,7 +105,8 @@ impl Config {
             return Err(refused("Invalid nexthop flags in ancillary header"));
         }
         let has = |number| attrs.get(number).is_some();
-        if ![INET, INET6].contains(&family) && !(family == 0 && has(NHA_GROUP)) {
+        let group = family == 0 && has(NHA_GROUP);
+        if !(group || [INET, INET6].contains(&family)) {
             return Err(refused("Invalid address family"));
         }
         let mut config = Self {
@@ -198,7 +199,7 @@ fn entries(group: &[u8], attrs: Attributes<'_>) -> Result<Vec<Entry>, Refusal> {
         1 => return Err(EOPNOTSUPP.into()),
         _ => return Err(refused("Invalid group type")),
     }
-    if group.is_empty() || group.len() % 8 != 0 {
+    if group.is_empty() || !group.len().is_multiple_of(8) {
         return Err(refused("Invalid length for nexthop group attribute"));
     }
     let mut all: Vec<Entry> = Vec::new();

@@ -14,12 +14,13 @@ use super::super::request::{
 };
 use super::super::state::State;
 use super::config::{Gateway, POLICY, refused};
-use super::info::{Leg, has_ip};
+use super::gateway::has_ip;
+use super::info::Leg;
 use super::table::{Flow, Found};
 use super::{
     RTA_DPORT, RTA_DST, RTA_IIF, RTA_IP_PROTO, RTA_MARK, RTA_METRICS, RTA_OIF, RTA_PREFSRC,
-    RTA_SPORT, RTA_SRC, RTA_TABLE, RTA_UID, RTN_BROADCAST, RTN_LOCAL, RTN_UNICAST, SCOPE_HOST,
-    SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, errors,
+    RTA_SPORT, RTA_SRC, RTA_TABLE, RTA_UID, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST,
+    SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, errors,
 };
 
 const RTA_CACHEINFO: u16 = 12;
@@ -30,13 +31,14 @@ const RTM_F_FIB_MATCH: u32 = 0x2000;
 const RTCF_LOCAL: u32 = 0x8000_0000;
 const RTCF_MULTICAST: u32 = 0x2000_0000;
 const RTCF_BROADCAST: u32 = 0x1000_0000;
-const RTN_MULTICAST: u8 = 5;
 const LOOPBACK: u32 = 1;
 const IPPROTO_UDP: u8 = 17;
 
 /// The way found.
 struct Way {
     found: Option<Found>,
+    /// Whether the packet goes by it: its gateway and metrics count.
+    taken: bool,
     kind: u8,
     device: u32,
     source: u32,
@@ -179,7 +181,7 @@ impl State {
     fn way(
         &self,
         flow: &Flow,
-        mut found: Option<Found>,
+        found: Option<Found>,
         mut kind: u8,
         device: u32,
         mut flags: u32,
@@ -190,9 +192,10 @@ impl State {
             return Err(EINVAL.into());
         }
         let prefix = found.as_ref().map_or(0, |found| found.key.length);
+        let mut taken = true;
         if flow.dst == u32::MAX {
             kind = RTN_BROADCAST;
-            found = None;
+            taken = false;
         } else if flow.dst >> 28 == 14 {
             kind = RTN_MULTICAST;
         }
@@ -209,12 +212,11 @@ impl State {
             } else {
                 flags &= !RTCF_LOCAL;
             }
-            if prefix < 4 {
-                found = None;
-            }
+            taken &= prefix >= 4;
         }
         Ok(Way {
             found,
+            taken,
             kind,
             device,
             source: flow.src,
@@ -240,7 +242,8 @@ impl State {
             attrs.insert(RTA_MARK, asked.mark.to_ne_bytes().to_vec());
         }
         let found = way.found.as_ref();
-        if let Some(leg) = found.map(|found| &found.leg) {
+        let taken = found.filter(|_| way.taken);
+        if let Some(leg) = taken.map(|found| &found.leg) {
             let through = Leg {
                 gateway: if leg.scope == SCOPE_LINK {
                     leg.gateway
@@ -251,7 +254,7 @@ impl State {
             };
             attrs.extend(through.attributes());
         }
-        let info = found.and_then(|found| self.routes4.infos.get(&found.alias.info));
+        let info = taken.and_then(|found| self.routes4.infos.get(&found.alias.info));
         if let Some(nest) = info.and_then(|info| info.metrics.nest()) {
             attrs.insert(RTA_METRICS, nest);
         }

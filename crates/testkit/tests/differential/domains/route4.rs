@@ -1,13 +1,20 @@
 //! IPv4 routes of every shape in a small space of destinations, tables, metrics and gateways, on links and addresses that
 //! come and go meanwhile; with rules and nexthop objects now and then.
 
+mod around;
+mod filter;
+mod parts;
+
 use trueup_testkit::Kind;
 
+use self::around::{address, any_address, link, rule};
+pub use self::filter::{is_by_chance, is_modelled};
+use self::parts::{extras, multipath, via};
+use super::address::address4;
 use super::nexthop::nexthop;
 use crate::case::Domain;
 use crate::message::{
-    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attribute, attributes, ifinfomsg,
-    odd_attribute, set_up, veth,
+    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, odd_attribute, set_up, veth,
 };
 
 pub struct Routes4;
@@ -22,8 +29,6 @@ const RTA_MULTIPATH: u16 = 9;
 const RTA_FLOW: u16 = 11;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
-const RTA_ENCAP_TYPE: u16 = 21;
-const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
 const RTA_MAX: u16 = 33;
 
@@ -66,7 +71,8 @@ impl Domain for Routes4 {
         match rng.u8(..100) {
             0..66 => route(rng),
             66..72 => nexthop(rng),
-            72..80 => any_address(rng),
+            72..76 => any_address(rng),
+            76..80 => address4(rng, false),
             80..88 => set_up(pick(rng, &[10, 11, 1]), rng.u8(..3) > 0),
             88..90 => link(rng),
             90..94 => dump(rng),
@@ -101,18 +107,6 @@ fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
 
 fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
     rng.u8(..n) == 0
-}
-
-/// Whether the fake carries it out: no tunnels, and of IPv6 nothing.
-pub fn is_modelled(message: &Message) -> bool {
-    const ROUTE: u16 = 24;
-    const RULE: u16 = 32;
-    let family = message.body.first().copied().unwrap_or(0);
-    match message.kind & !3 {
-        ROUTE => family == 2 && !has_tunnel(message.body.get(12..).unwrap_or(&[]), true),
-        RULE => family == 2,
-        _ => true,
-    }
 }
 
 /// One of the routes sent before with a few things else, or deleted by some of what it was.
@@ -155,97 +149,6 @@ pub fn varied(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
         }
     }
     Some(message)
-}
-
-fn has_tunnel(mut rest: &[u8], outside: bool) -> bool {
-    while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        let Some(payload) = rest.get(4..length) else {
-            break;
-        };
-        let number = u16::from_ne_bytes([c, d]) & 0x3fff;
-        if number == RTA_ENCAP || number == RTA_ENCAP_TYPE {
-            return true;
-        }
-        if number == RTA_MULTIPATH && outside {
-            let mut hops = payload;
-            while hops.len() >= 8 {
-                let length = usize::from(u16::from_ne_bytes([hops[0], hops[1]]));
-                if hops.get(8..length).is_some_and(|a| has_tunnel(a, false)) {
-                    return true;
-                }
-                let step = length.max(8).next_multiple_of(4);
-                hops = hops.get(step..).unwrap_or(&[]);
-            }
-        }
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-    }
-    false
-}
-
-fn address(index: u32, local: [u8; 4], length: u8) -> Message {
-    let mut fixed = vec![2, length, 0, 0];
-    fixed.extend(index.to_ne_bytes());
-    Message::new(Kind::Address.new_type(), CREATE | EXCL, &fixed)
-        .with(1, local)
-        .with(2, local)
-}
-
-/// One of few, added or deleted.
-pub fn any_address(rng: &mut fastrand::Rng) -> Message {
-    const IFA_BROADCAST: u16 = 4;
-    const IFA_FLAGS: u16 = 8;
-    const IFA_RT_PRIORITY: u16 = 9;
-    const IFA_F_NOPREFIXROUTE: u32 = 0x200;
-    let index = pick(rng, &[10, 10, 11, 1]);
-    let local = pick(
-        rng,
-        &[
-            [10, 0, 0, 1],
-            [10, 0, 0, 1],
-            [10, 0, 1, 1],
-            [10, 0, 0, 9],
-            [10, 9, 9, 9],
-            [192, 0, 2, 1],
-        ],
-    );
-    let mut message = address(index, local, pick(rng, &[24, 24, 24, 32, 31, 16]));
-    if one_in(rng, 3) {
-        message = message.with(
-            IFA_BROADCAST,
-            pick(rng, &[[10, 0, 0, 255], [10, 0, 0, 0], [10, 0, 0, 77]]),
-        );
-    }
-    if one_in(rng, 5) {
-        message = message.with(IFA_RT_PRIORITY, pick(rng, &[10_u32, 20]).to_ne_bytes());
-    }
-    if one_in(rng, 5) {
-        message = message.with(IFA_FLAGS, IFA_F_NOPREFIXROUTE.to_ne_bytes());
-    }
-    if one_in(rng, 2) {
-        message.kind += 1;
-    }
-    message
-}
-
-/// The link goes, or comes back.
-fn link(rng: &mut fastrand::Rng) -> Message {
-    if one_in(rng, 2) {
-        let index = pick(rng, &[10, 11]);
-        Message::new(Kind::Link.new_type() + 1, 0, &ifinfomsg(index, 0, 0))
-    } else {
-        veth("v0", 10, "v1", 11)
-    }
-}
-
-/// A rule that looks up one of the tables, or refuses.
-fn rule(rng: &mut fastrand::Rng) -> Message {
-    const FRA_PRIORITY: u16 = 6;
-    let (table, action) = pick(rng, &[(100, 1), (254, 1), (255, 1), (0, 7), (0, 8), (0, 6)]);
-    let fixed = [2, 0, 0, 0, table, 3, 0, action, 0, 0, 0, 0];
-    let kind = Kind::Rule.new_type() + u16::from(one_in(rng, 3));
-    let priority = pick(rng, &[1_u32, 50, 40_000]);
-    Message::new(kind, CREATE | EXCL, &fixed).with(FRA_PRIORITY, priority.to_ne_bytes())
 }
 
 fn dump(rng: &mut fastrand::Rng) -> Message {
@@ -318,38 +221,6 @@ pub fn get(rng: &mut fastrand::Rng) -> Message {
         message = message.with(RTA_MARK, 7_u32.to_ne_bytes());
     }
     message
-}
-
-/// Whether the kernel's answer is not determined: one of several legs, or a user that is not mapped.
-pub fn is_by_chance(message: &Message, sent: &[Message]) -> bool {
-    const RTM_F_FIB_MATCH: u8 = 0x20;
-    if message.kind != 26 || message.flags & DUMP != 0 {
-        return false;
-    }
-    let has = |message: &Message, number| numbers(message).contains(&number);
-    let matched = message
-        .body
-        .get(9)
-        .is_some_and(|b| b & RTM_F_FIB_MATCH != 0);
-    let odd = has(message, 25) || has(message, 3) || has(message, 27);
-    let legs = |message: &Message| has(message, RTA_MULTIPATH) || message.kind >= 104;
-    odd || message.body.get(9).is_some_and(|b| b & 1 != 0)
-        || (!matched && !has(message, RTA_OIF) && sent.iter().any(legs))
-}
-
-/// The attributes of a message of routes.
-fn numbers(message: &Message) -> Vec<u16> {
-    let mut all = Vec::new();
-    let mut rest = message.body.get(12..).unwrap_or(&[]);
-    while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        if length < 4 {
-            break;
-        }
-        all.push(u16::from_ne_bytes([c, d]) & 0x3fff);
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-    }
-    all
 }
 
 fn garbage(rng: &mut fastrand::Rng) -> Message {
@@ -476,107 +347,4 @@ fn route(rng: &mut fastrand::Rng) -> Message {
         message = message.with(number, payload);
     }
     message
-}
-
-fn extras(rng: &mut fastrand::Rng, attrs: &mut Vec<(u16, Vec<u8>)>) {
-    let mut add = |number, payload: &[u8]| attrs.push((number, payload.to_vec()));
-    if one_in(rng, 3) {
-        add(RTA_PRIORITY, &pick(rng, &[10_u32, 20, 0]).to_ne_bytes());
-    }
-    if one_in(rng, 8) {
-        add(RTA_TABLE, &pick(rng, &[1000_u32, 254, 100]).to_ne_bytes());
-    }
-    if one_in(rng, 8) {
-        add(
-            RTA_PREFSRC,
-            &pick(
-                rng,
-                &[
-                    [10, 0, 0, 1],
-                    [10, 0, 1, 1],
-                    [10, 0, 0, 9],
-                    [127, 0, 0, 1],
-                    [10, 9, 9, 9],
-                ],
-            ),
-        );
-    }
-    if one_in(rng, 8) {
-        add(RTA_METRICS, &metrics(rng));
-    }
-    if one_in(rng, 25) {
-        add(RTA_FLOW, &pick(rng, &[1_u32, 2]).to_ne_bytes());
-    }
-    if one_in(rng, 25) {
-        let (number, payload) = odd_attribute(rng, RTA_MAX);
-        add(number, &payload);
-    }
-}
-
-pub fn metrics(rng: &mut fastrand::Rng) -> Vec<u8> {
-    let mut nest = Vec::new();
-    for _ in 0..rng.usize(..3) {
-        match rng.u8(..8) {
-            0 => {
-                let names: &[&[u8]] = &[b"cubic\0", b"reno", b"nosuch\0", b""];
-                attribute(&mut nest, 16, pick(rng, names));
-            }
-            1 => attribute(&mut nest, 12, &pick(rng, &[1_u32, 32, 15]).to_ne_bytes()),
-            2 => {
-                let (number, payload) = odd_attribute(rng, 19);
-                attribute(&mut nest, number, &payload);
-            }
-            _ => {
-                let number = pick(rng, &[1, 2, 2, 8, 10, 17]);
-                let value = pick(rng, &[1400_u32, 1400, 0, 4, 100_000]);
-                attribute(&mut nest, number, &value.to_ne_bytes());
-            }
-        }
-    }
-    nest
-}
-
-fn via(rng: &mut fastrand::Rng) -> Vec<u8> {
-    let family = pick(rng, &[10_u16, 10, 10, 10, 2, 7]);
-    let mut payload = family.to_ne_bytes().to_vec();
-    if family == 2 {
-        payload.extend(pick(rng, &GATEWAYS));
-    } else {
-        payload.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        payload.push(pick(rng, &[7, 8]));
-    }
-    if one_in(rng, 20) {
-        payload.truncate(rng.usize(..payload.len()));
-    }
-    payload
-}
-
-fn multipath(rng: &mut fastrand::Rng) -> Vec<u8> {
-    let mut all = Vec::new();
-    for _ in 0..pick(rng, &[1, 2, 2, 2, 3]) {
-        let attrs = match rng.u8(..10) {
-            0..6 => attributes([(RTA_GATEWAY, &pick(rng, &GATEWAYS)[..])]),
-            6 => attributes([(RTA_VIA, via(rng).as_slice())]),
-            7 => attributes([(RTA_GATEWAY, &[10, 0, 0, 2][..]), (RTA_FLOW, &[1, 0, 0, 0])]),
-            8 => {
-                let (number, payload) = odd_attribute(rng, RTA_MAX);
-                attributes([(number, payload.as_slice())])
-            }
-            _ => Vec::new(),
-        };
-        let mut length = 8 + attrs.len() as u16;
-        if one_in(rng, 40) {
-            length = pick(rng, &[0, 7, length + 1, length + 4, 60]);
-        }
-        let flags = if one_in(rng, 8) {
-            pick(rng, &[4, 4, 1, 16])
-        } else {
-            0
-        };
-        all.extend(length.to_ne_bytes());
-        all.extend([flags, pick(rng, &[0, 0, 0, 1, 255])]);
-        all.extend(pick(rng, &[10_u32, 11, 0, 10, 11, 0, 10, 11, 99]).to_ne_bytes());
-        all.extend(attrs);
-    }
-    all
 }
