@@ -108,8 +108,15 @@ fn carry_out(
     const INET6: u8 = 10;
     let done = |()| Answer::Nothing;
     match (request.kind, request.family()) {
-        (16 | 19, _) => state.new_link(request).map(done),
-        (17, _) => state.del_link(request).map(done),
+        (16 | 17 | 19, _) => {
+            let result = if request.kind == 17 {
+                state.del_link(request)
+            } else {
+                state.new_link(request)
+            };
+            state.forwarding_follows();
+            result.map(done)
+        }
         (18, _) if dump => state.dump_links(request),
         (18, _) => state.get_link(request).map(Answer::One),
 

@@ -28,6 +28,7 @@ mod address4;
 mod address6;
 mod client;
 mod dispatch;
+mod fdb;
 mod link;
 mod metrics;
 mod neighbour;

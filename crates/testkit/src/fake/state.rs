@@ -8,6 +8,7 @@ use crate::message::RawMessage;
 use super::address4::Addresses4;
 use super::address6::Addresses6;
 use super::client::Mailbox;
+use super::fdb::Forwarding;
 use super::link::Links;
 use super::neighbour::Neighbours;
 use super::nexthop::Nexthops;
@@ -34,6 +35,8 @@ pub enum Flaw {
     NeighbourLosesProtocol,
     /// A group keeps a nexthop object that is deleted.
     GroupsOutliveTheirNexthops,
+    /// A destination appended to a forwarding entry takes the place of the others.
+    AppendReplaces,
     /// A link's MTU may be anything.
     MtuUnchecked,
 }
@@ -44,6 +47,7 @@ pub(crate) struct State {
     pub(crate) links: Links,
     pub(crate) addresses4: Addresses4,
     pub(crate) addresses6: Addresses6,
+    pub(crate) forwarding: Forwarding,
     pub(crate) neighbours: Neighbours,
     pub(crate) nexthops: Nexthops,
     pub(crate) routes4: Routes4,

@@ -1,6 +1,7 @@
 //! The domains, one file each.
 
 pub mod address;
+pub mod fdb;
 pub mod link;
 pub mod mixed;
 pub mod neighbour;

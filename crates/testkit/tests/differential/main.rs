@@ -82,5 +82,6 @@ domains! {
     ipv6_routes_agree: domains::route6::Routes6, a_flaw_in_ipv6_routes_is_caught: Flaw::Ipv6MetricStaysZero;
     rules_agree: domains::rule::Rules, a_flaw_in_rules_is_caught: Flaw::RuleTwice;
     neighbours_agree: domains::neighbour::Neighbours, a_flaw_in_neighbours_is_caught: Flaw::NeighbourLosesProtocol;
+    forwarding_agrees: domains::fdb::Forwarding, a_flaw_in_forwarding_is_caught: Flaw::AppendReplaces;
     everything_agrees: domains::mixed::Mixed, a_flaw_between_objects_is_caught: Flaw::Ipv4RoutesSurviveLinkDown;
 }

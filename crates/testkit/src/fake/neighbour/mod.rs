@@ -2,7 +2,8 @@
 //!
 //! Nobody is asked and nobody answers: a row that would be probed stays as it is, and a row of the kernel's own
 //! (multicast groups that links have joined) is not there. The table is full at `gc_thresh3` rows that could be
-//! collected, of this namespace alone; the real count is that of the whole machine.
+//! collected, of this namespace alone; the real count is that of the whole machine. Forwarding entries are in
+//! [`fdb`](super::fdb).
 
 mod proxy;
 mod update;
@@ -95,17 +96,17 @@ pub(crate) struct Neighbours {
 type Id = (u8, u32, Vec<u8>);
 
 /// `struct ndmsg`.
-struct Header {
+pub(super) struct Header {
     family: u8,
     pads: [u8; 3],
-    device: u32,
-    state: u16,
-    flags: u8,
+    pub(super) device: u32,
+    pub(super) state: u16,
+    pub(super) flags: u8,
     kind: u8,
 }
 
 impl Header {
-    fn new(fixed: &[u8; 12]) -> Self {
+    pub(super) fn new(fixed: &[u8; 12]) -> Self {
         Self {
             family: fixed[0],
             pads: [fixed[1], fixed[2], fixed[3]],
@@ -114,6 +115,11 @@ impl Header {
             flags: fixed[10],
             kind: fixed[11],
         }
+    }
+
+    /// Whether there is what a GET request may not have: padding, state or type.
+    pub(super) fn has_values(&self) -> bool {
+        self.pads != [0; 3] || self.state != 0 || self.kind != 0
     }
 }
 
@@ -124,7 +130,7 @@ struct Filter {
     master: u32,
 }
 
-const fn refused(words: &'static str) -> Refusal {
+pub(super) const fn refused(words: &'static str) -> Refusal {
     Refusal::errno(EINVAL).because(words)
 }
 
@@ -141,7 +147,7 @@ impl State {
     /// `neigh_add`.
     pub(crate) fn new_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         if request.family() == BRIDGE {
-            return Err(EOPNOTSUPP.into());
+            return self.new_forwarding(request);
         }
         let (fixed, attributes) = request.parts::<12>()?;
         POLICY.check(attributes, false)?;
@@ -263,7 +269,7 @@ impl State {
     /// `neigh_delete`. A row that was valid is told as failed first.
     pub(crate) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         if request.family() == BRIDGE {
-            return Err(EOPNOTSUPP.into());
+            return self.del_forwarding(request);
         }
         if request.has(NLM_F_BULK) {
             return Err(Refusal::errno(EOPNOTSUPP).because("Bulk delete is not supported"));
@@ -403,10 +409,7 @@ impl State {
     pub(crate) fn dump_neighbours(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
         let family = request.family();
         if family == BRIDGE {
-            return Ok(Answer::Dump {
-                rows: Vec::new(),
-                flags: 0,
-            });
+            return self.dump_forwarding(request);
         }
         let proxies = request.body.get(10) == Some(&(NTF_PROXY as u8)) && request.body.len() >= 12;
         let filter = match dump_filter(request) {
@@ -444,14 +447,14 @@ impl State {
     /// `neigh_get`.
     pub(crate) fn get_neighbour(&mut self, request: &Request<'_>) -> Result<RawMessage, Refusal> {
         if request.family() == BRIDGE {
-            return Err(EOPNOTSUPP.into());
+            return self.get_forwarding(request);
         }
         let (fixed, attributes) = request
             .parts::<12>()
             .map_err(|short| short.because("Invalid header for neighbor get request"))?;
         let header = Header::new(fixed);
         let flags = u32::from(header.flags);
-        if header.pads != [0; 3] || header.state != 0 || header.kind != 0 {
+        if header.has_values() {
             return Err(refused("Invalid values in header for neighbor get request"));
         }
         if flags & !NTF_PROXY != 0 {
@@ -558,7 +561,7 @@ fn dump_filter(request: &Request<'_>) -> Result<Filter, Refusal> {
         .map_err(|short| short.because("Invalid header for neighbor dump request"))?;
     if request.strict {
         let header = Header::new(fixed);
-        if header.pads != [0; 3] || header.device != 0 || header.state != 0 || header.kind != 0 {
+        if header.has_values() || header.device != 0 {
             return Err(refused(
                 "Invalid values in header for neighbor dump request",
             ));
