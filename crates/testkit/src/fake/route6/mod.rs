@@ -300,3 +300,46 @@ fn is_null_entry(config: &Config<'_>) -> bool {
         && config.gateway.is_none_or(is_any)
         && config.object == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also of bytes that mean nothing each request is answered, and what is there can be dumped.
+    #[test]
+    fn no_request_is_a_panic() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        let mut state = State::new();
+        for sequence in 0..5_000 {
+            let mut body = vec![10; rng.usize(1..90)];
+            for byte in body.iter_mut().skip(1) {
+                *byte = match rng.u8(..4) {
+                    0 => rng.u8(..),
+                    1 => 1 << rng.u8(..8),
+                    _ => rng.u8(..20),
+                };
+            }
+            if rng.bool() && body.len() > 20 {
+                body[13..20].copy_from_slice(&[0, 4, 0, 1, 0, 0, 0]); // RTA_OIF 1, lo
+                body[12] = 8;
+                body[3] = 0;
+            }
+            let request = Request {
+                kind: 24,
+                flags: rng.u16(..) & 0xf00,
+                sequence,
+                port: 1,
+                strict: rng.bool(),
+                body: &body,
+            };
+            let _new = state.new_route6(&request);
+            if rng.u8(..4) == 0 {
+                let _del = state.del_route6(&request);
+            }
+            if rng.u8(..32) == 0 {
+                let _dump = state.dump_routes6(&request);
+            }
+        }
+        assert!(state.routes6.all().count() > 10, "some were valid");
+    }
+}

@@ -1,7 +1,7 @@
 //! What a request about a route asks for (`rtm_to_fib6_config`).
 
 use super::super::policy::{Policy, Shape};
-use super::super::request::{Attributes, EINVAL, EOPNOTSUPP, NLM_F_CREATE, Refusal, Request};
+use super::super::request::{Attributes, EINVAL, EOPNOTSUPP, Refusal, Request};
 use super::prefix::Prefix;
 use super::table::{Key, RTF_EXPIRES, RTF_LOCAL, RTF_REJECT, RTNH_F_ONLINK, preference_flags};
 use crate::message::{attributes, u16_at, u32_at};
@@ -331,6 +331,3 @@ fn address(attrs: Attributes<'_>, number: u16, length: u8) -> Result<[u8; 16], R
     }
     Ok(address)
 }
-
-/// The flags with which a route of the kernel's own is added.
-pub(crate) const OWN_FLAGS: u16 = NLM_F_CREATE;

@@ -119,6 +119,11 @@ fn push_leg(row: &mut RawMessage, leg: &Leg) {
 
 /// `fib_add_nexthop`: `struct rtnexthop` and the gateway.
 fn push_hop(out: &mut Vec<u8>, leg: &Leg) {
+    /// What an attribute can hold; more legs than that cannot be told.
+    const MOST: usize = 0xf000;
+    if out.len() > MOST {
+        return;
+    }
     let mut inner = Vec::new();
     if let Some(gateway) = leg.gateway {
         push_attribute(&mut inner, RTA_GATEWAY, &gateway);

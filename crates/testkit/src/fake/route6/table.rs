@@ -275,14 +275,14 @@ impl Routes6 {
     pub(crate) fn insert(&mut self, route: Route, flags: u16) -> Result<(), i32> {
         let replace = flags & NLM_F_REPLACE != 0;
         let table = self.tables.entry(route.table).or_default();
-        if !table.contains_key(&route.key) {
-            if replace && flags & NLM_F_CREATE == 0 {
+        let may_create = !replace || flags & NLM_F_CREATE != 0;
+        let Some(node) = table.get_mut(&route.key) else {
+            if !may_create {
                 return Err(ENOENT);
             }
             table.insert(route.key, vec![route]);
             return Ok(());
-        }
-        let node = table.entry(route.key).or_default();
+        };
         let (mut found, mut fallback) = (None, None);
         let mut at = node.len();
         for (position, other) in node.iter_mut().enumerate() {
@@ -308,7 +308,7 @@ impl Routes6 {
             }
         }
         let Some(found) = found.or(fallback) else {
-            if replace && flags & NLM_F_CREATE == 0 {
+            if !may_create {
                 return Err(ENOENT);
             }
             node.insert(at, route);
@@ -389,5 +389,92 @@ impl Route {
         if let Some(mtu) = other.metrics.mtu() {
             self.metrics.set_mtu(mtu);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(routes: &mut Routes6, length: u8, metric: u32, gateway: u8) -> Route {
+        Route {
+            key: Key {
+                destination: Prefix::new([0x20; 16], length),
+                source: Prefix::default(),
+            },
+            table: TABLE_MAIN,
+            metric,
+            protocol: 3,
+            kind: 1,
+            flags: 0,
+            lifetime: 0,
+            preferred_source: None,
+            metrics: Metrics::default(),
+            way: Way::Leg(Leg {
+                device: 10,
+                gateway: (gateway != 0).then_some([gateway; 16]),
+                weight: 1,
+                flags: 0,
+            }),
+            id: routes.new_id(),
+        }
+    }
+
+    fn ids(routes: &[&Route]) -> Vec<u64> {
+        routes.iter().map(|route| route.id).collect()
+    }
+
+    #[test]
+    fn routes_with_gateways_become_siblings_and_are_replaced_together() {
+        let mut all = Routes6::default();
+        let added = [(7, 1), (5, 2), (5, 0), (5, 3)].map(|(metric, gateway)| {
+            let route = route(&mut all, 64, metric, gateway);
+            all.insert(route.clone(), NLM_F_CREATE).unwrap();
+            route
+        });
+        let order: Vec<_> = all.node(0, &added[0].key).iter().map(|r| r.id).collect();
+        assert_eq!(order, [2, 3, 4, 1], "by metric, then by age");
+        assert_eq!(ids(&all.siblings(&added[3])), [4, 2], "round from itself");
+        assert_eq!(ids(&all.siblings(&added[2])), [3]);
+
+        let again = route(&mut all, 64, 5, 2);
+        assert_eq!(all.insert(again.clone(), NLM_F_CREATE), Err(EEXIST));
+        all.insert(again, NLM_F_REPLACE).unwrap();
+        let order: Vec<_> = all.node(0, &added[0].key).iter().map(|r| r.id).collect();
+        assert_eq!(order, [5, 3, 1], "the one without a gateway stays");
+        let other = route(&mut all, 65, 5, 2);
+        assert_eq!(all.insert(other, NLM_F_REPLACE), Err(ENOENT));
+    }
+
+    #[test]
+    fn lookups_go_from_the_longest_prefix_to_the_default() {
+        let mut all = Routes6::default();
+        for length in [0, 64, 32] {
+            let route = route(&mut all, length, 1024, 0);
+            all.insert(route, NLM_F_CREATE).unwrap();
+        }
+        let lengths = |address: u8| -> Vec<u8> {
+            let nodes = all.holding(TABLE_MAIN, [address; 16], [0; 16]);
+            let lengths = nodes.iter().map(|node| node[0].key.destination.length);
+            lengths.collect()
+        };
+        assert_eq!(lengths(0x20), [64, 32, 0]);
+        assert_eq!(lengths(0x21), [0]);
+    }
+
+    #[test]
+    fn a_source_hides_the_destination_from_packets_without_it() {
+        let mut all = Routes6::default();
+        let bare = route(&mut all, 64, 1024, 0);
+        let mut from = route(&mut all, 64, 1024, 0);
+        from.key.source = Prefix::new([0x30; 16], 16);
+        let key = from.key;
+        assert_eq!(all.located(0, &key).len(), 0);
+        all.insert(bare.clone(), NLM_F_CREATE).unwrap();
+        assert_eq!(all.located(0, &key)[0].id, bare.id, "found without one");
+        all.insert(from.clone(), NLM_F_CREATE).unwrap();
+        assert_eq!(all.located(0, &key)[0].id, from.id);
+        assert_eq!(all.holding(0, [0x20; 16], [0x30; 16]).len(), 2);
+        assert!(all.holding(0, [0x20; 16], [0x31; 16]).is_empty());
     }
 }
