@@ -3,11 +3,14 @@
 
 use crate::case::Domain;
 use crate::message::{
-    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attribute, odd_attribute, set_up, veth,
+    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attribute, ifinfomsg, odd_attribute,
+    set_up, veth,
 };
 
 pub struct Routes6;
 
+const NEWLINK: u16 = 16;
+const DELLINK: u16 = 17;
 const NEWADDR: u16 = 20;
 const DELADDR: u16 = 21;
 const NEWROUTE: u16 = 24;
@@ -65,10 +68,13 @@ impl Domain for Routes6 {
                     &["2001:db8:1::1", "2001:db8:1::5", "2001:db8:2::1", "fe80::9"],
                 );
                 let device = pick(rng, &[10, 10, 11, 12, 13]);
-                let flags = pick(rng, &[CREATE, CREATE, CREATE | EXCL, 0]);
-                address_message(kind, flags, device, address, length)
+                let flags = pick(rng, &[CREATE, CREATE, CREATE | EXCL, CREATE | REPLACE, 0]);
+                let message = address_message(kind, flags, device, address, length);
+                with_options(rng, message)
             }
-            82..90 => set_up(pick(rng, &[10, 11, 12, 13]), rng.u8(..3) > 0),
+            82..88 => set_up(pick(rng, &[10, 11, 12, 13]), rng.u8(..3) > 0),
+            88 => mtu(rng),
+            89 if rng.u8(..3) == 0 => Message::new(DELLINK, 0, &ifinfomsg(12, 0, 0)),
             90..94 => object(rng),
             94 | 95 => rule(rng),
             _ => dump(rng),
@@ -101,6 +107,36 @@ fn address_message(kind: u16, flags: u16, device: u8, address: &str, length: u8)
     const IFA_ADDRESS: u16 = 1;
     let fixed = [10, length, 0, 0, device, 0, 0, 0];
     Message::new(kind, flags, &fixed).with(IFA_ADDRESS, bytes(address))
+}
+
+/// What of an address says something about its prefix route.
+fn with_options(rng: &mut fastrand::Rng, mut message: Message) -> Message {
+    const IFA_CACHEINFO: u16 = 6;
+    const IFA_FLAGS: u16 = 8;
+    const IFA_RT_PRIORITY: u16 = 9;
+    if message.kind != NEWADDR {
+        return message;
+    }
+    if rng.u8(..5) == 0 {
+        message = message.maybe(IFA_FLAGS, number(pick(rng, &[0x200, 0])));
+    }
+    if rng.u8(..5) == 0 {
+        message = message.maybe(IFA_RT_PRIORITY, number(pick(rng, &[0, 256, 1024, 7])));
+    }
+    if rng.u8(..5) == 0 {
+        let valid = pick(rng, &[1000, 2000, u32::MAX]);
+        let cache = [valid, valid, 0, 0].map(u32::to_ne_bytes);
+        message = message.with(IFA_CACHEINFO, cache.as_flattened());
+    }
+    message
+}
+
+/// Links that are too small for IPv6 among them.
+fn mtu(rng: &mut fastrand::Rng) -> Message {
+    const IFLA_MTU: u16 = 4;
+    let index = pick(rng, &[10, 10, 12, 13]);
+    let mtu = pick(rng, &[1500, 1400, 1300, 1280, 1000]);
+    Message::new(NEWLINK, 0, &ifinfomsg(index, 0, 0)).maybe(IFLA_MTU, number(mtu))
 }
 
 const DESTINATIONS: &[(&str, u8)] = &[
