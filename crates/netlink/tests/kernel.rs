@@ -17,7 +17,8 @@ use trueup_netlink::{
     Outcome, Push, Socket,
 };
 use trueup_testkit::{
-    Snapshot, assert_no_changes, fresh_netns, named_netns, veth_pair, without_net_admin,
+    Snapshot, assert_no_changes, fresh_netns, index_of, ip_fails, named_netns, uplinks, veth_pair,
+    without_net_admin,
 };
 
 trueup_testkit::kernel_tests![
@@ -29,6 +30,8 @@ trueup_testkit::kernel_tests![
     a_lost_answer_is_unknown_and_never_success,
     a_batch_larger_than_the_send_buffer_goes_in_parts,
     a_dump_of_many_datagrams_is_whole,
+    a_row_larger_than_a_page_does_not_empty_the_dump,
+    a_row_larger_than_any_dump_ends_it_without_an_error,
     a_strict_dump_is_filtered_and_says_so,
     a_dump_broken_off_does_not_block_the_next,
     an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete,
@@ -52,9 +55,10 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
 const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
-const BLACKHOLE: u8 = 6;
 const UNICAST: u8 = 1;
+const BLACKHOLE: u8 = 6;
 
 fn socket() -> Socket {
     Socket::open(&Namespace::current()).unwrap()
@@ -372,6 +376,49 @@ fn a_dump_of_many_datagrams_is_whole() {
             .all(|outcome| *outcome == Outcome::Done)
     );
     assert_eq!(blackholes(&mut socket), (0..5000).collect::<Vec<_>>());
+}
+
+/// A route over so many next hops: a row of some 16 bytes for each.
+fn legs(socket: &mut Socket, count: u32) -> Result<(), trueup_netlink::Error> {
+    let up = i32::try_from(index_of("up0")).unwrap();
+    let message = one(|buffer| {
+        route(
+            buffer,
+            RTM_NEWROUTE,
+            (0x0a02_0000, 16),
+            UNICAST,
+            |message| {
+                let nest = message.nest_unflagged(RTA_MULTIPATH);
+                for _ in 0..count {
+                    let at = message.position();
+                    message.raw(&[0; 4]);
+                    message.raw(&up.to_ne_bytes());
+                    message.attr(RTA_GATEWAY, &[10, 200, 0, 9]);
+                    message.patch_u16(at);
+                }
+                message.end_nest(nest);
+            },
+        )
+    });
+    socket.request(&message)
+}
+
+// fact 56
+fn a_row_larger_than_a_page_does_not_empty_the_dump() {
+    uplinks(1);
+    legs(&mut socket(), 249).unwrap();
+    // On a socket that has received nothing yet, as any new one would.
+    assert_eq!(blackholes(&mut socket()).len(), 1);
+}
+
+// fact 57
+fn a_row_larger_than_any_dump_ends_it_without_an_error() {
+    uplinks(1);
+    legs(&mut socket(), 2100).unwrap();
+    let there = ip_fails(&["route", "add", "10.2.0.0/16", "dev", "up0"]);
+    assert!(there.contains("File exists"), "{there}");
+    // So nobody knows it from there being nothing; codec::route refuses to write what comes to that.
+    assert!(blackholes(&mut socket()).is_empty());
 }
 
 fn a_strict_dump_is_filtered_and_says_so() {

@@ -43,6 +43,7 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
+const NLMSG_NOOP: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const HEADER: usize = 16;
@@ -65,10 +66,14 @@ fn dump(kind: Kind, header: &[u8]) -> Vec<RawMessage> {
 /// `None` when the kernel said that the table changed underneath.
 fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
     let socket = open(0)?;
-    send_one(&socket, kind.new_type() + 2, NLM_F_DUMP, header)?;
     let mut rows = Vec::new();
     let mut interrupted = false;
     let mut buffer = vec![0; DATAGRAM];
+    // The kernel makes a dump's parts as large as what was received with before: on a fresh socket a dump whose first row
+    // has some 4 KiB is empty, without an error.
+    send_one(&socket, NLMSG_NOOP, NLM_F_ACK, &[])?;
+    let _acknowledged = receive(&socket, &mut buffer, RecvFlags::empty())?.count();
+    send_one(&socket, kind.new_type() + 2, NLM_F_DUMP, header)?;
     loop {
         for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
             let (message_type, flags, body) = message?;

@@ -254,6 +254,11 @@ pub fn dump_request(
     Ok(message.finish()?)
 }
 
+/// How long a route's message may be in bytes, with some room for what the kernel adds. A row that
+/// does not fit the 32 KiB buffer of a dump ends the dump: without it, without what comes after it,
+/// and without an error (`netlink_dump` in net/netlink/af_netlink.c).
+const LEGIBLE: usize = 32_000;
+
 fn put(
     buffer: &mut Vec<u8>,
     route: &Route,
@@ -353,6 +358,12 @@ fn write_hops(
                 message.raw(&index.to_ne_bytes());
                 write_gateway(message, route.family(), hop.via);
                 message.patch_u16(at);
+            }
+            if message.position() > LEGIBLE {
+                return Err(EncodeError::Refused(
+                    "so many next hops can be written but not read back: no dump holds more than \
+                     some 2000 in IPv4 and 1100 in IPv6",
+                ));
             }
             message.end_nest(nest);
         }

@@ -35,6 +35,7 @@ trueup_testkit::kernel_tests![
     routes::a_replace_changes_in_place,
     routes::dumps_are_filtered_where_the_kernel_can,
     routes::what_would_match_more_is_refused,
+    routes::as_many_next_hops_as_can_be_written_can_be_read_back,
     routes::a_route_through_a_nexthop_object_is_seen_and_goes_alone,
     routes::a_reject_route_goes_and_not_the_gateway_route_of_its_key,
     rules::rules_come_back_as_desired_and_go_alone,

@@ -188,6 +188,35 @@ fn likes(route: &Route) -> Vec<Route> {
     all
 }
 
+/// A row that does not fit a dump ends it without a word: so nothing is written that comes to that.
+pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
+    let (mut net, a, _) = Net::with_devices();
+    let ipv4 = |_| via("10.0.0.9", a);
+    // Equal next hops are refused in IPv6.
+    let ipv6 = |n: u16| via(&format!("2001:db8::1:{n:x}"), a);
+    let cases: [(Family, &str, &dyn Fn(u16) -> NextHop); 2] = [
+        (Family::Inet, "10.9.0.0/16", &ipv4),
+        (Family::Inet6, "2001:db8:9::/48", &ipv6),
+    ];
+    for (family, dst, hop) in cases {
+        let route = |hops: u16| {
+            let hops = NextHops::Many((0..hops).map(hop).collect());
+            with(Route::new(prefix(dst), hops), |_| {}).canonical()
+        };
+        let writable =
+            |hops: &u16| route::create(&mut Vec::new(), &route(*hops), &existing).is_ok();
+        let most = (1000..3000).take_while(writable).last().unwrap();
+        let refused = route::create(&mut Vec::new(), &route(most + 1), &existing);
+        assert!(
+            matches!(refused, Err(EncodeError::Refused(_))),
+            "{refused:?}"
+        );
+        let wide = route(most);
+        net.send(|b| route::create(b, &wide, &existing)).unwrap();
+        assert_eq!(net.routes(family), [wide], "{most} next hops");
+    }
+}
+
 fn round_trip(net: &mut Net, family: Family, desired: Route) {
     let desired = desired.canonical();
     net.send(|b| route::create(b, &desired, &existing))
