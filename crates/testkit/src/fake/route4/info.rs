@@ -213,7 +213,8 @@ impl State {
         }
     }
 
-    /// `fib_find_info_nh`.
+    /// `fib_find_info_nh`. A quirk: metrics are not looked at, so that a route without any gets those of another route
+    /// with the same object.
     fn info_with_nexthop(&self, config: &Config<'_>) -> Option<u64> {
         let mask = !u32::from(RTNH_COMPARE_MASK);
         let same = |info: &Info| {
@@ -226,8 +227,9 @@ impl State {
                 && info.table == config.table
                 && (info.flags ^ config.flags) & mask == 0
         };
+        // The youngest comes first in the kernel's list.
         let mut found = self.routes4.infos.iter().filter(|(_, info)| same(info));
-        found.next().map(|(id, _)| *id)
+        found.next_back().map(|(id, _)| *id)
     }
 
     /// The part of `fib_create_info` for routes that lead somewhere.
