@@ -193,3 +193,68 @@ fn scenarios(tree: &Path) -> Result<Seen> {
         output: format!("{text}{said}"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_can_still_be_planted() {
+        for (_, plant) in plants().unwrap() {
+            git_apply(&root(), &plant, &["--check"]).unwrap();
+        }
+    }
+
+    /// All files below a folder, but for what is built.
+    fn files(folder: &Path, all: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                files(&path, all);
+            } else {
+                all.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_on_safety_names_tests_and_scenarios_that_there_are() {
+        let page = fs::read_to_string(root().join("docs/safety.md")).unwrap();
+        let mut all = Vec::new();
+        files(&root().join("crates"), &mut all);
+        let scenarios: Vec<_> = all
+            .iter()
+            .filter_map(|path| {
+                let name = path
+                    .strip_prefix(root().join("crates/testkit/scenarios"))
+                    .ok()?;
+                Some(name.with_extension("").display().to_string())
+            })
+            .collect();
+        let code: String = all
+            .iter()
+            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
+        let rows = page
+            .lines()
+            .filter(|line| line.starts_with("| ") && line.contains('`'));
+        let mut named = 0;
+        for name in rows.flat_map(|row| row.split('`').skip(1).step_by(2)) {
+            let found = if name.starts_with("crates/") || name.starts_with("docs/") {
+                root().join(name).exists()
+            } else if let Some((stem, "")) = name.split_once('*') {
+                scenarios.iter().any(|scenario| scenario.starts_with(stem))
+            } else if name.contains('/') {
+                scenarios.iter().any(|scenario| scenario == name)
+            } else if name.contains('_') {
+                code.contains(&format!("fn {name}("))
+            } else {
+                continue;
+            };
+            assert!(found, "{name}");
+            named += 1;
+        }
+        assert!(named > 30, "{named}");
+    }
+}
