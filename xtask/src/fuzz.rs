@@ -21,7 +21,9 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     if !nightly::answers(&["fuzz", "--version"]) {
         show_and_run(&mut cargo(&["install", "--locked", "cargo-fuzz"]))?;
     }
-    show_and_run(&mut nightly::cargo(&["fuzz", "build"]))?;
+    for target in &targets {
+        show_and_run(&mut nightly::cargo(&["fuzz", "build", target]))?;
+    }
     let mut failed = Vec::new();
     println!(
         "{:<12}{:>14}{:>10}{:>10}",
