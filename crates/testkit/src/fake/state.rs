@@ -139,6 +139,7 @@ impl State {
         self.addresses4_up(index);
         self.routes4_up(index);
         self.addresses6_up(index);
+        self.routes6_up(index);
     }
 
     /// A link was set down (`NETDEV_DOWN`).

@@ -196,6 +196,13 @@ impl State {
         }
     }
 
+    /// A link that has its carrier at once is fully up.
+    pub(crate) fn routes6_up(&mut self, index: u32) {
+        if self.links.get(index).is_some_and(|link| link.carrier) {
+            self.routes6_carrier(index, true);
+        }
+    }
+
     /// `rt6_sync_up` and `NETDEV_CHANGE` of `fib6_ifdown`: marks only. A link that was down is fully up once it has a
     /// carrier.
     pub(crate) fn routes6_carrier(&mut self, index: u32, on: bool) {
