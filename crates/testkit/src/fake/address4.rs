@@ -348,11 +348,14 @@ impl State {
         if !self.addresses4.is_on(index) {
             return Err(NO_DEVICE);
         }
-        let (local, label) = (attrs.array::<4>(IFA_LOCAL), attrs.string(IFA_LABEL));
+        let local = attrs.array::<4>(IFA_LOCAL);
+        // nla_strcmp looks beyond a NUL within.
+        let label = attrs.get(IFA_LABEL);
+        let label = label.map(|label| label.strip_suffix(&[0]).unwrap_or(label));
         let peer = attrs.array::<4>(IFA_ADDRESS);
         let at = self.addresses4.of(index).iter().position(|old| {
             local.is_none_or(|local| local == old.local)
-                && label.as_ref().is_none_or(|label| *label == old.label)
+                && label.is_none_or(|label| label == old.label)
                 && peer.is_none_or(|peer| header[1] == old.length && old.holds(peer))
         });
         let nothing = Refusal::errno(EADDRNOTAVAIL).because("ipv4: Address not found");

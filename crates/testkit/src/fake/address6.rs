@@ -592,6 +592,7 @@ impl State {
         if running && let Ok(device) = self.device6(index) {
             device.ready = true;
             self.autoconfigure6(index);
+            self.drop_small6(index);
         }
     }
 
@@ -613,6 +614,18 @@ impl State {
         };
         if on && !device.settings.disabled && !std::mem::replace(&mut device.ready, true) {
             self.autoconfigure6(index);
+            self.drop_small6(index);
+        }
+    }
+
+    /// What lo got while its MTU is below 1280 it loses at once.
+    fn drop_small6(&mut self, index: u32) {
+        if self
+            .links
+            .get(index)
+            .is_some_and(|link| link.mtu < IPV6_MIN_MTU)
+        {
+            self.addresses6_mtu(index);
         }
     }
 

@@ -348,11 +348,13 @@ impl State {
                 link.below = Some(0); // veth_dellink parts them first
             }
             if let Some(link) = self.links.get(index) {
+                let lower = link.lower();
                 let row = self.links.row(link, Action::Del);
                 self.links.all.remove(&index);
                 if unknown != Some(index) {
                     self.announce(group::LINK, &row, None);
                 }
+                self.tell_lower(lower);
             }
         }
         self.carry(0);
@@ -371,8 +373,32 @@ impl State {
         }
     }
 
-    /// The first end of a pair is told of before there is another.
-    fn announce_first_end(&mut self, index: u32) {
+    /// A change of which the kernel tells with `netif_state_change`: not while the link is down.
+    fn change_quietly(&mut self, index: u32, change: impl FnOnce(&mut Link)) {
+        self.announce_changed_links();
+        self.links.remember();
+        if let Some(link) = self.links.all.get_mut(&index) {
+            change(link);
+            if link.is_up() {
+                // Told of at the end, even if it is as it was.
+                self.links.told.remove(&index);
+                let carrier = link.carrier;
+                self.addresses6_carrier(index, carrier);
+            } else {
+                self.links.remember();
+            }
+        }
+    }
+
+    /// `NETDEV_CHANGEUPPER`: a lower device is told of when something is put on it or taken away.
+    fn tell_lower(&mut self, lower: Option<u32>) {
+        if let Some(lower) = lower {
+            self.tell(lower);
+        }
+    }
+
+    /// Announces a link whether it changed or not.
+    fn tell(&mut self, index: u32) {
         if let Some(link) = self.links.get(index) {
             let row = self.links.row(link, Action::New);
             let essence = self.links.essence(link);

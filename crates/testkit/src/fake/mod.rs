@@ -39,6 +39,7 @@ mod route4;
 mod route6;
 mod rule;
 mod state;
+mod sysctl;
 
 use std::fmt;
 use std::io;

@@ -195,7 +195,7 @@ impl State {
     }
 
     /// Writes a setting below `net.`; each room takes its own.
-    pub(crate) fn sysctl(&mut self, name: &str, _value: &str) -> Result<(), String> {
-        Err(format!("the fake kernel has no setting {name}"))
+    pub(crate) fn sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
+        self.conf_setting(name, value)
     }
 }

@@ -10,6 +10,10 @@ use crate::compared::compared;
 use crate::message::{DUMP, Message, ifinfomsg};
 
 const IFLA_LINK: u16 = 5;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_GROUP: u16 = 27;
+const IFF_UP: u8 = 0x1;
 
 /// What came back for one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,7 +150,8 @@ impl Machine {
         let end = Instant::now() + Duration::from_millis(20);
         let address = |row: &RawMessage| {
             let local = row.attrs.get(&IFA_LOCAL);
-            local.or_else(|| row.attrs.get(&IFA_ADDRESS)).cloned()
+            let address = local.or_else(|| row.attrs.get(&IFA_ADDRESS))?;
+            Some((row.device(), address.clone()))
         };
         let mut missing: Vec<_> = addresses
             .iter()
@@ -155,11 +160,13 @@ impl Machine {
             .collect();
         while !missing.is_empty() && Instant::now() < end {
             for route in self.raw_dump(Kind::Route, 10) {
-                let own = route
+                if let Some(own) = route
                     .attrs
                     .get(&RTA_DST)
-                    .filter(|_| route.header[7] == RTN_LOCAL);
-                missing.retain(|address| Some(address) != own);
+                    .filter(|_| route.header[7] == RTN_LOCAL)
+                {
+                    missing.retain(|(device, address)| *device != route.device() || address != own);
+                }
             }
         }
         self.wait_for_lock();
@@ -178,7 +185,6 @@ impl Machine {
     fn settle_carriers(&mut self) {
         const IFLA_OPERSTATE: u16 = 16;
         const IFLA_CARRIER: u16 = 33;
-        const IFF_UP: u8 = 0x1;
         const IF_OPER_UNKNOWN: u8 = 0;
         const IF_OPER_UP: u8 = 6;
         let end = Instant::now() + Duration::from_secs(5);
@@ -194,17 +200,21 @@ impl Machine {
                 row.header[8] & IFF_UP != 0 && told != (byte(IFLA_CARRIER) == 1)
             });
             let Some(moving) = moving else {
+                // Of one that is down nobody can see whether it was looked at.
+                for row in links.iter().filter(|row| row.header[8] & IFF_UP == 0) {
+                    self.look_at(row.device());
+                }
                 return self.wait_for_lock();
             };
             assert!(Instant::now() < end, "a carrier stays untold: {moving}");
-            // The watch looks at most links once a second only; at one that is asked for it looks at once.
-            let get = Message::new(
-                Kind::Link.new_type() + 2,
-                0,
-                &ifinfomsg(moving.device(), 0, 0),
-            );
-            self.send(&get);
+            self.look_at(moving.device());
         }
+    }
+
+    /// The watch looks at most links once a second only; at one that is asked for it looks at once.
+    fn look_at(&mut self, index: u32) {
+        let get = Message::new(Kind::Link.new_type() + 2, 0, &ifinfomsg(index, 0, 0));
+        self.send(&get);
     }
 
     /// Rows as they are.
@@ -253,13 +263,19 @@ impl Machine {
             }
         }
         for (index, message) in last {
-            // Nobody is told when the other end of a pair comes, but with the next news.
+            // Nobody is told when the other end of a pair comes, nor of the alias, the group and the kind's data of a link
+            // that is down; all of them come with the next news.
             let mut essence = message.clone();
             if essence.action == Action::New {
                 essence.attrs.remove(&IFLA_LINK);
+                if essence.header[8] & IFF_UP == 0 {
+                    for number in [IFLA_LINKINFO, IFLA_IFALIAS, IFLA_GROUP] {
+                        essence.attrs.remove(&number);
+                    }
+                }
             }
-            if self.links.insert(index, essence.clone()) != Some(essence) {
-                all.push(message);
+            if self.links.insert(index, essence.clone()).as_ref() != Some(&essence) {
+                all.push(essence);
             }
         }
         all

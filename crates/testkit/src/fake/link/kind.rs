@@ -222,8 +222,8 @@ impl LinkKind {
         }
     }
 
-    /// Whether the hardware address can change while the link is up (`IFF_LIVE_ADDR_CHANGE`).
-    pub(super) fn changes_address_up(self) -> bool {
+    /// Whether the hardware address can change (`ndo_set_mac_address`).
+    pub(super) fn changes_address(self) -> bool {
         self != Self::Ifb
     }
 

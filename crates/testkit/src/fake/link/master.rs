@@ -56,10 +56,6 @@ impl State {
             let words = "Can not enslave a bridge to a bridge";
             return Err(Refusal::errno(ELOOP).because(words));
         }
-        if link.kind == LinkKind::Macvlan {
-            let words = "Device does not allow enslaving to a bridge";
-            return Err(Refusal::errno(EOPNOTSUPP).because(words));
-        }
         let handled = |on: &u32| {
             let on = self.links.get(*on);
             on.is_some_and(|on| on.kind == LinkKind::Macvlan)
@@ -71,6 +67,7 @@ impl State {
             link.master = Some(master);
         }
         self.ports_changed(master);
+        self.tell(master);
         Ok(())
     }
 
@@ -112,7 +109,12 @@ impl State {
             .filter_map(|port| self.links.get(*port))
             .collect();
         let lowest = ports.iter().map(|port| port.address.clone()).min();
-        let smallest = ports.iter().map(|port| port.mtu).min();
+        // An MTU of 0 counts as none, and what a bridge may not have it does not take.
+        let smallest = ports.iter().fold(0, |least, port| match least {
+            0 => port.mtu,
+            least => port.mtu.min(least),
+        });
+        let smallest = if smallest == 0 { 1500 } else { smallest };
         let Some(bridge) = self.links.all.get_mut(&master) else {
             return;
         };
@@ -128,8 +130,8 @@ impl State {
         let Some(bridge) = self.links.get(master) else {
             return;
         };
-        if !bridge.mtu_set {
-            self.change_mtu(master, smallest.unwrap_or(1500));
+        if !bridge.mtu_set && (68..=65535).contains(&smallest) {
+            self.change_mtu(master, smallest);
         }
     }
 

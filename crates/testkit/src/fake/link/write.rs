@@ -24,6 +24,7 @@ const IFLA_INFO_SLAVE_DATA: u16 = 5;
 const VETH_INFO_PEER: u16 = 1;
 const EADDRINUSE: i32 = 98;
 const ENETDOWN: i32 = 100;
+const ENOTCONN: i32 = 107;
 
 /// `ifla_policy`, as far as the fake looks at attributes.
 pub(super) const POLICY: Policy = Policy {
@@ -154,7 +155,7 @@ impl State {
             }
             // What of a bridge was set before the error stays.
             if done.is_ok() || link.kind == LinkKind::Bridge {
-                self.links.all.insert(index, link);
+                self.change_quietly(index, |was| *was = link);
                 self.carry(index);
             }
             done?;
@@ -217,7 +218,7 @@ impl State {
             self.set_mtu(index, mtu)?;
         }
         if let Some(group) = attrs.u32(IFLA_GROUP) {
-            self.with_link(index, |link| link.group = group);
+            self.change_quietly(index, |link| link.group = group);
         }
         if let Some(name) = attrs.string(IFLA_IFNAME).filter(|name| !name.is_empty())
             && u32_at(header, 4) != 0
@@ -225,11 +226,12 @@ impl State {
             self.rename(index, &name)?;
         }
         if let Some(alias) = attrs.string(IFLA_IFALIAS) {
-            self.with_link(index, |link| link.alias = alias);
+            self.change_quietly(index, |link| link.alias = alias);
         }
         if let Some(broadcast) = attrs.array::<6>(IFLA_BROADCAST) {
             self.with_link(index, |link| link.broadcast = broadcast.to_vec());
             self.link_hardware_address(index);
+            self.tell(index);
         }
         self.set_flags(index, u32_at(header, 8), u32_at(header, 12))?;
         if let Some(master) = attrs.u32(IFLA_MASTER) {
@@ -247,19 +249,24 @@ impl State {
     /// `netif_set_mac_address` and what the drivers say to it.
     fn set_address(&mut self, index: u32, address: [u8; 6]) -> Result<(), Refusal> {
         let link = self.links.get(index).ok_or(ENODEV)?;
-        if link.is_up() && !link.kind.changes_address_up() {
-            return Err(EBUSY.into());
+        if !link.kind.changes_address() {
+            return Err(EOPNOTSUPP.into());
         }
         check_address(address)?;
         let same = link.address == address;
         if link.kind == LinkKind::Macvlan && !same && link.is_up() && self.is_taken(link, address) {
             return Err(EADDRINUSE.into());
         }
-        self.with_link(index, |link| {
-            link.address = address.to_vec();
-            link.address_set = true;
-        });
-        self.link_hardware_address(index);
+        if let Some(lower) = link.lower().filter(|_| link.is_passthru() && !same) {
+            // The lower device gets it, and hands it on.
+            self.set_address(lower, address)?;
+        }
+        self.take_address(index, address);
+        for upper in self.links.on(index) {
+            if self.links.get(upper).is_some_and(Link::is_passthru) {
+                self.take_address(upper, address);
+            }
+        }
         if !same
             && self
                 .links
@@ -272,6 +279,15 @@ impl State {
             self.ports_changed(master);
         }
         Ok(())
+    }
+
+    fn take_address(&mut self, index: u32, address: [u8; 6]) {
+        self.with_link(index, |link| {
+            link.address = address.to_vec();
+            link.address_set = true;
+        });
+        self.link_hardware_address(index);
+        self.tell(index);
     }
 
     /// `macvlan_addr_busy`: the lower device has it, or another that is up on it.
@@ -374,8 +390,12 @@ impl State {
         if wanted & IFF_UP != was & IFF_UP {
             self.may_open(index, wanted & IFF_UP != 0)?;
             self.set_link_up(index, wanted & IFF_UP != 0);
-        } else if up && changed & IFF_NOARP != 0 {
-            self.addresses6_noarp(index);
+        } else if up && changed & FREE != 0 {
+            if changed & IFF_NOARP != 0 {
+                self.addresses6_noarp(index);
+            }
+            let carrier = self.links.get(index).is_some_and(|link| link.carrier);
+            self.addresses6_carrier(index, carrier);
         }
         Ok(())
     }
@@ -417,11 +437,14 @@ impl State {
         let peer = link.below.filter(|_| kind == LinkKind::Veth);
         if made.is_ok() {
             let addressed = kind == LinkKind::Bridge && link.address_set;
+            let lower = link.lower();
             self.register_link(link);
+            self.tell_lower(lower);
             if addressed {
                 self.select_ports(index);
             }
         }
+        let registered = made.is_ok();
         let known = made.and_then(|()| {
             if let Some(peer) = peer {
                 self.with_link(peer, |link| link.below = Some(index));
@@ -434,10 +457,11 @@ impl State {
             _ => Ok(()),
         };
         if known.and(joined).is_err() {
-            let going: Vec<_> = [Some(index), peer].into_iter().flatten().collect();
+            let own = registered.then_some(index);
+            let going: Vec<_> = [own, peer].into_iter().flatten().collect();
             // A VXLAN device was told of when it came.
             let unknown = known.is_err() && kind != LinkKind::Vxlan;
-            self.unregister_links(&going, unknown.then_some(index));
+            self.unregister_links(&going, own.filter(|_| unknown));
         }
         known.and(joined)
     }
@@ -465,10 +489,15 @@ impl State {
         self.place_link(&mut peer, wanted_index, wanted)?;
         link.below = Some(peer.index);
         let index = peer.index;
+        let (flags, mask) = (u32_at(&header, 8), u32_at(&header, 12));
+        if flags & IFF_UP != 0 && (mask == 0 || mask & IFF_UP != 0) {
+            return Err(ENOTCONN.into()); // veth_open, as there is no other end yet
+        }
         peer.below = Some(0);
         self.register_link(peer);
-        self.set_flags(index, u32_at(&header, 8), u32_at(&header, 12))?;
-        self.announce_first_end(index);
+        self.set_flags(index, flags, mask)?;
+        // It is told of before there is another.
+        self.tell(index);
         Ok(())
     }
 

@@ -1,7 +1,25 @@
+//! Everything at once in one namespace: the messages of all domains, so that the objects meet.
+
 use crate::case::Domain;
+use crate::domains::address::Addresses;
+use crate::domains::link::Links;
+use crate::domains::neighbour::Neighbours;
+use crate::domains::route4::Routes4;
+use crate::domains::route6::Routes6;
+use crate::domains::rule::Rules;
 use crate::message::{Message, set_up, veth};
 
 pub struct Mixed;
+
+/// How often each one's messages come, of a hundred.
+const SHARES: [(u8, &dyn Domain); 6] = [
+    (20, &Addresses),
+    (15, &Links),
+    (25, &Routes4),
+    (20, &Routes6),
+    (10, &Rules),
+    (10, &Neighbours),
+];
 
 impl Domain for Mixed {
     fn name(&self) -> &'static str {
@@ -13,6 +31,30 @@ impl Domain for Mixed {
     }
 
     fn message(&self, rng: &mut fastrand::Rng) -> Message {
-        set_up(10, rng.bool())
+        if rng.u8(..8) == 0 {
+            return set_up(if rng.bool() { 10 } else { 11 }, rng.bool());
+        }
+        let mut lot = rng.u8(..100);
+        for (share, domain) in SHARES {
+            if lot < share {
+                let message = domain.message(rng);
+                return if has_entries(&message) {
+                    set_up(10, true)
+                } else {
+                    message
+                };
+            }
+            lot -= share;
+        }
+        Addresses.message(rng)
     }
+}
+
+/// Whether a message makes a link of a kind that adds forwarding entries by itself, which the fake does not.
+fn has_entries(message: &Message) -> bool {
+    let kinds: [&[u8]; 3] = [b"macvlan", b"vxlan", b"bridge"];
+    kinds.iter().any(|kind| {
+        let mut parts = message.body.windows(kind.len());
+        parts.any(|part| part == *kind)
+    })
 }
