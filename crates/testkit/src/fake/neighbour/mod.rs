@@ -6,19 +6,17 @@
 //! [`fdb`](super::fdb).
 
 mod proxy;
+mod read;
 mod update;
+mod write;
 
 use std::collections::BTreeMap;
 
 use crate::message::{Action, Kind, RawMessage, u16_at, u32_at};
 
-use super::dispatch::Answer;
 use super::policy::{Policy, Shape};
-use super::request::{
-    Attributes, EAFNOSUPPORT, EEXIST, EINVAL, ENOBUFS, ENODEV, ENOENT, EOPNOTSUPP, NLM_F_BULK,
-    NLM_F_CREATE, NLM_F_DUMP_FILTERED, NLM_F_EXCL, NLM_F_REPLACE, Refusal, Request,
-};
-use super::state::{Flaw, State, group};
+use super::request::{EINVAL, ENODEV, Refusal};
+use super::state::{State, group};
 
 use proxy::Proxy;
 use update::{Change, Entry, NUD_FAILED, NUD_NOARP, NUD_PERMANENT, NUD_VALID};
@@ -123,13 +121,6 @@ impl Header {
     }
 }
 
-/// Which rows of a dump are asked for; 0 is all.
-#[derive(Default)]
-struct Filter {
-    device: u32,
-    master: u32,
-}
-
 pub(super) const fn refused(words: &'static str) -> Refusal {
     Refusal::errno(EINVAL).because(words)
 }
@@ -144,164 +135,6 @@ fn key_length(family: u8) -> Option<usize> {
 }
 
 impl State {
-    /// `neigh_add`.
-    pub(crate) fn new_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        if request.family() == BRIDGE {
-            return self.new_forwarding(request);
-        }
-        let (fixed, attributes) = request.parts::<12>()?;
-        POLICY.check(attributes, false)?;
-        let header = Header::new(fixed);
-        let dst = attributes
-            .get(NDA_DST)
-            .ok_or(refused("Network address not specified"))?;
-        let extended = attributes.u32(NDA_FLAGS_EXT).unwrap_or(0);
-        let flags = u32::from(header.flags) | extended << NTF_EXT_SHIFT;
-        let lladdr = attributes.get(NDA_LLADDR);
-        let device = self.neighbour_device(header.device)?;
-        if device.is_some_and(|width| lladdr.is_some_and(|lladdr| lladdr.len() < width)) {
-            return Err(refused("Invalid link address"));
-        }
-        let length = key_length(header.family).ok_or(EAFNOSUPPORT)?;
-        let key = dst
-            .get(..length)
-            .ok_or(refused("Invalid network address"))?;
-        let protocol = attributes.u8(NDA_PROTOCOL).unwrap_or(0);
-        if flags & NTF_PROXY != 0 {
-            if flags & (NTF_MANAGED | NTF_EXT_VALIDATED) != 0 {
-                return Err(refused("Invalid NTF_* flag combination"));
-            }
-            return self.new_proxy(Proxy {
-                family: header.family,
-                key: key.to_vec(),
-                device: header.device,
-                flags,
-                protocol,
-                permanent: header.state & u16::from(NUD_PERMANENT) != 0,
-            });
-        }
-        let width = device.ok_or(refused("Device not specified"))?;
-        if header.family == INET6 && !self.has_family(INET6, header.device) {
-            return Err(refused("IPv6 is disabled on this device"));
-        }
-        let change = Change {
-            state: header.state as u8,
-            flags,
-            lladdr,
-            overrides: true,
-            width,
-        };
-        let id = (header.family, header.device, key.to_vec());
-        self.add_neighbour(id, change, protocol, request)
-    }
-
-    fn add_neighbour(
-        &mut self,
-        mut id: Id,
-        mut change: Change<'_>,
-        protocol: u8,
-        request: &Request<'_>,
-    ) -> Result<(), Refusal> {
-        let at_work = change.flags & (NTF_USE | NTF_MANAGED) != 0;
-        let validated = change.flags & NTF_EXT_VALIDATED != 0;
-        match self.neighbours.all.get(&id) {
-            None => {
-                if !request.has(NLM_F_CREATE) {
-                    return Err(ENOENT.into());
-                }
-                let permanent = change.state & NUD_PERMANENT != 0;
-                if permanent && change.flags & NTF_MANAGED != 0 {
-                    return Err(refused("Invalid NTF_* flag for permanent entry"));
-                }
-                if validated && (at_work || change.state & NUD_VALID == 0) {
-                    return Err(refused(
-                        "Cannot create externally validated neighbor with an invalid state",
-                    ));
-                }
-                let exempt = permanent || change.flags & (NTF_EXT_LEARNED | NTF_EXT_VALIDATED) != 0;
-                if !exempt && !self.collect_neighbours(id.0) {
-                    return Err(ENOBUFS.into());
-                }
-                if !self.has_family(id.0, id.1) {
-                    return Err(EINVAL.into());
-                }
-                let (key, mut entry) = self.constructed(&id);
-                id.2 = key;
-                entry.flags = change.flags & (NTF_EXT_LEARNED | NTF_MANAGED | NTF_EXT_VALIDATED);
-                self.neighbours.all.entry(id.clone()).or_insert(entry);
-            }
-            Some(entry) => {
-                if request.has(NLM_F_EXCL) {
-                    return Err(EEXIST.into());
-                }
-                let state = if at_work {
-                    entry.state & !NUD_PERMANENT
-                } else {
-                    change.state
-                };
-                if validated && state & NUD_VALID == 0 {
-                    return Err(refused(
-                        "Cannot mark neighbor as externally validated with an invalid state",
-                    ));
-                }
-                change.overrides = request.has(NLM_F_REPLACE);
-            }
-        }
-        let loses = self.is(Flaw::NeighbourLosesProtocol);
-        let Some(entry) = self.neighbours.all.get_mut(&id) else {
-            return Ok(());
-        };
-        if protocol != 0 || loses {
-            entry.protocol = protocol;
-        }
-        let (result, tells) = entry.update(&change);
-        // What is told is how it was before anybody was asked.
-        let row = entry.row(&id, Action::New);
-        if result.is_ok() && at_work {
-            entry.ask();
-        }
-        if tells {
-            self.announce_as(group::NEIGH, &row, 0, request.port);
-        }
-        result
-    }
-
-    /// `neigh_delete`. A row that was valid is told as failed first.
-    pub(crate) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        if request.family() == BRIDGE {
-            return self.del_forwarding(request);
-        }
-        if request.has(NLM_F_BULK) {
-            return Err(Refusal::errno(EOPNOTSUPP).because("Bulk delete is not supported"));
-        }
-        let (fixed, attributes) = request.parts::<12>().map_err(|_| Refusal::errno(EINVAL))?;
-        let header = Header::new(fixed);
-        // Without a table of attributes: the first one counts.
-        let dst = attributes
-            .all()
-            .find(|(number, _)| *number == NDA_DST)
-            .map(|(_, payload)| payload)
-            .ok_or(refused("Network address not specified"))?;
-        let device = self.neighbour_device(header.device)?;
-        let length = key_length(header.family).ok_or(EAFNOSUPPORT)?;
-        let key = dst
-            .get(..length)
-            .ok_or(refused("Invalid network address"))?;
-        if u32::from(header.flags) & NTF_PROXY != 0 {
-            return self.del_proxy(header.family, key, header.device);
-        }
-        let width = device.ok_or(EINVAL)?;
-        let id = (header.family, header.device, key.to_vec());
-        let mut entry = self.neighbours.all.remove(&id).ok_or(ENOENT)?;
-        let (_, tells) = entry.update(&Change::failed(width));
-        if tells {
-            let row = entry.row(&id, Action::New);
-            self.announce_as(group::NEIGH, &row, 0, request.port);
-        }
-        self.announce(group::NEIGH, &entry.row(&id, Action::Del), None);
-        Ok(())
-    }
-
     /// Whether a family is on at all on a device: its packets have to fit.
     fn has_family(&self, family: u8, index: u32) -> bool {
         let least = if family == INET { 68 } else { 1280 };
@@ -405,93 +238,6 @@ impl State {
         }
     }
 
-    /// `neigh_dump_info`.
-    pub(crate) fn dump_neighbours(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
-        let family = request.family();
-        if family == BRIDGE {
-            return self.dump_forwarding(request);
-        }
-        let proxies = request.body.get(10) == Some(&(NTF_PROXY as u8)) && request.body.len() >= 12;
-        let filter = match dump_filter(request) {
-            Err(refusal) if request.strict => return Err(refusal),
-            filter => filter.unwrap_or_default(),
-        };
-        let shown = |of: u8, device: u32| {
-            let master = self.links.get(device).and_then(|link| link.master);
-            (family == 0 || family == of)
-                && (filter.device == 0 || filter.device == device)
-                && match filter.master {
-                    0 => true,
-                    u32::MAX => master.is_none(),
-                    wanted => master == Some(wanted),
-                }
-        };
-        let rows = if proxies {
-            let all = self.neighbours.proxies.iter();
-            all.filter(|proxy| shown(proxy.family, proxy.device))
-                .map(Proxy::row)
-                .collect()
-        } else {
-            let all = self.neighbours.all.iter();
-            all.filter(|(id, _)| shown(id.0, id.1))
-                .map(|(id, entry)| entry.row(id, Action::New))
-                .collect()
-        };
-        let filtered = filter.device != 0 || filter.master != 0;
-        Ok(Answer::Dump {
-            rows,
-            flags: if filtered { NLM_F_DUMP_FILTERED } else { 0 },
-        })
-    }
-
-    /// `neigh_get`.
-    pub(crate) fn get_neighbour(&mut self, request: &Request<'_>) -> Result<RawMessage, Refusal> {
-        if request.family() == BRIDGE {
-            return self.get_forwarding(request);
-        }
-        let (fixed, attributes) = request
-            .parts::<12>()
-            .map_err(|short| short.because("Invalid header for neighbor get request"))?;
-        let header = Header::new(fixed);
-        let flags = u32::from(header.flags);
-        if header.has_values() {
-            return Err(refused("Invalid values in header for neighbor get request"));
-        }
-        if flags & !NTF_PROXY != 0 {
-            return Err(refused("Invalid flags in header for neighbor get request"));
-        }
-        if flags == 0 && header.device == 0 {
-            return Err(refused("No device specified"));
-        }
-        POLICY.check(attributes, true)?;
-        let dst = attributes.get(NDA_DST).ok_or(EINVAL)?;
-        if attributes.all().any(|(number, _)| number != NDA_DST) {
-            return Err(refused("Unsupported attribute in neighbor get request"));
-        }
-        let length = key_length(header.family).ok_or(
-            Refusal::errno(EAFNOSUPPORT)
-                .because("Unsupported family in header for neighbor get request"),
-        )?;
-        if dst.len() != length {
-            return Err(refused("Invalid network address in neighbor get request"));
-        }
-        if header.device != 0 && self.links.get(header.device).is_none() {
-            return Err(Refusal::errno(ENODEV).because("Unknown device ifindex"));
-        }
-        let missing = Refusal::errno(ENOENT);
-        if flags & NTF_PROXY != 0 {
-            let proxy = self.neighbours.proxy(header.family, dst, header.device);
-            return proxy
-                .map(Proxy::row)
-                .ok_or(missing.because("Proxy neighbour entry not found"));
-        }
-        let id = (header.family, header.device, dst.to_vec());
-        let entry = self.neighbours.all.get(&id);
-        entry
-            .map(|entry| entry.row(&id, Action::New))
-            .ok_or(missing.because("Neighbour entry not found"))
-    }
-
     /// Rows of all kinds go with a link that goes down.
     pub(crate) fn neighbours_down(&mut self, index: u32) {
         self.neighbours4_down(index);
@@ -548,37 +294,26 @@ impl State {
         self.flush_neighbours(&[INET, INET6], index, |_| true);
     }
 
-    /// Sets `gc_thresh3` of a family.
-    pub(crate) fn limit_neighbours(&mut self, family: u8, limit: usize) {
-        self.neighbours.limits[usize::from(family == INET6)] = Some(limit);
+    /// Writes `gc_thresh3`; `None` when it is another setting.
+    pub(crate) fn neighbour_setting(
+        &mut self,
+        name: &str,
+        value: &str,
+    ) -> Option<Result<(), String>> {
+        let family = match name {
+            "net.ipv4.neigh.default.gc_thresh3" => 0,
+            "net.ipv6.neigh.default.gc_thresh3" => 1,
+            _ => return None,
+        };
+        let limit = value.parse();
+        Some(match limit {
+            Ok(limit) => {
+                self.neighbours.limits[family] = Some(limit);
+                Ok(())
+            }
+            Err(_) => Err(format!("{name} is a number, not {value}")),
+        })
     }
-}
-
-/// `neigh_valid_dump_req`.
-fn dump_filter(request: &Request<'_>) -> Result<Filter, Refusal> {
-    let (fixed, attributes) = request
-        .parts::<12>()
-        .map_err(|short| short.because("Invalid header for neighbor dump request"))?;
-    if request.strict {
-        let header = Header::new(fixed);
-        if header.has_values() || header.device != 0 {
-            return Err(refused(
-                "Invalid values in header for neighbor dump request",
-            ));
-        }
-        if u32::from(header.flags) & !NTF_PROXY != 0 {
-            return Err(refused("Invalid flags in header for neighbor dump request"));
-        }
-    }
-    POLICY.check(attributes, request.strict)?;
-    let known = |number: u16| matches!(number, NDA_IFINDEX | NDA_MASTER);
-    if request.strict && attributes.all().any(|(number, _)| !known(number)) {
-        return Err(refused("Unsupported attribute in neighbor dump request"));
-    }
-    Ok(Filter {
-        device: attributes.u32(NDA_IFINDEX).unwrap_or(0),
-        master: attributes.u32(NDA_MASTER).unwrap_or(0),
-    })
 }
 
 /// The fixed part of a row.
@@ -597,5 +332,45 @@ fn row(id: (u8, u32, &[u8]), state: u8, flags: u32, kind: u8, action: Action) ->
         action,
         header,
         attrs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{ENOBUFS, NLM_F_CREATE, Request};
+    use super::*;
+    use crate::message::push_attribute;
+
+    #[test]
+    fn a_full_table_takes_permanent_rows_alone() {
+        let mut state = State::new();
+        let mut link = state.links.get(1).unwrap().clone();
+        link.index = 9;
+        link.flags = 0;
+        link.mtu = 1500;
+        state.links.all.insert(9, link);
+        let setting = "net.ipv4.neigh.default.gc_thresh3";
+        state.sysctl(setting, "2").unwrap();
+        assert!(state.sysctl(setting, "many").is_err());
+        let mut add = |last, nud| {
+            let mut body = vec![INET, 0, 0, 0, 9, 0, 0, 0, nud, 0, 0, 0];
+            push_attribute(&mut body, NDA_DST, &[10, 0, 0, last]);
+            push_attribute(&mut body, NDA_LLADDR, &[2; 6]);
+            let result = state.new_neighbour(&Request {
+                kind: 28,
+                flags: NLM_F_CREATE,
+                sequence: 1,
+                port: 1,
+                strict: true,
+                body: &body,
+            });
+            result.map_err(|refusal| refusal.errno)
+        };
+        const STALE: u8 = 0x04;
+        assert_eq!([1, 2].map(|last| add(last, STALE)), [Ok(()); 2]);
+        assert_eq!(add(3, STALE), Err(ENOBUFS));
+        assert_eq!(add(3, NUD_PERMANENT), Ok(()));
+        assert_eq!(add(1, NUD_FAILED), Ok(()), "one that is there changes");
+        assert_eq!(add(4, STALE), Ok(()), "and gives way when it has failed");
     }
 }

@@ -138,3 +138,58 @@ fn port_matches(ports: &Ports, port: u16) -> bool {
     (ports.start ^ port) & ports.mask == 0
         && (ports.mask != 0 || !ports.is_set() || (ports.start..=ports.end).contains(&port))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::request::{EACCES, Request};
+    use crate::message::push_attribute;
+
+    fn add(state: &mut State, action: u8, flags: u32, attributes: &[(u16, u32)]) {
+        let mut body = vec![INET, 0, 0, 0, 100, 0, 0, action];
+        body.extend(flags.to_ne_bytes());
+        for (number, value) in attributes {
+            push_attribute(&mut body, *number, &value.to_ne_bytes());
+        }
+        let request = Request {
+            kind: 32,
+            flags: 0,
+            sequence: 1,
+            port: 1,
+            strict: true,
+            body: &body,
+        };
+        state.new_rule(&request).unwrap();
+    }
+
+    #[test]
+    fn a_jump_passes_over_what_lies_between_and_a_refusal_ends_the_way() {
+        const PRIORITY: u16 = 6;
+        const GOTO: u16 = 4;
+        const MARK: u16 = 10;
+        let mut state = State::new();
+        add(
+            &mut state,
+            ACT_GOTO,
+            0,
+            &[(PRIORITY, 10), (GOTO, 30), (MARK, 5)],
+        );
+        add(&mut state, ACT_TO_TBL, 0, &[(PRIORITY, 20)]);
+        add(&mut state, 8, FIB_RULE_INVERT, &[(PRIORITY, 30), (MARK, 7)]);
+        let way = |mark| {
+            let flow = Flow {
+                mark,
+                ..Flow::default()
+            };
+            let steps = state.rules_lookup(INET, &flow);
+            let table = |step| match step {
+                Step::Table { id, .. } => Ok(id),
+                Step::Refuse(errno) => Err(errno),
+            };
+            steps.map(table).collect::<Vec<_>>()
+        };
+        assert_eq!(way(0), [Ok(255), Ok(100), Err(EACCES)]);
+        assert_eq!(way(5), [Ok(255), Err(EACCES)]);
+        assert_eq!(way(7), [Ok(255), Ok(100), Ok(254), Ok(253)]);
+    }
+}

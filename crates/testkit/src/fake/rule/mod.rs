@@ -4,12 +4,14 @@
 //! rule with `FRA_L3MDEV` is kept but never matches; the rules of multicast routing are not kept, nor shown in a dump
 //! without a family.
 
+mod compare;
 mod lookup;
 mod parse;
+mod row;
 
 use std::collections::BTreeSet;
 
-use crate::message::{Action, Kind, RawMessage};
+use crate::message::Action;
 
 use super::dispatch::Answer;
 use super::request::{EAFNOSUPPORT, EEXIST, EINVAL, ENOENT, EPERM, NLM_F_EXCL, Refusal, Request};
@@ -336,78 +338,6 @@ impl State {
     pub(crate) fn rules_device_renamed(&mut self, index: u32, _before: &[u8]) {
         self.rules_device_gone(index);
         self.rules_device_registered(index);
-    }
-}
-
-impl Rule {
-    /// `fib_nl_fill_rule`.
-    fn row(&self, family: u8, action: Action) -> RawMessage {
-        let table = u8::try_from(self.table).unwrap_or(252);
-        let tos = if self.dscp_full { 0 } else { self.dscp };
-        let mut flags = self.flags;
-        let mut status = |set: bool, bit| flags |= if set { bit } else { 0 };
-        status(
-            self.action == ACT_GOTO && self.leads_to.is_none(),
-            FIB_RULE_UNRESOLVED,
-        );
-        let detached = |name: &[u8], device| !name.is_empty() && device == Device::Detached;
-        let (iif, oif) = (until_nul(&self.iifname), until_nul(&self.oifname));
-        status(detached(iif, self.iif), FIB_RULE_IIF_DETACHED);
-        status(detached(oif, self.oif), FIB_RULE_OIF_DETACHED);
-
-        let (dst_len, src_len) = (self.dst.1, self.src.1);
-        let mut header = vec![family, dst_len, src_len, tos, table, 0, 0, self.action];
-        header.extend(flags.to_ne_bytes());
-        let mut row = RawMessage {
-            kind: Kind::Rule,
-            action,
-            header,
-            attrs: std::collections::BTreeMap::new(),
-        };
-        let mut put = |number, payload: &[u8], shown: bool| {
-            if shown {
-                row.attrs.insert(number, payload.to_vec());
-            }
-        };
-        let mut number = |attribute, value: u32, shown| {
-            put(attribute, &value.to_ne_bytes(), shown);
-        };
-        number(FRA_TABLE, self.table, true);
-        number(FRA_SUPPRESS_PREFIXLEN, self.suppress_length, true);
-        let group = self.suppress_group;
-        number(FRA_SUPPRESS_IFGROUP, group, group != u32::MAX);
-        number(FRA_PRIORITY, self.priority, self.priority != 0);
-        number(FRA_FWMARK, self.mark, self.mark != 0);
-        number(FRA_FWMASK, self.mask, self.mask != 0 || self.mark != 0);
-        number(FRA_GOTO, self.target, self.target != 0);
-        number(FRA_FLOW, self.realm, self.realm != 0);
-        put(FRA_PROTOCOL, &[self.protocol], true);
-        put(FRA_IIFNAME, &[iif, &[0]].concat(), !iif.is_empty());
-        put(FRA_OIFNAME, &[oif, &[0]].concat(), !oif.is_empty());
-        put(FRA_TUN_ID, &self.tunnel, self.tunnel != [0; 8]);
-        put(FRA_L3MDEV, &[1], self.l3mdev);
-        if let Some((start, end)) = self.uids {
-            let range = [start.to_ne_bytes(), end.to_ne_bytes()].concat();
-            put(FRA_UID_RANGE, &range, true);
-        }
-        for (ports, range, mask) in [
-            (&self.source_ports, FRA_SPORT_RANGE, FRA_SPORT_MASK),
-            (&self.ports, FRA_DPORT_RANGE, FRA_DPORT_MASK),
-        ] {
-            let both = [ports.start.to_ne_bytes(), ports.end.to_ne_bytes()];
-            put(range, &both.concat(), ports.is_set());
-            put(mask, &ports.mask.to_ne_bytes(), ports.mask != 0);
-        }
-        put(FRA_IP_PROTO, &[self.ip_protocol], self.ip_protocol != 0);
-        put(FRA_DSCP, &[self.dscp >> 2], self.dscp_full);
-        put(FRA_DSCP_MASK, &[self.dscp_mask >> 2], self.dscp_full);
-        let labelled = self.flow_label_mask != [0; 4];
-        put(FRA_FLOWLABEL, &self.flow_label, labelled);
-        put(FRA_FLOWLABEL_MASK, &self.flow_label_mask, labelled);
-        let address = if family == INET { 4 } else { 16 };
-        put(FRA_DST, &self.dst.0[..address], dst_len != 0);
-        put(FRA_SRC, &self.src.0[..address], src_len != 0);
-        row
     }
 }
 

@@ -12,7 +12,7 @@ use crate::message::{
     set_up,
 };
 
-pub struct Forwarding;
+pub(crate) struct Forwarding;
 
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;

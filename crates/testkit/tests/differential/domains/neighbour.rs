@@ -10,7 +10,7 @@ use crate::message::{
     CREATE, DUMP, EXCL, Message, REPLACE, again, ifinfomsg, odd_attribute, set_up, veth,
 };
 
-pub struct Neighbours;
+pub(crate) struct Neighbours;
 
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
@@ -20,7 +20,6 @@ const NDA_PROTOCOL: u16 = 12;
 const NDA_FLAGS_EXT: u16 = 15;
 const NDA_MAX: u16 = 17;
 const NUD_DELAY: u8 = 0x08;
-const LATER: bool = false;
 
 impl Domain for Neighbours {
     fn name(&self) -> &'static str {
@@ -39,7 +38,7 @@ impl Domain for Neighbours {
         match rng.u8(..40) {
             0 => set_up(10, rng.bool()),
             1 => set_up(11, rng.bool()),
-            2 if LATER => new_hardware_address(rng),
+            2 => new_hardware_address(rng),
             3 => Message::new(Kind::Link.new_type() + 1, 0, &ifinfomsg(10, 0, 0)),
             4 => veth("v0", 10, "v1", 11),
             5..=7 => address(rng),
@@ -53,7 +52,11 @@ impl Domain for Neighbours {
         let kind = Kind::Neighbour.new_type();
         let mut all = Vec::<Message>::new();
         while all.len() < length {
-            let own: Vec<_> = all.iter().filter(|m| m.kind & !3 == kind).cloned().collect();
+            let own: Vec<_> = all
+                .iter()
+                .filter(|m| m.kind & !3 == kind)
+                .cloned()
+                .collect();
             let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
             let message = repeated.unwrap_or_else(|| self.message(rng));
             if holds_still(&message) {
@@ -71,7 +74,8 @@ fn holds_still(message: &Message) -> bool {
     const NTF_PROXY: u8 = 0x08;
     let byte = |at: usize| message.body.get(at).copied().unwrap_or(0);
     let own = message.body.windows(4).any(|bytes| bytes == [10, 0, 0, 1]);
-    let everywhere = message.kind == 28 && byte(10) & NTF_PROXY != 0 && message.body.get(4..8) == Some(&[0; 4]);
+    let everywhere =
+        message.kind == 28 && byte(10) & NTF_PROXY != 0 && message.body.get(4..8) == Some(&[0; 4]);
     let moves = byte(8) & NUD_DELAY != 0 || (own && byte(4) == 11) || everywhere;
     message.kind & !3 != 28 || !moves
 }

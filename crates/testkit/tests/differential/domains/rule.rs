@@ -8,7 +8,7 @@ use crate::message::{
     APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, ifinfomsg, odd_attribute, set_up, veth,
 };
 
-pub struct Rules;
+pub(crate) struct Rules;
 
 const FRA_DST: u16 = 1;
 const FRA_SRC: u16 = 2;
@@ -51,7 +51,7 @@ impl Domain for Rules {
     }
 
     fn message(&self, rng: &mut fastrand::Rng) -> Message {
-        match rng.u8(5..40) {
+        match rng.u8(..40) {
             0 => set_up(10, rng.bool()),
             1 | 2 => rename(rng),
             3 => Message::new(Kind::Link.new_type() + 1, 0, &ifinfomsg(10, 0, 0)),
@@ -66,7 +66,11 @@ impl Domain for Rules {
         let kind = Kind::Rule.new_type();
         let mut all = Vec::<Message>::new();
         while all.len() < length {
-            let own: Vec<_> = all.iter().filter(|m| m.kind & !3 == kind).cloned().collect();
+            let own: Vec<_> = all
+                .iter()
+                .filter(|m| m.kind & !3 == kind)
+                .cloned()
+                .collect();
             let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
             let message = repeated.unwrap_or_else(|| self.message(rng));
             if names_mapped_users(&message) {
@@ -171,7 +175,7 @@ fn rule(rng: &mut fastrand::Rng) -> Message {
     let table = pick(rng, &[0, 0, 254, 254, 100, 252]);
     let mut fixed = vec![family, dst_len, src_len, tos, table, 0, 0, action];
     let rule_flags: u32 = if one_in(rng, rare) {
-        pick(rng, &[1, 2, 4, 8, 0x10, 0x1_0000, 0x100, u32::MAX & !1])
+        pick(rng, &[1, 2, 4, 8, 0x10, 0x1_0000, 0x100, !1])
     } else {
         0
     };
