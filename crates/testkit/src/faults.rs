@@ -7,10 +7,11 @@
 //!
 //! let kernel = Kernel::new();
 //! let faults = Faults::over(kernel.namespace());
-//! faults.add(At::Change(1), Fault::Refuse(16)); // EBUSY
+//! faults.add(At::Change(1), Fault::Refuse(1)); // EPERM
 //! let mut socket = Socket::open(&faults.namespace())?;
 //! // Asking to delete a link without saying which counts as a change.
-//! assert_eq!(socket.may_change().unwrap_err().errno(), Some(16));
+//! assert!(socket.may_change().unwrap_err().is_permission());
+//! socket.may_change()?;
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 

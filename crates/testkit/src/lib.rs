@@ -1,13 +1,15 @@
-//! Tests against a real kernel, without root.
+//! Tests of agents against kernels: a fake one that can be made to fail, and the running one without root.
 //!
+//! * [`fake::Kernel`] answers rtnetlink in memory as the running kernel would; [`faults::Faults`] lets messages to either
+//!   go astray.
+//! * [`scenario`] reads and carries out behaviours that are written as text.
 //! * [`kernel_tests!`] makes the `main` of a test target: it enters a user, network and mount namespace of its own before
 //!   any thread exists, then runs each test on a thread of its own in a fresh network namespace.
 //! * [`veth_pair`], [`bridge`], [`uplinks`], [`ip`], [`ip_batch`] build the state that a test needs.
 //! * [`ip_json`], [`raw_dump`], [`Snapshot`] and [`Changes`] tell what the kernel holds and what it announced. None of
 //!   them shares a line with the codecs under test.
 //!
-//! Not for production code, and not published: a failure here is a panic that says what went wrong. Nor a model of the
-//! kernel: what these helpers report, the running kernel did.
+//! Not for production code: a failure here is a panic that says what went wrong.
 
 #![allow(
     clippy::unwrap_used,
