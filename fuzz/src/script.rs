@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 
-use trueup_netlink::wire::{HEADER_LEN, Header, align};
+use trueup_netlink::wire::{HEADER_LEN, Header, NLMSG_ERROR, NLMSG_NOOP, align};
 use trueup_netlink::{Connect, Group, Namespace, Transport};
 
 /// What the peer answers to a request: datagrams, in their order.
@@ -89,7 +89,11 @@ impl Transport for Script {
         let mut rest = datagram;
         while let Some(header) = Header::read(rest) {
             let length = header.length as usize;
-            let said = self.answer.answer(&header, &rest[HEADER_LEN..length]);
+            let said = match header.kind {
+                // What a socket says when it is opened.
+                NLMSG_NOOP => vec![acknowledgement(header.sequence)],
+                _ => self.answer.answer(&header, &rest[HEADER_LEN..length]),
+            };
             self.queue().extend(said);
             rest = rest.get(align(length)..).unwrap_or(&[]);
         }
@@ -118,6 +122,19 @@ impl AsFd for Script {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }
+}
+
+/// The kernel's word for a request that it carried out.
+pub(crate) fn acknowledgement(request: u32) -> Vec<u8> {
+    let header = Header {
+        length: 0,
+        kind: NLMSG_ERROR,
+        flags: 0,
+        sequence: 0,
+        port: 0,
+    };
+    let body = &[0; 20];
+    Raw { header, body }.answering(request)
 }
 
 /// A message as it stands in a stream.

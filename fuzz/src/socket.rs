@@ -407,15 +407,7 @@ pub fn pass(data: &[u8]) {
         if request.flags & NLM_F_ACK == 0 {
             return Vec::new();
         }
-        let header = Header {
-            length: 36,
-            kind: NLMSG_ERROR,
-            flags: 0,
-            sequence: 0,
-            port: 0,
-        };
-        let body = &[0; 20];
-        vec![Raw { header, body }.answering(request.sequence)]
+        vec![script::acknowledgement(request.sequence)]
     });
     let Ok(options) = Options::default().with_protocol(marker) else {
         return;
