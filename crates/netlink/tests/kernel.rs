@@ -403,7 +403,7 @@ fn legs(socket: &mut Socket, count: u32) -> Result<(), trueup_netlink::Error> {
     socket.request(&message)
 }
 
-// fact 56
+// fact 61
 fn a_row_larger_than_a_page_does_not_empty_the_dump() {
     uplinks(1);
     legs(&mut socket(), 249).unwrap();
@@ -411,7 +411,7 @@ fn a_row_larger_than_a_page_does_not_empty_the_dump() {
     assert_eq!(blackholes(&mut socket()).len(), 1);
 }
 
-// fact 57
+// fact 62
 fn a_row_larger_than_any_dump_ends_it_without_an_error() {
     uplinks(1);
     legs(&mut socket(), 2100).unwrap();

@@ -64,7 +64,9 @@ impl fmt::Display for Doubt {
         match self {
             Doubt::Interrupted(kind) => write!(f, "the {kind} dump was interrupted each time"),
             Doubt::Repeated(kind) => write!(f, "the {kind} dump repeated a row each time"),
-            Doubt::Undecodable(kind, why) => write!(f, "a row of the {kind} dump cannot be read: {why}"),
+            Doubt::Undecodable(kind, why) => {
+                write!(f, "a row of the {kind} dump cannot be read: {why}")
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ mod wire;
 pub use changes::{Changes, assert_no_changes};
 pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
 pub use message::{Action, Kind, RawMessage};
-pub use runner::{example, main, main_where};
+pub use runner::{TestWhere, example, main, main_where, running_version};
 pub use snapshot::Snapshot;
 pub use stable::stable;
 pub use topology::{

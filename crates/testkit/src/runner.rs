@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::env;
+use std::fs;
 use std::process::ExitCode;
 use std::thread;
 
@@ -38,8 +39,11 @@ macro_rules! kernel_tests {
     };
 }
 
+/// A test by name and function, with the kinds of links that it needs.
+pub type TestWhere<'a> = (&'static str, fn(), &'a [&'a str]);
+
 /// As [`main`], for tests that need kinds of links, each with their names. What is left out is told on standard output.
-pub fn main_where(tests: &[(&'static str, fn(), &[&str])]) -> ExitCode {
+pub fn main_where(tests: &[TestWhere]) -> ExitCode {
     // Before the arguments are read: the harness starts threads.
     let entered = enter();
     let mut kinds: Vec<&str> = tests.iter().flat_map(|test| test.2).copied().collect();
@@ -88,6 +92,15 @@ fn run_all(tests: &[(&'static str, fn())], entered: Result<(), Forbidden>) -> Ex
         })
         .collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The version of the running kernel, such as (6, 18).
+pub fn running_version() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// For an example in a page, a process of its own (`standalone_crate`), that changes the kernel: enters a namespace as a

@@ -51,6 +51,9 @@ use client::Client;
 pub use state::Flaw;
 pub(crate) use state::State;
 
+/// The kernel that the fake is compared with, and does as: Linux 6.18.
+pub const VERSION: (u32, u32) = (6, 18);
+
 /// A fake kernel: one network namespace. Clones are the same one.
 #[derive(Clone)]
 pub struct Kernel {

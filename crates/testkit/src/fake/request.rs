@@ -143,7 +143,6 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const ENOENT: i32 = 2;
 pub(crate) const ESRCH: i32 = 3;
 pub(crate) const EAGAIN: i32 = 11;
-pub(crate) const ENOMEM: i32 = 12;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;

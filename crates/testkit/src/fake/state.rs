@@ -196,6 +196,9 @@ impl State {
 
     /// Writes a setting below `net.`; each room takes its own.
     pub(crate) fn sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if let Some(result) = self.neighbour_setting(name, value) {
+            return result;
+        }
         self.conf_setting(name, value)
     }
 }

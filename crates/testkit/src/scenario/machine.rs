@@ -17,6 +17,7 @@ use super::object::Names;
 use super::{Act, errno};
 use crate::fake;
 use crate::message::{Kind, RawMessage, framed, u16_at, u32_at};
+use crate::runner::running_version;
 use crate::stable::stable;
 use crate::wire::DATAGRAM;
 
@@ -303,7 +304,7 @@ impl Machine {
     /// Major and minor number.
     pub(super) fn version(&self) -> (u32, u32) {
         match self.place {
-            Place::Fake(_) => FAKE_VERSION,
+            Place::Fake(_) => fake::VERSION,
             Place::Kernel => running_version(),
         }
     }
@@ -476,18 +477,6 @@ fn namespace(place: &Place) -> Namespace {
         Place::Kernel => Namespace::current(),
         Place::Fake(kernel) => kernel.namespace(),
     }
-}
-
-/// The fake is as the kernel that it is compared with.
-pub(super) const FAKE_VERSION: (u32, u32) = (6, 18);
-
-/// Of the running kernel.
-pub(super) fn running_version() -> (u32, u32) {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Whether the running kernel has a kind of link, asked in the namespace of the calling thread.

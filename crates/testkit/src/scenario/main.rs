@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::machine::{FAKE_VERSION, Machine, has_link, running_version};
+use super::machine::{Machine, has_link};
 use super::run::{run, what_it_shows};
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
-use crate::runner::{may_skip, text};
+use crate::fake;
+use crate::runner::{may_skip, running_version, text};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds, on an emulated machine
 /// some hundred.
@@ -66,7 +67,7 @@ pub fn main(directory: &Path) -> ExitCode {
         };
         let (on_fake, called) = (scenario.clone(), file.clone());
         let on_fake = move || carry_out(&called, &on_fake, Machine::fake);
-        match lacks(FAKE_VERSION, &mut |_| true) {
+        match lacks(fake::VERSION, &mut |_| true) {
             None => trials.push(Trial::test(format!("fake::{name}"), on_fake)),
             Some(why) => left_out.push(format!("test fake::{name} ... not applicable ({why})")),
         }

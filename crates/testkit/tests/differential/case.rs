@@ -10,7 +10,7 @@ use crate::machine::{Machine, Reply};
 use crate::message::Message;
 
 /// A part of rtnetlink to be compared.
-pub trait Domain {
+pub(crate) trait Domain {
     fn name(&self) -> &'static str;
 
     /// What the namespace holds before the first random message. Each of these has to succeed.
@@ -31,13 +31,13 @@ pub trait Domain {
 }
 
 /// Where the two disagree: after how many messages, and how.
-pub struct Disagreement {
-    pub after: usize,
-    pub how: String,
+pub(crate) struct Disagreement {
+    pub(crate) after: usize,
+    pub(crate) how: String,
 }
 
 /// Sends a sequence to both, each with a fresh namespace.
-pub fn disagreement(
+pub(crate) fn disagreement(
     domain: &dyn Domain,
     messages: &[Message],
     fake: &dyn Fn() -> Kernel,
@@ -72,7 +72,7 @@ pub fn disagreement(
 }
 
 /// Takes messages out as long as the disagreement stays, and tells it.
-pub fn shrunk(
+pub(crate) fn shrunk(
     domain: &dyn Domain,
     mut messages: Vec<Message>,
     first: Disagreement,

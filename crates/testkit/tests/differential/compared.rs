@@ -20,7 +20,7 @@ const LINK: [u16; 9] = [
 ];
 
 /// The row reduced, or `None` for one that comes and goes by itself.
-pub fn compared(row: &RawMessage) -> Option<RawMessage> {
+pub(crate) fn compared(row: &RawMessage) -> Option<RawMessage> {
     if row.kind == Kind::Rule {
         // What it says of devices and targets moves with them alone.
         return Some(row.clone());

@@ -1,11 +1,11 @@
 //! The domains, one file each.
 
-pub mod address;
-pub mod fdb;
-pub mod link;
-pub mod mixed;
-pub mod neighbour;
-pub mod nexthop;
-pub mod route4;
-pub mod route6;
-pub mod rule;
+pub(crate) mod address;
+pub(crate) mod fdb;
+pub(crate) mod link;
+pub(crate) mod mixed;
+pub(crate) mod neighbour;
+pub(crate) mod nexthop;
+pub(crate) mod route4;
+pub(crate) mod route6;
+pub(crate) mod rule;

@@ -17,16 +17,16 @@ const IFF_UP: u8 = 0x1;
 
 /// What came back for one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     /// Positive; 0 is success.
-    pub errno: i32,
+    pub(crate) errno: i32,
     /// The kernel's own words.
-    pub words: Option<String>,
+    pub(crate) words: Option<String>,
     /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
-    pub rows: Vec<RawMessage>,
+    pub(crate) rows: Vec<RawMessage>,
 }
 
-pub struct Machine {
+pub(crate) struct Machine {
     requests: Box<dyn Transport>,
     events: Box<dyn Transport>,
     sequence: u32,
@@ -35,7 +35,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(namespace: &Namespace) -> Self {
+    pub(crate) fn new(namespace: &Namespace) -> Self {
         let mut requests = namespace.connect().unwrap();
         requests.prepare_requests().unwrap();
         let mut events = namespace.connect().unwrap();
@@ -51,7 +51,7 @@ impl Machine {
     }
 
     /// Sends one request and waits for what answers it.
-    pub fn send(&mut self, message: &Message) -> Reply {
+    pub(crate) fn send(&mut self, message: &Message) -> Reply {
         self.sequence += 1;
         let mut bytes = Vec::new();
         let length = u32::try_from(16 + message.body.len()).unwrap();
@@ -88,7 +88,7 @@ impl Machine {
     }
 
     /// All rows of these kinds, reduced and sorted.
-    pub fn everything(&mut self, kinds: &[Kind]) -> Vec<RawMessage> {
+    pub(crate) fn everything(&mut self, kinds: &[Kind]) -> Vec<RawMessage> {
         let mut rows = Vec::new();
         for (kind, families) in [
             (Kind::Link, &[0_u8][..]),
@@ -119,7 +119,7 @@ impl Machine {
 
     /// Waits until the kernel has finished what it does on work queues: duplicate detection is over, and the carrier of
     /// each link has become its operational state. The fake has nothing to wait for.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.settle_carriers();
         const IFA_F_TENTATIVE: u8 = 0x40;
         const IFA_F_DADFAILED: u8 = 0x08;
@@ -218,7 +218,7 @@ impl Machine {
     }
 
     /// Rows as they are.
-    pub fn raw_dump(&mut self, kind: Kind, family: u8) -> Vec<RawMessage> {
+    pub(crate) fn raw_dump(&mut self, kind: Kind, family: u8) -> Vec<RawMessage> {
         self.sequence += 1;
         let mut body = vec![0; kind.header_len()];
         body[0] = family;
@@ -245,7 +245,7 @@ impl Machine {
 
     /// What was announced since the last call, reduced by `compared`, in order. Of a link only what was told last, if it
     /// is not as it was: how often a link is told of on the way is nobody's promise.
-    pub fn announced(&mut self) -> Vec<RawMessage> {
+    pub(crate) fn announced(&mut self) -> Vec<RawMessage> {
         let mut all = Vec::new();
         let mut last = BTreeMap::new();
         let mut buffer = Vec::with_capacity(256 * 1024);

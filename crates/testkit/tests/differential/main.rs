@@ -5,6 +5,8 @@
 //! the fewest messages that still show it, and told with the seed. `TRUEUP_SEED=random` or a number and `TRUEUP_CASES=n`
 //! look further than the default run; `TRUEUP_LENGTH=n` sets the messages of a sequence.
 
+#![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
+
 mod case;
 mod compared;
 mod domains;
@@ -12,9 +14,11 @@ mod machine;
 mod message;
 
 use std::env;
+use std::process::ExitCode;
 
 use case::{Domain, disagreement, shrunk};
-use trueup_testkit::fake::{Flaw, Kernel};
+use trueup_testkit::fake::{self, Flaw, Kernel};
+use trueup_testkit::running_version;
 
 /// Sequences for each domain, unless `TRUEUP_CASES` says otherwise.
 const CASES: u64 = 150;
@@ -64,13 +68,28 @@ fn catches(domain: &dyn Domain, flaw: Flaw) {
     assert!(caught, "{flaw:?} was not noticed in 2000 sequences");
 }
 
+/// The fake does as Linux 6.18 does. Older kernels differ here and there, and it is not theirs to judge.
+fn main() -> ExitCode {
+    if running_version() >= fake::VERSION {
+        return trueup_testkit::main(TESTS);
+    }
+    let (major, minor) = fake::VERSION;
+    let all = TESTS.len();
+    println!(
+        "not applicable here: {all} tests, as the fake kernel is one of Linux {major}.{minor}"
+    );
+    trueup_testkit::main(&[])
+}
+
 macro_rules! domains {
     ($($agrees:ident: $domain:expr, $catches:ident: $flaw:expr;)+) => {
         $(
             fn $agrees() { agree(&$domain); }
             fn $catches() { catches(&$domain, $flaw); }
         )+
-        trueup_testkit::kernel_tests![$($agrees, $catches),+];
+        const TESTS: &[(&str, fn())] = &[
+            $((stringify!($agrees), $agrees), (stringify!($catches), $catches)),+
+        ];
     };
 }
 

@@ -4,24 +4,24 @@ use std::fmt;
 
 use trueup_testkit::{Kind, RawMessage};
 
-pub const REPLACE: u16 = 0x100;
-pub const EXCL: u16 = 0x200;
-pub const CREATE: u16 = 0x400;
-pub const APPEND: u16 = 0x800;
-pub const DUMP: u16 = 0x300;
+pub(crate) const REPLACE: u16 = 0x100;
+pub(crate) const EXCL: u16 = 0x200;
+pub(crate) const CREATE: u16 = 0x400;
+pub(crate) const APPEND: u16 = 0x800;
+pub(crate) const DUMP: u16 = 0x300;
 
 /// One request, without its netlink header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    pub kind: u16,
+pub(crate) struct Message {
+    pub(crate) kind: u16,
     /// Beside `NLM_F_REQUEST` and `NLM_F_ACK`, which are always set.
-    pub flags: u16,
-    pub body: Vec<u8>,
+    pub(crate) flags: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Message {
     /// A message with its fixed part.
-    pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
+    pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         Self {
             kind,
             flags,
@@ -30,13 +30,13 @@ impl Message {
     }
 
     /// With one more attribute.
-    pub fn with(mut self, number: u16, payload: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn with(mut self, number: u16, payload: impl AsRef<[u8]>) -> Self {
         attribute(&mut self.body, number, payload.as_ref());
         self
     }
 
     /// With one more attribute, perhaps.
-    pub fn maybe<P: AsRef<[u8]>>(self, number: u16, payload: Option<P>) -> Self {
+    pub(crate) fn maybe<P: AsRef<[u8]>>(self, number: u16, payload: Option<P>) -> Self {
         match payload {
             Some(payload) => self.with(number, payload),
             None => self,
@@ -45,7 +45,7 @@ impl Message {
 }
 
 /// Appends an attribute, padded.
-pub fn attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
+pub(crate) fn attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
     let length = u16::try_from(payload.len() + 4).unwrap();
     out.extend(length.to_ne_bytes());
     out.extend(number.to_ne_bytes());
@@ -54,7 +54,7 @@ pub fn attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
 }
 
 /// Attributes one after another, for a nested one.
-pub fn attributes<'a>(list: impl IntoIterator<Item = (u16, &'a [u8])>) -> Vec<u8> {
+pub(crate) fn attributes<'a>(list: impl IntoIterator<Item = (u16, &'a [u8])>) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, payload) in list {
         attribute(&mut out, number, payload);
@@ -74,7 +74,7 @@ impl fmt::Display for Message {
 }
 
 /// The fixed part of a link message.
-pub fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
+pub(crate) fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
     let mut fixed = vec![0; 4];
     fixed.extend(index.to_ne_bytes());
     fixed.extend(flags.to_ne_bytes());
@@ -83,7 +83,7 @@ pub fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
 }
 
 /// `RTM_NEWLINK` for a pair of virtual Ethernet links, both with fixed hardware addresses and indexes, down.
-pub fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
+pub(crate) fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
     const IFLA_ADDRESS: u16 = 1;
     const IFLA_IFNAME: u16 = 3;
     const IFLA_LINKINFO: u16 = 18;
@@ -107,13 +107,13 @@ pub fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
 }
 
 /// `RTM_NEWLINK` that sets a link up or down.
-pub fn set_up(index: u32, up: bool) -> Message {
+pub(crate) fn set_up(index: u32, up: bool) -> Message {
     Message::new(Kind::Link.new_type(), 0, &ifinfomsg(index, up.into(), 1))
 }
 
 /// One of those sent before with another verb, other flags, or its last bytes or one bit changed; `None` if there is
 /// none.
-pub fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
+pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
     let mut message = rng.choice(sent)?.clone();
     match rng.u8(..8) {
         0 => {}
@@ -132,7 +132,7 @@ pub fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
 }
 
 /// An attribute of any number, length and content.
-pub fn odd_attribute(rng: &mut fastrand::Rng, numbers: u16) -> (u16, Vec<u8>) {
+pub(crate) fn odd_attribute(rng: &mut fastrand::Rng, numbers: u16) -> (u16, Vec<u8>) {
     let flags = rng.choice([0, 0, 0, 0x8000, 0x4000]).unwrap_or(0);
     let number = rng.u16(..numbers) | flags;
     let payload = (0..rng.usize(..20)).map(|_| rng.u8(..) & rng.u8(..));

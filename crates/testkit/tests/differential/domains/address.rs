@@ -9,7 +9,7 @@ use crate::message::{
     set_up, veth,
 };
 
-pub struct Addresses;
+pub(crate) struct Addresses;
 
 const IFLA_MTU: u16 = 4;
 
@@ -114,7 +114,7 @@ fn lifetimes(rng: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// `RTM_NEWADDR`, or sometimes `RTM_DELADDR`, of an IPv4 address.
-pub fn address4(rng: &mut fastrand::Rng, odd: bool) -> Message {
+pub(crate) fn address4(rng: &mut fastrand::Rng, odd: bool) -> Message {
     const LOCALS: [[u8; 4]; 9] = [
         [10, 0, 0, 1],
         [10, 0, 0, 2],
@@ -169,7 +169,7 @@ pub fn address4(rng: &mut fastrand::Rng, odd: bool) -> Message {
 }
 
 /// `RTM_NEWADDR`, or sometimes `RTM_DELADDR`, of an IPv6 address.
-pub fn address6(rng: &mut fastrand::Rng, odd: bool) -> Message {
+pub(crate) fn address6(rng: &mut fastrand::Rng, odd: bool) -> Message {
     let delete = rng.u8(..10) < 3;
     let rare = if odd { 12 } else { u8::MAX };
     let any = if odd { 11 } else { 7 };

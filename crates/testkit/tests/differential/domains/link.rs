@@ -9,7 +9,7 @@ use crate::message::{
     veth,
 };
 
-pub struct Links;
+pub(crate) struct Links;
 
 const NEWLINK: u16 = 16;
 const DELLINK: u16 = 17;
@@ -133,7 +133,7 @@ fn number(rng: &mut fastrand::Rng, of: &[u32]) -> Vec<u8> {
 }
 
 /// A link of a kind that needs no more, with a hardware address of its own.
-pub fn made(kind: &str, name: &[u8], index: u32, data: &[u8]) -> Message {
+pub(crate) fn made(kind: &str, name: &[u8], index: u32, data: &[u8]) -> Message {
     let mut info = Vec::new();
     attribute(&mut info, 1, kind.as_bytes());
     if !data.is_empty() {

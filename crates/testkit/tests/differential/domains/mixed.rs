@@ -9,7 +9,7 @@ use crate::domains::route6::Routes6;
 use crate::domains::rule::Rules;
 use crate::message::{Message, set_up, veth};
 
-pub struct Mixed;
+pub(crate) struct Mixed;
 
 /// How often each one's messages come, of a hundred.
 const SHARES: [(u8, &dyn Domain); 6] = [

@@ -6,7 +6,7 @@ use super::route4::{Routes4, is_by_chance, is_modelled, varied, write_flags};
 use crate::case::Domain;
 use crate::message::{CREATE, DUMP, Message, REPLACE, again, odd_attribute, set_up};
 
-pub struct Nexthops;
+pub(crate) struct Nexthops;
 
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
@@ -124,7 +124,7 @@ fn id(rng: &mut fastrand::Rng) -> u32 {
 }
 
 /// A request about one object, or all.
-pub fn nexthop(rng: &mut fastrand::Rng) -> Message {
+pub(crate) fn nexthop(rng: &mut fastrand::Rng) -> Message {
     let message = match rng.u8(..20) {
         0..3 => delete(rng),
         3 => dump(rng),

@@ -8,7 +8,7 @@ mod parts;
 use trueup_testkit::Kind;
 
 use self::around::{address, any_address, link, rule};
-pub use self::filter::{is_by_chance, is_modelled};
+pub(crate) use self::filter::{is_by_chance, is_modelled};
 use self::parts::{extras, multipath, via};
 use super::address::address4;
 use super::nexthop::nexthop;
@@ -17,7 +17,7 @@ use crate::message::{
     APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, odd_attribute, set_up, veth,
 };
 
-pub struct Routes4;
+pub(crate) struct Routes4;
 
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
@@ -110,7 +110,7 @@ fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
 }
 
 /// One of the routes sent before with a few things else, or deleted by some of what it was.
-pub fn varied(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
+pub(crate) fn varied(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
     let routes: Vec<_> = sent.iter().filter(|message| message.kind == 24).collect();
     let old = *rng.choice(&routes)?;
     let (header, mut rest) = old.body.split_first_chunk::<12>()?;
@@ -178,7 +178,7 @@ fn dump(rng: &mut fastrand::Rng) -> Message {
 }
 
 /// Which way to a destination.
-pub fn get(rng: &mut fastrand::Rng) -> Message {
+pub(crate) fn get(rng: &mut fastrand::Rng) -> Message {
     const RTA_SRC: u16 = 2;
     const RTA_MARK: u16 = 16;
     let flags = pick(rng, &[0_u32, 0, 0x1000, 0x2000, 0x3000]);
@@ -243,7 +243,7 @@ fn device(rng: &mut fastrand::Rng) -> u32 {
     }
 }
 
-pub fn write_flags(rng: &mut fastrand::Rng) -> u16 {
+pub(crate) fn write_flags(rng: &mut fastrand::Rng) -> u16 {
     pick(
         rng,
         &[

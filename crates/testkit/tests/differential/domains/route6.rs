@@ -7,7 +7,7 @@ use crate::message::{
     set_up, veth,
 };
 
-pub struct Routes6;
+pub(crate) struct Routes6;
 
 const NEWLINK: u16 = 16;
 const DELLINK: u16 = 17;
@@ -87,7 +87,7 @@ impl Domain for Routes6 {
             let repeated = (rng.u8(..6) == 0)
                 .then(|| again(rng, &sent))
                 .flatten()
-                .filter(|message| is_modelled(message));
+                .filter(is_modelled);
             let message = repeated.unwrap_or_else(|| self.message(rng));
             sent.push(message);
         }

@@ -5,7 +5,7 @@ use trueup_testkit::Kind;
 use super::{one_in, pick};
 use crate::message::{CREATE, EXCL, Message, ifinfomsg, veth};
 
-pub fn address(index: u32, local: [u8; 4], length: u8) -> Message {
+pub(crate) fn address(index: u32, local: [u8; 4], length: u8) -> Message {
     let mut fixed = vec![2, length, 0, 0];
     fixed.extend(index.to_ne_bytes());
     Message::new(Kind::Address.new_type(), CREATE | EXCL, &fixed)
@@ -14,7 +14,7 @@ pub fn address(index: u32, local: [u8; 4], length: u8) -> Message {
 }
 
 /// One of few, added or deleted.
-pub fn any_address(rng: &mut fastrand::Rng) -> Message {
+pub(crate) fn any_address(rng: &mut fastrand::Rng) -> Message {
     const IFA_BROADCAST: u16 = 4;
     const IFA_FLAGS: u16 = 8;
     const IFA_RT_PRIORITY: u16 = 9;
@@ -51,7 +51,7 @@ pub fn any_address(rng: &mut fastrand::Rng) -> Message {
 }
 
 /// The link goes, or comes back.
-pub fn link(rng: &mut fastrand::Rng) -> Message {
+pub(crate) fn link(rng: &mut fastrand::Rng) -> Message {
     if one_in(rng, 2) {
         let index = pick(rng, &[10, 11]);
         Message::new(Kind::Link.new_type() + 1, 0, &ifinfomsg(index, 0, 0))
@@ -61,7 +61,7 @@ pub fn link(rng: &mut fastrand::Rng) -> Message {
 }
 
 /// A rule that looks up one of the tables, or refuses.
-pub fn rule(rng: &mut fastrand::Rng) -> Message {
+pub(crate) fn rule(rng: &mut fastrand::Rng) -> Message {
     const FRA_PRIORITY: u16 = 6;
     let (table, action) = pick(rng, &[(100, 1), (254, 1), (255, 1), (0, 7), (0, 8), (0, 6)]);
     let fixed = [2, 0, 0, 0, table, 3, 0, action, 0, 0, 0, 0];

@@ -7,7 +7,7 @@ const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 
 /// Whether the fake carries it out: no tunnels, and of IPv6 nothing.
-pub fn is_modelled(message: &Message) -> bool {
+pub(crate) fn is_modelled(message: &Message) -> bool {
     const ROUTE: u16 = 24;
     const RULE: u16 = 32;
     let family = message.body.first().copied().unwrap_or(0);
@@ -45,7 +45,7 @@ fn has_tunnel(mut rest: &[u8], outside: bool) -> bool {
 }
 
 /// Whether the kernel's answer is not determined: one of several legs, or a user that is not mapped.
-pub fn is_by_chance(message: &Message, sent: &[Message]) -> bool {
+pub(crate) fn is_by_chance(message: &Message, sent: &[Message]) -> bool {
     const RTM_F_FIB_MATCH: u8 = 0x20;
     if message.kind != 26 || message.flags & DUMP != 0 {
         return false;

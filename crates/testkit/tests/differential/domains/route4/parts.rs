@@ -6,7 +6,7 @@ use super::{
 };
 use crate::message::{attribute, attributes, odd_attribute};
 
-pub fn extras(rng: &mut fastrand::Rng, attrs: &mut Vec<(u16, Vec<u8>)>) {
+pub(crate) fn extras(rng: &mut fastrand::Rng, attrs: &mut Vec<(u16, Vec<u8>)>) {
     let mut add = |number, payload: &[u8]| attrs.push((number, payload.to_vec()));
     if one_in(rng, 3) {
         add(RTA_PRIORITY, &pick(rng, &[10_u32, 20, 0]).to_ne_bytes());
@@ -64,7 +64,7 @@ fn metrics(rng: &mut fastrand::Rng) -> Vec<u8> {
     nest
 }
 
-pub fn via(rng: &mut fastrand::Rng) -> Vec<u8> {
+pub(crate) fn via(rng: &mut fastrand::Rng) -> Vec<u8> {
     let family = pick(rng, &[10_u16, 10, 10, 10, 2, 7]);
     let mut payload = family.to_ne_bytes().to_vec();
     if family == 2 {
@@ -79,7 +79,7 @@ pub fn via(rng: &mut fastrand::Rng) -> Vec<u8> {
     payload
 }
 
-pub fn multipath(rng: &mut fastrand::Rng) -> Vec<u8> {
+pub(crate) fn multipath(rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut all = Vec::new();
     for _ in 0..pick(rng, &[1, 2, 2, 2, 3]) {
         let attrs = match rng.u8(..10) {
