@@ -249,14 +249,15 @@ impl Run<'_> {
                 continue;
             };
             let mut request = Vec::new();
-            let index = codec::link::request_by_name(&mut request, &name)
-                .ok()
-                .and_then(|()| {
-                    self.socket
-                        .query(&request, |m| codec::link::decode(m.body))
-                        .ok()
-                });
-            if let Some(Ok(Some(found))) = index {
+            if codec::link::request_by_name(&mut request, &name).is_err() {
+                continue;
+            }
+            let found = self.socket.query(&request, |reply| {
+                let is_link = reply.header.kind == codec::link::NEW;
+                let decoded = is_link.then(|| codec::link::decode(reply.body).ok());
+                decoded.flatten().flatten()
+            });
+            if let Ok(Some(found)) = found {
                 self.created.insert(dev, found.link.index);
             }
         }
