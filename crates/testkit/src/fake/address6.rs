@@ -1,6 +1,7 @@
 //! IPv6 addresses (`net/ipv6/addrconf.c`).
 //!
-//! Lifetimes do not run. Duplicate detection ends at once, whatever `accept_dad` says, and without a finding. There are
+//! Lifetimes do not run. Duplicate detection, where `accept_dad` asks for it, ends when it is told to
+//! ([`Kernel::finish_duplicate_detection`](super::Kernel::finish_duplicate_detection)), and without a finding. There are
 //! no temporary addresses, no router advertisements, and of the ways to make a link-local address only the one from the
 //! hardware address.
 
@@ -10,8 +11,8 @@ use crate::message::{Action, Kind, RawMessage, u32_at};
 
 use super::address4::{
     IFA_ADDRESS, IFA_CACHEINFO, IFA_F_DEPRECATED, IFA_F_HOMEADDRESS, IFA_F_MANAGETEMPADDR,
-    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_F_PERMANENT, IFA_FLAGS, IFA_LOCAL,
-    IFA_MAX, IFA_PROTO, IFA_RT_PRIORITY, INFINITY, Lifetime,
+    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_F_PERMANENT, IFA_F_TENTATIVE,
+    IFA_FLAGS, IFA_LOCAL, IFA_MAX, IFA_PROTO, IFA_RT_PRIORITY, INFINITY, Lifetime,
 };
 use super::dispatch::Answer;
 use super::policy::{Policy, Shape};
@@ -48,6 +49,8 @@ pub(crate) struct Settings6 {
     pub(crate) disabled: bool,
     pub(crate) keep_addresses: bool,
     /// `addr_gen_mode` 1: no link-local address.
+    /// `accept_dad` above 0: new addresses are checked for duplicates.
+    pub(crate) detect_duplicates: bool,
     pub(crate) no_link_local: bool,
 }
 
@@ -114,6 +117,11 @@ impl Address6 {
     }
 
     fn has_prefix_route(&self) -> bool {
+    /// Not to be used: under duplicate detection, or kept while its link is down.
+    pub(crate) fn is_tentative(&self) -> bool {
+        self.flags & IFA_F_TENTATIVE != 0
+    }
+
         self.flags & IFA_F_NOPREFIXROUTE == 0
     }
 
@@ -309,7 +317,7 @@ impl State {
             let row = new.row(index, Action::New);
             self.announce(group::IPV6_IFADDR, &row, None);
         }
-        self.usable_address6(index, address);
+        self.detect_duplicates6(index, address);
         Ok(())
     }
 
@@ -357,11 +365,52 @@ impl State {
     }
 
     /// `addrconf_dad_completed`.
+    /// `addrconf_dad_begin`: an address that nobody needs to check can be used at once.
+    fn detect_duplicates6(&mut self, index: u32, address: [u8; 16]) {
+        let checked = self.detects_duplicates6(index);
+        if let Some(list) = self.addresses6.all.get_mut(&index)
+            && let Some(new) = list.iter_mut().find(|own| own.address == address)
+            && checked
+            && new.flags & IFA_F_NODAD == 0
+        {
+            new.flags |= IFA_F_TENTATIVE;
+            return;
+        }
+        self.usable_address6(index, address);
+    }
+
+    fn detects_duplicates6(&self, index: u32) -> bool {
+        let no_neighbours = |link: &Link| link.is_loopback() || link.flags & IFF_NOARP != 0;
+        let asked = |device: &Device6| device.settings.detect_duplicates;
+        !self.links.get(index).is_none_or(no_neighbours)
+            && (self.addresses6.for_all.detect_duplicates
+                || self.addresses6.devices.get(&index).is_some_and(asked))
+    }
+
+    /// Duplicate detection ends, and has found none; a link that has no carrier yet has not begun.
+    pub(crate) fn finish_duplicate_detection(&mut self) {
+        let ready = self.addresses6.devices.iter();
+        let ready: Vec<u32> = ready
+            .filter(|(_, device)| device.ready)
+            .map(|(index, _)| *index)
+            .collect();
+        for index in ready {
+            for address in self.addresses6.of(index).to_vec() {
+                if address.is_tentative() {
+                    self.usable_address6(index, address.address);
+                }
+            }
+        }
+    }
+
     fn usable_address6(&mut self, index: u32, address: [u8; 16]) {
-        let Some(found) = self.addresses6.find(index, address) else {
+        let list = self.addresses6.all.get_mut(&index);
+        let Some(found) = list.and_then(|list| list.iter_mut().find(|own| own.address == address))
+        else {
             return;
         };
         let row = found.row(index, Action::New);
+        found.flags &= !IFA_F_TENTATIVE;
         let (peer, metric) = (found.peer, found.metric);
         self.announce(group::IPV6_IFADDR, &row, None);
         self.routes6_local_added(index, address);
@@ -407,7 +456,9 @@ impl State {
         {
             *old = now.clone();
         }
-        self.announce(group::IPV6_IFADDR, &now.row(index, Action::New), None);
+        if !now.is_tentative() {
+            self.announce(group::IPV6_IFADDR, &now.row(index, Action::New), None);
+        }
         let had = was.is_permanent() && was.has_prefix_route();
         if now.has_prefix_route() {
             self.modify_prefixes6(index, &now, had);
@@ -536,7 +587,9 @@ impl State {
             .flat_map(|(index, list)| list.iter().map(|address| address.row(*index, Action::New)));
         Ok(Answer::Dump {
             rows: rows.collect(),
-            flags: if only == 0 { 0 } else { NLM_F_DUMP_FILTERED },
+            flags,
+            end_flags: flags,
+            refusal: None,
         })
     }
 
@@ -584,8 +637,8 @@ impl State {
                 let (prefix, length) = (address.prefix(), address.length);
                 self.routes6_prefix_added(index, prefix, length, address.metric, None);
             }
-            if address.flags & KEPT != 0 {
-                self.restore_address6(index, address.made);
+            if address.is_tentative() {
+                self.detect_duplicates6(index, address.address);
             }
         }
         let running = self.links.get(index).is_some_and(|link| link.is_running());
@@ -593,17 +646,6 @@ impl State {
             device.ready = true;
             self.autoconfigure6(index);
             self.drop_small6(index);
-        }
-    }
-
-    /// An address that was kept while its link was down can be used again.
-    fn restore_address6(&mut self, index: u32, made: u64) {
-        if let Some(list) = self.addresses6.all.get_mut(&index)
-            && let Some(address) = list.iter_mut().find(|old| old.made == made)
-        {
-            address.flags &= !KEPT;
-            let address = address.address;
-            self.usable_address6(index, address);
         }
     }
 
@@ -649,7 +691,7 @@ impl State {
         if link.is_loopback() {
             let one = Address6::permanent(LOOPBACK, 128, IFAPROT_KERNEL_LO);
             if self.insert_address6(index, one).is_ok() {
-                self.usable_address6(index, LOOPBACK);
+                self.detect_duplicates6(index, LOOPBACK);
             }
             return;
         }
@@ -687,7 +729,7 @@ impl State {
         let new = Address6::permanent(address, 64, IFAPROT_KERNEL_LL);
         if self.insert_address6(index, new).is_ok() {
             self.routes6_prefix_added(index, prefix(address, 64), 64, 0, None);
-            self.usable_address6(index, address);
+            self.detect_duplicates6(index, address);
         }
     }
 
@@ -705,7 +747,7 @@ impl State {
             .into_iter()
             .partition::<Vec<_>, _>(|old| keep && old.is_permanent() && !local(old));
         for address in &mut kept {
-            address.flags |= KEPT;
+            address.flags |= IFA_F_TENTATIVE;
         }
         list.clone_from(&kept);
         for address in kept {
@@ -789,6 +831,3 @@ impl State {
         }
     }
 }
-
-/// Of an address that was kept while its link is down (`IFA_F_TENTATIVE`).
-const KEPT: u32 = super::address4::IFA_F_TENTATIVE;

@@ -18,8 +18,8 @@
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 //!
-//! What it does not do: forward, resolve, learn, or let time pass by itself. Lifetimes do not run, duplicate address
-//! detection ends at once.
+//! What it does not do: forward, resolve, learn, or let time pass by itself. Lifetimes do not run, and duplicate
+//! address detection, where `accept_dad` asks for it, lasts until [`Kernel::finish_duplicate_detection`].
 //!
 //! One file an object, each with what it holds, its three requests and its part of what links do to it:
 //! [`State`] is where they meet.
@@ -104,6 +104,14 @@ impl Kernel {
     /// The name, when the fake knows no such setting or not that value.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<(), String> {
         self.lock().sysctl(name, value)
+    }
+
+    /// Ends duplicate address detection, without a finding: IPv6 addresses that were tentative can be used. The real kernel
+    /// takes a second or two.
+    ///
+    /// Only links with `accept_dad` (and a carrier) detect at all; [`new`](Self::new) makes a namespace without.
+    pub fn finish_duplicate_detection(&self) {
+        self.lock().finish_duplicate_detection();
     }
 
     /// A panic of one test thread must not be hidden by another's on the lock.

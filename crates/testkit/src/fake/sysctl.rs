@@ -5,7 +5,7 @@ use super::state::State;
 impl State {
     /// Writes `net.ipv4.conf.SCOPE.promote_secondaries`, or one of `disable_ipv6`, `keep_addr_on_down`,
     /// `addr_gen_mode`, `accept_dad` and `router_solicitations` below `net.ipv6.conf.SCOPE`. A scope is `all`,
-    /// `default`, or a device; the last two settings change nothing here.
+    /// `default`, or a device; `router_solicitations` changes nothing here.
     ///
     /// # Errors
     ///
@@ -31,9 +31,10 @@ impl State {
             ("net", "ipv6", "conf", "addr_gen_mode") if matches!(number, 0 | 1) => self
                 .settings6(scope)
                 .map(|settings| settings.no_link_local = on),
-            ("net", "ipv6", "conf", "accept_dad" | "router_solicitations") => {
-                self.settings6(scope).map(|_| ())
-            }
+            ("net", "ipv6", "conf", "accept_dad") => self
+                .settings6(scope)
+                .map(|settings| settings.detect_duplicates = on),
+            ("net", "ipv6", "conf", "router_solicitations") => self.settings6(scope).map(|_| ()),
             _ => None,
         };
         done.ok_or_else(unknown)

@@ -451,6 +451,10 @@ impl Machine {
 
     /// Waits until no address is under duplicate address detection.
     pub(super) fn settle(&mut self) -> Result<()> {
+        if let Place::Fake(kernel) = &self.place {
+            kernel.finish_duplicate_detection();
+            return Ok(());
+        }
         const TENTATIVE: u8 = 0x40;
         const DADFAILED: u8 = 0x08;
         let end = Instant::now() + Duration::from_secs(10);

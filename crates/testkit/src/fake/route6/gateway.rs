@@ -1,5 +1,6 @@
 //! Which way out a route may have: its device, its gateway, its preferred source (`fib6_nh_init`, `ip6_validate_gw`).
 
+use super::super::address6::Address6;
 use super::super::request::{EACCES, EHOSTUNREACH, EINVAL, ENETDOWN, ENODEV, Refusal};
 use super::super::rule;
 use super::super::state::State;
@@ -288,15 +289,25 @@ impl State {
                 && config.flags & (RTF_ANYCAST | RTF_LOCAL) == 0
     }
 
-    /// `ipv6_chk_addr`: whether an address is one of our own and can be used on a device; those of a link's scope only
-    /// on that link, and without a device all.
-    pub(super) fn is_own6(&self, address: [u8; 16], device: Option<u32>) -> bool {
-        self.addresses6.all.iter().any(|(index, list)| {
-            list.iter().any(|own| {
-                own.address == address
-                    && device.is_none_or(|device| device == *index || own.scope < RT_SCOPE_LINK)
-            })
-        })
+    /// `ipv6_chk_addr_and_flags`: whether an address is one of our own on a device; those of a link's scope only on that
+    /// link, and without a device all.
+    fn is_own6(&self, address: [u8; 16], device: Option<u32>) -> bool {
+        self.own6(address, device).next().is_some()
+    }
+
+    /// `ipv6_chk_addr`: whether it can be used, too.
+    pub(super) fn is_usable6(&self, address: [u8; 16], device: Option<u32>) -> bool {
+        self.own6(address, device).any(|own| !own.is_tentative())
+    }
+
+    fn own6(&self, address: [u8; 16], device: Option<u32>) -> impl Iterator<Item = &Address6> {
+        let here = move |index, own: &Address6| {
+            device.is_none_or(|device| device == index || own.scope < RT_SCOPE_LINK)
+        };
+        let all = self.addresses6.all.iter();
+        all.flat_map(|(index, list)| list.iter().map(|own| (*index, own)))
+            .filter(move |(index, own)| own.address == address && here(*index, own))
+            .map(|(_, own)| own)
     }
 
     fn is_up(&self, index: u32) -> bool {

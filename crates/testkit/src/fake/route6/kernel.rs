@@ -135,7 +135,7 @@ impl State {
     pub(crate) fn routes6_source_removed(&mut self, _index: u32, address: [u8; 16]) {
         let devices: Vec<u32> = self.links.all.keys().copied().collect();
         for device in devices {
-            if self.is_own6(address, Some(device)) {
+            if self.is_usable6(address, Some(device)) {
                 continue;
             }
             for route in self.routes6.all_mut() {
