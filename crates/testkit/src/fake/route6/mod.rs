@@ -65,17 +65,17 @@ impl State {
         if filter.table != 0 && !self.routes6.has_table(filter.table) {
             const AF_INET6: u8 = 10;
             if request.family() == AF_INET6 {
-                return Err(Refusal::errno(ENOENT).because("ipv6: FIB table does not exist"));
+                let words = "ipv6: FIB table does not exist";
+                dump.refusal = Some(Refusal::errno(ENOENT).because(words));
             }
             return Ok(filter.answer(Vec::new()));
         }
-        let mut rows = Vec::new();
         let table = (filter.table != 0).then_some(filter.table);
         for node in self.routes6.nodes(table).filter(|_| filter.routes) {
             let mut at = 0;
             while let Some(route) = node.get(at) {
                 if self.passes6(&filter, route) {
-                    rows.push(self.row6(route, Action::New));
+                    dump.rows.push(self.row6(route, Action::New));
                 }
                 // The siblings are in the row; a quirk: so is taken to be whatever stands between them.
                 let last = self.routes6.siblings(route).last().map(|last| last.id);
@@ -110,7 +110,7 @@ impl State {
             (Way::Object(config.object), self.object6(config.object)?)
         };
         let source = config.preferred_source;
-        if !is_any(source) && !self.is_own6(source, device) {
+        if !is_any(source) && !self.is_usable6(source, device) {
             return Err(Refusal::errno(EINVAL).because("Invalid source address"));
         }
         Ok(Route {
