@@ -1,7 +1,7 @@
 //! Faults on demand: a namespace through which messages go to another one, fake or real, and sometimes astray.
 //!
 //! ```
-//! use trueup_netlink::{Batch, Outcome, Socket};
+//! use trueup_netlink::Socket;
 //! use trueup_testkit::fake::Kernel;
 //! use trueup_testkit::faults::{At, Fault, Faults};
 //!
@@ -15,26 +15,23 @@
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 
-use std::collections::VecDeque;
+mod rows;
+mod transport;
+
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trueup_netlink::{Connect, Group, Namespace, Transport};
+use trueup_netlink::{Connect, Namespace, Transport};
 
-use crate::message::{Kind, framed, push_attribute, u16_at, u32_at};
+use crate::message::{Kind, u16_at};
+use transport::Faulty;
 
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_DUMP: u16 = 0x300;
-const NLM_F_CAPPED: u16 = 0x100;
 const ENOBUFS: i32 = 105;
-/// Beyond any number that a kernel has given an attribute so far.
-const UNKNOWN_ATTRIBUTE: u16 = 0x3f00;
 
 /// When something goes wrong. Everything is counted from 1, over all sockets, from [`Faults::add`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,11 +168,7 @@ impl Connect for Faults {
             Some(errno) => io::Error::from_raw_os_error(errno),
             None => io::Error::other(error.to_string()),
         })?;
-        Ok(Box::new(Faulty {
-            inner,
-            faults: self.clone(),
-            queue: VecDeque::new(),
-        }))
+        Ok(Box::new(Faulty::new(inner, self.clone())))
     }
 }
 
@@ -223,245 +216,11 @@ impl Script {
     }
 }
 
-/// A transport with faults.
-struct Faulty {
-    inner: Box<dyn Transport>,
-    faults: Faults,
-    /// What comes before anything that is still in the inner one; an errno for what cannot be received.
-    queue: VecDeque<Result<Vec<u8>, i32>>,
-}
-
-impl Faulty {
-    /// One request, with what goes wrong at it.
-    fn request(&mut self, request: &[u8]) -> io::Result<()> {
-        let due = self.faults.lock().due(request);
-        for fault in &due {
-            match fault {
-                // Not under the lock: it may well speak through the same faults.
-                Fault::Stranger(act) => act(),
-                Fault::DieBefore => self.faults.lock().die(),
-                _ => {}
-            }
-        }
-        let refused = due.iter().find_map(|fault| match fault {
-            Fault::Refuse(errno) => Some(*errno),
-            _ => None,
-        });
-        if let Some(errno) = refused {
-            let mut body = (-errno).to_ne_bytes().to_vec();
-            body.extend(&request[..HEADER]);
-            let sequence = u32_at(request, 8);
-            let answer = framed(
-                NLMSG_ERROR,
-                NLM_F_CAPPED,
-                sequence,
-                self.inner.port(),
-                &body,
-            );
-            self.queue.push_back(Ok(answer));
-            return Ok(());
-        }
-        self.inner.send(request)?;
-        let mut answers = self.drain();
-        for fault in &due {
-            match fault {
-                Fault::DieAfter => self.faults.lock().die(),
-                Fault::LoseAnswer => answers = VecDeque::from([Err(ENOBUFS)]),
-                fault => spoil(fault, &mut answers),
-            }
-        }
-        self.queue.extend(answers);
-        Ok(())
-    }
-
-    /// All that the inner one has to say by now: the kernel answers before `send` returns.
-    fn drain(&mut self) -> VecDeque<Result<Vec<u8>, i32>> {
-        let mut all = VecDeque::new();
-        let mut buffer = Vec::with_capacity(crate::wire::DATAGRAM);
-        loop {
-            match self.inner.receive(&mut buffer) {
-                Ok(_) => all.push_back(Ok(buffer.clone())),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => match error.raw_os_error() {
-                    Some(ENOBUFS) => all.push_back(Err(ENOBUFS)),
-                    _ => return all,
-                },
-            }
-        }
-    }
-}
-
-impl Transport for Faulty {
-    fn port(&self) -> u32 {
-        self.inner.port()
-    }
-
-    fn prepare_requests(&mut self) -> io::Result<bool> {
-        self.inner.prepare_requests()
-    }
-
-    fn join(&mut self, group: Group) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn receive_buffer(&self) -> io::Result<usize> {
-        self.inner.receive_buffer()
-    }
-
-    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
-        self.inner.set_receive_buffer(bytes)
-    }
-
-    fn netns_cookie(&self) -> io::Result<u64> {
-        self.inner.netns_cookie()
-    }
-
-    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
-        let mut script = self.faults.lock();
-        if script.dead {
-            script.die();
-        }
-        let quiet = script.faults.is_empty();
-        if quiet {
-            for request in requests(datagram) {
-                script.due(request);
-            }
-        }
-        drop(script);
-        if quiet {
-            // As one datagram: what the kernel makes of it is its own.
-            return self.inner.send(datagram);
-        }
-        requests(datagram).try_for_each(|request| self.request(request))
-    }
-
-    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        match self.queue.pop_front() {
-            None => self.inner.receive(buffer),
-            Some(Err(errno)) => Err(io::Error::from_raw_os_error(errno)),
-            Some(Ok(bytes)) => {
-                buffer.clear();
-                let fits = bytes.len().min(buffer.capacity());
-                buffer.extend_from_slice(&bytes[..fits]);
-                Ok(bytes.len())
-            }
-        }
-    }
-}
-
-impl AsFd for Faulty {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
-    }
-}
-
-/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel to judge.
-fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        if datagram.len() < HEADER {
-            return None;
-        }
-        let length = (u32_at(datagram, 0) as usize)
-            .max(HEADER)
-            .next_multiple_of(4);
-        let (request, rest) = datagram.split_at(length.min(datagram.len()));
-        datagram = rest;
-        Some(request)
-    })
-}
-
-/// Makes a fault in the rows of a dump.
-fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>) {
-    let mut rows: Vec<Vec<u8>> = Vec::new();
-    let mut rest = Vec::new();
-    for answer in answers.iter().flatten() {
-        for message in requests(answer) {
-            if matches!(u16_at(message, 4), NLMSG_DONE | NLMSG_ERROR) {
-                rest.push(message.to_vec());
-            } else {
-                rows.push(message.to_vec());
-            }
-        }
-    }
-    if rest.is_empty() {
-        return;
-    }
-    let row = |n: usize| n.checked_sub(1).filter(|at| *at < rows.len());
-    match fault {
-        Fault::Interrupt => {
-            for message in rows.iter_mut().chain(&mut rest) {
-                let flags = u16_at(message, 6) | NLM_F_DUMP_INTR;
-                message[6..8].copy_from_slice(&flags.to_ne_bytes());
-            }
-        }
-        Fault::LoseRow(n) => {
-            row(*n).map(|at| rows.remove(at));
-        }
-        Fault::RepeatRow(n) => {
-            if let Some(at) = row(*n) {
-                rows.insert(at, rows[at].clone());
-            }
-        }
-        Fault::SpoilRow(n) => {
-            if let Some(at) = row(*n) {
-                shorten_first_attribute(&mut rows[at]);
-            }
-        }
-        Fault::UnknownAttribute => {
-            for message in &mut rows {
-                push_attribute(message, UNKNOWN_ATTRIBUTE, b"unknown");
-                set_length(message);
-            }
-        }
-        Fault::Corrupt => {
-            if let Some(first) = rows.first_mut() {
-                first[..4].copy_from_slice(&u32::MAX.to_ne_bytes());
-            }
-        }
-        Fault::BreakOff(errno) => {
-            for done in &mut rest {
-                done[HEADER..HEADER + 4].copy_from_slice(&(-errno).to_ne_bytes());
-            }
-        }
-        Fault::Truncate | Fault::Overrun => {}
-        _ => return,
-    }
-    let mut spoilt: VecDeque<_> = match fault {
-        Fault::Truncate => {
-            let mut bytes = rows.concat();
-            // Longer than what any reader makes room for beforehand.
-            bytes.resize(bytes.len().max(32 << 20), 0);
-            VecDeque::from([Ok(bytes)])
-        }
-        Fault::Overrun => {
-            let rows = rows.into_iter().skip(1).map(Ok);
-            std::iter::once(Err(ENOBUFS)).chain(rows).collect()
-        }
-        _ => rows.into_iter().map(Ok).collect(),
-    };
-    spoilt.extend(rest.into_iter().map(Ok));
-    *answers = spoilt;
-}
-
-fn set_length(message: &mut [u8]) {
-    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-}
-
-/// Makes the first attribute's payload one byte shorter than its kind needs.
-fn shorten_first_attribute(message: &mut [u8]) {
-    let fixed = Kind::of(u16_at(message, 4)).map_or(0, |(kind, _)| kind.header_len());
-    let at = HEADER + fixed;
-    if message.len() >= at + 4 {
-        let length = u16_at(message, at).saturating_sub(1).max(4);
-        message[at..at + 2].copy_from_slice(&length.to_ne_bytes());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::Kernel;
+    use crate::message::framed;
     use trueup_netlink::{DumpStep, ErrorKind, Socket};
 
     fn links(socket: &mut Socket) -> Result<(usize, bool), trueup_netlink::Error> {

@@ -1,0 +1,168 @@
+//! The transport in between: it passes requests on one by one, and makes the faults whose time has come.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use trueup_netlink::{Group, Transport};
+
+use super::rows::spoil;
+use super::{ENOBUFS, Fault, Faults, HEADER, NLMSG_ERROR};
+use crate::message::{framed, u32_at};
+
+const NLM_F_CAPPED: u16 = 0x100;
+
+/// A transport with faults.
+pub(super) struct Faulty {
+    inner: Box<dyn Transport>,
+    faults: Faults,
+    /// What comes before anything that is still in the inner one; an errno for what cannot be received.
+    queue: VecDeque<Result<Vec<u8>, i32>>,
+}
+
+impl Faulty {
+    pub(super) fn new(inner: Box<dyn Transport>, faults: Faults) -> Self {
+        Self {
+            inner,
+            faults,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// One request, with what goes wrong at it.
+    fn request(&mut self, request: &[u8]) -> io::Result<()> {
+        let due = self.faults.lock().due(request);
+        for fault in &due {
+            match fault {
+                // Not under the lock: it may well speak through the same faults.
+                Fault::Stranger(act) => act(),
+                Fault::DieBefore => self.faults.lock().die(),
+                _ => {}
+            }
+        }
+        let refused = due.iter().find_map(|fault| match fault {
+            Fault::Refuse(errno) => Some(*errno),
+            _ => None,
+        });
+        if let Some(errno) = refused {
+            let mut body = (-errno).to_ne_bytes().to_vec();
+            body.extend(&request[..HEADER]);
+            let sequence = u32_at(request, 8);
+            let answer = framed(
+                NLMSG_ERROR,
+                NLM_F_CAPPED,
+                sequence,
+                self.inner.port(),
+                &body,
+            );
+            self.queue.push_back(Ok(answer));
+            return Ok(());
+        }
+        self.inner.send(request)?;
+        let mut answers = self.drain();
+        for fault in &due {
+            match fault {
+                Fault::DieAfter => self.faults.lock().die(),
+                Fault::LoseAnswer => answers = VecDeque::from([Err(ENOBUFS)]),
+                fault => spoil(fault, &mut answers),
+            }
+        }
+        self.queue.extend(answers);
+        Ok(())
+    }
+
+    /// All that the inner one has to say by now: the kernel answers before `send` returns.
+    fn drain(&mut self) -> VecDeque<Result<Vec<u8>, i32>> {
+        let mut all = VecDeque::new();
+        let mut buffer = Vec::with_capacity(crate::wire::DATAGRAM);
+        loop {
+            match self.inner.receive(&mut buffer) {
+                Ok(_) => all.push_back(Ok(buffer.clone())),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(ENOBUFS) => all.push_back(Err(ENOBUFS)),
+                    _ => return all,
+                },
+            }
+        }
+    }
+}
+
+impl Transport for Faulty {
+    fn port(&self) -> u32 {
+        self.inner.port()
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        self.inner.prepare_requests()
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.inner.join(group)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        self.inner.receive_buffer()
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        self.inner.set_receive_buffer(bytes)
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        self.inner.netns_cookie()
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        let mut script = self.faults.lock();
+        if script.dead {
+            script.die();
+        }
+        let quiet = script.faults.is_empty();
+        if quiet {
+            for request in requests(datagram) {
+                script.due(request);
+            }
+        }
+        drop(script);
+        if quiet {
+            // As one datagram: what the kernel makes of it is its own.
+            return self.inner.send(datagram);
+        }
+        requests(datagram).try_for_each(|request| self.request(request))
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        match self.queue.pop_front() {
+            None => self.inner.receive(buffer),
+            Some(Err(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Some(Ok(bytes)) => {
+                buffer.clear();
+                let fits = bytes.len().min(buffer.capacity());
+                buffer.extend_from_slice(&bytes[..fits]);
+                Ok(bytes.len())
+            }
+        }
+    }
+}
+
+impl AsFd for Faulty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel to judge.
+pub(super) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        if datagram.len() < HEADER {
+            return None;
+        }
+        let length = (u32_at(datagram, 0) as usize)
+            .max(HEADER)
+            .next_multiple_of(4);
+        let (request, rest) = datagram.split_at(length.min(datagram.len()));
+        datagram = rest;
+        Some(request)
+    })
+}
