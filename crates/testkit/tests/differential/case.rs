@@ -45,7 +45,6 @@ pub(crate) fn disagreement(
     quiet_netns();
     Machine::new(&Namespace::current()).forget_proxies();
     let mut real = Machine::new(&Namespace::current());
-    real.forget_proxies();
     let mut fake = Machine::new(&fake().namespace());
     for message in domain.prelude() {
         for machine in [&mut real, &mut fake] {

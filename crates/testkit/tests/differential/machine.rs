@@ -130,23 +130,6 @@ impl Machine {
                 .iter()
                 .any(|row| row.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE);
             if !tentative {
-    /// Deletes the proxies that an earlier namespace left: those of no device outlive it, and turn up in a later one whose
-    /// `struct net` lies at the same place in memory.
-    pub(crate) fn forget_proxies(&mut self) {
-        const NTF_PROXY: u8 = 0x08;
-        const NDA_DST: u16 = 1;
-        let kind = Kind::Neighbour.new_type();
-        for family in [2, 10] {
-            let mut fixed = vec![0; Kind::Neighbour.header_len()];
-            fixed[0] = family;
-            fixed[10] = NTF_PROXY;
-            for row in self.send(&Message::new(kind + 2, DUMP, &fixed)).rows {
-                let left = Message::new(kind + 1, 0, &row.header);
-                self.send(&left.with(NDA_DST, &row.attrs[&NDA_DST]));
-            }
-        }
-    }
-
                 self.wait_for_lock();
                 return self.settle_undetected(&addresses);
             }
