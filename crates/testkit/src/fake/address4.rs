@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::message::{Action, Kind, RawMessage, u32_at};
 
-use super::dispatch::Answer;
+use super::dispatch::{Dump, filtered};
 use super::policy::{Policy, Shape};
 use super::request::{
-    Attributes, EADDRNOTAVAIL, EEXIST, EINVAL, ENOBUFS, ENODEV, NLM_F_DUMP_FILTERED, NLM_F_EXCL,
-    NLM_F_REPLACE, Refusal, Request,
+    Attributes, EADDRNOTAVAIL, EEXIST, EINVAL, ENOBUFS, ENODEV, NLM_F_EXCL, NLM_F_REPLACE, Refusal,
+    Request,
 };
 use super::state::{Flaw, State, group};
 
@@ -438,7 +438,7 @@ impl State {
         rest.iter().position(test).map(|at| from + at)
     }
 
-    pub(crate) fn dump_addresses4(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_addresses4(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let mut only = 0;
         if request.strict {
             let einval = Refusal::errno(EINVAL);
@@ -450,22 +450,30 @@ impl State {
                 return Err(einval.because(words));
             }
             only = u32_at(header, 4);
-            POLICY.check(attrs, true)?;
-            if attrs.all().next().is_some() {
-                let words = "ipv4: Unsupported attribute in dump request";
-                return Err(einval.because(words));
-            }
-            if only != 0 && self.links.get(only).is_none() {
-                return Err(ENODEV.into());
+            let words = "ipv4: Unsupported attribute in dump request";
+            let refusal = match POLICY.check(attrs, true) {
+                Err(refusal) => Some(refusal),
+                Ok(()) if attrs.all().next().is_some() => Some(einval.because(words)),
+                Ok(()) if only != 0 && self.links.get(only).is_none() => Some(ENODEV.into()),
+                Ok(()) => None,
+            };
+            if refusal.is_some() {
+                return Ok(Dump {
+                    end_flags: filtered(only),
+                    refusal,
+                    ..Dump::default()
+                });
             }
         }
         let all = self.addresses4.all.iter();
         let rows = all
             .filter(|(index, _)| only == 0 || **index == only)
             .flat_map(|(index, list)| list.iter().map(|address| address.row(*index, Action::New)));
-        Ok(Answer::Dump {
+        Ok(Dump {
             rows: rows.collect(),
-            flags: if only == 0 { 0 } else { NLM_F_DUMP_FILTERED },
+            flags: filtered(only),
+            end_flags: filtered(only),
+            refusal: None,
         })
     }
 

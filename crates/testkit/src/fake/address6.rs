@@ -14,11 +14,12 @@ use super::address4::{
     IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_F_PERMANENT, IFA_F_TENTATIVE,
     IFA_FLAGS, IFA_LOCAL, IFA_MAX, IFA_PROTO, IFA_RT_PRIORITY, INFINITY, Lifetime,
 };
-use super::dispatch::Answer;
+use super::dispatch::{Dump, filtered};
+use super::link::{IFF_NOARP, Link};
 use super::policy::{Policy, Shape};
 use super::request::{
-    Attributes, EACCES, EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, NLM_F_DUMP_FILTERED, NLM_F_EXCL,
-    NLM_F_REPLACE, Refusal, Request,
+    Attributes, EACCES, EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, NLM_F_EXCL, NLM_F_REPLACE, Refusal,
+    Request,
 };
 use super::state::{State, group};
 
@@ -48,9 +49,9 @@ struct Device6 {
 pub(crate) struct Settings6 {
     pub(crate) disabled: bool,
     pub(crate) keep_addresses: bool,
-    /// `addr_gen_mode` 1: no link-local address.
     /// `accept_dad` above 0: new addresses are checked for duplicates.
     pub(crate) detect_duplicates: bool,
+    /// `addr_gen_mode` 1: no link-local address.
     pub(crate) no_link_local: bool,
 }
 
@@ -116,12 +117,12 @@ impl Address6 {
         self.flags & IFA_F_PERMANENT != 0
     }
 
-    fn has_prefix_route(&self) -> bool {
     /// Not to be used: under duplicate detection, or kept while its link is down.
     pub(crate) fn is_tentative(&self) -> bool {
         self.flags & IFA_F_TENTATIVE != 0
     }
 
+    fn has_prefix_route(&self) -> bool {
         self.flags & IFA_F_NOPREFIXROUTE == 0
     }
 
@@ -364,7 +365,6 @@ impl State {
         Ok(())
     }
 
-    /// `addrconf_dad_completed`.
     /// `addrconf_dad_begin`: an address that nobody needs to check can be used at once.
     fn detect_duplicates6(&mut self, index: u32, address: [u8; 16]) {
         let checked = self.detects_duplicates6(index);
@@ -403,14 +403,15 @@ impl State {
         }
     }
 
+    /// `addrconf_dad_completed`.
     fn usable_address6(&mut self, index: u32, address: [u8; 16]) {
         let list = self.addresses6.all.get_mut(&index);
         let Some(found) = list.and_then(|list| list.iter_mut().find(|own| own.address == address))
         else {
             return;
         };
-        let row = found.row(index, Action::New);
         found.flags &= !IFA_F_TENTATIVE;
+        let row = found.row(index, Action::New);
         let (peer, metric) = (found.peer, found.metric);
         self.announce(group::IPV6_IFADDR, &row, None);
         self.routes6_local_added(index, address);
@@ -561,7 +562,7 @@ impl State {
         self.routes6_local_removed(index, gone.address);
     }
 
-    pub(crate) fn dump_addresses6(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_addresses6(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let mut only = 0;
         if request.strict {
             let einval = Refusal::errno(EINVAL);
@@ -572,23 +573,29 @@ impl State {
                 return Err(einval.because(words));
             }
             only = u32_at(header, 4);
-            POLICY.check(attrs, true)?;
-            if attrs.all().next().is_some() {
-                let words = "ipv6: Unsupported attribute in dump request";
-                return Err(einval.because(words));
-            }
-            if only != 0 && self.links.get(only).is_none() {
-                return Err(ENODEV.into());
+            let words = "ipv6: Unsupported attribute in dump request";
+            let refusal = match POLICY.check(attrs, true) {
+                Err(refusal) => Some(refusal),
+                Ok(()) if attrs.all().next().is_some() => Some(einval.because(words)),
+                Ok(()) if only != 0 && self.links.get(only).is_none() => Some(ENODEV.into()),
+                Ok(()) => None,
+            };
+            if refusal.is_some() {
+                return Ok(Dump {
+                    end_flags: filtered(only),
+                    refusal,
+                    ..Dump::default()
+                });
             }
         }
         let all = self.addresses6.all.iter();
         let rows = all
             .filter(|(index, _)| only == 0 || **index == only)
             .flat_map(|(index, list)| list.iter().map(|address| address.row(*index, Action::New)));
-        Ok(Answer::Dump {
+        Ok(Dump {
             rows: rows.collect(),
-            flags,
-            end_flags: flags,
+            flags: filtered(only),
+            end_flags: filtered(only),
             refusal: None,
         })
     }

@@ -4,11 +4,13 @@ use crate::message::{RawMessage, framed, push_attribute, u16_at, u32_at};
 
 use super::client::Mailbox;
 use super::request::{
-    EOPNOTSUPP, EPERM, NLM_F_ACK, NLM_F_BULK, NLM_F_DUMP, NLM_F_MULTI, NLM_F_REQUEST, Refusal,
-    Request,
+    EOPNOTSUPP, EPERM, NLM_F_ACK, NLM_F_BULK, NLM_F_DUMP, NLM_F_DUMP_FILTERED, NLM_F_MULTI,
+    NLM_F_REQUEST, Refusal, Request,
 };
 use super::state::State;
 
+const INET: u8 = 2;
+const INET6: u8 = 10;
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -35,11 +37,19 @@ pub(crate) enum Answer {
     Nothing,
     /// To a GET of one object.
     One(RawMessage),
-    Dump {
-        rows: Vec<RawMessage>,
-        /// `NLM_F_DUMP_FILTERED`, where the kernel says so.
-        flags: u16,
-    },
+    Dump(Dump),
+}
+
+/// All that a GET asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Dump {
+    pub(crate) rows: Vec<RawMessage>,
+    /// Of each row: `NLM_F_DUMP_FILTERED`, where the kernel says so.
+    pub(crate) flags: u16,
+    /// The same of the end; the two do not go together.
+    pub(crate) end_flags: u16,
+    /// Why there are no more rows.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 /// Carries out all messages of a datagram, each with its answer.
@@ -69,11 +79,8 @@ fn message(state: &mut State, from: &Sender<'_>, bytes: &[u8]) {
         carry_out(state, from, &request)
     };
     match answer {
-        Ok(Answer::Dump { rows, flags }) => {
-            dump(from, &request, &rows, flags);
-            // A dump ends in NLMSG_DONE; it is not acknowledged.
-            return;
-        }
+        // A dump ends in NLMSG_DONE; it is not acknowledged.
+        Ok(Answer::Dump(answer)) => return dump(from, &request, &answer),
         Ok(Answer::One(row)) => {
             let bytes = row.encode(0, request.sequence, from.port);
             from.mailbox.deliver(bytes);
@@ -100,12 +107,13 @@ fn carry_out(
     if action != GET && !from.admin {
         return Err(EPERM.into());
     }
-    let dump = action == GET && request.has(NLM_F_DUMP);
+    if action == GET && request.has(NLM_F_DUMP) {
+        let dumper = dumper(request.kind, request.family()).ok_or(EOPNOTSUPP)?;
+        return Ok(Answer::Dump(dumped(state, request, dumper)));
+    }
     if action == DEL && request.has(NLM_F_BULK) && request.kind != 29 {
         return Err(Refusal::errno(EOPNOTSUPP).because("Bulk delete is not supported"));
     }
-    const INET: u8 = 2;
-    const INET6: u8 = 10;
     let done = |()| Answer::Nothing;
     match (request.kind, request.family()) {
         (16 | 17 | 19, _) => {
@@ -117,77 +125,98 @@ fn carry_out(
             state.forwarding_follows();
             result.map(done)
         }
-        (18, _) if dump => state.dump_links(request),
         (18, _) => state.get_link(request).map(Answer::One),
 
         (20, INET) => state.new_address4(request).map(done),
         (20, INET6) => state.new_address6(request).map(done),
         (21, INET) => state.del_address4(request).map(done),
         (21, INET6) => state.del_address6(request).map(done),
-        (22, INET) if dump => state.dump_addresses4(request),
-        (22, INET6) if dump => state.dump_addresses6(request),
         (22, INET6) => state.get_address6(request).map(Answer::One),
-        (22, _) if dump => both(
-            request,
-            state,
-            State::dump_addresses4,
-            State::dump_addresses6,
-        ),
 
         (24, INET) => state.new_route4(request).map(done),
         (24, INET6) => state.new_route6(request).map(done),
         (25, INET) => state.del_route4(request).map(done),
         (25, INET6) => state.del_route6(request).map(done),
-        (26, INET) if dump => state.dump_routes4(request),
-        (26, INET6) if dump => state.dump_routes6(request),
         (26, INET) => state.get_route4(request).map(Answer::One),
         (26, INET6) => state.get_route6(request).map(Answer::One),
-        (26, 0) if dump => both(request, state, State::dump_routes4, State::dump_routes6),
 
         (28, _) => state.new_neighbour(request).map(done),
         (29, _) => state.del_neighbour(request).map(done),
-        (30, _) if dump => state.dump_neighbours(request),
         (30, _) => state.get_neighbour(request).map(Answer::One),
 
         (32, _) => state.new_rule(request).map(done),
         (33, _) => state.del_rule(request).map(done),
-        (34, _) if dump => state.dump_rules(request),
 
         (104, _) => state.new_nexthop(request).map(done),
         (105, _) => state.del_nexthop(request).map(done),
-        (106, _) if dump => state.dump_nexthops(request),
         (106, _) => state.get_nexthop(request).map(Answer::One),
 
         _ => Err(EOPNOTSUPP.into()),
     }
 }
 
-type Dumper = fn(&mut State, &Request<'_>) -> Result<Answer, Refusal>;
+type Dumper = fn(&mut State, &Request<'_>) -> Result<Dump, Refusal>;
 
-/// The rows of one family after the other's, for a dump without a family (`rtnl_dump_all`).
-fn both(
-    request: &Request<'_>,
-    state: &mut State,
-    one: Dumper,
-    other: Dumper,
-) -> Result<Answer, Refusal> {
-    let (mut all, mut all_flags) = (Vec::new(), 0);
-    for dumper in [one, other] {
-        if let Answer::Dump { rows, flags } = dumper(state, request)? {
-            all.extend(rows);
-            all_flags |= flags;
-        }
-    }
-    Ok(Answer::Dump {
-        rows: all,
-        flags: all_flags,
+/// Who dumps this kind for this family; nobody refuses the request before a dump starts.
+fn dumper(kind: u16, family: u8) -> Option<Dumper> {
+    Some(match (kind, family) {
+        (18, _) => State::dump_links,
+        (22, INET) => State::dump_addresses4,
+        (22, INET6) => State::dump_addresses6,
+        (22, _) => State::dump_addresses,
+        (26, INET) => State::dump_routes4,
+        (26, INET6) => State::dump_routes6,
+        (26, 0) => State::dump_routes,
+        (30, _) => State::dump_neighbours,
+        (34, _) => State::dump_rules,
+        (106, _) => State::dump_nexthops,
+        _ => return None,
     })
 }
 
-fn dump(from: &Sender<'_>, request: &Request<'_>, rows: &[RawMessage], flags: u16) {
-    let flags = flags | NLM_F_MULTI;
+/// The flag of a dump that is limited to a device, which is not 0.
+pub(crate) fn filtered(device: u32) -> u16 {
+    if device == 0 { 0 } else { NLM_F_DUMP_FILTERED }
+}
+
+/// What the dumper refuses is told in the dump's end, as in `netlink_dump`.
+fn dumped(state: &mut State, request: &Request<'_>, dumper: Dumper) -> Dump {
+    dumper(state, request).unwrap_or_else(|refusal| Dump {
+        refusal: Some(refusal),
+        ..Dump::default()
+    })
+}
+
+impl State {
+    fn dump_addresses(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
+        Ok(self.dump_all(request, [Self::dump_addresses4, Self::dump_addresses6]))
+    }
+
+    fn dump_routes(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
+        Ok(self.dump_all(request, [Self::dump_routes4, Self::dump_routes6]))
+    }
+
+    /// The rows of one family after the other's, for a dump without a family (`rtnl_dump_all`).
+    fn dump_all(&mut self, request: &Request<'_>, dumpers: [Dumper; 2]) -> Dump {
+        let mut all = Dump::default();
+        for dumper in dumpers {
+            let one = dumped(self, request, dumper);
+            all.rows.extend(one.rows);
+            all.flags |= one.flags;
+            all.end_flags |= one.end_flags;
+            all.refusal = one.refusal;
+            if all.refusal.is_some() {
+                break;
+            }
+        }
+        all
+    }
+}
+
+fn dump(from: &Sender<'_>, request: &Request<'_>, answer: &Dump) {
     let mut part = Vec::new();
-    for row in rows {
+    for row in &answer.rows {
+        let flags = answer.flags | NLM_F_MULTI;
         let bytes = row.encode(flags, request.sequence, from.port);
         if !part.is_empty() && part.len() + bytes.len() > DUMP_PART {
             from.mailbox.deliver_part(std::mem::take(&mut part));
@@ -197,7 +226,11 @@ fn dump(from: &Sender<'_>, request: &Request<'_>, rows: &[RawMessage], flags: u1
     if !part.is_empty() {
         from.mailbox.deliver_part(part);
     }
-    let done = framed(NLMSG_DONE, flags, request.sequence, from.port, &[0; 4]);
+    let mut flags = answer.end_flags | NLM_F_MULTI;
+    let errno = answer.refusal.map_or(0, |refusal| -refusal.errno);
+    let mut body = errno.to_ne_bytes().to_vec();
+    flags |= push_words(from, &mut body, answer.refusal);
+    let done = framed(NLMSG_DONE, flags, request.sequence, from.port, &body);
     from.mailbox.deliver_part(done);
 }
 
@@ -213,15 +246,19 @@ fn acknowledge(from: &Sender<'_>, request: &[u8], refusal: Option<Refusal>) {
         body.extend(&request[..HEADER]);
         flags |= NLM_F_CAPPED;
     }
-    if let Some(words) = refusal
-        .and_then(|refusal| refusal.words)
-        .filter(|_| from.extended)
-    {
-        flags |= NLM_F_ACK_TLVS;
-        let words = [words.as_bytes(), &[0]].concat();
-        push_attribute(&mut body, NLMSGERR_ATTR_MSG, &words);
-    }
+    flags |= push_words(from, &mut body, refusal);
     let sequence = u32_at(request, 8);
     let bytes = framed(NLMSG_ERROR, flags, sequence, from.port, &body);
     from.mailbox.deliver(bytes);
+}
+
+/// Appends the kernel's words, for those who asked for them; the flag that tells of it.
+fn push_words(from: &Sender<'_>, body: &mut Vec<u8>, refusal: Option<Refusal>) -> u16 {
+    let words = refusal.and_then(|refusal| refusal.words);
+    let Some(words) = words.filter(|_| from.extended) else {
+        return 0;
+    };
+    let words = [words.as_bytes(), &[0]].concat();
+    push_attribute(body, NLMSGERR_ATTR_MSG, &words);
+    NLM_F_ACK_TLVS
 }

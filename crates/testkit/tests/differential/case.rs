@@ -100,9 +100,17 @@ pub(crate) fn shrunk(
 fn replies(theirs: &Reply, ours: &Reply) -> Option<String> {
     let words = ours.words.is_none() || ours.words == theirs.words;
     if theirs.errno == ours.errno && words {
-        return rows("reply", &theirs.rows, &ours.rows);
+        let rows = rows("reply", &theirs.rows, &ours.rows);
+        if rows.is_some() || (theirs.done, theirs.flags) == (ours.done, ours.flags) {
+            return rows;
+        }
     }
-    let tell = |reply: &Reply| format!("errno {} {:?}", reply.errno, reply.words);
+    let tell = |reply: &Reply| {
+        let (rows, end) = reply.flags;
+        let kind = if reply.done { "done" } else { "error" };
+        let Reply { errno, words, .. } = reply;
+        format!("errno {errno} {words:?} in {kind}, flags {rows:#x} and {end:#x}")
+    };
     Some(format!(
         "reply: kernel {}, fake {}",
         tell(theirs),

@@ -9,6 +9,10 @@ use trueup_testkit::{Action, Kind, RawMessage};
 use crate::compared::compared;
 use crate::message::{DUMP, Message, ifinfomsg};
 
+const NLM_F_MULTI: u16 = 0x02;
+const NLM_F_DUMP_FILTERED: u16 = 0x20;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
 const IFLA_LINK: u16 = 5;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
@@ -24,6 +28,10 @@ pub(crate) struct Reply {
     pub(crate) words: Option<String>,
     /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
     pub(crate) rows: Vec<RawMessage>,
+    /// Whether an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has started is told there.
+    pub(crate) done: bool,
+    /// `NLM_F_MULTI` and `NLM_F_DUMP_FILTERED` of the rows and of the end.
+    pub(crate) flags: (u16, u16),
 }
 
 pub(crate) struct Machine {
@@ -70,18 +78,23 @@ impl Machine {
                 Ok(_) => {}
                 Err(error) => panic!("no answer to {message}: {error}"),
             }
-            for (kind, sequence, body) in messages(&buffer) {
+            for (kind, flags, sequence, body) in messages(&buffer) {
                 assert_eq!(sequence, self.sequence);
+                let flags = flags & (NLM_F_MULTI | NLM_F_DUMP_FILTERED);
                 match kind {
-                    2 | 3 => {
+                    NLMSG_ERROR | NLMSG_DONE => {
+                        reply.done = kind == NLMSG_DONE;
+                        reply.flags.1 = flags;
                         reply.errno = -i32::from_ne_bytes(body[..4].try_into().unwrap());
                         reply.words = words(kind, body);
                         reply.rows.sort();
                         return reply;
                     }
-                    _ => reply
-                        .rows
-                        .extend(RawMessage::parse(kind, body).as_ref().and_then(compared)),
+                    _ => {
+                        let row = RawMessage::parse(kind, body).as_ref().and_then(compared);
+                        reply.flags.0 |= row.as_ref().map_or(0, |_| flags);
+                        reply.rows.extend(row);
+                    }
                 }
             }
         }
@@ -217,19 +230,6 @@ impl Machine {
         self.send(&get);
     }
 
-    /// Rows as they are.
-    pub(crate) fn raw_dump(&mut self, kind: Kind, family: u8) -> Vec<RawMessage> {
-        self.sequence += 1;
-        let mut body = vec![0; kind.header_len()];
-        body[0] = family;
-        let mut bytes = Vec::new();
-        bytes.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
-        bytes.extend((kind.new_type() + 2).to_ne_bytes());
-        bytes.extend((DUMP | 1).to_ne_bytes());
-        bytes.extend(self.sequence.to_ne_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend(&body);
-        self.requests.send(&bytes).unwrap();
     /// Deletes proxies. The kernel keeps one without a device beyond its namespace, and a new namespace that takes the
     /// place in memory of the old one has it.
     pub(crate) fn forget_proxies(&mut self) {
@@ -250,12 +250,25 @@ impl Machine {
         }
     }
 
+    /// Rows as they are.
+    pub(crate) fn raw_dump(&mut self, kind: Kind, family: u8) -> Vec<RawMessage> {
+        self.sequence += 1;
+        let mut body = vec![0; kind.header_len()];
+        body[0] = family;
+        let mut bytes = Vec::new();
+        bytes.extend(u32::try_from(16 + body.len()).unwrap().to_ne_bytes());
+        bytes.extend((kind.new_type() + 2).to_ne_bytes());
+        bytes.extend((DUMP | 1).to_ne_bytes());
+        bytes.extend(self.sequence.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(&body);
+        self.requests.send(&bytes).unwrap();
         let mut rows = Vec::new();
         let mut buffer = Vec::with_capacity(256 * 1024);
         loop {
             self.requests.receive(&mut buffer).unwrap();
-            for (kind, _, body) in messages(&buffer) {
-                if matches!(kind, 2 | 3) {
+            for (kind, _, _, body) in messages(&buffer) {
+                if matches!(kind, NLMSG_ERROR | NLMSG_DONE) {
                     return rows;
                 }
                 rows.extend(RawMessage::parse(kind, body));
@@ -270,7 +283,7 @@ impl Machine {
         let mut last = BTreeMap::new();
         let mut buffer = Vec::with_capacity(256 * 1024);
         while self.events.receive(&mut buffer).is_ok() {
-            for (kind, _, body) in messages(&buffer) {
+            for (kind, _, _, body) in messages(&buffer) {
                 let Some(message) = RawMessage::parse(kind, body).as_ref().and_then(compared)
                 else {
                     continue;
@@ -302,14 +315,15 @@ impl Machine {
     }
 }
 
-/// Type, sequence number and body of each message of a datagram.
-fn messages(mut bytes: &[u8]) -> Vec<(u16, u32, &[u8])> {
+/// Type, flags, sequence number and body of each message of a datagram.
+fn messages(mut bytes: &[u8]) -> Vec<(u16, u16, u32, &[u8])> {
     let mut all = Vec::new();
     while bytes.len() >= 16 {
         let length = u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize;
         let kind = u16::from_ne_bytes(bytes[4..6].try_into().unwrap());
+        let flags = u16::from_ne_bytes(bytes[6..8].try_into().unwrap());
         let sequence = u32::from_ne_bytes(bytes[8..12].try_into().unwrap());
-        all.push((kind, sequence, &bytes[16..length]));
+        all.push((kind, flags, sequence, &bytes[16..length]));
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
     }
     all
@@ -317,7 +331,7 @@ fn messages(mut bytes: &[u8]) -> Vec<(u16, u32, &[u8])> {
 
 /// `NLMSGERR_ATTR_MSG` of an acknowledgement with a capped request.
 fn words(kind: u16, body: &[u8]) -> Option<String> {
-    let mut attributes = body.get(if kind == 2 { 20 } else { 4 }..)?;
+    let mut attributes = body.get(if kind == NLMSG_ERROR { 20 } else { 4 }..)?;
     while attributes.len() >= 4 {
         let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));
         let payload = attributes.get(4..length)?;

@@ -69,8 +69,23 @@ impl State {
             around.entry(*index).or_insert(old.clone());
         }
         let new = |index, old: &Sight| now.get(&index).filter(|new| new.kind == old.kind);
-        for (index, old) in &before {
-            self.follow_port(*index, old, new(*index, old), &around);
+        // Ports leave one after another, the one that joined last first; those that are still there take over addresses.
+        let ports: Vec<_> = self.forwarding.joined.iter().rev().copied().collect();
+        let ports = ports
+            .iter()
+            .filter_map(|port| before.get_key_value(port))
+            .map(|(index, old)| (*index, old, new(*index, old)));
+        for (index, old, new) in ports.clone() {
+            if new.is_none_or(|new| new.bridge != old.bridge) {
+                around.insert(index, old.clone());
+            }
+        }
+        for (index, old, new) in ports {
+            self.follow_port(index, old, new, &around);
+            match now.get(&index) {
+                Some(now) => around.insert(index, now.clone()),
+                None => around.remove(&index),
+            };
         }
         for (index, old) in &before {
             self.follow_device(*index, old, new(*index, old));
@@ -88,6 +103,9 @@ impl State {
             let stopped = new.is_none_or(|new| old.enabled && !new.enabled);
             if left || stopped {
                 self.flush_port(bridge, index, left, around);
+            }
+            if left {
+                self.forwarding.joined.retain(|port| *port != index);
             }
         }
     }
@@ -129,6 +147,7 @@ impl State {
         if let Some(bridge) = new.bridge {
             let joined = old.is_none_or(|old| old.bridge != new.bridge);
             if joined {
+                self.forwarding.joined.push(index);
                 self.add_local(bridge, index, new.mac);
             } else if let Some(old) = old.filter(|_| moved) {
                 self.drop_local(bridge, index, old.mac, around);
@@ -180,13 +199,13 @@ impl State {
 
     /// `fdb_delete_local`: another that has the same address takes it over.
     fn delete_local(&mut self, bridge: u32, port: u32, mac: Mac, around: &Seen) {
-        let mut ports = around.iter();
-        let other = ports.find(|(index, sight)| {
-            **index != port && sight.bridge == Some(bridge) && sight.mac == mac
+        let other = self.forwarding.joined.iter().rev().find(|index| {
+            let sight = around.get(index).filter(|_| **index != port);
+            sight.is_some_and(|sight| sight.bridge == Some(bridge) && sight.mac == mac)
         });
         let itself = around.get(&bridge).is_some_and(|bridge| bridge.mac == mac);
         let heir = match other {
-            Some((index, _)) => Some(*index),
+            Some(index) => Some(*index),
             None if port != 0 && itself => Some(0),
             None => None,
         };

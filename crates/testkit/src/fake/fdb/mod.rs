@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::message::{Action, Kind, RawMessage, u32_at};
 
-use super::dispatch::Answer;
+use super::dispatch::Dump;
 use super::link::{Link, LinkKind};
 use super::neighbour::{
     Header, NDA_IFINDEX, NDA_LLADDR, NDA_MASTER, NDA_VLAN, NDA_VNI, POLICY, refused,
@@ -55,6 +55,8 @@ pub(crate) struct Forwarding {
     vxlans: BTreeMap<(u32, Mac), vxlan::Entry>,
     /// Unicast and multicast addresses that a device was told to listen to.
     own: BTreeSet<(u32, Mac)>,
+    /// Ports of all bridges, the one that joined last at the end.
+    joined: Vec<u32>,
     /// Links as they were when the entries last followed them.
     seen: follow::Seen,
 }
@@ -201,7 +203,7 @@ impl State {
     }
 
     /// `rtnl_fdb_dump`.
-    pub(crate) fn dump_forwarding(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_forwarding(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let filter = if request.strict {
             strict_filter(request)?
         } else {
@@ -221,7 +223,10 @@ impl State {
                 self.forwarding_rows(link, master, &mut rows);
             }
         }
-        Ok(Answer::Dump { rows, flags: 0 })
+        Ok(Dump {
+            rows,
+            ..Dump::default()
+        })
     }
 
     fn forwarding_rows(&self, link: &Link, bridge: Option<u32>, rows: &mut Vec<RawMessage>) {

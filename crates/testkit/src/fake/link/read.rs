@@ -2,7 +2,7 @@
 
 use crate::message::{Action, RawMessage, u32_at};
 
-use super::super::dispatch::Answer;
+use super::super::dispatch::Dump;
 use super::super::request::{
     Attributes, EINVAL, ENODEV, EOPNOTSUPP, NLM_F_DUMP_FILTERED, Refusal, Request,
 };
@@ -53,7 +53,7 @@ impl State {
         Ok(self.links.row(link, Action::New))
     }
 
-    pub(crate) fn dump_links(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_links(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let einval = Refusal::errno(EINVAL);
         let words = "Invalid header for link dump";
         let mut attrs = Attributes::default();
@@ -99,13 +99,14 @@ impl State {
             };
             of_master && kind.is_none_or(|kind| kind == link.kind)
         });
-        Ok(Answer::Dump {
+        Ok(Dump {
             rows: rows.map(|link| self.links.row(link, Action::New)).collect(),
             flags: if master.is_some() || kind.is_some() {
                 NLM_F_DUMP_FILTERED
             } else {
                 0
             },
+            ..Dump::default()
         })
     }
 

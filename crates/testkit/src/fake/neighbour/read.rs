@@ -2,7 +2,7 @@
 
 use crate::message::{Action, RawMessage};
 
-use super::super::dispatch::Answer;
+use super::super::dispatch::Dump;
 use super::super::request::{
     EAFNOSUPPORT, EINVAL, ENODEV, ENOENT, NLM_F_DUMP_FILTERED, Refusal, Request,
 };
@@ -21,7 +21,7 @@ struct Filter {
 
 impl State {
     /// `neigh_dump_info`.
-    pub(crate) fn dump_neighbours(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_neighbours(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let family = request.family();
         if family == BRIDGE {
             return self.dump_forwarding(request);
@@ -53,9 +53,10 @@ impl State {
                 .collect()
         };
         let filtered = filter.device != 0 || filter.master != 0;
-        Ok(Answer::Dump {
+        Ok(Dump {
             rows,
             flags: if filtered { NLM_F_DUMP_FILTERED } else { 0 },
+            ..Dump::default()
         })
     }
 

@@ -1,6 +1,7 @@
 //! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, those of forwarding entries, and groups by threshold.
 //!
-//! Limits: tunnels (`NHA_ENCAP`), resilient groups and statistics are refused with `EOPNOTSUPP`.
+//! Limits: tunnels (`NHA_ENCAP`) and resilient groups are refused with `EOPNOTSUPP`. Who asks for statistics (`NHA_OP_FLAGS`,
+//! `NHA_HW_STATS_ENABLE`) is heard, and gets none.
 
 mod config;
 mod inet6;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::message::{Action, RawMessage};
 
-use super::dispatch::Answer;
+use super::dispatch::Dump;
 use super::request::{EEXIST, ENETDOWN, ENOENT, NLM_F_CREATE, NLM_F_REPLACE, Refusal, Request};
 use super::route4::{Gateway, Leg, SCOPE_LINK, TABLE_MAIN};
 use super::state::{Flaw, State, group};
@@ -327,7 +328,7 @@ impl State {
     }
 
     /// `rtm_dump_nexthop`: strict whatever the socket asked for.
-    pub(crate) fn dump_nexthops(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_nexthops(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let filter = config::Filter::parse(request)?;
         let shown = |nexthop: &Nexthop| {
             if filter.groups && !nexthop.is_group() {
@@ -347,9 +348,9 @@ impl State {
         let rows = all
             .filter(|(_, nexthop)| shown(nexthop))
             .map(|(id, nexthop)| nexthop.row(*id, Action::New));
-        Ok(Answer::Dump {
+        Ok(Dump {
             rows: rows.collect(),
-            flags: 0,
+            ..Dump::default()
         })
     }
 

@@ -6,6 +6,7 @@
 
 mod address;
 mod config;
+mod dump;
 mod event;
 mod gateway;
 mod get;
@@ -15,16 +16,11 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use crate::message::{Action, u32_at};
-
-use super::dispatch::Answer;
-use super::request::{
-    EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENODEV, ENOENT, ESRCH, NLM_F_DUMP_FILTERED, Refusal,
-    Request,
-};
+use super::request::{EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ESRCH, Refusal, Request};
 use super::state::State;
+use config::Config;
 pub(crate) use config::Gateway;
-use config::{Config, POLICY};
+pub(crate) use dump::Filter;
 use info::Info;
 pub(crate) use info::{Leg, RTNH_F_ONLINK};
 use table::{Alias, Key};
@@ -124,110 +120,8 @@ impl State {
         self.delete_route4(&config, Some(request))
     }
 
-    /// `inet_dump_fib`.
-    pub(crate) fn dump_routes4(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
-        let filter = if request.strict {
-            self.filter4(request)?
-        } else {
-            let flags = request.parts::<12>().map_or(0, |(h, _)| u32_at(h, 8));
-            Filter {
-                flags: flags & (RTM_F_CLONED | RTM_F_PREFIX),
-                ..Filter::default()
-            }
-        };
-        let set = filter != Filter::default();
-        let flags = if set && request.strict {
-            NLM_F_DUMP_FILTERED
-        } else {
-            0
-        };
-        let mut rows = Vec::new();
-        // Cloned routes are a cache's, and there is none.
-        if filter.flags & (RTM_F_PREFIX | RTM_F_CLONED) != 0 {
-            return Ok(Answer::Dump { rows, flags });
-        }
-        if filter.table != 0 && !self.rules.has_table(INET, filter.table) {
-            if request.family() != INET {
-                return Ok(Answer::Dump { rows, flags });
-            }
-            return Err(Refusal::errno(ENOENT).because("ipv4: FIB table does not exist"));
-        }
-        for (key, list) in &self.routes4.tables {
-            if filter.table != 0 && key.table != filter.table {
-                continue;
-            }
-            for alias in list {
-                let info = self.routes4.infos.get(&alias.info);
-                if info.is_some_and(|info| self.shown(&filter, alias, info)) {
-                    rows.extend(self.route4_row(*key, alias, Action::New));
-                }
-            }
-        }
-        Ok(Answer::Dump { rows, flags })
-    }
-
-    fn shown(&self, filter: &Filter, alias: &Alias, info: &Info) -> bool {
-        (filter.kind == 0 || filter.kind == alias.kind)
-            && (filter.protocol == 0 || filter.protocol == info.protocol)
-            && (filter.device == 0
-                || self
-                    .legs_of(info)
-                    .iter()
-                    .any(|leg| leg.device == Some(filter.device)))
-    }
-
-    /// `ip_valid_fib_dump_req`.
-    fn filter4(&self, request: &Request<'_>) -> Result<Filter, Refusal> {
-        let (header, attrs) = request
-            .parts::<12>()
-            .map_err(|_| config::refused("Invalid header for FIB dump request"))?;
-        if [header[1], header[2], header[3], header[6]] != [0; 4] {
-            return Err(config::refused(
-                "Invalid values in header for FIB dump request",
-            ));
-        }
-        let flags = u32_at(header, 8);
-        if flags & !(RTM_F_CLONED | RTM_F_PREFIX) != 0 {
-            return Err(config::refused("Invalid flags for FIB dump request"));
-        }
-        POLICY.check(attrs, true)?;
-        let mut filter = Filter {
-            flags,
-            protocol: header[5],
-            kind: header[7],
-            table: header[4].into(),
-            device: 0,
-        };
-        let mut numbers: Vec<u16> = attrs.all().map(|(number, _)| number).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        for number in numbers {
-            let value = attrs.u32(number).unwrap_or(0);
-            match number {
-                RTA_TABLE => filter.table = value,
-                RTA_OIF => filter.device = self.links.get(value).ok_or(ENODEV)?.index,
-                _ => {
-                    return Err(config::refused("Unsupported attribute in dump request"));
-                }
-            }
-        }
-        Ok(filter)
-    }
-
     /// Rules are about to change (`fib_unmerge`).
     pub(crate) fn routes4_rules_change(&mut self) {
         self.routes4.split = true;
     }
-}
-
-const RTM_F_CLONED: u32 = 0x200;
-const RTM_F_PREFIX: u32 = 0x800;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Filter {
-    flags: u32,
-    protocol: u8,
-    kind: u8,
-    table: u32,
-    device: u32,
 }

@@ -308,7 +308,8 @@ impl State {
         Err(EAGAIN)
     }
 
-    /// `fib_lookup`: through the rules, or, as long as nobody changed them, in `main` with `local`, then in `default`.
+    /// `fib_lookup`: through the rules, or, as long as nobody changed them, in `main` with `local`, then, if there is no
+    /// route (which one that leads nowhere is), in `default`.
     ///
     /// # Errors
     ///
@@ -317,7 +318,7 @@ impl State {
         let nowhere = |errno| if errno == EAGAIN { ENETUNREACH } else { errno };
         if !self.routes4.split {
             let mut found = self.lookup_table4(TABLE_MAIN, flow);
-            if found.is_err() && self.rules.has_table(2, TABLE_DEFAULT) {
+            if matches!(found, Err(EAGAIN)) && self.rules.has_table(2, TABLE_DEFAULT) {
                 found = self.lookup_table4(TABLE_DEFAULT, flow);
             }
             return found.map_err(nowhere);

@@ -3,7 +3,6 @@
 //! Not modelled: encapsulation (`RTA_ENCAP`: `EOPNOTSUPP`), routers that advertise themselves, the passing of lifetimes,
 //! and lookups for a packet (`RTM_GETROUTE` without `NLM_F_DUMP`: `EOPNOTSUPP`).
 
-mod filter;
 mod gateway;
 mod kernel;
 mod object;
@@ -14,15 +13,15 @@ mod table;
 
 use crate::message::{Action, RawMessage};
 
-use super::dispatch::Answer;
+use super::dispatch::Dump;
 use super::metrics::Metrics;
 use super::request::{
     EEXIST, EINVAL, ENOENT, EOPNOTSUPP, ESRCH, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL,
     NLM_F_REPLACE, Refusal, Request,
 };
+use super::route4::Filter;
 use super::state::{Flaw, State, group};
 
-use filter::Filter;
 use gateway::LOOPBACK;
 use parse::{Config, METRIC_USER, RTN_UNICAST, RTPROT_BOOT, RTPROT_KERNEL};
 use prefix::is_any;
@@ -60,18 +59,19 @@ impl State {
     }
 
     /// `inet6_dump_fib`.
-    pub(crate) fn dump_routes6(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_routes6(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         let filter = Filter::read(self, request)?;
+        let mut dump = filter.dump(request);
         if filter.table != 0 && !self.routes6.has_table(filter.table) {
             const AF_INET6: u8 = 10;
             if request.family() == AF_INET6 {
                 let words = "ipv6: FIB table does not exist";
                 dump.refusal = Some(Refusal::errno(ENOENT).because(words));
             }
-            return Ok(filter.answer(Vec::new()));
+            return Ok(dump);
         }
         let table = (filter.table != 0).then_some(filter.table);
-        for node in self.routes6.nodes(table).filter(|_| filter.routes) {
+        for node in self.routes6.nodes(table).filter(|_| !filter.cache_alone()) {
             let mut at = 0;
             while let Some(route) = node.get(at) {
                 if self.passes6(&filter, route) {
@@ -84,7 +84,7 @@ impl State {
                 at = last.unwrap_or(at).max(at) + 1;
             }
         }
-        Ok(filter.answer(rows))
+        Ok(dump)
     }
 
     pub(crate) fn get_route6(&mut self, _request: &Request<'_>) -> Result<RawMessage, Refusal> {
@@ -265,7 +265,7 @@ impl State {
             siblings.any(|route| self.legs6(route).iter().any(|leg| leg.device == device))
         };
         // No route has RTF_PREFIX_RT: only advertised prefixes have.
-        !filter.prefixes
+        !filter.prefixes()
             && (filter.kind == 0 || filter.kind == route.kind)
             && (filter.protocol == 0 || filter.protocol == route.protocol)
             && (filter.device == 0 || uses(filter.device))

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::message::Action;
 
-use super::dispatch::Answer;
+use super::dispatch::Dump;
 use super::request::{EAFNOSUPPORT, EEXIST, EINVAL, ENOENT, EPERM, NLM_F_EXCL, Refusal, Request};
 use super::state::{Flaw, State, group};
 
@@ -249,7 +249,7 @@ impl State {
     }
 
     /// `fib_nl_dumprule`.
-    pub(crate) fn dump_rules(&mut self, request: &Request<'_>) -> Result<Answer, Refusal> {
+    pub(crate) fn dump_rules(&mut self, request: &Request<'_>) -> Result<Dump, Refusal> {
         if request.strict {
             let refused = |words| Refusal::errno(EINVAL).because(words);
             let (header, attributes) = request
@@ -277,9 +277,9 @@ impl State {
             let list = self.rules.list(*family);
             list.iter().map(move |rule| row(*family, rule))
         });
-        Ok(Answer::Dump {
+        Ok(Dump {
             rows: rows.collect(),
-            flags: 0,
+            ..Dump::default()
         })
     }
 
