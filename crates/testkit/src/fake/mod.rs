@@ -21,6 +21,10 @@
 //! What it does not do: forward, resolve, learn, or let time pass by itself. Lifetimes do not run, and duplicate
 //! address detection, where `accept_dad` asks for it, lasts until [`Kernel::finish_duplicate_detection`].
 //!
+//! A dump is always whole. The real kernel makes its parts as large as what the socket has received with before, on a
+//! fresh one less than a page, and a first row that does not fit (an IPv4 route of some 240 next hops) ends the dump: empty,
+//! and by what its end says without an error.
+//!
 //! One file an object, each with what it holds, its three requests and its part of what links do to it:
 //! [`State`] is where they meet.
 
