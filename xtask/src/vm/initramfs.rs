@@ -61,6 +61,7 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
     for (program, at) in [
         ("busybox", "/bin/busybox"),
         ("ip", "/bin/ip"),
+        ("bridge", "/bin/bridge"),
         ("sh", "/bin/sh"),
     ] {
         let program = find(program)?;

@@ -43,6 +43,7 @@ fn vrf(table: u32) -> Link<IfName> {
 }
 
 /// Says what the kernel can and gives back, a line each: the tables of `docs/kernels.md` are made out of them.
+// fact 60
 pub(crate) fn what_the_kernel_can_is_told() {
     let can = |line: &str| {
         let mut ip = Command::new("ip");
@@ -292,6 +293,7 @@ pub(crate) fn a_bond_changes_its_mode() {
 }
 
 /// To set it down would cost what is on it, and that is not what was asked for: the kernel's refusal is told.
+// fact 57
 pub(crate) fn a_link_that_is_up_is_no_bond_s_port() {
     let p0 = up(LinkKind::Dummy, "p0");
     let first = converge(&links(vec![p0.clone()]), &LastApplied::default());
@@ -342,6 +344,7 @@ pub(crate) fn a_stranger_on_a_link_is_not_lost_to_a_bond() {
     }
 }
 
+// fact 58
 pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
     let with = |table| {
         let mut inside = via("10.50.0.0/16", "10.9.0.9");

@@ -541,7 +541,8 @@ impl State {
             return;
         };
         self.announce_gone6(index, &gone);
-        if gone.has_prefix_route() {
+        // That of a finite lifetime ends by itself.
+        if gone.is_permanent() && gone.has_prefix_route() {
             self.cleanup_prefix6(index, &gone, false);
         }
         self.routes6_source_removed(index, gone.address);
@@ -781,9 +782,11 @@ impl State {
         if small {
             if loopback {
                 self.routes6_down(index);
+                self.neighbours6_down(index);
                 self.addresses6_down(index);
             } else {
                 self.routes6_gone(index);
+                self.neighbours6_down(index);
                 self.addresses6_gone(index);
             }
         } else if !self.addresses6.is_on(index) {
@@ -817,6 +820,7 @@ impl State {
             }
             if on {
                 self.routes6_down(index);
+                self.neighbours6_down(index);
                 self.addresses6_down(index);
             } else if self.links.get(index).is_some_and(|link| link.is_up()) {
                 self.addresses6_up(index);

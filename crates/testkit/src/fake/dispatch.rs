@@ -111,7 +111,11 @@ fn carry_out(
         let dumper = dumper(request.kind, request.family()).ok_or(EOPNOTSUPP)?;
         return Ok(Answer::Dump(dumped(state, request, dumper)));
     }
-    if action == DEL && request.has(NLM_F_BULK) && request.kind != 29 {
+    let families = match request.kind {
+        21 | 25 => matches!(request.family(), INET | INET6),
+        _ => true,
+    };
+    if action == DEL && request.has(NLM_F_BULK) && request.kind != 29 && families {
         return Err(Refusal::errno(EOPNOTSUPP).because("Bulk delete is not supported"));
     }
     let done = |()| Answer::Nothing;
@@ -157,16 +161,22 @@ fn carry_out(
 
 type Dumper = fn(&mut State, &Request<'_>) -> Result<Dump, Refusal>;
 
-/// Who dumps this kind for this family; nobody refuses the request before a dump starts.
+/// Who dumps this kind for this family; a family that nobody knows is as good as none.
+///
+/// Not modelled: rows of links that a bridge, IPv6 or multicast routing make, and routes of the latter.
 fn dumper(kind: u16, family: u8) -> Option<Dumper> {
+    const BRIDGE: u8 = 7;
+    const IPMR: u8 = 128;
+    const IP6MR: u8 = 129;
     Some(match (kind, family) {
+        (18, BRIDGE | INET6 | IPMR) | (26, IPMR | IP6MR) => return None,
         (18, _) => State::dump_links,
         (22, INET) => State::dump_addresses4,
         (22, INET6) => State::dump_addresses6,
         (22, _) => State::dump_addresses,
         (26, INET) => State::dump_routes4,
         (26, INET6) => State::dump_routes6,
-        (26, 0) => State::dump_routes,
+        (26, _) => State::dump_routes,
         (30, _) => State::dump_neighbours,
         (34, _) => State::dump_rules,
         (106, _) => State::dump_nexthops,

@@ -26,6 +26,8 @@ pub(crate) enum Shape {
     Text(usize),
     /// `NLA_NESTED`: empty, or room for one attribute's header.
     Nested,
+    /// `NLA_REJECT`: the kernel tells it, and nobody may.
+    Never,
 }
 
 /// The attributes of one kind of message.
@@ -82,6 +84,9 @@ impl Policy {
                 Ok(())
             };
         };
+        if matches!(shape, Shape::Never) {
+            return Err(Refusal::errno(EINVAL).because("Attribute failed policy validation"));
+        }
         let width = shape.width();
         if exact {
             if width.is_some_and(|width| payload.len() != width) {
@@ -133,7 +138,7 @@ impl Shape {
             Self::U16 => Some(2),
             Self::U32 | Self::U32Mask(_) => Some(4),
             Self::U64 => Some(8),
-            Self::AtLeast(_) | Self::AtMost(_) | Self::Text(_) | Self::Nested => None,
+            Self::AtLeast(_) | Self::AtMost(_) | Self::Text(_) | Self::Nested | Self::Never => None,
         }
     }
 }

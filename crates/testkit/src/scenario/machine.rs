@@ -487,7 +487,8 @@ fn namespace(place: &Place) -> Namespace {
 pub(super) fn has_link(kind: &str) -> bool {
     let text = match kind {
         "veth" => "link add probe0 type veth peer name probe1".to_owned(),
-        "vlan" => "link add link lo name probe0 type vlan id 7".to_owned(),
+        // On no link: lo would refuse it with the errno of a kind that is not known.
+        "vlan" => "link add probe0 type vlan id 7".to_owned(),
         "macvlan" => "link add link lo name probe0 type macvlan".to_owned(),
         "vrf" => "link add probe0 type vrf table 7".to_owned(),
         "vxlan" => "link add probe0 type vxlan id 7 dstport 4789".to_owned(),

@@ -65,7 +65,15 @@ pub(crate) fn attributes<'a>(list: impl IntoIterator<Item = (u16, &'a [u8])>) ->
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = ["new", "del", "get", "set"][usize::from(self.kind & 3)];
-        write!(f, "{verb} flags {:#x} ", self.flags)?;
+        write!(
+            f,
+            "[{}] {verb} flags {:#x} ",
+            self.body
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect::<String>(),
+            self.flags
+        )?;
         match RawMessage::parse(self.kind & !3, &self.body) {
             Some(message) => write!(f, "{message}"),
             None => write!(f, "type {} {:02x?}", self.kind, self.body),

@@ -26,7 +26,7 @@ const EADDRINUSE: i32 = 98;
 const ENETDOWN: i32 = 100;
 const ENOTCONN: i32 = 107;
 
-/// `ifla_policy`, as far as the fake looks at attributes.
+/// `ifla_policy`.
 pub(super) const POLICY: Policy = Policy {
     shapes: &[
         (IFLA_ADDRESS, Shape::AtMost(32)),
@@ -36,15 +36,55 @@ pub(super) const POLICY: Policy = Policy {
         (IFLA_LINK, Shape::U32),
         (IFLA_MASTER, Shape::U32),
         (IFLA_TXQLEN, Shape::U32),
+        (14, Shape::AtLeast(32)), // IFLA_MAP
+        (15, Shape::U32),         // IFLA_WEIGHT
+        (16, Shape::U8),          // IFLA_OPERSTATE
+        (17, Shape::U8),          // IFLA_LINKMODE
         (IFLA_LINKINFO, Shape::Nested),
+        (19, Shape::U32), // IFLA_NET_NS_PID
         (IFLA_IFALIAS, Shape::AtMost(255)),
+        (22, Shape::Nested), // IFLA_VFINFO_LIST
+        (24, Shape::Nested), // IFLA_VF_PORTS
+        (25, Shape::Nested), // IFLA_PORT_SELF
+        (26, Shape::Nested), // IFLA_AF_SPEC
         (IFLA_GROUP, Shape::U32),
+        (28, Shape::U32), // IFLA_NET_NS_FD
         (IFLA_EXT_MASK, Shape::U32),
+        (30, Shape::U32),        // IFLA_PROMISCUITY
+        (31, Shape::U32),        // IFLA_NUM_TX_QUEUES
+        (32, Shape::U32),        // IFLA_NUM_RX_QUEUES
+        (33, Shape::U8),         // IFLA_CARRIER
+        (34, Shape::AtMost(32)), // IFLA_PHYS_PORT_ID
+        (35, Shape::U32),        // IFLA_CARRIER_CHANGES
+        (36, Shape::AtMost(32)), // IFLA_PHYS_SWITCH_ID
+        (37, Shape::U32),        // IFLA_LINK_NETNSID
+        (39, Shape::U8),         // IFLA_PROTO_DOWN
+        (40, Shape::U32),        // IFLA_GSO_MAX_SEGS
+        (41, Shape::U32),        // IFLA_GSO_MAX_SIZE
+        (43, Shape::Nested),     // IFLA_XDP
+        (44, Shape::U32),        // IFLA_EVENT
         (IFLA_TARGET_NETNSID, Shape::U32),
+        (47, Shape::U32),    // IFLA_CARRIER_UP_COUNT
+        (48, Shape::U32),    // IFLA_CARRIER_DOWN_COUNT
+        (49, Shape::U32),    // IFLA_NEW_IFINDEX
+        (50, Shape::U32),    // IFLA_MIN_MTU
+        (51, Shape::U32),    // IFLA_MAX_MTU
+        (52, Shape::Nested), // IFLA_PROP_LIST
         (IFLA_ALT_IFNAME, Shape::Text(127)),
+        (54, Shape::Never),  // IFLA_PERM_ADDRESS
+        (55, Shape::Nested), // IFLA_PROTO_DOWN_REASON
+        (58, Shape::U32),    // IFLA_GRO_MAX_SIZE
+        (59, Shape::Never),  // IFLA_TSO_MAX_SIZE
+        (60, Shape::Never),  // IFLA_TSO_MAX_SEGS
+        (61, Shape::Never),  // IFLA_ALLMULTI
+        (63, Shape::U32),    // IFLA_GSO_IPV4_MAX_SIZE
+        (64, Shape::U32),    // IFLA_GRO_IPV4_MAX_SIZE
+        (67, Shape::Never),  // IFLA_NETNS_IMMUTABLE
+        (68, Shape::Never),  // IFLA_HEADROOM
+        (69, Shape::Never),  // IFLA_TAILROOM
     ],
     max: 69,
-    strict_from: u16::MAX,
+    strict_from: 65, // IFLA_DPLL_PIN
 };
 
 const INFO: Policy = Policy {
@@ -252,8 +292,10 @@ impl State {
         if !link.kind.changes_address() {
             return Err(EOPNOTSUPP.into());
         }
-        check_address(address)?;
         let same = link.address == address;
+        if !same {
+            check_address(address)?;
+        }
         if link.kind == LinkKind::Macvlan && !same && link.is_up() && self.is_taken(link, address) {
             return Err(EADDRINUSE.into());
         }

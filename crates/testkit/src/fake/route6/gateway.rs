@@ -253,7 +253,7 @@ impl State {
     /// `__find_rr_leaf`.
     fn best6(&self, routes: &[Route], flow: Flow) -> Option<Found> {
         let mut best: Option<(u8, Found)> = None;
-        for route in routes {
+        for route in routes.iter().filter(|route| !route.has_expired()) {
             let mut found = Found {
                 rejects: route.flags & RTF_REJECT != 0,
                 kind: route.kind,

@@ -65,6 +65,9 @@ impl State {
 
     /// `modify_prefix_route`: gives the prefix route another lifetime; one of another metric is made anew. Whether there
     /// was one.
+    ///
+    /// A quirk: a new finite lifetime is taken for the time of the end, counted from the boot, and so has passed. The
+    /// route stays until the garbage collector comes, but leads nowhere.
     pub(crate) fn routes6_prefix_modified(
         &mut self,
         index: u32,
@@ -78,7 +81,7 @@ impl State {
         };
         let wanted = if metric == 0 { METRIC_ADDRCONF } else { metric };
         if route.metric == wanted {
-            self.set_lifetime6(&route, lifetime);
+            self.set_lifetime6(&route, lifetime.map(|_| 0));
         } else {
             self.remove_route6(&route, None);
             self.routes6_prefix_added(index, prefix, length, metric, lifetime);

@@ -375,6 +375,11 @@ impl Routes6 {
 }
 
 impl Route {
+    /// `fib6_check_expired`.
+    pub(super) fn has_expired(&self) -> bool {
+        self.flags & RTF_EXPIRES != 0 && self.lifetime == 0
+    }
+
     /// What an equal route that is refused leaves behind in one that has a lifetime (`fib6_add_rt2node`).
     fn touched_by(&mut self, other: &Self) {
         if self.flags & RTF_EXPIRES == 0 {

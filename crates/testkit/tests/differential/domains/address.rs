@@ -52,11 +52,29 @@ impl Domain for Addresses {
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
         let mut all = Vec::<Message>::new();
         while all.len() < length {
-            let next = again(rng, &all).unwrap_or_else(|| self.message(rng));
-            all.push(next);
+            let next = again(rng, &all).filter(is_of_addresses);
+            all.push(next.unwrap_or_else(|| self.message(rng)));
         }
         all
     }
+}
+
+/// Not a link in disorder, which is for the comparison of links.
+fn is_of_addresses(message: &Message) -> bool {
+    const IFLA_LINKINFO: u16 = 18;
+    let remade = veth("v0", 10, "v1", 11);
+    let mut rest = message.body.get(16..).unwrap_or(&[]);
+    if message.kind >= Kind::Address.new_type() || message.body == remade.body {
+        return true;
+    }
+    while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([a, b])).max(4);
+        if u16::from_ne_bytes([c, d]) & 0x3fff == IFLA_LINKINFO {
+            return false;
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    true
 }
 
 fn pick<T: Copy>(rng: &mut fastrand::Rng, of: &[T]) -> T {

@@ -4,7 +4,7 @@ use crate::case::Domain;
 use crate::domains::address::Addresses;
 use crate::domains::link::Links;
 use crate::domains::neighbour::Neighbours;
-use crate::domains::route4::Routes4;
+use crate::domains::route4::{self, Routes4};
 use crate::domains::route6::Routes6;
 use crate::domains::rule::Rules;
 use crate::message::{Message, set_up, veth};
@@ -47,6 +47,18 @@ impl Domain for Mixed {
             lot -= share;
         }
         Addresses.message(rng)
+    }
+
+    fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
+        let mut all = Vec::<Message>::new();
+        while all.len() < length {
+            let message = self.message(rng);
+            let inet = message.body.first() == Some(&2);
+            if !inet || route4::is_modelled(&message) && !route4::is_by_chance(&message, &all) {
+                all.push(message);
+            }
+        }
+        all
     }
 }
 

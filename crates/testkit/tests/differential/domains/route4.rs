@@ -153,7 +153,7 @@ pub(crate) fn varied(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Messag
 
 fn dump(rng: &mut fastrand::Rng) -> Message {
     let mut fixed = vec![0; pick(rng, &[12, 12, 12, 12, 12, 4])];
-    fixed[0] = 2;
+    fixed[0] = pick(rng, &[2, 2, 2, 0, 77]);
     if fixed.len() == 12 {
         fixed[4] = pick(rng, &[0, 0, 254, 255, 100, 77]);
         fixed[5] = pick(rng, &[0, 0, 4, 2]);

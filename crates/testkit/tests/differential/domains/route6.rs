@@ -109,9 +109,9 @@ fn address_message(kind: u16, flags: u16, device: u8, address: &str, length: u8)
     Message::new(kind, flags, &fixed).with(IFA_ADDRESS, bytes(address))
 }
 
-/// What of an address says something about its prefix route. Lifetimes are left out: the kernel takes the new one of an
-/// address that is changed for a time long past, and collects the prefix route whenever it comes to it.
+/// What of an address says something about its prefix route.
 fn with_options(rng: &mut fastrand::Rng, mut message: Message) -> Message {
+    const IFA_CACHEINFO: u16 = 6;
     const IFA_FLAGS: u16 = 8;
     const IFA_RT_PRIORITY: u16 = 9;
     if message.kind != NEWADDR {
@@ -122,6 +122,11 @@ fn with_options(rng: &mut fastrand::Rng, mut message: Message) -> Message {
     }
     if rng.u8(..5) == 0 {
         message = message.maybe(IFA_RT_PRIORITY, number(pick(rng, &[0, 256, 1024, 7])));
+    }
+    if rng.u8(..4) == 0 {
+        let lifetime = pick(rng, &[u32::MAX, 5000, 9000]).to_ne_bytes();
+        let lifetimes = [lifetime, lifetime, [0; 4], [0; 4]];
+        message = message.with(IFA_CACHEINFO, lifetimes.concat());
     }
     message
 }

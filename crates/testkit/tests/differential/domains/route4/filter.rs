@@ -6,12 +6,13 @@ use crate::message::{DUMP, Message};
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 
-/// Whether the fake carries it out: no tunnels, and of IPv6 nothing.
+/// Whether the fake carries it out: no tunnels, and of IPv6 dumps along with others.
 pub(crate) fn is_modelled(message: &Message) -> bool {
     const ROUTE: u16 = 24;
     const RULE: u16 = 32;
     let family = message.body.first().copied().unwrap_or(0);
     match message.kind & !3 {
+        ROUTE if message.kind == 26 && message.flags & DUMP != 0 => matches!(family, 0 | 2 | 77),
         ROUTE => family == 2 && !has_tunnel(message.body.get(12..).unwrap_or(&[]), true),
         RULE => family == 2,
         _ => true,
