@@ -38,6 +38,8 @@ pub(crate) struct Machine {
     requests: Box<dyn Transport>,
     events: Box<dyn Transport>,
     sequence: u32,
+    /// The link that was asked for last.
+    recent: u32,
     /// Links as last announced: those whose carrier alone moved are announced, too.
     links: BTreeMap<u32, RawMessage>,
 }
@@ -54,6 +56,7 @@ impl Machine {
             requests,
             events,
             sequence: 0,
+            recent: 0,
             links: BTreeMap::new(),
         }
     }
@@ -61,6 +64,12 @@ impl Machine {
     /// Sends one request and waits for what answers it.
     pub(crate) fn send(&mut self, message: &Message) -> Reply {
         self.sequence += 1;
+        const RTM_NEWLINK: u16 = 16;
+        if let Some(&[a, b, c, d]) = message.body.get(4..8)
+            && message.kind == RTM_NEWLINK
+        {
+            self.recent = u32::from_ne_bytes([a, b, c, d]);
+        }
         let mut bytes = Vec::new();
         let length = u32::try_from(16 + message.body.len()).unwrap();
         bytes.extend(length.to_ne_bytes());
@@ -203,7 +212,7 @@ impl Machine {
         let end = Instant::now() + Duration::from_secs(5);
         loop {
             let links = self.raw_dump(Kind::Link, 0);
-            let moving = links.iter().find(|row| {
+            let moving = links.iter().filter(|row| {
                 let byte = |number| row.attrs.get(&number).map_or(0, |payload| payload[0]);
                 // What hangs on another knows its state once it was looked at for the first time.
                 let unknown =
@@ -212,7 +221,8 @@ impl Machine {
                 // One that is down is told as down, whatever its carrier.
                 row.header[8] & IFF_UP != 0 && told != (byte(IFLA_CARRIER) == 1)
             });
-            let Some(moving) = moving else {
+            // In the order in which the watch comes to them: a pair's end that was set up, then the other.
+            let Some(moving) = moving.min_by_key(|row| row.device() != self.recent) else {
                 // Of one that is down nobody can see whether it was looked at.
                 for row in links.iter().filter(|row| row.header[8] & IFF_UP == 0) {
                     self.look_at(row.device());
