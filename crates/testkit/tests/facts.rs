@@ -7,6 +7,7 @@ use std::fs;
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{
@@ -14,8 +15,77 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
-use trueup_netlink::{Namespace, Socket};
-use trueup_testkit::{Kind, fresh_netns, ip, quiet_netns, raw_dump, uplinks};
+use trueup_netlink::wire::MessageWriter;
+use trueup_netlink::{ErrorKind, Group, Multicast, Namespace, Socket};
+use trueup_testkit::{
+    Kind, fake, fresh_netns, ip, quiet_netns, raw_dump, running_version, uplinks,
+};
+
+const RTM_NEWLINK: u16 = 16;
+
+/// How many acknowledgements wait unread for a socket with the default receive buffer, and how often a loss is told.
+fn acknowledgements_that_fit(namespace: &Namespace) -> (usize, usize) {
+    const ENOBUFS: i32 = 105;
+    let mut socket = namespace.connect().unwrap();
+    socket.prepare_requests().unwrap();
+    for sequence in 1..=300_u32 {
+        // NLMSG_NOOP with NLM_F_REQUEST and NLM_F_ACK.
+        let mut nothing = Vec::new();
+        nothing.extend(16_u32.to_ne_bytes());
+        nothing.extend([1_u16.to_ne_bytes(), 5_u16.to_ne_bytes()].concat());
+        nothing.extend([sequence.to_ne_bytes(), [0; 4]].concat());
+        socket.send(&nothing).unwrap();
+    }
+    let (mut fit, mut lost) = (0, 0);
+    let mut buffer = Vec::with_capacity(4096);
+    loop {
+        match socket.receive(&mut buffer) {
+            Ok(_) => fit += 1,
+            Err(error) if error.raw_os_error() == Some(ENOBUFS) => lost += 1,
+            Err(_) => return (fit, lost),
+        }
+    }
+}
+
+// fact 29
+fn as_many_acknowledgements_fit_the_fake_as_the_kernel() {
+    let real = acknowledgements_that_fit(&Namespace::current());
+    let fake = acknowledgements_that_fit(&fake::Kernel::new().namespace());
+    assert_eq!(real.1, 1, "a loss is told once, however much was lost");
+    if running_version() >= fake::VERSION {
+        assert_eq!(real, fake);
+    }
+}
+
+// fact 45
+fn an_overrun_of_announcements_is_told_once_by_both() {
+    let overruns = |namespace: &Namespace| {
+        let mut events = Multicast::open(namespace, &Group::OBJECTS).unwrap();
+        let mut socket = Socket::open(namespace).unwrap();
+        // Each sets lo down or up, which is announced; far more than the default buffer holds.
+        for n in 0..1000_u32 {
+            let mut message = Vec::new();
+            let up = n % 2;
+            let mut request = MessageWriter::begin(&mut message, RTM_NEWLINK, 0);
+            request.body(&[[0; 4], 1_u32.to_ne_bytes(), up.to_ne_bytes(), [1, 0, 0, 0]].concat());
+            request.finish().unwrap();
+            socket.request(&message).unwrap();
+        }
+        let (mut told, mut heard) = (0, 0);
+        loop {
+            match events.receive(Duration::ZERO, |_| {}) {
+                Ok(0) => break,
+                Ok(count) => heard += count,
+                Err(error) if error.kind() == ErrorKind::Overrun => told += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(heard > 100, "what came before is still there: {heard}");
+        told
+    };
+    assert_eq!(overruns(&Namespace::current()), 1);
+    assert_eq!(overruns(&fake::Kernel::new().namespace()), 1);
+}
 
 // fact 31
 fn a_receive_buffer_is_clamped_without_a_word() {
@@ -142,6 +212,8 @@ fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
 }
 
 trueup_testkit::kernel_tests![
+    as_many_acknowledgements_fit_the_fake_as_the_kernel,
+    an_overrun_of_announcements_is_told_once_by_both,
     a_receive_buffer_is_clamped_without_a_word,
     sysfs_shows_the_namespace_that_it_was_mounted_in,
     a_dump_holds_routes_that_ip_may_not_print,

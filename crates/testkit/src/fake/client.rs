@@ -62,8 +62,8 @@ impl Mailbox {
     pub(crate) fn deliver(&self, bytes: Vec<u8>) {
         let charge = CHARGE + (bytes.len() + 1).next_multiple_of(CHARGE_STEP);
         let mut inner = self.lock();
-        // As in the kernel, the one that goes over the limit still fits.
-        if inner.charged > inner.limit {
+        // One always fits, however large it is.
+        if inner.charged > 0 && inner.charged + charge > inner.limit {
             inner.overrun = true;
         } else {
             inner.charged += charge;
