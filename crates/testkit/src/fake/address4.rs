@@ -450,10 +450,14 @@ impl State {
                 return Err(einval.because(words));
             }
             only = u32_at(header, 4);
-            let words = "ipv4: Unsupported attribute in dump request";
+            let words = match attrs.all().map(|(number, _)| number).min() {
+                Some(IFA_TARGET_NETNSID) => Some("ipv4: Invalid target network namespace id"),
+                Some(_) => Some("ipv4: Unsupported attribute in dump request"),
+                None => None,
+            };
             let refusal = match POLICY.check(attrs, true) {
                 Err(refusal) => Some(refusal),
-                Ok(()) if attrs.all().next().is_some() => Some(einval.because(words)),
+                Ok(()) if words.is_some() => words.map(|words| einval.because(words)),
                 Ok(()) if only != 0 && self.links.get(only).is_none() => Some(ENODEV.into()),
                 Ok(()) => None,
             };

@@ -216,15 +216,11 @@ fn scope(address: [u8; 16]) -> u8 {
     }
 }
 
-/// `extract_addr`: the own address, and the other end if another was given.
+/// `extract_addr`: the own address, and the other end if another was given; `::` is none.
 fn extract(attrs: Attributes<'_>) -> Result<([u8; 16], Option<[u8; 16]>), Refusal> {
     let address = attrs.array::<16>(IFA_ADDRESS);
     match (attrs.array::<16>(IFA_LOCAL), address) {
-        // The kernel takes :: for no other end.
-        (Some(local), peer) => {
-            let other = |peer: &[u8; 16]| *peer != local && *peer != [0; 16];
-            Ok((local, peer.filter(other)))
-        }
+        (Some(local), peer) => Ok((local, peer.filter(|peer| *peer != local))),
         (None, Some(address)) => Ok((address, None)),
         (None, None) => Err(EINVAL.into()),
     }
@@ -253,7 +249,7 @@ impl State {
         self.device6(index)?;
         let new = Address6 {
             address,
-            peer,
+            peer: peer.filter(|peer| *peer != [0; 16]),
             length: header[1],
             scope: scope(address),
             flags,
@@ -269,7 +265,7 @@ impl State {
         if request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE) {
             return Err(Refusal::errno(EEXIST).because("ipv6: address already assigned"));
         }
-        self.modify_address6(index, new)
+        self.modify_address6(index, new, peer.is_some())
     }
 
     /// `ipv6_find_idev`: IPv6 on a link, if its MTU allows.
@@ -420,8 +416,8 @@ impl State {
         }
     }
 
-    /// `inet6_addr_modify`.
-    fn modify_address6(&mut self, index: u32, new: Address6) -> Result<(), Refusal> {
+    /// `inet6_addr_modify`; whether an other end was given, be it none.
+    fn modify_address6(&mut self, index: u32, new: Address6, peered: bool) -> Result<(), Refusal> {
         const REPLACED: u32 = IFA_F_DEPRECATED
             | IFA_F_PERMANENT
             | IFA_F_NODAD
@@ -434,8 +430,9 @@ impl State {
         if new.flags & IFA_F_MANAGETEMPADDR != 0 && was.length != 64 {
             return Err(EINVAL.into());
         }
-        if let (Some(old), Some(peer)) = (was.peer, new.peer)
-            && old != peer
+        if let Some(old) = was.peer
+            && peered
+            && new.peer != was.peer
         {
             self.routes6_prefix_removed(index, prefix(old, was.length), was.length);
         }
@@ -449,7 +446,7 @@ impl State {
             } else {
                 new.metric
             },
-            peer: new.peer.or(was.peer),
+            peer: if peered { new.peer } else { was.peer },
             ..was.clone()
         };
         if let Some(list) = self.addresses6.all.get_mut(&index)
@@ -574,10 +571,14 @@ impl State {
                 return Err(einval.because(words));
             }
             only = u32_at(header, 4);
-            let words = "ipv6: Unsupported attribute in dump request";
+            let words = match attrs.all().map(|(number, _)| number).min() {
+                Some(IFA_TARGET_NETNSID) => Some("ipv6: Invalid target network namespace id"),
+                Some(_) => Some("ipv6: Unsupported attribute in dump request"),
+                None => None,
+            };
             let refusal = match POLICY.check(attrs, true) {
                 Err(refusal) => Some(refusal),
-                Ok(()) if attrs.all().next().is_some() => Some(einval.because(words)),
+                Ok(()) if words.is_some() => words.map(|words| einval.because(words)),
                 Ok(()) if only != 0 && self.links.get(only).is_none() => Some(ENODEV.into()),
                 Ok(()) => None,
             };
@@ -610,10 +611,13 @@ impl State {
             return Err(einval.because(words));
         }
         POLICY.check(attrs, request.strict)?;
-        let allowed = |number| matches!(number, IFA_ADDRESS | IFA_LOCAL);
+        let allowed = |number| matches!(number, IFA_ADDRESS | IFA_LOCAL | IFA_TARGET_NETNSID);
         if request.strict && attrs.all().any(|(number, _)| !allowed(number)) {
             let words = "ipv6: Unsupported attribute in get address request";
             return Err(einval.because(words));
+        }
+        if attrs.get(IFA_TARGET_NETNSID).is_some() {
+            return Err(einval);
         }
         let (address, _) = extract(attrs)?;
         // A device that is not there is as good as none.

@@ -331,7 +331,7 @@ impl State {
         }
         for index in &going {
             for port in self.links.ports(*index) {
-                self.release_port(port);
+                self.drop_port(port);
             }
         }
         for index in &going {

@@ -85,20 +85,23 @@ impl State {
 
     /// `br_del_if`: what the bridge took from its ports it takes anew.
     pub(super) fn release_port(&mut self, index: u32) {
-        let Some(link) = self.links.all.get_mut(&index) else {
-            return;
-        };
-        let Some(master) = link.master.take() else {
-            return;
-        };
+        if let Some(master) = self.drop_port(index) {
+            self.ports_changed(master);
+        }
+    }
+
+    /// `del_nbp`, and the like of bonds and VRFs: the master that was left. One that goes itself takes nothing anew.
+    pub(super) fn drop_port(&mut self, index: u32) -> Option<u32> {
+        let link = self.links.all.get_mut(&index)?;
+        let master = link.master.take()?;
         link.forwards = false;
         link.enabled = false;
         link.flags &= !IFF_SLAVE;
         let upper = self.links.get(master);
         if upper.is_some_and(|upper| upper.kind == LinkKind::Bridge) {
             self.select_ports(master);
-            self.ports_changed(master);
         }
+        Some(master)
     }
 
     /// A bridge takes the lowest address and the smallest MTU of its ports, unless it was given one.
