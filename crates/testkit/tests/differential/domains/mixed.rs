@@ -6,10 +6,12 @@ use crate::domains::link::Links;
 use crate::domains::neighbour::Neighbours;
 use crate::domains::route4::{self, Routes4};
 use crate::domains::route6::Routes6;
-use crate::domains::rule::Rules;
+use crate::domains::rule::{self, Rules};
 use crate::message::{Message, set_up, veth};
 
 pub(crate) struct Mixed;
+
+const NEWRULE: u16 = 32;
 
 /// How often each one's messages come, of a hundred.
 const SHARES: [(u8, &dyn Domain); 6] = [
@@ -54,7 +56,9 @@ impl Domain for Mixed {
         while all.len() < length {
             let message = self.message(rng);
             let inet = message.body.first() == Some(&2);
-            if !inet || route4::is_modelled(&message) && !route4::is_by_chance(&message, &all) {
+            let modelled = !inet || route4::is_modelled(&message);
+            let mapped = message.kind & !3 != NEWRULE || rule::names_mapped_users(&message);
+            if modelled && mapped && !route4::is_by_chance(&message, &all) {
                 all.push(message);
             }
         }

@@ -90,7 +90,7 @@ fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
 }
 
 /// The test runs in a user namespace in which user 0 alone is mapped; -1 is nobody anywhere.
-fn names_mapped_users(message: &Message) -> bool {
+pub(crate) fn names_mapped_users(message: &Message) -> bool {
     let mut rest = message.body.get(12..).unwrap_or(&[]);
     while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {
         let length = usize::from(u16::from_ne_bytes([a, b]));
