@@ -272,3 +272,37 @@ fn push_words(from: &Sender<'_>, body: &mut Vec<u8>, refusal: Option<Refusal>) -
     push_attribute(body, NLMSGERR_ATTR_MSG, &words);
     NLM_F_ACK_TLVS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Kernel;
+
+    /// Type and error of the message that ends the answer to a request for a dump.
+    fn end(kind: u16, body: &[u8]) -> (u16, i32) {
+        let mut socket = Kernel::new().namespace().connect().unwrap();
+        socket.prepare_requests().unwrap();
+        let flags = 1 | NLM_F_ACK | NLM_F_DUMP;
+        socket.send(&framed(kind, flags, 1, 0, body)).unwrap();
+        let mut buffer = Vec::with_capacity(32 * 1024);
+        loop {
+            socket.receive(&mut buffer).unwrap();
+            let kind = u16_at(&buffer, 4);
+            if matches!(kind, NLMSG_ERROR | NLMSG_DONE) {
+                return (kind, -u32_at(&buffer, HEADER).cast_signed());
+            }
+        }
+    }
+
+    #[test]
+    fn a_dumper_refuses_in_the_end_of_its_dump_and_nobody_in_an_error() {
+        const EAFNOSUPPORT: i32 = 97;
+        assert_eq!(end(34, &[INET; 1]), (NLMSG_DONE, 22), "a short header");
+        assert_eq!(
+            end(34, &[77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            (NLMSG_DONE, EAFNOSUPPORT)
+        );
+        assert_eq!(end(18, &[0; 16]), (NLMSG_DONE, 0));
+        assert_eq!(end(202, &[0; 16]), (NLMSG_ERROR, EOPNOTSUPP));
+    }
+}

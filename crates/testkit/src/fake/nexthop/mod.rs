@@ -1,7 +1,7 @@
 //! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, those of forwarding entries, and groups by threshold.
 //!
-//! Limits: tunnels (`NHA_ENCAP`) and resilient groups are refused with `EOPNOTSUPP`. Who asks for statistics (`NHA_OP_FLAGS`,
-//! `NHA_HW_STATS_ENABLE`) is heard, and gets none.
+//! Limits: tunnels (`NHA_ENCAP`) and resilient groups are refused with `EOPNOTSUPP`. Who asks for statistics
+//! (`NHA_OP_FLAGS`, `NHA_HW_STATS_ENABLE`) is heard, and gets none.
 
 mod config;
 mod inet6;
