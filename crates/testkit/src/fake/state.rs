@@ -150,6 +150,7 @@ impl State {
         // addrconf_ifdown takes the routes first.
         self.routes6_down(index);
         self.addresses6_down(index);
+        self.routes6_collect();
     }
 
     /// The carrier of a link that is up came or went (`NETDEV_CHANGE`).
@@ -186,6 +187,7 @@ impl State {
     /// A link's hardware address changed (`NETDEV_CHANGEADDR`).
     pub(crate) fn link_hardware_address(&mut self, index: u32) {
         self.neighbours_hardware_address(index);
+        self.routes6_collect();
     }
 
     /// A link was renamed (`NETDEV_CHANGENAME`).

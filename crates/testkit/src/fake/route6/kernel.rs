@@ -67,7 +67,7 @@ impl State {
     /// was one.
     ///
     /// A quirk: a new finite lifetime is taken for the time of the end, counted from the boot, and so has passed. The
-    /// route stays until the garbage collector comes, but leads nowhere.
+    /// route leads nowhere, and goes when the garbage collector comes.
     pub(crate) fn routes6_prefix_modified(
         &mut self,
         index: u32,
@@ -100,6 +100,19 @@ impl State {
         let route = self.prefix_route6(index, prefix, length).cloned();
         if let Some(route) = route.filter(|route| route.flags & RTF_EXPIRES == 0) {
             self.set_lifetime6(&route, Some(lifetime));
+        }
+    }
+
+    /// `fib6_run_gc`, as `ndisc_netdev_event` has it run: routes that have expired go.
+    pub(crate) fn routes6_collect(&mut self) {
+        let expired: Vec<_> = self
+            .routes6
+            .all()
+            .filter(|r| r.has_expired())
+            .cloned()
+            .collect();
+        for route in expired {
+            self.remove_route6(&route, None);
         }
     }
 
