@@ -1,6 +1,6 @@
 //! One side of the comparison: a kernel, fake or running, behind a transport.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use trueup_netlink::{Group, Namespace, Transport};
@@ -40,6 +40,8 @@ pub(crate) struct Machine {
     sequence: u32,
     /// The link that was asked for last.
     recent: u32,
+    /// The IPv6 addresses that were there when it settled last.
+    settled: BTreeSet<(u32, Vec<u8>)>,
     /// Links as last announced: those whose carrier alone moved are announced, too.
     links: BTreeMap<u32, RawMessage>,
 }
@@ -57,6 +59,7 @@ impl Machine {
             events,
             sequence: 0,
             recent: 0,
+            settled: BTreeSet::new(),
             links: BTreeMap::new(),
         }
     }
@@ -169,7 +172,7 @@ impl Machine {
         const RTA_DST: u16 = 1;
         const RTN_LOCAL: u8 = 2;
         let undetected = |row: &&RawMessage| row.header[2] & IFA_F_NODAD != 0;
-        let end = Instant::now() + Duration::from_millis(20);
+        let end = Instant::now() + Duration::from_secs(1);
         let address = |row: &RawMessage| {
             let local = row.attrs.get(&IFA_LOCAL);
             let address = local.or_else(|| row.attrs.get(&IFA_ADDRESS))?;
@@ -179,7 +182,9 @@ impl Machine {
             .iter()
             .filter(undetected)
             .filter_map(address)
+            .filter(|address| !self.settled.contains(address))
             .collect();
+        self.settled = addresses.iter().filter_map(address).collect();
         while !missing.is_empty() && Instant::now() < end {
             for route in self.raw_dump(Kind::Route, 10) {
                 if let Some(own) = route
