@@ -214,7 +214,11 @@ impl Socket {
                 *answer = match extack::answer(&message, batch.message(from + index)) {
                     Some(Ok(())) => Some(Outcome::Done),
                     Some(Err(error)) => Some(Outcome::Failed(error)),
-                    None => Some(Outcome::Unknown),
+                    None => {
+                        // Where one answer is garbled, silence proves no more than after a loss.
+                        lost = true;
+                        Some(Outcome::Unknown)
+                    }
                 };
             }
             lost |= messages.malformed();
