@@ -296,7 +296,8 @@ impl State {
         if !same {
             check_address(address)?;
         }
-        if link.kind == LinkKind::Macvlan && !same && link.is_up() && self.is_taken(link, address) {
+        let apart = link.kind == LinkKind::Macvlan && !link.is_passthru();
+        if apart && !same && self.is_taken(link, address) {
             return Err(EADDRINUSE.into());
         }
         if let Some(lower) = link.lower().filter(|_| link.is_passthru() && !same) {
