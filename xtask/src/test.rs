@@ -34,6 +34,8 @@ pub(crate) fn run() -> Result<()> {
     let all = ["test", "--workspace", "--all-features", "--no-fail-fast"];
     failed.extend(tests(cargo(&all), &mut count).err());
     failed.extend(tests(cargo(&["test", FUZZ[0], FUZZ[1]]), &mut count).err());
+    // What nothing shows any more is a failure, too.
+    failed.extend(show_and_run(&mut cargo(&["xtask", "scenarios"])).err());
     failed.extend(show_and_run(&mut cargo(&["xtask", "demo"])).err());
     if count.passed == 0 {
         failed.push("no test passed".to_owned());
