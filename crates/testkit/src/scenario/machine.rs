@@ -1,6 +1,8 @@
 //! The kernel that a scenario runs on, real or fake, as seen from outside of the crates under test: somebody acts on it,
 //! its rows are read, its announcements are heard.
 
+mod rest;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
@@ -253,6 +255,8 @@ pub(super) struct Machine {
     names: Names,
     /// As last announced: links are announced also when their carrier alone moved.
     links: HashMap<u32, RawMessage>,
+    /// Whether the scenario has switched duplicate address detection on, which takes a second or two.
+    detects: bool,
 }
 
 enum Place {
@@ -287,6 +291,7 @@ impl Machine {
             watch,
             names: Names::new(),
             links: HashMap::new(),
+            detects: false,
             place,
         };
         machine.names()?;
@@ -377,7 +382,8 @@ impl Machine {
         )))
     }
 
-    fn sysctl(&self, name: &str, value: &str) -> Result<()> {
+    fn sysctl(&mut self, name: &str, value: &str) -> Result<()> {
+        self.detects |= name.ends_with("accept_dad") && value != "0";
         match &self.place {
             Place::Fake(kernel) => kernel.sysctl(name, value).map_err(trouble),
             Place::Kernel => {
@@ -403,6 +409,7 @@ impl Machine {
 
     /// Everything there is, as configuration.
     pub(super) fn everything(&mut self) -> Result<Vec<RawMessage>> {
+        self.rest()?;
         let mut all = Vec::new();
         for kind in Kind::ALL {
             all.extend(self.rows(kind, 0)?.iter().filter_map(stable));
@@ -415,6 +422,7 @@ impl Machine {
     /// kernel's own traffic. Waits until no more follows: what a change sets off in the kernel may take a few
     /// milliseconds.
     pub(super) fn announced(&mut self) -> Result<Vec<RawMessage>> {
+        self.rest()?;
         let quiet = match self.place {
             Place::Fake(_) => 1,
             Place::Kernel => 3,
@@ -447,32 +455,6 @@ impl Machine {
             _ => true,
         });
         Ok(all)
-    }
-
-    /// Waits until no address is under duplicate address detection.
-    pub(super) fn settle(&mut self) -> Result<()> {
-        if let Place::Fake(kernel) = &self.place {
-            kernel.finish_duplicate_detection();
-            return Ok(());
-        }
-        const TENTATIVE: u8 = 0x40;
-        const DADFAILED: u8 = 0x08;
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            let addresses = self.rows(Kind::Address, INET6)?;
-            if !addresses
-                .iter()
-                .any(|row| row.header[2] & (TENTATIVE | DADFAILED) == TENTATIVE)
-            {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                return Err(trouble(
-                    "duplicate address detection did not end within ten seconds",
-                ));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 
