@@ -219,12 +219,19 @@ fn entry(rng: &mut fastrand::Rng) -> Message {
             0x80, 0x80, 0x80, 0x40, 0x40, 0x02, 0x02, 0x82, 0x04, 0, 0x84,
         ],
     );
+    // Where to flood to: the only entries that have several destinations.
+    let flood = device == VXLAN && !delete && one_in(rng, 3);
+    let (flags, how, state) = if flood {
+        (CREATE | APPEND, 2, 0x80)
+    } else {
+        (flags, how, state)
+    };
     let mut fixed = vec![7, 0, 0, 0];
     fixed.extend(u32::to_ne_bytes(device));
     fixed.extend(state.to_ne_bytes());
     fixed.extend([how, 0]);
     let mut message = Message::new(if delete { 29 } else { 28 }, flags, &fixed);
-    let mut address = mac(rng).to_vec();
+    let mut address = if flood { [0; 6] } else { mac(rng) }.to_vec();
     if one_in(rng, 40) {
         address.pop();
     }
