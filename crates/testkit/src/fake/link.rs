@@ -6,6 +6,9 @@
 //! state set by hand, virtual functions, XDP, settings of address families, properties. What the kernel tells of a
 //! carrier later from a work queue happens at once; a bridge's spanning tree does not advance.
 
+mod change;
+mod check;
+mod create;
 mod kind;
 mod master;
 mod name;
