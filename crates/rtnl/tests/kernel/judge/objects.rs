@@ -61,10 +61,12 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
     address
 }
 
-/// In a clean case what the kernel may flush is only where there is a carrier: some time after it set a link up without
-/// one it notes that, and drops all of the link's neighbours but permanent ones (`neigh_carrier_down`).
+/// The devices that have a carrier whenever they are up. Some time after a link was set up without one the kernel notes that,
+/// and drops all of the link's neighbours but permanent ones (`neigh_carrier_down`).
+pub(crate) const CARRIED: [&str; 4] = ["vx0", "ifb0", "ext0", "ext1"];
+
+/// In a clean case what the kernel may flush is only where there is a carrier.
 pub(crate) fn neighbour(spec: &NeighbourSpec, clean: bool) -> Neighbour<IfName> {
-    const CARRIED: [&str; 3] = ["vx0", "ifb0", "ext0"];
     let dev = name(DEVICES[spec.dev]);
     let dst = ip(spec.v6, spec.subnet, spec.host + 10);
     let lladdr = format!("02:00:00:00:01:0{}", spec.lladdr).parse().unwrap();

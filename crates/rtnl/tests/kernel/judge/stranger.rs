@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trueup_diff::{Address, IfName, NextHop, RouteType, RuleAction};
 
 use super::author::{DEVICES, LINKS, name};
-use super::objects::{address, neighbour, rule};
+use super::objects::{CARRIED, address, neighbour, rule};
 use super::route::route;
 use super::spec::{RouteSpec, RuleSpec, StrangerSpec};
 
@@ -55,7 +55,8 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
                 format!("neighbour add proxy {dst} dev {dev}")
             } else {
                 let lladdr = neighbour.lladdr.unwrap();
-                let nud = if spec.variant == 1 {
+                let carried = CARRIED.contains(&dev.to_string().as_str());
+                let nud = if spec.variant == 1 && carried {
                     "noarp"
                 } else {
                     "permanent"
