@@ -194,11 +194,11 @@ pub(crate) fn as_many_next_hops_as_can_be_written_can_be_read_back() {
     let ipv4 = |_| via("10.0.0.9", a);
     // Equal next hops are refused in IPv6.
     let ipv6 = |n: u16| via(&format!("2001:db8::1:{n:x}"), a);
-    let cases: [(Family, &str, &dyn Fn(u16) -> NextHop); 2] = [
-        (Family::Inet, "10.9.0.0/16", &ipv4),
+    type Hop<'a> = &'a dyn Fn(u16) -> NextHop;
+    for (family, dst, hop) in [
+        (Family::Inet, "10.9.0.0/16", &ipv4 as Hop<'_>),
         (Family::Inet6, "2001:db8:9::/48", &ipv6),
-    ];
-    for (family, dst, hop) in cases {
+    ] {
         let route = |hops: u16| {
             let hops = NextHops::Many((0..hops).map(hop).collect());
             with(Route::new(prefix(dst), hops), |_| {}).canonical()

@@ -26,7 +26,7 @@
 //! and by what its end says without an error.
 //!
 //! One file an object, each with what it holds, its three requests and its part of what links do to it:
-//! [`State`] is where they meet.
+//! `State` is where they meet.
 
 mod address4;
 mod address6;
