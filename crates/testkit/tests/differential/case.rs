@@ -6,8 +6,9 @@ use trueup_netlink::Namespace;
 use trueup_testkit::fake::Kernel;
 use trueup_testkit::{Kind, RawMessage, quiet_netns};
 
+use crate::chance::one_in;
 use crate::machine::{Machine, Reply};
-use crate::message::Message;
+use crate::message::{Message, again};
 
 /// A part of rtnetlink to be compared.
 pub(crate) trait Domain {
@@ -28,6 +29,30 @@ pub(crate) trait Domain {
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
         (0..length).map(|_| self.message(rng)).collect()
     }
+}
+
+/// A domain's messages, a third of those of its own kind in a form of one sent before; those that `keep` wants.
+pub(crate) fn with_repeats(
+    domain: &dyn Domain,
+    rng: &mut fastrand::Rng,
+    length: usize,
+    kind: Kind,
+    keep: fn(&Message) -> bool,
+) -> Vec<Message> {
+    let mut all = Vec::<Message>::new();
+    while all.len() < length {
+        let own: Vec<_> = all
+            .iter()
+            .filter(|message| message.kind & !3 == kind.new_type())
+            .cloned()
+            .collect();
+        let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
+        let message = repeated.unwrap_or_else(|| domain.message(rng));
+        if keep(&message) {
+            all.push(message);
+        }
+    }
+    all
 }
 
 /// Where the two disagree: after how many messages, and how.

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
 
 mod case;
+mod chance;
 mod compared;
 mod domains;
 mod machine;

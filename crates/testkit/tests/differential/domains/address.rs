@@ -4,6 +4,7 @@
 use trueup_testkit::Kind;
 
 use crate::case::Domain;
+use crate::chance::pick;
 use crate::message::{
     APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attribute, ifinfomsg, odd_attribute,
     set_up, veth,
@@ -75,10 +76,6 @@ fn is_of_addresses(message: &Message) -> bool {
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
     }
     true
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, of: &[T]) -> T {
-    of[rng.usize(..of.len())]
 }
 
 /// Mostly one of the pair.

@@ -6,10 +6,10 @@
 
 use trueup_testkit::Kind;
 
-use crate::case::Domain;
+use crate::case::{Domain, with_repeats};
+use crate::chance::{one_in, pick};
 use crate::message::{
-    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attributes, ifinfomsg, odd_attribute,
-    set_up,
+    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, attributes, ifinfomsg, odd_attribute, set_up,
 };
 
 pub(crate) struct Forwarding;
@@ -78,21 +78,7 @@ impl Domain for Forwarding {
     }
 
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
-        let kind = Kind::Neighbour.new_type();
-        let mut all = Vec::<Message>::new();
-        while all.len() < length {
-            let own: Vec<_> = all
-                .iter()
-                .filter(|message| message.kind & !3 == kind)
-                .cloned()
-                .collect();
-            let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
-            let message = repeated.unwrap_or_else(|| self.message(rng));
-            if is_known(&message) {
-                all.push(message);
-            }
-        }
-        all
+        with_repeats(self, rng, length, Kind::Neighbour, is_known)
     }
 }
 
@@ -116,14 +102,6 @@ fn is_known(message: &Message) -> bool {
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
     }
     true
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
-    from[rng.usize(..from.len())]
-}
-
-fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
-    rng.u8(..n) == 0
 }
 
 fn link(index: u32, name: &str, kind: &str, data: Option<&[u8]>) -> Message {

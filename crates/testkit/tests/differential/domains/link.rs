@@ -4,6 +4,7 @@
 use trueup_testkit::Kind;
 
 use crate::case::Domain;
+use crate::chance::pick;
 use crate::message::{
     CREATE, DUMP, EXCL, Message, REPLACE, attribute, attributes, ifinfomsg, odd_attribute, set_up,
     veth,
@@ -76,10 +77,6 @@ impl Domain for Links {
             _ => dump(rng),
         }
     }
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, of: &[T]) -> T {
-    of[rng.usize(..of.len())]
 }
 
 fn index(rng: &mut fastrand::Rng) -> u32 {

@@ -5,9 +5,10 @@
 
 use trueup_testkit::Kind;
 
-use crate::case::Domain;
+use crate::case::{Domain, with_repeats};
+use crate::chance::{one_in, pick};
 use crate::message::{
-    CREATE, DUMP, EXCL, Message, REPLACE, again, ifinfomsg, odd_attribute, set_up, veth,
+    CREATE, DUMP, EXCL, Message, REPLACE, ifinfomsg, odd_attribute, set_up, veth,
 };
 
 pub(crate) struct Neighbours;
@@ -49,21 +50,7 @@ impl Domain for Neighbours {
     }
 
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
-        let kind = Kind::Neighbour.new_type();
-        let mut all = Vec::<Message>::new();
-        while all.len() < length {
-            let own: Vec<_> = all
-                .iter()
-                .filter(|m| m.kind & !3 == kind)
-                .cloned()
-                .collect();
-            let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
-            let message = repeated.unwrap_or_else(|| self.message(rng));
-            if holds_still(&message) {
-                all.push(message);
-            }
-        }
-        all
+        with_repeats(self, rng, length, Kind::Neighbour, holds_still)
     }
 }
 
@@ -78,14 +65,6 @@ fn holds_still(message: &Message) -> bool {
         message.kind == 28 && byte(10) & NTF_PROXY != 0 && message.body.get(4..8) == Some(&[0; 4]);
     let moves = byte(8) & NUD_DELAY != 0 || (own && byte(4) == 11) || everywhere;
     message.kind & !3 != 28 || !moves
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
-    from[rng.usize(..from.len())]
-}
-
-fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
-    rng.u8(..n) == 0
 }
 
 fn new_hardware_address(rng: &mut fastrand::Rng) -> Message {

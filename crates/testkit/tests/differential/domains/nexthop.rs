@@ -4,6 +4,7 @@ use trueup_testkit::Kind;
 
 use super::route4::{Routes4, is_by_chance, is_modelled, varied, write_flags};
 use crate::case::Domain;
+use crate::chance::{one_in, pick};
 use crate::message::{CREATE, DUMP, Message, REPLACE, again, odd_attribute, set_up};
 
 pub(crate) struct Nexthops;
@@ -76,14 +77,6 @@ impl Domain for Nexthops {
         }
         all
     }
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
-    from[rng.usize(..from.len())]
-}
-
-fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
-    rng.u8(..n) == 0
 }
 
 /// Resilient groups, tunnels and statistics are not modelled.

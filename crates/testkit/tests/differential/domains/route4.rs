@@ -13,6 +13,7 @@ use self::parts::{extras, multipath, via};
 use super::address::address4;
 use super::nexthop::nexthop;
 use crate::case::Domain;
+use crate::chance::{one_in, pick};
 use crate::message::{
     APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, odd_attribute, set_up, veth,
 };
@@ -99,14 +100,6 @@ impl Domain for Routes4 {
         }
         all
     }
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
-    from[rng.usize(..from.len())]
-}
-
-fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
-    rng.u8(..n) == 0
 }
 
 /// One of the routes sent before with a few things else, or deleted by some of what it was.

@@ -2,6 +2,7 @@
 //! down, and addresses come and go.
 
 use crate::case::Domain;
+use crate::chance::pick;
 use crate::message::{
     APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, attribute, ifinfomsg, odd_attribute,
     set_up, veth,
@@ -93,10 +94,6 @@ impl Domain for Routes6 {
         }
         sent
     }
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
-    from[rng.usize(..from.len())]
 }
 
 fn bytes(address: &str) -> [u8; 16] {

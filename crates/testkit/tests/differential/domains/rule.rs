@@ -3,9 +3,10 @@
 
 use trueup_testkit::Kind;
 
-use crate::case::Domain;
+use crate::case::{Domain, with_repeats};
+use crate::chance::{one_in, pick};
 use crate::message::{
-    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, again, ifinfomsg, odd_attribute, set_up, veth,
+    APPEND, CREATE, DUMP, EXCL, Message, REPLACE, ifinfomsg, odd_attribute, set_up, veth,
 };
 
 pub(crate) struct Rules;
@@ -63,30 +64,8 @@ impl Domain for Rules {
     }
 
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
-        let kind = Kind::Rule.new_type();
-        let mut all = Vec::<Message>::new();
-        while all.len() < length {
-            let own: Vec<_> = all
-                .iter()
-                .filter(|m| m.kind & !3 == kind)
-                .cloned()
-                .collect();
-            let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
-            let message = repeated.unwrap_or_else(|| self.message(rng));
-            if names_mapped_users(&message) {
-                all.push(message);
-            }
-        }
-        all
+        with_repeats(self, rng, length, Kind::Rule, names_mapped_users)
     }
-}
-
-fn pick<T: Copy>(rng: &mut fastrand::Rng, from: &[T]) -> T {
-    from[rng.usize(..from.len())]
-}
-
-fn one_in(rng: &mut fastrand::Rng, n: u8) -> bool {
-    rng.u8(..n) == 0
 }
 
 /// The test runs in a user namespace in which user 0 alone is mapped; -1 is nobody anywhere.
