@@ -20,6 +20,9 @@ pub struct Desired {
     pub routes: Option<Vec<Route<IfName>>>,
     /// Rules.
     pub rules: Option<Vec<Rule>>,
+    /// The objects that become ours if they are there already as desired, each by its kind and its position in the list of
+    /// that kind.
+    pub adopt: BTreeSet<(Kind, usize)>,
 }
 
 impl Desired {

@@ -2,7 +2,7 @@
 //!
 //! A subsystem implements [`Source`]: one pass looks at the world, compares, changes, and tells in a [`Report`] what came
 //! of it. A driver (`trueup-loop`, a command, a test) calls it without knowing what is inside: scope, desired state,
-//! `last_applied` and options are opaque to it and passed on unchanged.
+//! the ledger and options are opaque to it and passed on unchanged.
 //!
 //! This crate knows no subsystem, opens nothing, starts no thread and has no clock.
 
@@ -10,11 +10,13 @@
 
 mod class;
 mod hints;
+mod ledger;
 mod report;
 mod source;
 
 pub use class::ErrorClass;
 pub use hints::Hints;
+pub use ledger::{Claim, Ledger, LedgerError, MemoryLedger};
 pub use report::Report;
 pub use source::{Observation, Source, Subscribed};
 

@@ -2,32 +2,29 @@
 
 use std::error::Error;
 
-use crate::{Hints, Report};
+use crate::{Hints, Ledger, Report};
 
 /// A subsystem that can be made to agree with a declared state.
 ///
 /// - A call of [`reconcile`](Self::reconcile) is one pass: look, compare, change, look again, report.
 /// - A pass that completed, even if only in part, gives a report. An error is for a pass that could not run at all, because
-///   the world could not be read or the desired state is invalid; then the previous `last_applied` stays in force.
-/// - A source remembers nothing between passes that it needs for correctness: that is what `last_applied` is for.
+///   the world could not be read or the desired state is invalid; then what it owned before it still owns.
+/// - A source remembers nothing between passes that it needs for correctness: that is what the [`Ledger`] is for.
 ///   What it keeps (sockets, caches) it can lose.
 /// - A pass never undoes what it did because a later part failed. The next pass goes on from there.
 /// - A pass ends: a source bounds its own waits. A driver cannot interrupt it.
 /// - What is not known is not deleted.
 ///
-/// Only the source looks into scope, desired state, `last_applied` and options; a driver passes them on unchanged.
+/// Only the source looks into scope, desired state, ledger and options; a driver passes them on unchanged.
 pub trait Source {
     /// Where to act: a namespace, a directory, a host.
     type Scope;
     /// What is declared.
     type Desired;
-    /// What the source remembers of its own doing, so that it can later delete or revert no more than that.
-    /// The default value is the empty one: nothing was ever applied.
-    type LastApplied: Default;
     /// How a pass is to go about it: budgets, policies.
     type Options;
     /// What a completed pass tells.
-    type Report: Report<LastApplied = Self::LastApplied>;
+    type Report: Report;
     /// What [`observe`](Self::observe) shows; `()` for a source that does not.
     type Observed;
     /// Why a pass could not run, or why there are no hints.
@@ -37,7 +34,8 @@ pub trait Source {
 
     /// Runs one pass and tells what came of it.
     ///
-    /// `last_applied` is that of the last report, or the empty value if there was none, or what an earlier process saved.
+    /// `ledger` is this source's in this scope: what earlier passes, and earlier processes, made ours. The pass records there
+    /// what it means to do before it does it, and what came of it after it has looked again.
     ///
     /// # Errors
     ///
@@ -46,7 +44,7 @@ pub trait Source {
         &mut self,
         scope: &Self::Scope,
         desired: &Self::Desired,
-        last_applied: &Self::LastApplied,
+        ledger: &mut dyn Ledger,
         options: &Self::Options,
     ) -> Result<Self::Report, Self::Error>;
 
@@ -78,7 +76,6 @@ pub trait Source {
 impl<S: Source> Source for &mut S {
     type Scope = S::Scope;
     type Desired = S::Desired;
-    type LastApplied = S::LastApplied;
     type Options = S::Options;
     type Report = S::Report;
     type Observed = S::Observed;
@@ -89,10 +86,10 @@ impl<S: Source> Source for &mut S {
         &mut self,
         scope: &Self::Scope,
         desired: &Self::Desired,
-        last_applied: &Self::LastApplied,
+        ledger: &mut dyn Ledger,
         options: &Self::Options,
     ) -> Result<Self::Report, Self::Error> {
-        (**self).reconcile(scope, desired, last_applied, options)
+        (**self).reconcile(scope, desired, ledger, options)
     }
 
     fn observe(
@@ -160,50 +157,44 @@ impl<S, E> Subscribed<S, E> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::collections::BTreeMap;
 
     use super::*;
+    use crate::{Claim, LedgerError, MemoryLedger};
 
     /// Adds one each pass until the desired number is reached; implements nothing that is optional.
     struct Counter;
 
     struct Counted {
-        at: u32,
         converged: bool,
     }
 
     impl Report for Counted {
-        type LastApplied = u32;
-
         fn converged(&self) -> bool {
             self.converged
-        }
-
-        fn last_applied(&self) -> &u32 {
-            &self.at
         }
     }
 
     impl Source for Counter {
         type Scope = ();
-        type Desired = u32;
-        type LastApplied = u32;
+        type Desired = u8;
         type Options = ();
         type Report = Counted;
         type Observed = ();
-        type Error = Infallible;
+        type Error = LedgerError;
         type Subscription = ();
 
         fn reconcile(
             &mut self,
             _: &(),
-            desired: &u32,
-            last: &u32,
+            desired: &u8,
+            ledger: &mut dyn Ledger,
             _: &(),
-        ) -> Result<Counted, Infallible> {
-            let at = desired.min(&(last + 1)).to_owned();
+        ) -> Result<Counted, LedgerError> {
+            let last = ledger.owned()?.get(&b"at"[..]).map_or(0, |at| at[0]);
+            let at = *desired.min(&(last + 1));
+            ledger.settle(BTreeMap::from([(b"at".to_vec(), Claim::Ours(vec![at]))]))?;
             Ok(Counted {
-                at,
                 converged: at == *desired,
             })
         }
@@ -212,33 +203,33 @@ mod tests {
     #[test]
     fn what_is_optional_says_unsupported() {
         let mut source = Counter;
-        assert_eq!(source.observe(&(), &()).unwrap(), Observation::Unsupported);
+        let nothing = source.observe(&(), &()).unwrap();
+        assert_eq!(nothing, Observation::Unsupported);
         assert_eq!(Observation::<u8>::Unsupported.seen(), None);
         let answer = source.subscribe(&(), Hints::new(|| {}));
-        assert_eq!(answer, Subscribed::Unsupported);
+        assert!(matches!(answer, Subscribed::Unsupported));
         assert!(!answer.is_active());
     }
 
     #[test]
-    fn a_lent_source_goes_on_from_what_is_handed_to_it() {
+    fn a_lent_source_goes_on_from_what_is_in_the_ledger() {
         fn until_converged<S>(mut source: S) -> u32
         where
-            S: Source<Scope = (), Desired = u32, LastApplied = u32, Options = ()>,
+            S: Source<Scope = (), Desired = u8, Options = ()>,
         {
-            let mut last = S::LastApplied::default();
+            let mut ledger = MemoryLedger::default();
             for pass in 1..=10 {
-                let report = source.reconcile(&(), &3, &last, &()).unwrap();
+                let report = source.reconcile(&(), &3, &mut ledger, &()).unwrap();
                 if report.converged() {
                     return pass;
                 }
-                last = *report.last_applied();
             }
             panic!("never converged");
         }
 
         let mut source = Counter;
         assert_eq!(until_converged(&mut source), 3);
-        // The source itself remembers nothing: from the empty value it is the same way again.
+        // The source itself remembers nothing: with an empty ledger it is the same way again.
         assert_eq!(until_converged(source), 3);
     }
 }

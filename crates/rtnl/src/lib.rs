@@ -22,7 +22,9 @@ mod source;
 pub use error::{Error, ErrorKind};
 pub use ledger::LastApplied;
 pub use look::Planned;
-pub use options::{DEFAULT_PROTOCOL, Options, ReservedProtocol};
+pub use options::{
+    Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol,
+};
 pub use report::{OpOutcome, Report};
 pub use source::Rtnl;
 

@@ -1,4 +1,8 @@
-//! How a pass goes about it.
+//! How a pass goes about it: what proves an object ours, and what is done where it is not.
+
+use std::time::Duration;
+
+use trueup_diff::{Kind, Kinds};
 
 /// The marker unless said otherwise. Nobody else in iproute2's `rt_protos` has it.
 pub const DEFAULT_PROTOCOL: u8 = 116;
@@ -7,6 +11,41 @@ pub const DEFAULT_PROTOCOL: u8 = 116;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     protocol: u8,
+    by_marker: Kinds,
+    by_ledger: Kinds,
+    adopt: bool,
+    on_conflict: OnConflict,
+    grace: Duration,
+    contention: Contention,
+}
+
+/// What proves objects of a kind to be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// The marker that the kernel stores on them.
+    Marker,
+    /// The ledger of what we made.
+    Ledger,
+}
+
+/// What is done about a foreign object on a key that we desire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnConflict {
+    /// It stays, and the report says so.
+    #[default]
+    Report,
+    /// It is replaced where that can be done in place. What it was is remembered, and given back once the key is no longer
+    /// desired.
+    Take,
+}
+
+/// From when on an object counts as fought for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contention {
+    /// So many times it was taken from us.
+    pub times: u32,
+    /// Within so long.
+    pub window: Duration,
 }
 
 /// A protocol number that cannot be a marker, because others write it.
@@ -28,13 +67,94 @@ impl Options {
     pub fn with_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
         match protocol {
             0..=4 | 9 => Err(ReservedProtocol(protocol)),
-            _ => Ok(Options { protocol }),
+            _ => Ok(Options { protocol, ..self }),
         }
+    }
+
+    /// With a proof of ownership for the objects of a kind, whatever this kernel can do. Unless said otherwise it is the
+    /// marker where the kernel keeps it, and the ledger where it does not; links have no marker.
+    #[must_use]
+    pub fn with_ownership(mut self, kind: Kind, ownership: Ownership) -> Options {
+        self.by_marker = self.by_marker.without(kind);
+        self.by_ledger = self.by_ledger.without(kind);
+        match ownership {
+            Ownership::Marker => self.by_marker = self.by_marker.with(kind),
+            Ownership::Ledger => self.by_ledger = self.by_ledger.with(kind),
+        }
+        self
+    }
+
+    /// Whether an object that was there before us, and equals what we desire, becomes ours. It does not unless said so.
+    #[must_use]
+    pub fn with_adopt(self, adopt: bool) -> Options {
+        Options { adopt, ..self }
+    }
+
+    /// What is done about foreign objects on desired keys.
+    #[must_use]
+    pub fn with_on_conflict(self, on_conflict: OnConflict) -> Options {
+        Options {
+            on_conflict,
+            ..self
+        }
+    }
+
+    /// How long an object is left alone that bears our marker and that this source has not seen declared: a sibling may be
+    /// ahead of us. 0 unless said otherwise.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Options {
+        Options { grace, ..self }
+    }
+
+    /// When an object counts as fought for. Three times in a minute unless said otherwise.
+    #[must_use]
+    pub fn with_contention(self, contention: Contention) -> Options {
+        Options { contention, ..self }
     }
 
     /// The marker.
     pub fn protocol(&self) -> u8 {
         self.protocol
+    }
+
+    /// What was said of the objects of a kind.
+    pub fn ownership(&self, kind: Kind) -> Option<Ownership> {
+        if self.by_marker.contains(kind) {
+            Some(Ownership::Marker)
+        } else if self.by_ledger.contains(kind) {
+            Some(Ownership::Ledger)
+        } else {
+            None
+        }
+    }
+
+    /// Whether what was there before us is adopted.
+    pub fn adopt(&self) -> bool {
+        self.adopt
+    }
+
+    /// What is done about foreign objects on desired keys.
+    pub fn on_conflict(&self) -> OnConflict {
+        self.on_conflict
+    }
+
+    /// How long what we do not know is left alone.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// When an object counts as fought for.
+    pub fn contention(&self) -> Contention {
+        self.contention
+    }
+}
+
+impl Default for Contention {
+    fn default() -> Contention {
+        Contention {
+            times: 3,
+            window: Duration::from_secs(60),
+        }
     }
 }
 
@@ -42,6 +162,12 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             protocol: DEFAULT_PROTOCOL,
+            by_marker: Kinds::NONE,
+            by_ledger: Kinds::NONE,
+            adopt: false,
+            on_conflict: OnConflict::default(),
+            grace: Duration::ZERO,
+            contention: Contention::default(),
         }
     }
 }

@@ -1,0 +1,254 @@
+//! The crate's error: what was not done, and what can be done about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::Holder;
+
+/// Why the journal did not do what was asked.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    what: String,
+    refusal: Option<Refusal>,
+    holder: Option<Holder>,
+    cause: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Another process, or another part of this one, has the journal open: [`Error::holder`] names it.
+    Held,
+    /// The file is not what was written, and cannot be read whole: [`Error::remedy`] says what to do.
+    Damaged,
+    /// The file is no journal, or one of a version that is unknown here.
+    Format,
+    /// What was asked for may be on disk or not: writing it failed, or the sync after it. The operating system's error is
+    /// [`source`](StdError::source). The journal is read-only from then on.
+    NotDurable,
+    /// Nothing was written, because an earlier write failed. That failure is [`source`](StdError::source).
+    ReadOnly,
+    /// The step is impossible in the present state: [`Error::refusal`] tells why. Nothing was written.
+    Refused,
+    /// An argument is out of its range. Nothing was written.
+    Invalid,
+    /// The operating system refused a file, a lock or a read. Its error is [`source`](StdError::source), a [`std::io::Error`].
+    Os,
+}
+
+/// Why a step is impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// No operation of that name was begun.
+    NoOperation,
+    /// The operation was begun and has not ended.
+    InFlight,
+    /// The operation has ended.
+    Ended,
+    /// The key is not reserved.
+    NotReserved,
+    /// The key is being executed by someone who holds its reservation.
+    InProgress,
+    /// The key has reached success.
+    Succeeded,
+    /// The ledger's key has an intent that is still open: it is to be resolved first.
+    OpenIntent,
+    /// The ledger's key has no open intent whose outcome this could be.
+    NoIntent,
+    /// The ledger's key is named twice.
+    Twice,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Why the step is impossible, if it is [`ErrorKind::Refused`].
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// Who has the journal open, if it is [`ErrorKind::Held`] and the holder has left its name.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// Another has the journal open.
+    pub fn is_held(&self) -> bool {
+        self.kind == ErrorKind::Held
+    }
+
+    /// The file is damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.kind == ErrorKind::Damaged
+    }
+
+    /// The journal does not write any more: it is to be opened anew once the cause is gone.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.kind, ErrorKind::NotDurable | ErrorKind::ReadOnly)
+    }
+
+    /// What can be done about it, in a sentence for whoever runs the program.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self.kind {
+            ErrorKind::Held => Some("stop the other one, or use another journal"),
+            ErrorKind::Damaged => Some(
+                "check the journal to learn what is wrong; export it if it can be read; repair it to go on, which \
+                 keeps the damaged file beside the new one",
+            ),
+            ErrorKind::Format => Some("name another file, or use the version that wrote it"),
+            ErrorKind::NotDurable | ErrorKind::ReadOnly => {
+                Some("remove the cause (a full or failing disk), then open the journal again")
+            }
+            ErrorKind::Refused | ErrorKind::Invalid | ErrorKind::Os => None,
+        }
+    }
+
+    fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Error {
+            kind,
+            what: what.into(),
+            refusal: None,
+            holder: None,
+            cause: None,
+        }
+    }
+
+    pub(crate) fn held(what: impl Into<String>, holder: Option<Holder>) -> Self {
+        Error {
+            holder,
+            ..Error::new(ErrorKind::Held, what)
+        }
+    }
+
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Damaged, what)
+    }
+
+    pub(crate) fn format(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Format, what)
+    }
+
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Invalid, what)
+    }
+
+    pub(crate) fn refused(refusal: Refusal, of: impl fmt::Display) -> Self {
+        Error {
+            refusal: Some(refusal),
+            ..Error::new(ErrorKind::Refused, of.to_string())
+        }
+    }
+
+    pub(crate) fn os(what: impl Into<String>, cause: impl Into<io::Error>) -> Self {
+        Error {
+            cause: Some(Arc::new(cause.into())),
+            ..Error::new(ErrorKind::Os, what)
+        }
+    }
+
+    /// Of the write that failed.
+    pub(crate) fn not_durable(cause: &Error) -> Self {
+        Error {
+            kind: ErrorKind::NotDurable,
+            ..cause.clone()
+        }
+    }
+
+    /// Of every write after the one that failed.
+    pub(crate) fn read_only(cause: &Error) -> Self {
+        Error {
+            cause: Some(Arc::new(cause.clone())),
+            ..Error::new(ErrorKind::ReadOnly, "")
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = &self.what;
+        match self.kind {
+            ErrorKind::Held => match &self.holder {
+                Some(holder) => write!(f, "{what} is held by {holder}"),
+                None => write!(f, "{what} is held by another process"),
+            },
+            ErrorKind::Damaged => write!(f, "the journal is damaged: {what}"),
+            ErrorKind::NotDurable => {
+                write!(
+                    f,
+                    "not known to be on disk, the journal is read-only now: {what}"
+                )?;
+                self.cause
+                    .as_ref()
+                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            ErrorKind::ReadOnly => {
+                f.write_str("the journal is read-only since a write failed")?;
+                self.cause
+                    .as_ref()
+                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            ErrorKind::Refused => match self.refusal {
+                Some(refusal) => write!(f, "{what}: {refusal}"),
+                None => f.write_str(what),
+            },
+            ErrorKind::Os => {
+                f.write_str(what)?;
+                self.cause
+                    .as_ref()
+                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            ErrorKind::Format | ErrorKind::Invalid => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::NoOperation => "no operation of that name was begun",
+            Refusal::InFlight => "the operation is in flight",
+            Refusal::Ended => "the operation has ended",
+            Refusal::NotReserved => "the key is not reserved",
+            Refusal::InProgress => "the key is being executed",
+            Refusal::Succeeded => "the key has reached success",
+            Refusal::OpenIntent => "an earlier intent is still open",
+            Refusal::NoIntent => "there is no open intent",
+            Refusal::Twice => "named twice",
+        })
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+/// What redb says, in our words. `during` says what was being done.
+pub(crate) fn from_redb(error: impl Into<redb::Error>, during: &str) -> Error {
+    match error.into() {
+        redb::Error::Io(cause) => from_io(during, cause),
+        redb::Error::UpgradeRequired(version) => {
+            Error::format(format!("the file inside is of redb's version {version}"))
+        }
+        other => Error::damaged(format!("{during}: {other}")),
+    }
+}
+
+/// What ends too early, or says something else than it should, is damaged; the rest is the system's.
+pub(crate) fn from_io(during: &str, cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Error::damaged(format!("{during}: the file ends too early"))
+        }
+        io::ErrorKind::InvalidData => Error::damaged(format!("{during}: {cause}")),
+        _ => Error::os(during, cause),
+    }
+}

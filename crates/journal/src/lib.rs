@@ -1,0 +1,44 @@
+//! A durable, crash-safe store with three faces, in one file.
+//!
+//! - [`Operations`]: what was begun, what runs where, what came of it.
+//! - [`Keys`]: what is to happen once happens once, across restarts.
+//! - [`Ledger`]: what a source owns in a scope, and what it last applied.
+//!
+//! Every call that changes something returns once that is durable, and calls from several threads share a sync. After a crash
+//! all that was acknowledged is there. What is not known (an operation in flight, a key in doubt, an open intent) is told as
+//! not known, and never assumed. One process at a time has it open, and damage is an error.
+//!
+//! It knows no subsystem, has no clock and starts no thread: keys, values and times are the caller's.
+
+#![forbid(unsafe_code)]
+
+mod care;
+mod commit;
+mod error;
+
+mod frame;
+mod journal;
+mod keys;
+mod ledger;
+mod lines;
+mod lock;
+mod operations;
+mod record;
+mod retention;
+mod storage;
+
+pub use care::{Loss, Repaired, check, export, repair};
+pub use error::{Error, ErrorKind, Refusal};
+pub use journal::{Compacted, Journal, Stats};
+pub use keys::{KeyState, Keys, Reservation, Reserved, Resolution};
+pub use ledger::{Intended, Ledger, OpenIntent, Outcome, Pass, Scope};
+pub use lines::Counts;
+pub use lock::Holder;
+pub use operations::{Operation, OperationState, Operations};
+pub use retention::Keep;
+pub use storage::Storage;
+
+/// Runs the examples of the contract page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/journal.md")]
+struct ContractPage;

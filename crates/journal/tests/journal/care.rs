@@ -1,0 +1,177 @@
+//! Check, export, repair: what a person does with a file.
+
+use std::fs;
+use std::path::PathBuf;
+
+use trueup_journal::{
+    ErrorKind, Intended, Journal, Loss, Outcome, Repaired, Scope, check, export, repair,
+};
+
+use crate::common::{at, workload};
+
+/// A directory that goes when it is dropped.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("journal-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.0.join("journal")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn exported(path: &PathBuf) -> String {
+    let mut out = Vec::new();
+    export(path, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn an_export_has_a_line_for_each_record() {
+    let directory = Directory::new("export");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    journal
+        .operations()
+        .begin("add \"x\"", b"\xFF\x00")
+        .unwrap();
+    journal.operations().begin("done", b"d").unwrap();
+    journal.operations().failed("done", "no", at(1)).unwrap();
+    let _ = journal.keys().reserve(b"k").unwrap();
+    let ledger = journal.ledger("rtnl", &Scope::new("7", "b")).unwrap();
+    ledger
+        .resolve([(b"br0".to_vec(), Outcome::Owned(b"{}".to_vec()))])
+        .unwrap();
+    let _ = ledger.begin([(b"br1".to_vec(), Intended::Remove)]).unwrap();
+    drop((journal, ledger));
+
+    let expected = concat!(
+        r#"{"record":"operation","name":"add \"x\"","state":"started","what":{"hex":"ff00"}}"#,
+        "\n",
+        r#"{"record":"operation","name":"done","state":"failed","why":"no","what":"d"}"#,
+        "\n",
+        r#"{"record":"key","key":"k","state":"reserved"}"#,
+        "\n",
+        r#"{"record":"owned","source":"rtnl","namespace":"7","boot":"b","key":"br0","value":"{}"}"#,
+        "\n",
+        r#"{"record":"intent","source":"rtnl","namespace":"7","boot":"b","key":"br1","action":"remove"}"#,
+        "\n",
+    );
+    assert_eq!(exported(&path), expected);
+    let counts = check(&path).unwrap();
+    assert_eq!(
+        (counts.operations, counts.keys, counts.owned, counts.intents),
+        (2, 1, 1, 1)
+    );
+}
+
+#[test]
+fn to_look_at_a_journal_does_not_write_to_it() {
+    let directory = Directory::new("look");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    workload().into_iter().for_each(|step| step(&journal));
+    // As a crash leaves it.
+    let crashed = directory.0.join("crashed");
+    fs::copy(&path, &crashed).unwrap();
+    let mut out = Vec::new();
+    journal.export(&mut out).unwrap();
+    drop(journal);
+    for path in [path, crashed] {
+        let before = fs::read(&path).unwrap();
+        check(&path).unwrap();
+        assert_eq!(exported(&path).as_bytes(), out);
+        assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+        assert!(fs::read(&path).unwrap() == before, "written to");
+    }
+    let missing = directory.0.join("missing");
+    assert_eq!(check(&missing).unwrap_err().kind(), ErrorKind::Os);
+    assert!(!missing.exists(), "nor makes it one");
+}
+
+#[test]
+fn a_damaged_journal_is_refused_until_it_is_repaired() {
+    let directory = Directory::new("damaged");
+    let path = directory.journal();
+    for attempt in 0..2 {
+        let journal = Journal::open(&path).unwrap();
+        journal.operations().begin("lost", b"").unwrap();
+        drop(journal);
+        let whole = fs::read(&path).unwrap();
+        let damaged = &whole[..whole.len() / 2];
+        fs::write(&path, damaged).unwrap();
+
+        let error = Journal::open(&path).unwrap_err();
+        assert!(error.is_damaged(), "{error}");
+        assert!(
+            error
+                .remedy()
+                .is_some_and(|remedy| remedy.contains("repair"))
+        );
+        assert!(check(&path).unwrap_err().is_damaged());
+        assert!(repair(&path, Loss::Refuse).unwrap_err().is_damaged());
+        assert_eq!(fs::read(&path).unwrap(), damaged, "not written to");
+
+        let kept = match attempt {
+            0 => directory.0.join("journal.damaged"),
+            _ => directory.0.join("journal.damaged.1"),
+        };
+        let repaired = repair(&path, Loss::Accept).unwrap();
+        assert_eq!(
+            repaired,
+            Repaired::Emptied {
+                damaged: kept.clone()
+            }
+        );
+        assert_eq!(fs::read(kept).unwrap(), damaged);
+        assert_eq!(exported(&path), "");
+    }
+}
+
+/// The last commit was acknowledged, then its pages were damaged: redb alone would go back by one commit and say nothing.
+#[test]
+fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
+    let directory = Directory::new("shortened");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    journal.operations().begin("first", b"").unwrap();
+    let before = fs::read(&path).unwrap();
+    journal.operations().begin("second", b"").unwrap();
+    let after = fs::read(&path).unwrap();
+    drop(journal);
+    // The pages of the second commit as they were before it; the head and the slots as they are after it.
+    let mut damaged = after;
+    damaged[8192..].copy_from_slice(&before[8192..]);
+    fs::write(&path, &damaged).unwrap();
+
+    let error = Journal::open(&path).unwrap_err();
+    assert!(error.is_damaged(), "{error}");
+    let repaired = repair(&path, Loss::Accept).unwrap();
+    let kept = directory.0.join("journal.damaged");
+    assert_eq!(repaired, Repaired::Shortened { damaged: kept });
+    let journal = Journal::open(&path).unwrap();
+    assert!(journal.operations().find("first").unwrap().is_some());
+    assert!(journal.operations().find("second").unwrap().is_none());
+    journal.operations().begin("second", b"").unwrap();
+}
+
+#[test]
+fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
+    let directory = Directory::new("emptied");
+    let path = directory.journal();
+    fs::write(directory.0.join("journal.new"), b"half").unwrap();
+    drop(Journal::open(&path).unwrap());
+    fs::write(&path, b"").unwrap();
+    assert!(Journal::open(&path).unwrap_err().is_damaged());
+}

@@ -1,0 +1,229 @@
+//! What the tests of the journal share: devices that remember, lose, tear or refuse what is written to them.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use trueup_journal::{Journal, Storage};
+
+/// What disks write at once.
+pub(crate) const BLOCK: usize = 512;
+
+/// A time, so many seconds after 1970.
+pub(crate) fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// All records of a journal.
+pub(crate) fn export(journal: &Journal) -> String {
+    let mut out = Vec::new();
+    journal.export(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// What happened to a device, and in between what the journal acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Write(u64, Vec<u8>),
+    Len(u64),
+    Sync,
+    Acknowledged,
+}
+
+/// Memory that keeps a log, and can be told to fail.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: Vec<u8>,
+    log: Vec<Event>,
+    /// How many events go well before all fail.
+    good: Option<usize>,
+    failing: Failing,
+    slow: Duration,
+}
+
+/// What fails, once events fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Failing {
+    #[default]
+    All,
+    Sync,
+}
+
+impl Disk {
+    pub(crate) fn of(bytes: Vec<u8>) -> Disk {
+        let disk = Disk::default();
+        disk.state().bytes = bytes;
+        disk
+    }
+
+    /// With a new journal on it, whose making is not in the log.
+    pub(crate) fn formatted() -> Disk {
+        let disk = Disk::default();
+        Journal::create_on(disk.clone()).unwrap();
+        disk.state().log.clear();
+        disk
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.state().bytes.clone()
+    }
+
+    pub(crate) fn log(&self) -> Vec<Event> {
+        self.state().log.clone()
+    }
+
+    pub(crate) fn acknowledge(&self) {
+        self.state().log.push(Event::Acknowledged);
+    }
+
+    /// After so many more events, all of them, or all syncs, fail with EIO; `None`: no more.
+    pub(crate) fn fail_after(&self, good: Option<usize>, failing: Failing) {
+        let mut state = self.state();
+        state.good = good;
+        state.failing = failing;
+    }
+
+    /// Makes every sync take so long.
+    pub(crate) fn slow_down(&self, slow: Duration) {
+        self.state().slow = slow;
+    }
+
+    fn event(&self, event: Event) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        if let Some(good) = &mut state.good {
+            if *good > 0 {
+                *good -= 1;
+            } else if state.failing == Failing::All || matches!(event, Event::Sync) {
+                return Err(io::Error::from_raw_os_error(5));
+            }
+        }
+        state.log.push(event);
+        Ok(state)
+    }
+}
+
+impl Storage for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state().bytes.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.state();
+        let offset = offset as usize;
+        let there = state.bytes.get(offset..offset + out.len());
+        out.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.event(Event::Write(offset, data.to_vec()))?;
+        put(&mut state.bytes, offset, data);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.event(Event::Len(len))?;
+        state.bytes.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let slow = self.event(Event::Sync)?.slow;
+        std::thread::sleep(slow);
+        Ok(())
+    }
+}
+
+/// Writes, past the end as files do.
+pub(crate) fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
+    let end = offset as usize + data.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[offset as usize..end].copy_from_slice(data);
+}
+
+/// Applies an event to an image.
+pub(crate) fn apply(bytes: &mut Vec<u8>, event: &Event) {
+    match event {
+        Event::Write(offset, data) => put(bytes, *offset, data),
+        Event::Len(len) => bytes.resize(*len as usize, 0),
+        Event::Sync | Event::Acknowledged => {}
+    }
+}
+
+/// Numbers that look random and are the same in every run (Steele, Lea, Flood: SplitMix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// A step of a workload: one call, and so one commit, of the journal.
+pub(crate) type Step = fn(&Journal);
+
+/// Every kind of step, each of them one commit.
+pub(crate) fn workload() -> Vec<Step> {
+    use trueup_journal::{Intended, Keep, Outcome, Reserved, Scope};
+    fn ledger(journal: &Journal) -> trueup_journal::Ledger {
+        let scope = Scope::new("cookie 1", "boot 1");
+        journal.ledger("rtnl", &scope).unwrap()
+    }
+    vec![
+        |journal| journal.operations().begin("one", b"first").unwrap(),
+        |journal| journal.operations().running("one", "task 7").unwrap(),
+        |journal| {
+            let reserved = journal.keys().reserve(b"key").unwrap();
+            let Reserved::Execute(reservation) = reserved else {
+                panic!("{reserved:?}");
+            };
+            // Kept for the next step, which may run in the same journal or after a crash.
+            drop(reservation);
+        },
+        |journal| {
+            let made = trueup_journal::Resolution::Succeeded(b"made".to_vec());
+            journal.keys().resolve(b"key", made, at(1)).unwrap();
+        },
+        |journal| {
+            let intents = (0..40u32).map(|number| {
+                let value = format!("value of link {number}, which is not short").into_bytes();
+                (number.to_be_bytes().to_vec(), Intended::Apply(value))
+            });
+            let _ = ledger(journal).begin(intents).unwrap();
+        },
+        |journal| {
+            let outcomes = (0..39u32).map(|number| (number.to_be_bytes().to_vec(), Outcome::Done));
+            ledger(journal).resolve(outcomes).unwrap();
+        },
+        |journal| journal.operations().succeeded("one", at(2)).unwrap(),
+        |journal| journal.operations().begin("two", &[0xFF; 3000]).unwrap(),
+        |journal| {
+            let gone = (0..20u32).map(|number| (number.to_be_bytes().to_vec(), Outcome::NotOwned));
+            ledger(journal).resolve(gone).unwrap();
+        },
+        |journal| {
+            journal
+                .operations()
+                .failed("two", "refused", at(3))
+                .unwrap()
+        },
+        |journal| assert_eq!(journal.operations().forget(Keep::Latest(1)).unwrap(), 1),
+    ]
+}

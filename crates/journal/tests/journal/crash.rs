@@ -1,0 +1,286 @@
+//! Loss of power: of what was written since the last sync any part is there, torn or lost. Whatever was acknowledged is there
+//! afterwards, and nothing that was never asked for.
+
+use trueup_journal::{Journal, Keep, Outcome, Scope};
+
+use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, workload};
+
+/// A run of the workload: what the device saw, and what the records were after each step.
+struct Run {
+    formatted: Vec<u8>,
+    log: Vec<Event>,
+    states: Vec<String>,
+}
+
+fn run() -> Run {
+    let disk = Disk::formatted();
+    let formatted = disk.bytes();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    let mut states = vec![export(&journal)];
+    for step in workload() {
+        step(&journal);
+        disk.acknowledge();
+        states.push(export(&journal));
+    }
+    // Its closing can be interrupted as well, and so can the opening after it.
+    drop(journal);
+    drop(Journal::open_on(disk.clone()).unwrap());
+    Run {
+        formatted,
+        log: disk.log(),
+        states,
+    }
+}
+
+/// Calls `crash` for every prefix of the log with what was durable, what was pending, and how many steps were acknowledged.
+fn at_every_point(run: &Run, mut crash: impl FnMut(&[u8], &[Event], usize)) -> usize {
+    let mut durable = run.formatted.clone();
+    let mut pending = Vec::new();
+    let mut acknowledged = 0;
+    for event in &run.log {
+        match event {
+            Event::Sync => {
+                for event in pending.drain(..) {
+                    apply(&mut durable, &event);
+                }
+            }
+            Event::Acknowledged => acknowledged += 1,
+            Event::Write(..) | Event::Len(_) => pending.push(event.clone()),
+        }
+        crash(&durable, &pending, acknowledged);
+    }
+    assert_eq!(acknowledged + 1, run.states.len());
+    run.log.len()
+}
+
+/// The journal opens, with all that was acknowledged and at most the step that was under way.
+fn verify(run: &Run, image: Vec<u8>, acknowledged: usize, what: &str) {
+    let journal = Journal::open_on(Disk::of(image));
+    let journal = journal.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let seen = export(&journal);
+    let under_way = run.states.len().min(acknowledged + 2);
+    assert!(
+        run.states[acknowledged..under_way].contains(&seen),
+        "{what}: {acknowledged} steps were acknowledged, but there is\n{seen}"
+    );
+}
+
+/// Events in the pieces that a disk writes at once.
+fn in_blocks(pending: &[Event]) -> Vec<Event> {
+    let mut pieces = Vec::new();
+    for event in pending {
+        let Event::Write(offset, data) = event else {
+            pieces.push(event.clone());
+            continue;
+        };
+        let mut done = 0;
+        while done < data.len() {
+            let at = *offset as usize + done;
+            let count = (BLOCK - at % BLOCK).min(data.len() - done);
+            pieces.push(Event::Write(at as u64, data[done..done + count].to_vec()));
+            done += count;
+        }
+    }
+    pieces
+}
+
+/// The whole, nothing, the front or the back.
+fn what_arrives(random: &mut Random, piece: Event) -> Option<Event> {
+    match (random.below(4), piece) {
+        (0, _) => None,
+        (1, Event::Write(offset, data)) => {
+            let cut = random.below(data.len() + 1);
+            Some(if random.below(2) == 0 {
+                Event::Write(offset, data[..cut].to_vec())
+            } else {
+                Event::Write(offset + cut as u64, data[cut..].to_vec())
+            })
+        }
+        (_, whole) => Some(whole),
+    }
+}
+
+fn image(durable: &[u8], survivors: impl IntoIterator<Item = Event>) -> Vec<u8> {
+    let mut image = durable.to_vec();
+    for event in survivors {
+        apply(&mut image, &event);
+    }
+    image
+}
+
+#[test]
+fn every_subset_of_the_writes_at_every_point() {
+    let run = run();
+    let mut crashes = 0;
+    let points = at_every_point(&run, |durable, pending, acknowledged| {
+        assert!(
+            pending.len() <= 12,
+            "{} writes between syncs",
+            pending.len()
+        );
+        for subset in 0..1u32 << pending.len() {
+            let kept = (0..pending.len()).filter(|bit| subset >> bit & 1 == 1);
+            let kept = kept.map(|index| pending[index].clone());
+            let what = format!("subset {subset:b} of {pending:?}");
+            verify(
+                &run,
+                image(durable, kept),
+                acknowledged,
+                &what[..what.len().min(200)],
+            );
+            crashes += 1;
+        }
+    });
+    println!("{points} points, {crashes} crashes");
+}
+
+#[test]
+fn blocks_lost_at_every_point() {
+    let run = run();
+    let mut random = Random(1);
+    let mut crashes = 0;
+    let points = at_every_point(&run, |durable, pending, acknowledged| {
+        let blocks = in_blocks(pending);
+        // Each block alone lost, and alone kept.
+        for one in 0..blocks.len() {
+            for lost in [true, false] {
+                let kept = (0..blocks.len()).filter(|index| (*index == one) != lost);
+                let kept = kept.map(|index| blocks[index].clone());
+                let what = format!("block {one} of {} alone lost: {lost}", blocks.len());
+                verify(&run, image(durable, kept), acknowledged, &what);
+                crashes += 1;
+            }
+        }
+        for round in 0..8 {
+            let kept = blocks.iter().filter(|_| random.below(2) == 0).cloned();
+            verify(
+                &run,
+                image(durable, kept),
+                acknowledged,
+                &format!("round {round}"),
+            );
+            crashes += 1;
+        }
+    });
+    println!("{points} points, {crashes} crashes");
+}
+
+#[test]
+fn blocks_torn_at_every_point() {
+    let run = run();
+    let mut random = Random(2);
+    let mut crashes = 0;
+    let points = at_every_point(&run, |durable, pending, acknowledged| {
+        for round in 0..24 {
+            let mut kept = Vec::new();
+            for piece in in_blocks(pending) {
+                kept.extend(what_arrives(&mut random, piece));
+            }
+            verify(
+                &run,
+                image(durable, kept),
+                acknowledged,
+                &format!("round {round}"),
+            );
+            crashes += 1;
+        }
+    });
+    println!("{points} points, {crashes} crashes");
+}
+
+/// A crash while the journal is opened after a crash, and so on: recovery recovers from itself.
+#[test]
+fn crashes_during_recovery() {
+    let run = run();
+    let mut random = Random(3);
+    let mut crashes = 0;
+    at_every_point(&run, |durable, pending, acknowledged| {
+        let mut image = image(
+            durable,
+            pending.iter().filter(|_| random.below(2) == 0).cloned(),
+        );
+        for _ in 0..3 {
+            let disk = Disk::of(image.clone());
+            disk.fail_after(Some(random.below(12)), Failing::All);
+            let opened = Journal::open_on(disk.clone());
+            drop(opened);
+            let (mut durable, mut open) = (image, Vec::new());
+            for event in disk.log() {
+                if let Event::Sync = event {
+                    open.drain(..).for_each(|event| apply(&mut durable, &event));
+                } else {
+                    open.push(event);
+                }
+            }
+            image = self::image(&durable, open.into_iter().filter(|_| random.below(2) == 0));
+            crashes += 1;
+        }
+        verify(&run, image, acknowledged, "after crashes in a row");
+    });
+    println!("{crashes} crashes");
+}
+
+/// Whatever is done, a crash follows, and what is done next is done to what it left.
+#[test]
+fn random_work_with_a_crash_after_each() {
+    for seed in 10..14 {
+        let mut random = Random(seed);
+        let mut left = Disk::formatted().bytes();
+        let mut possible = vec![String::new()];
+        for life in 0..40 {
+            let disk = Disk::of(left.clone());
+            let journal = Journal::open_on(disk.clone());
+            let journal = journal.unwrap_or_else(|error| panic!("{seed}, {life}: {error}"));
+            let seen = export(&journal);
+            assert!(possible.contains(&seen), "{seed}, {life}: {seen}");
+            let mut states = vec![seen];
+            for _ in 0..random.below(6) {
+                random_step(&mut random, &journal);
+                disk.acknowledge();
+                states.push(export(&journal));
+            }
+            drop(journal);
+            let mut log = disk.log();
+            log.truncate(random.below(log.len() + 1));
+            let (mut pending, mut acknowledged) = (Vec::new(), 0);
+            for event in log {
+                match event {
+                    Event::Sync => pending.drain(..).for_each(|event| apply(&mut left, &event)),
+                    Event::Acknowledged => acknowledged += 1,
+                    other => pending.push(other),
+                }
+            }
+            let pieces = in_blocks(&pending).into_iter();
+            left = image(
+                &left,
+                pieces.filter_map(|piece| what_arrives(&mut random, piece)),
+            );
+            let under_way = states.len().min(acknowledged + 2);
+            possible = states[acknowledged..under_way].to_vec();
+        }
+    }
+}
+
+/// One commit, or nothing.
+fn random_step(random: &mut Random, journal: &Journal) {
+    let operations = journal.operations();
+    let name = random.below(8).to_string();
+    let scope = Scope::new("n", "b");
+    let ledger = journal.ledger("rtnl", &scope).unwrap();
+    let keys = (0..random.below(60) as u8).map(|key| vec![key]);
+    // What is impossible at the moment is refused.
+    let _ = match random.below(8) {
+        0 => operations.begin(&name, &vec![7; random.below(9000)]),
+        1 => operations.running(&name, "task"),
+        2 => operations.succeeded(&name, at(1)),
+        3 => operations.forget(Keep::Latest(2)).map(drop),
+        4 => journal.keys().reserve(name.as_bytes()).map(drop),
+        5 => {
+            let value = vec![random.next() as u8; random.below(300)];
+            let owned = keys.map(|key| (key, Outcome::Owned(value.clone())));
+            ledger.resolve(owned)
+        }
+        6 => ledger.resolve(keys.map(|key| (key, Outcome::NotOwned))),
+        _ => journal.compact().map(drop),
+    };
+}

@@ -1,0 +1,114 @@
+//! Damage: files cut short, bits flipped, bytes of something else. Never a panic, never less than what was acknowledged.
+
+use trueup_journal::{ErrorKind, Journal};
+
+use crate::common::{Disk, Random, export, workload};
+
+/// A journal as it lies there while it is open, all synced; and closed; and its records.
+fn images() -> ([Vec<u8>; 2], String) {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    workload().into_iter().for_each(|step| step(&journal));
+    let known = export(&journal);
+    let running = disk.bytes();
+    // Small, so that there are not too many bytes to cut at.
+    journal.compact().unwrap();
+    drop(journal);
+    ([running, disk.bytes()], known)
+}
+
+/// Whole, or an error that says so. Whether it is whole.
+fn verify(image: Vec<u8>, known: &str, what: &str) -> bool {
+    match Journal::open_on(Disk::of(image)) {
+        Ok(journal) => {
+            assert_eq!(export(&journal), known, "{what}");
+            true
+        }
+        Err(error) => {
+            let kind = error.kind();
+            assert!(
+                matches!(kind, ErrorKind::Damaged | ErrorKind::Format),
+                "{what}: {error}"
+            );
+            assert!(error.remedy().is_some());
+            false
+        }
+    }
+}
+
+#[test]
+fn a_closed_journal_cut_at_every_byte() {
+    let ([_, closed], known) = images();
+    let whole = (0..closed.len())
+        .filter(|cut| verify(closed[..*cut].to_vec(), &known, &format!("cut at {cut}")));
+    let whole = whole.count();
+    println!("{} cuts, {whole} of them harmless", closed.len());
+    assert!(verify(closed, &known, "not cut"));
+}
+
+/// While it is open the file is a megabyte long, of which the most is zeros.
+#[test]
+fn a_running_journal_cut_at_every_block() {
+    let ([running, _], known) = images();
+    let cuts = (0..running.len())
+        .step_by(512)
+        .chain((0..4096).map(|cut| running.len() - cut));
+    for cut in cuts {
+        verify(running[..cut].to_vec(), &known, &format!("cut at {cut}"));
+    }
+    assert!(verify(running, &known, "not cut"));
+}
+
+/// In every byte of both heads, ours and redb's, and in one of 16 behind them.
+#[test]
+fn a_bit_flipped() {
+    let (images, known) = images();
+    let mut random = Random(4);
+    let (mut flips, mut damaged) = (0, 0);
+    for image in images {
+        let heads = (0..1100).chain(4096..4096 + 320);
+        let behind = (8192..image.len().min(100_000)).step_by(16);
+        for at in heads.chain(behind.map(|at| at + random.below(16))) {
+            let mut flipped = image.clone();
+            flipped[at] ^= 1 << (at % 8);
+            flips += 1;
+            damaged += usize::from(!verify(flipped, &known, &format!("bit flipped at {at}")));
+        }
+    }
+    println!("{flips} flips, {damaged} found, the others harmless");
+    assert!(damaged > 1000, "{damaged} of {flips}");
+}
+
+#[test]
+fn a_block_of_zeros_or_of_noise_anywhere() {
+    let (images, known) = images();
+    let mut random = Random(5);
+    for image in images {
+        for at in (0..image.len().min(100_000)).step_by(512) {
+            for noise in [false, true] {
+                let mut damaged = image.clone();
+                let end = (at + 512).min(damaged.len());
+                damaged[at..end].fill_with(|| if noise { random.next() as u8 } else { 0 });
+                verify(damaged, &known, &format!("block at {at}, noise: {noise}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_journal_is_refused() {
+    for (bytes, kind) in [
+        (Vec::new(), ErrorKind::Damaged),
+        (b"trueup-journal\n".to_vec(), ErrorKind::Damaged),
+        (vec![0; 100_000], ErrorKind::Format),
+        (
+            b"[Unit]\nDescription=something else\n".repeat(500),
+            ErrorKind::Format,
+        ),
+    ] {
+        let error = Journal::open_on(Disk::of(bytes)).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    let error = Journal::create_on(Disk::of(vec![1])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Format);
+}

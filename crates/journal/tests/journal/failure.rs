@@ -1,0 +1,256 @@
+//! A write or a sync that fails: nothing is acknowledged that is not durable, and nothing is written any more.
+
+use std::error::Error as _;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use trueup_journal::{Error, ErrorKind, Intended, Journal, Scope, Storage};
+
+use crate::common::{Disk, Failing, at, export, workload};
+
+/// The errno at the bottom of an error.
+fn errno(error: &Error) -> Option<i32> {
+    let mut cause = error.source();
+    while let Some(at) = cause {
+        if let Some(io) = at.downcast_ref::<std::io::Error>()
+            && let Some(errno) = io.raw_os_error()
+        {
+            return Some(errno);
+        }
+        cause = at.source();
+    }
+    None
+}
+
+/// Each event of each write fails once.
+#[test]
+fn after_a_failure_the_journal_reads_and_does_not_write() {
+    let steps = workload().len();
+    let mut failures = 0;
+    for good in 0.. {
+        let disk = Disk::formatted();
+        let journal = Journal::open_on(disk.clone()).unwrap();
+        journal.operations().begin("before", b"").unwrap();
+        let known = export(&journal);
+        disk.fail_after(Some(good), Failing::All);
+        let result = journal.operations().begin("failing", b"");
+        disk.fail_after(None, Failing::All);
+        if result.is_ok() && journal.operations().begin("next", b"").is_ok() {
+            break;
+        }
+        failures += 1;
+        // The mark after the sync is no part of the promise: that write is done, and the next one tells.
+        if let Err(error) = result {
+            assert_eq!(error.kind(), ErrorKind::NotDurable, "{error}");
+            assert!(error.is_read_only() && error.remedy().is_some());
+            assert_eq!(errno(&error), Some(5), "{error:?}");
+            assert!(error.to_string().contains("os error 5"), "{error}");
+        }
+
+        // The device works again, but who knows what is on it.
+        let (log, stats) = (disk.log().len(), journal.stats());
+        let refused = [
+            journal.operations().begin("after", b"").unwrap_err(),
+            journal.keys().reserve(b"after").map(drop).unwrap_err(),
+            journal.compact().map(drop).unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+            assert_eq!(errno(&error), Some(5), "{error:?}");
+        }
+        let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+        let intents = [(b"k".to_vec(), Intended::Remove)];
+        assert!(ledger.begin(intents).unwrap_err().is_read_only());
+        assert_eq!(disk.log().len(), log, "nothing reaches the device");
+        assert_eq!(journal.stats().syncs, stats.syncs);
+        let seen = export(&journal);
+        assert!(
+            seen.contains("\"before\""),
+            "what is durable can be read: {seen}"
+        );
+
+        // Opened anew it is as it was before, or the write that failed is there after all.
+        drop(journal);
+        assert_eq!(disk.log().len(), log, "nor when it is closed");
+        let journal = Journal::open_on(disk).unwrap();
+        let operations = journal.operations();
+        assert!(export(&journal) == known || operations.find("failing").unwrap().is_some());
+        assert!(operations.find("after").unwrap().is_none());
+        operations.begin("after", b"").unwrap();
+    }
+    assert!(failures >= 4, "{failures} failures, {steps} steps");
+}
+
+/// Nobody of a group is told that it was written.
+#[test]
+fn a_sync_that_fails_fails_all_who_share_it() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    disk.slow_down(Duration::from_millis(2));
+    disk.fail_after(Some(120), Failing::Sync);
+    let start = Barrier::new(32);
+    let acknowledged: Vec<String> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..32)
+            .map(|thread| {
+                let (journal, start) = (&journal, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let names = (0..1000).map(|round| format!("{thread}-{round}"));
+                    let begun =
+                        names.map(|name| journal.operations().begin(&name, b"").map(|()| name));
+                    // Ends by an error, never by waiting for ever.
+                    begun.map_while(Result::ok).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(!acknowledged.is_empty() && acknowledged.len() < 32_000);
+    drop(journal);
+    // What is left after a loss of power at this moment.
+    let mut durable = Disk::formatted().bytes();
+    let mut pending = Vec::new();
+    for event in disk.log() {
+        match event {
+            crate::common::Event::Sync => pending
+                .drain(..)
+                .for_each(|event| crate::common::apply(&mut durable, &event)),
+            other => pending.push(other),
+        }
+    }
+    let journal = Journal::open_on(Disk::of(durable)).unwrap();
+    for name in acknowledged {
+        assert!(
+            journal.operations().find(&name).unwrap().is_some(),
+            "{name}"
+        );
+    }
+}
+
+/// Each event of opening, and of closing, fails once: an error or nothing, and the journal is whole afterwards.
+#[test]
+fn a_failure_while_opening_or_closing_loses_nothing() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    workload().into_iter().for_each(|step| step(&journal));
+    let (known, running) = (export(&journal), disk.bytes());
+    drop(journal);
+    for start in [running, disk.bytes()] {
+        for good in 0..40 {
+            let disk = Disk::of(start.clone());
+            disk.fail_after(Some(good), Failing::All);
+            match Journal::open_on(disk.clone()) {
+                Ok(journal) => assert_eq!(export(&journal), known),
+                Err(error) => assert_eq!(errno(&error), Some(5), "{error:?}"),
+            }
+            disk.fail_after(None, Failing::All);
+            let journal = Journal::open_on(disk).unwrap();
+            assert_eq!(export(&journal), known);
+            journal.operations().begin("more", b"").unwrap();
+            journal.operations().succeeded("more", at(9)).unwrap();
+        }
+    }
+}
+
+/// A compaction that fails is a write that failed, and never costs a record.
+#[test]
+fn a_compaction_that_fails_loses_nothing() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    workload().into_iter().for_each(|step| step(&journal));
+    let (known, start) = (export(&journal), disk.bytes());
+    let mut failures = 0;
+    for good in 0.. {
+        let disk = Disk::of(start.clone());
+        let journal = Journal::open_on(disk.clone()).unwrap();
+        disk.fail_after(Some(good), Failing::All);
+        let compacted = journal.compact();
+        disk.fail_after(None, Failing::All);
+        assert_eq!(export(&journal), known);
+        if compacted.is_ok() {
+            break;
+        }
+        failures += 1;
+        let error = compacted.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotDurable, "{error}");
+        drop(journal);
+        assert_eq!(export(&Journal::open_on(disk).unwrap()), known);
+    }
+    assert!(failures > 4, "{failures}");
+}
+
+/// A device whose syncs panic, once told to.
+#[derive(Debug)]
+struct Panicking(Disk, Arc<AtomicBool>);
+
+impl Storage for Panicking {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        assert!(!self.1.load(Ordering::Relaxed), "told to");
+        self.0.sync()
+    }
+}
+
+/// Who commits for others, and panics, leaves nobody waiting.
+#[test]
+fn a_panic_below_is_a_failure_for_all_others() {
+    let (disk, panics) = (Disk::formatted(), Arc::new(AtomicBool::new(false)));
+    let journal = Journal::open_on(Panicking(disk.clone(), Arc::clone(&panics))).unwrap();
+    journal.operations().begin("before", b"").unwrap();
+    panics.store(true, Ordering::Relaxed);
+    let panicked = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                let operations = journal.operations();
+                scope.spawn(move || {
+                    let begin = || operations.begin(&format!("{thread}"), b"");
+                    match catch_unwind(AssertUnwindSafe(begin)) {
+                        Ok(result) => assert!(result.unwrap_err().is_read_only()),
+                        Err(_) => return 1,
+                    }
+                    0
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum::<u32>()
+    });
+    assert_eq!(panicked, 1);
+    panics.store(false, Ordering::Relaxed);
+    assert!(
+        journal
+            .operations()
+            .begin("after", b"")
+            .unwrap_err()
+            .is_read_only()
+    );
+    assert!(journal.operations().find("before").unwrap().is_some());
+    drop(journal);
+    let journal = Journal::open_on(disk).unwrap();
+    assert!(journal.operations().find("before").unwrap().is_some());
+}

@@ -1,0 +1,86 @@
+//! Two at once: the second is refused, and told who the first is.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use trueup_journal::{Error, Journal, Loss, check, repair};
+
+use crate::care::Directory;
+
+const PATH: &str = "JOURNAL_TEST_HOLD";
+
+/// Not a test of its own: holds a journal until its standard input ends.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(PATH) else {
+        return;
+    };
+    let _journal = Journal::open(PathBuf::from(path)).unwrap();
+    println!("held");
+    let _ = std::io::stdin().lines().count();
+}
+
+fn hold(path: &PathBuf) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["held::child", "--exact", "--nocapture"])
+        .env(PATH, path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("held")));
+    child
+}
+
+fn assert_names(error: &Error, pid: u32) {
+    assert!(error.is_held(), "{error}");
+    let holder = error.holder().unwrap();
+    assert_eq!(holder.pid, pid);
+    assert!(holder.command.contains("journal"), "{}", holder.command);
+    assert!(error.to_string().contains(&pid.to_string()), "{error}");
+    assert!(error.remedy().is_some());
+}
+
+#[test]
+fn a_second_process_is_told_who_holds_the_journal() {
+    let directory = Directory::new("held");
+    let path = directory.journal();
+    let mut child = hold(&path);
+    assert_names(&Journal::open(&path).unwrap_err(), child.id());
+    assert_names(&check(&path).unwrap_err(), child.id());
+    assert_names(&repair(&path, Loss::Accept).unwrap_err(), child.id());
+    // Killed, it holds nothing any more.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let journal = Journal::open(&path).unwrap();
+    let error = Journal::open(&path).unwrap_err();
+    assert_names(&error, std::process::id());
+    drop(journal);
+
+    // One that ends by itself leaves a name, but not a claim.
+    let mut child = hold(&path);
+    child.stdin.as_mut().unwrap().flush().unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    drop(Journal::open(&path).unwrap());
+}
+
+#[test]
+fn of_many_that_open_at_once_one_does() {
+    let directory = Directory::new("race");
+    let path = directory.journal();
+    let opened = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|_| scope.spawn(|| Journal::open(&path)))
+            .collect();
+        let results = threads.into_iter().map(|thread| thread.join().unwrap());
+        // All kept until all have tried.
+        results.collect::<Vec<_>>()
+    });
+    assert_eq!(opened.iter().filter(|result| result.is_ok()).count(), 1);
+    for error in opened.iter().filter_map(|result| result.as_ref().err()) {
+        assert!(error.is_held(), "{error}");
+    }
+}

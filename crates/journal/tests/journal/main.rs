@@ -1,0 +1,16 @@
+//! The journal's contract, on files and on devices that fail.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod care;
+mod common;
+mod crash;
+mod cut;
+mod failure;
+mod held;
+mod keys;
+mod kill;
+mod ledger;
+mod operations;
+mod threads;
+mod volume;

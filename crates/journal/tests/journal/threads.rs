@@ -1,0 +1,101 @@
+//! Many threads: one execution of a key, and few syncs for many writes.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use trueup_journal::{Journal, Keep, Reserved};
+
+use crate::common::{Disk, at};
+
+const THREADS: usize = 64;
+
+#[test]
+fn of_64_that_reserve_one_key_one_executes() {
+    let journal = Journal::open_on(Disk::formatted()).unwrap();
+    for round in 0..20u32 {
+        let key = round.to_be_bytes();
+        let (executed, start) = (AtomicUsize::new(0), Barrier::new(THREADS));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    start.wait();
+                    loop {
+                        match journal.keys().reserve(&key).unwrap() {
+                            Reserved::Execute(reservation) => {
+                                executed.fetch_add(1, Ordering::Relaxed);
+                                reservation.succeeded(b"once", at(0)).unwrap();
+                            }
+                            Reserved::InProgress => thread::yield_now(),
+                            Reserved::Succeeded(answer) => {
+                                assert_eq!(answer, b"once");
+                                break;
+                            }
+                            Reserved::InDoubt => panic!("in doubt, though nobody died"),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(executed.into_inner(), 1);
+    }
+    assert!(journal.keys().in_doubt().unwrap().is_empty());
+}
+
+#[test]
+fn threads_share_a_sync() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    // While one sync lasts, all others gather.
+    disk.slow_down(Duration::from_millis(5));
+    let before = journal.stats();
+    let start = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (journal, start) = (&journal, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..4 {
+                    let name = format!("{thread}-{round}");
+                    journal.operations().begin(&name, b"").unwrap();
+                    let error = journal.operations().begin(&name, b"").unwrap_err();
+                    assert!(
+                        error.refusal().is_some(),
+                        "a refusal leaves the others alone"
+                    );
+                }
+            });
+        }
+    });
+    let after = journal.stats();
+    let (syncs, writes) = (after.syncs - before.syncs, THREADS as u64 * 4);
+    assert_eq!(syncs, after.commits - before.commits, "one sync a commit");
+    assert!(syncs <= writes / 4, "{syncs} syncs for {writes} writes");
+    assert_eq!(
+        journal.operations().in_flight().unwrap().len() as u64,
+        writes
+    );
+}
+
+#[test]
+fn a_compaction_between_writes_disturbs_nobody() {
+    let journal = Journal::open_on(Disk::formatted()).unwrap();
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let operations = journal.operations();
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let name = format!("{thread}-{round}");
+                    operations.begin(&name, b"").unwrap();
+                    operations.succeeded(&name, at(0)).unwrap();
+                    assert!(operations.find(&name).unwrap().is_some());
+                }
+            });
+        }
+        for _ in 0..10 {
+            journal.compact().unwrap();
+        }
+    });
+    assert_eq!(journal.operations().forget(Keep::Latest(0)).unwrap(), 160);
+}

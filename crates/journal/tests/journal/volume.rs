@@ -1,0 +1,82 @@
+//! A million records: the file grows with what is kept, not with what happened.
+
+use std::time::Instant;
+
+use trueup_journal::{Intended, Journal, Outcome, Scope, check};
+
+use crate::care::Directory;
+
+const MILLION: u32 = 1_000_000;
+
+#[test]
+fn a_million_records_come_and_go() {
+    let directory = Directory::new("volume");
+    let path = directory.journal();
+    let start = Instant::now();
+    let told = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
+    let journal = Journal::open(&path).unwrap();
+    let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    for batch in 0..10u32 {
+        let keys = (batch * MILLION / 10..(batch + 1) * MILLION / 10)
+            .map(|key| key.to_be_bytes().to_vec());
+        let owned = keys.map(|key| (key, Outcome::Owned(b"what was applied to it".to_vec())));
+        ledger.resolve(owned).unwrap();
+    }
+    told("a million were recorded");
+    let syncs = journal.stats().syncs;
+    let pass = ledger
+        .begin([(b"one more".to_vec(), Intended::Remove)])
+        .unwrap();
+    pass.settle([(b"one more".to_vec(), Outcome::Done)])
+        .unwrap();
+    assert_eq!(
+        journal.stats().syncs,
+        syncs + 2,
+        "among a million, a pass still costs two syncs"
+    );
+
+    drop((journal, ledger));
+    let journal = Journal::open(&path).unwrap();
+    told("opened and checked with a million");
+    let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let last = (MILLION - 1).to_be_bytes();
+    assert!(ledger.last_applied(&last).unwrap().is_some());
+
+    let full = std::fs::metadata(&path).unwrap().len();
+    assert!(full < 200 << 20, "{full} bytes");
+    assert_eq!(ledger.forget().unwrap(), u64::from(MILLION));
+    told("a million were forgotten");
+    let compacted = journal.compact().unwrap();
+    told("compacted");
+    println!("{compacted:?}");
+    assert!(
+        compacted.before >= full && compacted.after < 1 << 20,
+        "{compacted:?}"
+    );
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), compacted.after);
+    journal.operations().begin("goes on", b"").unwrap();
+    drop((journal, ledger));
+    assert_eq!(check(&path).unwrap().operations, 1);
+    told("opened and checked");
+}
+
+/// Without a compaction too, what is forgotten makes place for what comes.
+#[test]
+fn the_file_does_not_grow_with_what_happened() {
+    let directory = Directory::new("turnover");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let (mut lengths, mut syncs) = (Vec::new(), Vec::new());
+    for round in 0..30u32 {
+        let keys = (0..2000u32).map(|key| [round.to_be_bytes(), key.to_be_bytes()].concat());
+        let intents = keys.clone().map(|key| (key, Intended::Apply(vec![7; 100])));
+        let pass = ledger.begin(intents).unwrap();
+        pass.settle(keys.map(|key| (key, Outcome::Done))).unwrap();
+        ledger.forget().unwrap();
+        syncs.push(journal.stats().syncs);
+        lengths.push(std::fs::metadata(&path).unwrap().len());
+    }
+    assert_eq!(lengths[9], lengths[29], "{lengths:?}");
+    assert_eq!(syncs[29] - syncs[9], 20 * 3, "one a commit: {syncs:?}");
+}
