@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trueup_reconcile::{Report, Source, Subscribed};
+use trueup_reconcile::{Ledger, Source, Subscribed};
 
 use crate::control::{Control, Step};
 use crate::handle::Shared;
@@ -15,15 +15,14 @@ type OnSubscribe<'a, S> =
 /// Runs passes of a source until it is told to stop.
 ///
 /// It subscribes, runs the first pass at once, and then one at each interval, counted from the end of a pass, or sooner
-/// when a hint or a handle asks for it. Each pass gets the `last_applied` of the last report; a pass that fails changes
-/// nothing of that. See the crate's contract page for the whole.
+/// when a hint or a handle asks for it. Each pass is handed the one ledger, in which the loop itself neither reads nor
+/// writes. See the crate's contract page for the whole.
 pub struct Loop<'a, S: Source> {
     // Dropped in this order: by the time that handles hear of the end, all else is gone.
     source: S,
     scope: S::Scope,
     desired: S::Desired,
-    /// What the caller gave; in force until the first report.
-    last_applied: S::LastApplied,
+    ledger: Box<dyn Ledger + Send + 'a>,
     options: S::Options,
     on_report: Box<OnReport<'a, S>>,
     on_subscribe: Box<OnSubscribe<'a, S>>,
@@ -32,7 +31,9 @@ pub struct Loop<'a, S: Source> {
 }
 
 impl<'a, S: Source> Loop<'a, S> {
-    /// A loop that has yet to [`run`](Self::run). `last_applied` is what an earlier process saved, or the empty value.
+    /// A loop that has yet to [`run`](Self::run). `ledger` is the source's in this scope: one that outlives the process, or
+    /// [`MemoryLedger`](trueup_reconcile::MemoryLedger) where a restart may forget. The loop drops it before it says that it
+    /// has ended, so that whoever waited for that may open it again.
     ///
     /// # Errors
     ///
@@ -41,7 +42,7 @@ impl<'a, S: Source> Loop<'a, S> {
         source: S,
         scope: S::Scope,
         desired: S::Desired,
-        last_applied: S::LastApplied,
+        ledger: impl Ledger + Send + 'a,
         options: S::Options,
         config: Config,
     ) -> Result<Self, Error> {
@@ -51,7 +52,7 @@ impl<'a, S: Source> Loop<'a, S> {
             source,
             scope,
             desired,
-            last_applied,
+            ledger: Box::new(ledger),
             options,
             on_report: Box::new(|_| {}),
             on_subscribe: Box::new(|_| {}),
@@ -61,8 +62,7 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Sets what is called after every pass, on the loop's thread, with the report, or the error of a pass that could not
-    /// run. The pass counts as over once it returns, so a `last_applied` that it saves is saved before a forced pass or a
-    /// pause returns.
+    /// run. The pass counts as over once it returns, so what it did is done before a forced pass or a pause returns.
     pub fn on_report(
         mut self,
         call: impl FnMut(Result<&S::Report, &S::Error>) + Send + 'a,
@@ -128,30 +128,22 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     fn pass(&mut self) {
-        let (desired, last) = {
-            let mut mail = self.shared.mail();
-            (mail.desired.take(), mail.report.clone())
-        };
+        let desired = self.shared.mail().desired.take();
         if let Some(desired) = desired {
             self.desired = desired;
         }
-        let last_applied = last
-            .as_deref()
-            .map_or(&self.last_applied, Report::last_applied);
         let outcome =
             self.source
-                .reconcile(&self.scope, &self.desired, last_applied, &self.options);
+                .reconcile(&self.scope, &self.desired, &mut *self.ledger, &self.options);
         self.shared.control.source_over();
-        // Nothing is dropped under the lock: `last` still holds the report that is replaced.
+        // Nothing is dropped under the lock.
         match outcome.map(Arc::new).map_err(Arc::new) {
             Ok(report) => {
-                // The report's is in force from now on, whatever comes.
-                self.last_applied = S::LastApplied::default();
                 let mut mail = self.shared.mail();
-                mail.report = Some(Arc::clone(&report));
+                let replaced = mail.report.replace(Arc::clone(&report));
                 let mended = mail.error.take();
                 drop(mail);
-                drop(mended);
+                drop((replaced, mended));
                 (self.on_report)(Ok(&report));
             }
             Err(error) => {

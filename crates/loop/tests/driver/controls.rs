@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trueup_loop::{Config, ErrorKind, Handle, Loop};
-use trueup_reconcile::Source;
+use trueup_reconcile::{Ledger, MemoryLedger, Source};
 
 use crate::held::*;
 
@@ -21,7 +21,7 @@ fn handles_go_anywhere() {
 fn waits_have_bounds_in_a_slow_source() {
     let (it, test) = held(NEVER, NEVER);
     let (running, handle) = start(it);
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     assert_eq!(kind(handle.force(SHORT)), ErrorKind::Timeout);
     assert!(handle.wait_ended(SHORT).unwrap_err().is_timeout());
     test.verdict(Verdict::Report(1));
@@ -36,7 +36,7 @@ fn waits_have_bounds_in_a_slow_source() {
 fn pause_waits_for_the_running_pass_and_lets_none_start_and_resume_looks_at_once() {
     let (it, test) = held(SHORT, Duration::ZERO);
     let (running, handle) = start(it);
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     // Held in its pass, the loop cannot be paused in time; the pause holds all the same.
     assert_eq!(kind(handle.pause(SHORT)), ErrorKind::Timeout);
     let paused = aside({
@@ -61,7 +61,7 @@ fn pause_waits_for_the_running_pass_and_lets_none_start_and_resume_looks_at_once
 fn a_forced_pass_that_a_pause_forestalls_is_told_so() {
     let (it, test) = held(NEVER, NEVER);
     let (running, handle) = start(it);
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     let forced = aside({
         let handle = handle.clone();
         move || handle.force(LONG)
@@ -77,7 +77,7 @@ fn a_forced_pass_that_a_pause_forestalls_is_told_so() {
 fn stop_ends_within_the_running_pass_and_all_is_dropped_by_then() {
     let (it, test) = held(SHORT, Duration::ZERO);
     let (running, handle) = start(it);
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     let waiting = aside({
         let handle = handle.clone();
         move || handle.force(LONG)
@@ -91,7 +91,7 @@ fn stop_ends_within_the_running_pass_and_all_is_dropped_by_then() {
     handle.wait_ended(LONG).unwrap();
     assert_eq!(
         test.dropped.try_iter().collect::<Vec<_>>(),
-        ["subscription", "source"]
+        ["subscription", "source", "ledger"]
     );
     assert_eq!(
         test.given.try_recv(),
@@ -129,7 +129,7 @@ fn a_paused_loop_can_be_stopped() {
 fn a_panic_in_the_source_leaves_nobody_waiting() {
     let (it, test) = held(NEVER, NEVER);
     let (running, handle) = start(it);
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     let waiting = aside({
         let handle = handle.clone();
         move || handle.force(LONG)
@@ -196,14 +196,13 @@ struct SelfPausing {
 impl Source for SelfPausing {
     type Scope = ();
     type Desired = ();
-    type LastApplied = u32;
     type Options = ();
     type Report = Pass;
     type Observed = ();
     type Error = Oops;
     type Subscription = ();
 
-    fn reconcile(&mut self, _: &(), _: &(), _: &u32, _: &()) -> Result<Pass, Oops> {
+    fn reconcile(&mut self, _: &(), _: &(), _: &mut dyn Ledger, _: &()) -> Result<Pass, Oops> {
         let handle = self.handle.get().unwrap();
         self.told.send(kind(handle.pause(LONG))).unwrap();
         Ok(Pass { number: 1 })
@@ -218,7 +217,15 @@ fn a_source_that_pauses_its_own_pass_is_told_that_the_pass_goes_on() {
         handle: Arc::clone(&slot),
         told,
     };
-    let it = Loop::new(source, (), (), 0, (), Config::default()).unwrap();
+    let it = Loop::new(
+        source,
+        (),
+        (),
+        MemoryLedger::default(),
+        (),
+        Config::default(),
+    )
+    .unwrap();
     let handle = it.handle();
     assert!(slot.set(handle.clone()).is_ok());
     let running = it.spawn("self-pausing").unwrap();

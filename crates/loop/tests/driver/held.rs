@@ -1,12 +1,15 @@
 //! A source whose every pass the test holds in its hand, and what goes with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use trueup_loop::{Config, Error, ErrorKind, Handle, Loop, Running};
-use trueup_reconcile::{Hints, Report, Source, Subscribed};
+use trueup_reconcile::{
+    Claim, Hints, Ledger, LedgerError, MemoryLedger, Report, Source, Subscribed,
+};
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -20,14 +23,8 @@ pub(crate) struct Pass {
 }
 
 impl Report for Pass {
-    type LastApplied = u32;
-
     fn converged(&self) -> bool {
         true
-    }
-
-    fn last_applied(&self) -> &u32 {
-        &self.number
     }
 }
 
@@ -46,7 +43,8 @@ impl std::error::Error for Oops {}
 #[derive(Debug, PartialEq)]
 pub(crate) struct Given {
     pub(crate) desired: &'static str,
-    pub(crate) last_applied: u32,
+    /// What the last pass that gave a report left in the ledger.
+    pub(crate) kept: u32,
 }
 
 /// What the test has a pass do.
@@ -89,7 +87,6 @@ impl Drop for Held {
 impl Source for Held {
     type Scope = ();
     type Desired = &'static str;
-    type LastApplied = u32;
     type Options = ();
     type Report = Pass;
     type Observed = ();
@@ -100,15 +97,18 @@ impl Source for Held {
         &mut self,
         _: &(),
         desired: &&'static str,
-        last: &u32,
+        ledger: &mut dyn Ledger,
         _: &(),
     ) -> Result<Pass, Oops> {
         let _ = self.given.send(Given {
             desired,
-            last_applied: *last,
+            kept: kept(ledger),
         });
         match self.verdicts.recv() {
-            Ok(Verdict::Report(number)) => Ok(Pass { number }),
+            Ok(Verdict::Report(number)) => {
+                keep(ledger, number);
+                Ok(Pass { number })
+            }
             Ok(Verdict::Fail) => Err(Oops),
             Ok(Verdict::Panic) => panic!("as the test asked"),
             Err(_) => Ok(Pass { number: u32::MAX }),
@@ -127,6 +127,53 @@ impl Source for Held {
     }
 }
 
+/// The number in a ledger.
+fn kept(ledger: &dyn Ledger) -> u32 {
+    let owned = ledger.owned().unwrap();
+    u32::from_be_bytes(owned[&b"number"[..]].as_slice().try_into().unwrap())
+}
+
+fn keep(ledger: &mut dyn Ledger, number: u32) {
+    let claim = Claim::Ours(number.to_be_bytes().to_vec());
+    ledger
+        .settle(BTreeMap::from([(b"number".to_vec(), claim)]))
+        .unwrap();
+}
+
+/// A ledger with that number in it.
+pub(crate) fn keeping(number: u32) -> MemoryLedger {
+    let mut ledger = MemoryLedger::default();
+    keep(&mut ledger, number);
+    ledger
+}
+
+/// A ledger that tells when it is dropped.
+struct Told(MemoryLedger, Sender<&'static str>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let _ = self.1.send("ledger");
+    }
+}
+
+impl Ledger for Told {
+    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
+        self.0.owned()
+    }
+
+    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
+        self.0.open_intents()
+    }
+
+    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.0.begin(intents)
+    }
+
+    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.0.settle(claims)
+    }
+}
+
 impl Test {
     pub(crate) fn given(&self) -> Given {
         self.given.recv_timeout(LONG).unwrap()
@@ -137,14 +184,8 @@ impl Test {
     }
 
     /// Sees a pass that was given this and has it report that.
-    pub(crate) fn pass(&self, desired: &'static str, last_applied: u32, report: u32) {
-        assert_eq!(
-            self.given(),
-            Given {
-                desired,
-                last_applied
-            }
-        );
+    pub(crate) fn pass(&self, desired: &'static str, kept: u32, report: u32) {
+        assert_eq!(self.given(), Given { desired, kept });
         self.verdict(Verdict::Report(report));
     }
 }
@@ -166,6 +207,7 @@ pub(crate) fn held_with(
     let (verdicts, verdicts_to) = channel();
     let (hints, hints_to) = channel();
     let (dropped, dropped_to) = channel();
+    let ledger = Told(keeping(7), dropped.clone());
     let source = Held {
         given,
         verdicts: verdicts_to,
@@ -178,7 +220,10 @@ pub(crate) fn held_with(
         hints: hints_to,
         dropped: dropped_to,
     };
-    (Loop::new(source, (), "first", 7, (), config).unwrap(), test)
+    (
+        Loop::new(source, (), "first", ledger, (), config).unwrap(),
+        test,
+    )
 }
 
 pub(crate) fn start(it: Loop<'static, Held>) -> (Running<Held>, Handle<Held>) {

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_loop::{Config, ErrorKind, Loop};
-use trueup_reconcile::{Report, Source, Subscribed};
+use trueup_reconcile::{Source, Subscribed};
 
 use crate::held::*;
 
 #[test]
-fn subscribes_then_passes_at_once_then_at_each_interval_handing_last_applied_on() {
+fn subscribes_then_passes_at_once_then_at_each_interval_each_with_the_one_ledger() {
     let (it, test) = held(SHORT, NEVER);
     let (running, _) = start(it);
     test.hints.recv_timeout(LONG).unwrap();
@@ -24,28 +24,28 @@ fn subscribes_then_passes_at_once_then_at_each_interval_handing_last_applied_on(
 }
 
 #[test]
-fn a_pass_that_fails_keeps_last_applied_and_the_last_report_and_is_tried_again_at_the_tick() {
+fn a_pass_that_fails_leaves_the_ledger_and_the_last_report_and_is_tried_again_at_the_tick() {
     let (it, test) = held(SHORT, NEVER);
     let (told, tell) = channel();
     let (running, handle) = start(it.on_report(move |outcome| {
         told.send(outcome.map(|report| report.number).map_err(Clone::clone))
             .unwrap();
     }));
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     test.verdict(Verdict::Fail);
     assert_eq!(tell.recv_timeout(LONG).unwrap(), Err(Oops));
-    assert_eq!(test.given().last_applied, 7, "still what the caller gave");
+    assert_eq!(test.given().kept, 7, "still what the caller gave");
     assert!(handle.last_report().is_none() && handle.last_error().is_some());
     test.verdict(Verdict::Report(1));
     assert_eq!(tell.recv_timeout(LONG).unwrap(), Ok(1));
-    assert_eq!(test.given().last_applied, 1);
+    assert_eq!(test.given().kept, 1);
     assert!(handle.last_error().is_none());
     test.verdict(Verdict::Fail);
     assert_eq!(tell.recv_timeout(LONG).unwrap(), Err(Oops));
     assert_eq!(
-        test.given().last_applied,
+        test.given().kept,
         1,
-        "still that of the last report"
+        "still that of the last that succeeded"
     );
     assert_eq!(handle.last_report().unwrap().number, 1);
     drop(test.verdicts);
@@ -102,7 +102,7 @@ fn a_hint_brings_a_pass_about_and_one_during_a_pass_a_later_one() {
     let (it, test) = held(NEVER, Duration::ZERO);
     let (running, handle) = start(it);
     let hints = test.hints.recv_timeout(LONG).unwrap();
-    assert_eq!(test.given().last_applied, 7);
+    assert_eq!(test.given().kept, 7);
     hints.look_now();
     hints.look_now();
     test.verdict(Verdict::Report(1));
@@ -166,7 +166,7 @@ fn a_forced_pass_started_after_the_request_and_its_callback_has_returned() {
     let saved = Arc::new(Mutex::new(None));
     let (running, handle) = start(it.on_report({
         let saved = Arc::clone(&saved);
-        move |outcome| *saved.lock().unwrap() = Some(*outcome.unwrap().last_applied())
+        move |outcome| *saved.lock().unwrap() = Some(outcome.unwrap().number)
     }));
     assert_eq!(test.given().desired, "first");
     handle.set_desired("second").unwrap();
@@ -186,7 +186,7 @@ fn a_forced_pass_started_after_the_request_and_its_callback_has_returned() {
 }
 
 #[test]
-fn a_lent_source_comes_back_and_callbacks_may_borrow() {
+fn a_lent_source_and_a_lent_ledger_come_back_and_callbacks_may_borrow() {
     let (given, seen) = channel();
     let (verdicts, verdicts_to) = channel::<Verdict>();
     drop(verdicts);
@@ -198,7 +198,8 @@ fn a_lent_source_comes_back_and_callbacks_may_borrow() {
     };
     let mut reports = 0;
     let config = Config::default().with_interval(SHORT);
-    let it = Loop::new(&mut source, (), "lent", 0, (), config).unwrap();
+    let mut ledger = keeping(1);
+    let it = Loop::new(&mut source, (), "lent", &mut ledger, (), config).unwrap();
     let handle = it.handle();
     it.on_report(|_| {
         reports += 1;
@@ -210,6 +211,6 @@ fn a_lent_source_comes_back_and_callbacks_may_borrow() {
     .unwrap();
     assert_eq!(reports, 3);
     assert_eq!(seen.try_iter().count(), 3);
-    let again = source.reconcile(&(), &"again", &0, &()).unwrap();
+    let again = source.reconcile(&(), &"again", &mut ledger, &()).unwrap();
     assert_eq!(again.number, u32::MAX);
 }

@@ -1,13 +1,15 @@
 //! A source that notes when it writes, and how a model is run.
 
-use std::convert::Infallible;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Condvar;
 use shuttle::thread;
-use trueup_reconcile::{Hints, Report, Source, Subscribed};
+use trueup_reconcile::{
+    Claim, Hints, Ledger, LedgerError, MemoryLedger, Report, Source, Subscribed,
+};
 
 use crate::{Config, Handle, Loop, sync};
 
@@ -39,37 +41,31 @@ pub(crate) struct Pass {
 }
 
 impl Report for Pass {
-    type LastApplied = u32;
-
     fn converged(&self) -> bool {
         true
-    }
-
-    fn last_applied(&self) -> &u32 {
-        &self.number
     }
 }
 
 impl Source for Noting {
     type Scope = ();
     type Desired = u32;
-    type LastApplied = u32;
     type Options = ();
     type Report = Pass;
     type Observed = ();
-    type Error = Infallible;
+    type Error = LedgerError;
     type Subscription = ();
 
     fn reconcile(
         &mut self,
         (): &(),
         desired: &u32,
-        last: &u32,
+        ledger: &mut dyn Ledger,
         (): &(),
-    ) -> Result<Pass, Infallible> {
+    ) -> Result<Pass, LedgerError> {
         let number = {
             let mut seen = self.seen.lock().unwrap();
-            assert_eq!(*last, seen.begun, "each pass is given the last report's");
+            let earlier = ledger.owned()?.len();
+            assert_eq!(earlier, seen.begun as usize, "each pass has the one ledger");
             assert_eq!(seen.begun, seen.over, "one pass at a time");
             assert!(!seen.forbidden, "a write after a pause or a stop");
             seen.begun += 1;
@@ -84,13 +80,15 @@ impl Source for Noting {
             !self.seen.lock().unwrap().forbidden,
             "a write after a pause or a stop"
         );
+        let key = number.to_be_bytes().to_vec();
+        ledger.settle(BTreeMap::from([(key, Claim::Ours(Vec::new()))]))?;
         Ok(Pass {
             number,
             desired: *desired,
         })
     }
 
-    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), Infallible> {
+    fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), LedgerError> {
         Subscribed::Unsupported
     }
 }
@@ -135,7 +133,7 @@ pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Beg
     };
     let config = Config::default().with_interval(interval);
     (
-        Loop::new(source, (), 0, 0, (), config).unwrap(),
+        Loop::new(source, (), 0, MemoryLedger::default(), (), config).unwrap(),
         seen,
         begun,
     )
