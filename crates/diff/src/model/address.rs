@@ -12,6 +12,7 @@ pub const FOREVER: u32 = u32::MAX;
 
 /// How long an address stays valid and preferred, in seconds; [`FOREVER`] is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lifetimes {
     /// Until the address goes (`ifa_valid`); at least 1.
     pub valid: u32,
@@ -95,6 +96,7 @@ impl BitOr for AddressFlags {
 
 /// An address on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Address<D = Dev> {
     /// The device.
     pub dev: D,
@@ -222,6 +224,10 @@ pub struct AddressKey<D = Dev> {
     /// The address.
     pub address: IpAddr,
     /// The subnet, for IPv4.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub subnet: Option<Prefix>,
 }
 

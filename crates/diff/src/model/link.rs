@@ -2,11 +2,14 @@
 
 use std::net::IpAddr;
 
+#[cfg(feature = "serde")]
+use super::serial::stated;
 use super::{Dev, Difference, IfName, Item, LinkAddr, in_place, recreate};
 
 /// An interface. In a desired link, what is `None` is left as it is; an observed link says all
 /// that this model holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Link<D = Dev> {
     /// The name, which identifies it.
     pub name: IfName,
@@ -22,8 +25,14 @@ pub struct Link<D = Dev> {
     /// The hardware address.
     pub address: Option<LinkAddr>,
     /// The bridge, bond or VRF that it is a port of; `Some(None)` is none.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default = "Option::default", deserialize_with = "stated")
+    )]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub master: Option<Option<D>>,
     /// The alias, at most 255 bytes, which need not be UTF-8; `Some` of nothing is none.
+    #[cfg_attr(feature = "serde", serde(default, with = "super::serial::alias"))]
     pub alias: Option<Box<[u8]>>,
     /// The interface group.
     pub group: Option<u32>,
@@ -94,6 +103,8 @@ impl<D> Link<D> {
 
 /// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum LinkKind<D = Dev> {
     /// An Ethernet bridge.
     Bridge(BridgeAttrs),
@@ -212,6 +223,7 @@ impl<D> LinkKind<D> {
 
 /// The attributes of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BridgeAttrs {
     /// The spanning tree protocol runs.
     pub stp: Option<bool>,
@@ -225,6 +237,7 @@ pub struct BridgeAttrs {
 
 /// The attributes of a VXLAN device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct VxlanAttrs<D = Dev> {
     /// The VXLAN network identifier, 0 to 16777215.
     pub id: u32,

@@ -3,6 +3,8 @@
 
 /// A route metric of numeric value (`RTAX_*`), named as iproute2 names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
 pub enum Metric {
     /// `RTAX_MTU`, bytes; the kernel caps it at 65520.
@@ -28,12 +30,14 @@ pub enum Metric {
     /// `RTAX_FEATURES`, a bit mask: 1 is ECN.
     Features = 12,
     /// `RTAX_RTO_MIN`, milliseconds.
+    #[cfg_attr(feature = "serde", serde(rename = "rto_min"))]
     RtoMin = 13,
     /// `RTAX_INITRWND`, segments.
     InitRwnd = 14,
     /// `RTAX_QUICKACK`, 0 or 1.
     QuickAck = 15,
     /// `RTAX_FASTOPEN_NO_COOKIE`, 0 or 1.
+    #[cfg_attr(feature = "serde", serde(rename = "fastopen_no_cookie"))]
     FastOpenNoCookie = 17,
 }
 
@@ -98,9 +102,13 @@ impl Metric {
 
 /// The metrics of a route (`RTA_METRICS`). Without any it takes no memory beyond a pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(from = "Option<MetricValues>"))]
 pub struct Metrics(Option<Box<MetricValues>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 struct MetricValues {
     numbers: Vec<(Metric, u32)>,
     congctl: Option<String>,
@@ -165,6 +173,22 @@ impl Metrics {
         if self.0.as_deref() == Some(&MetricValues::default()) {
             self.0 = None;
         }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Option<MetricValues>> for Metrics {
+    /// What was read may hold what is never kept: a value above the cap, a metric twice.
+    fn from(read: Option<MetricValues>) -> Metrics {
+        let mut metrics = Metrics::default();
+        if let Some(values) = read {
+            for (metric, value) in values.numbers {
+                metrics.set(metric, value);
+            }
+            metrics.set_congctl(values.congctl);
+            metrics.set_lock(values.lock);
+        }
+        metrics
     }
 }
 

@@ -4,6 +4,9 @@
 //! Every object that refers to a device is generic over how it does so: `Route<IfName>` is
 //! *authored*, by name; `Route` (that is `Route<Dev>`) is *indexed*, in the space in which
 //! desired and observed objects are compared. [`crate::resolve`] leads from one to the other.
+//!
+//! With the feature `serde` objects and keys can be written and read again. The names of the
+//! fields are kept from version to version; what a constructor would refuse is refused when read.
 
 mod address;
 mod link;
@@ -13,6 +16,8 @@ mod neighbour;
 mod net;
 mod route;
 mod rule;
+#[cfg(feature = "serde")]
+mod serial;
 
 use std::fmt;
 

@@ -57,47 +57,6 @@ impl fmt::Debug for IfName {
     }
 }
 
-#[cfg(feature = "serde")]
-impl serde::Serialize for IfName {
-    /// As text; a name that is not UTF-8 as its bytes.
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.as_str() {
-            Some(text) => serializer.serialize_str(text),
-            None => serializer.collect_seq(self.as_bytes()),
-        }
-    }
-}
-
-#[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for IfName {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<IfName, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = IfName;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an interface name")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<IfName, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(
-                self,
-                mut seq: A,
-            ) -> Result<IfName, A::Error> {
-                let mut bytes = Vec::with_capacity(15);
-                while let Some(byte) = seq.next_element::<u8>()? {
-                    bytes.push(byte);
-                }
-                IfName::from_bytes(&bytes).map_err(serde::de::Error::custom)
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
 /// The label of an IPv4 address, such as `eth0:1`: 1 to 15 bytes of any kind but NUL. By custom it
 /// begins with the device's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,6 +6,8 @@ use super::{Dev, Difference, Family, Item, LinkAddr, in_place};
 
 /// How a neighbour came to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum NeighbourState {
     /// Declared, valid for good (`NUD_PERMANENT`).
     #[default]
@@ -18,6 +20,7 @@ pub enum NeighbourState {
 
 /// A neighbour entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Neighbour<D = Dev> {
     /// The device.
     pub dev: D,
@@ -113,6 +116,7 @@ impl<D> Neighbour<D> {
 
 /// What identifies a neighbour. Proxy entries are a table of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NeighbourKey<D = Dev> {
     /// The device.
     pub dev: D,

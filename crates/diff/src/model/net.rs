@@ -214,6 +214,7 @@ impl fmt::Display for Prefix {
 /// A device in the space in which desired and observed objects are compared: an interface that
 /// exists, by its index, or one that the plan at hand creates, by its place among those.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dev(u32);
 
 impl Dev {

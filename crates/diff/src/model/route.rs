@@ -16,6 +16,8 @@ pub mod table {
 
 /// What becomes of a packet that matches (`rtm_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum RouteType {
     /// It goes to a next hop.
     #[default]
@@ -85,6 +87,7 @@ impl Scope {
 
 /// One way to the destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NextHop<D = Dev> {
     /// The gateway, of either family (`RTA_GATEWAY`, `RTA_VIA`).
     pub via: Option<IpAddr>,
@@ -135,6 +138,8 @@ impl<D> NextHop<D> {
 
 /// Where a route leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum NextHops<D = Dev> {
     /// Nowhere: a blackhole and its like.
     #[default]
@@ -239,6 +244,7 @@ impl NextHops {
 
 /// A route. `D` is how it names devices: [`Dev`] when indexed, [`super::IfName`] when authored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Route<D = Dev> {
     /// The table's number, above 255 too (`RTA_TABLE`).
     pub table: u32,
@@ -366,6 +372,7 @@ impl<D> Route<D> {
 
 /// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouteKey {
     /// The table.
     pub table: u32,
@@ -376,6 +383,10 @@ pub struct RouteKey {
     /// The type of service (IPv4).
     pub tos: u8,
     /// The source prefix (IPv6).
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
     pub from: Option<Prefix>,
 }
 

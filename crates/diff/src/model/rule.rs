@@ -8,6 +8,8 @@ use super::{Difference, Family, IfName, Item, recreate};
 
 /// What a matching rule does (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Action {
     /// Look the route up in a table. With `l3mdev` the table comes from the device and is 0 here.
     Lookup(u32),
@@ -25,6 +27,7 @@ pub enum Action {
 
 /// A policy routing rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rule {
     /// The family: rules of each are a list of their own.
     pub family: Family,
@@ -70,6 +73,7 @@ pub struct Rule {
 
 /// A firewall mark with its mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FwMark {
     /// The mark.
     pub mark: u32,
@@ -80,6 +84,7 @@ pub struct FwMark {
 /// Ports, the first to the last, both counted; 1 to 65534, as the kernel takes no range that ends at
 /// 65535 (`fib_rule_port_range_valid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PortRange {
     /// The first port.
     pub start: u16,
@@ -89,6 +94,7 @@ pub struct PortRange {
 
 /// User ids, the first to the last, both counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UidRange {
     /// The first user id.
     pub start: u32,

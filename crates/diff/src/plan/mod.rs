@@ -32,6 +32,8 @@ pub enum Action {
 
 /// An object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Object {
     /// A link.
     Link(Box<Link>),
@@ -47,6 +49,8 @@ pub enum Object {
 
 /// The key of an object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum ObjectKey {
     /// Of a link.
     Link(IfName),

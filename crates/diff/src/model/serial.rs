@@ -1,0 +1,151 @@
+//! How serde writes the parts of the model for which a derived form would not do: names as text,
+//! and whatever has an invariant by the constructor that checks it, as what is read may come from
+//! anywhere.
+
+use std::fmt;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{AddressFlags, BondMode, IfName, Label, LinkAddr, MacvlanMode, VlanProtocol};
+
+/// Bytes that are nearly always text: written as text where they are UTF-8, else as a list of
+/// numbers.
+struct Text<'a>(&'a [u8]);
+
+/// Such bytes, read.
+struct TextBuf(Vec<u8>);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_seq(self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TextBuf {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TextBuf, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = TextBuf;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, or a list of bytes")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<TextBuf, E> {
+        Ok(TextBuf(text.as_bytes().to_vec()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<TextBuf, A::Error> {
+        let mut bytes = Vec::new();
+        while let Some(byte) = seq.next_element()? {
+            bytes.push(byte);
+        }
+        Ok(TextBuf(bytes))
+    }
+}
+
+macro_rules! by_bytes {
+    ($($type:ty),+) => {
+        $(impl Serialize for $type {
+            /// As text; what is not UTF-8 as its bytes.
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                Text(self.as_bytes()).serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let TextBuf(bytes) = TextBuf::deserialize(deserializer)?;
+                <$type>::from_bytes(&bytes).map_err(D::Error::custom)
+            }
+        })+
+    };
+}
+
+by_bytes!(IfName, Label);
+
+impl Serialize for LinkAddr {
+    /// As text: `02:00:00:00:00:09`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkAddr {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LinkAddr, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for AddressFlags {
+    /// As the bits of `IFA_FLAGS`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.bits().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for AddressFlags {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AddressFlags, D::Error> {
+        u32::deserialize(deserializer).map(AddressFlags::from_bits)
+    }
+}
+
+macro_rules! by_word {
+    ($($type:ty: $expected:literal),+) => {
+        $(impl Serialize for $type {
+            /// As iproute2's word.
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let word = String::deserialize(deserializer)?;
+                let unknown = || D::Error::invalid_value(serde::de::Unexpected::Str(&word), &$expected);
+                <$type>::from_name(&word).ok_or_else(unknown)
+            }
+        })+
+    };
+}
+
+by_word!(
+    VlanProtocol: "802.1Q or 802.1ad",
+    MacvlanMode: "a mode of macvlan",
+    BondMode: "a mode of bonding"
+);
+
+/// Reads a field that is given, though it may be `null`: one that is absent is left open.
+pub(super) fn stated<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// The alias of a link.
+pub(super) mod alias {
+    use super::{Deserialize, Deserializer, Serialize, Serializer, Text, TextBuf};
+
+    type Alias = Option<Box<[u8]>>;
+
+    pub(crate) fn serialize<S: Serializer>(alias: &Alias, to: S) -> Result<S::Ok, S::Error> {
+        alias.as_deref().map(Text).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Alias, D::Error> {
+        let alias = Option::<TextBuf>::deserialize(from)?;
+        Ok(alias.map(|TextBuf(bytes)| bytes.into()))
+    }
+}
