@@ -55,12 +55,8 @@ pub enum Refusal {
     InProgress,
     /// The key has reached success.
     Succeeded,
-    /// The ledger's key has an intent that is still open: it is to be resolved first.
+    /// The ledger's key has an intent that is still open: it is to be settled first.
     OpenIntent,
-    /// The ledger's key has no open intent whose outcome this could be.
-    NoIntent,
-    /// The ledger's key is named twice.
-    Twice,
 }
 
 impl Error {
@@ -219,8 +215,6 @@ impl fmt::Display for Refusal {
             Refusal::InProgress => "the key is being executed",
             Refusal::Succeeded => "the key has reached success",
             Refusal::OpenIntent => "an earlier intent is still open",
-            Refusal::NoIntent => "there is no open intent",
-            Refusal::Twice => "named twice",
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::keys::Live;
 use crate::lock::{Lock, beside};
 use crate::record::{RECORDS, sequence};
 use crate::storage::Overlay;
-use crate::{Error, Keys, Ledger, Operations, Scope, Storage};
+use crate::{Error, JournalLedger, Keys, Operations, Scope, Storage};
 
 /// A durable, crash-safe store.
 ///
@@ -117,8 +117,8 @@ impl Journal {
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if a name is longer than 65536 bytes.
-    pub fn ledger(&self, source: &str, scope: &Scope) -> Result<Ledger, Error> {
-        Ledger::new(Arc::clone(&self.inner), source, scope)
+    pub fn ledger(&self, source: &str, scope: &Scope) -> Result<JournalLedger, Error> {
+        JournalLedger::new(Arc::clone(&self.inner), source, scope)
     }
 
     /// What was done since it was opened. Of the time before, opening alone is in it.

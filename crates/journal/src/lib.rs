@@ -2,7 +2,8 @@
 //!
 //! - [`Operations`]: what was begun, what runs where, what came of it.
 //! - [`Keys`]: what is to happen once happens once, across restarts.
-//! - [`Ledger`]: what a source owns in a scope, and what it last applied.
+//! - [`JournalLedger`]: what a source owns in a scope, and what it last applied; a [`Ledger`](trueup_reconcile::Ledger) of
+//!   `trueup-reconcile`.
 //!
 //! Every call that changes something returns once that is durable, and calls from several threads share a sync. After a crash
 //! all that was acknowledged is there. What is not known (an operation in flight, a key in doubt, an open intent) is told as
@@ -15,7 +16,6 @@
 mod care;
 mod commit;
 mod error;
-
 mod frame;
 mod journal;
 mod keys;
@@ -31,7 +31,7 @@ pub use care::{Loss, Repaired, check, export, repair};
 pub use error::{Error, ErrorKind, Refusal};
 pub use journal::{Compacted, Journal, Stats};
 pub use keys::{KeyState, Keys, Reservation, Reserved, Resolution};
-pub use ledger::{Intended, Ledger, OpenIntent, Outcome, Pass, Scope};
+pub use ledger::{JournalLedger, Scope};
 pub use lines::Counts;
 pub use lock::Holder;
 pub use operations::{Operation, OperationState, Operations};

@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
+use trueup_reconcile::Claim;
 
 use crate::commit::View;
 use crate::keys::KeyState;
-use crate::ledger::{Intended, parse_place};
+use crate::ledger::{parse_claim, parse_place};
 use crate::operations::{OperationState, Stored};
 use crate::record::{Record, Space, scan, text};
 use crate::{Error, Scope};
@@ -89,7 +90,7 @@ enum Line {
     Intent {
         #[serde(flatten)]
         place: Place,
-        action: &'static str,
+        intended: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         value: Option<Bytes>,
     },
@@ -134,14 +135,14 @@ impl Line {
                 value: Bytes(value),
             }),
             Space::Intent => {
-                let (action, value) = match Intended::parse(&value)? {
-                    Intended::Apply(value) => ("apply", Some(Bytes(value))),
-                    Intended::Remove => ("remove", None),
+                let (intended, value) = match parse_claim(&value)? {
+                    Claim::Ours(value) => ("ours", Some(Bytes(value))),
+                    Claim::NotOurs => ("not ours", None),
                 };
                 let place = Place::parse(&key)?;
                 Ok(Line::Intent {
                     place,
-                    action,
+                    intended,
                     value,
                 })
             }

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use trueup_journal::{
-    ErrorKind, Intended, Journal, Loss, Outcome, Repaired, Scope, check, export, repair,
-};
+use trueup_journal::{ErrorKind, Journal, Loss, Repaired, Scope, check, export, repair};
+use trueup_reconcile::{Claim, Ledger as _};
 
-use crate::common::{at, workload};
+use crate::common::{at, claims, ours, workload};
 
 /// A directory that goes when it is dropped.
 pub(crate) struct Directory(pub(crate) PathBuf);
@@ -49,11 +48,9 @@ fn an_export_has_a_line_for_each_record() {
     journal.operations().begin("done", b"d").unwrap();
     journal.operations().failed("done", "no", at(1)).unwrap();
     let _ = journal.keys().reserve(b"k").unwrap();
-    let ledger = journal.ledger("rtnl", &Scope::new("7", "b")).unwrap();
-    ledger
-        .resolve([(b"br0".to_vec(), Outcome::Owned(b"{}".to_vec()))])
-        .unwrap();
-    let _ = ledger.begin([(b"br1".to_vec(), Intended::Remove)]).unwrap();
+    let mut ledger = journal.ledger("rtnl", &Scope::new("7", "b")).unwrap();
+    ledger.settle(claims([("br0", ours("{}"))])).unwrap();
+    ledger.begin(claims([("br1", Claim::NotOurs)])).unwrap();
     drop((journal, ledger));
 
     let expected = concat!(
@@ -65,7 +62,7 @@ fn an_export_has_a_line_for_each_record() {
         "\n",
         r#"{"record":"owned","source":"rtnl","namespace":"7","boot":"b","key":"br0","value":"{}"}"#,
         "\n",
-        r#"{"record":"intent","source":"rtnl","namespace":"7","boot":"b","key":"br1","action":"remove"}"#,
+        r#"{"record":"intent","source":"rtnl","namespace":"7","boot":"b","key":"br1","intended":"not ours"}"#,
         "\n",
     );
     assert_eq!(exported(&path), expected);

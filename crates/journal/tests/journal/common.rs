@@ -1,10 +1,12 @@
 //! What the tests of the journal share: devices that remember, lose, tear or refuse what is written to them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use trueup_journal::{Journal, Storage};
+use trueup_journal::{Error, Journal, JournalLedger, Storage};
+use trueup_reconcile::{Claim, Ledger as _, LedgerError};
 
 /// What disks write at once.
 pub(crate) const BLOCK: usize = 512;
@@ -12,6 +14,23 @@ pub(crate) const BLOCK: usize = 512;
 /// A time, so many seconds after 1970.
 pub(crate) fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+pub(crate) fn ours(value: impl Into<Vec<u8>>) -> Claim {
+    Claim::Ours(value.into())
+}
+
+/// Claims by key, as a ledger takes them.
+pub(crate) fn claims<const N: usize>(claims: [(&str, Claim); N]) -> BTreeMap<Vec<u8>, Claim> {
+    claims
+        .into_iter()
+        .map(|(key, claim)| (key.into(), claim))
+        .collect()
+}
+
+/// The journal's own error in a ledger's.
+pub(crate) fn cause(error: &LedgerError) -> &Error {
+    error.get_ref().downcast_ref().unwrap()
 }
 
 /// All records of a journal.
@@ -181,10 +200,20 @@ pub(crate) type Step = fn(&Journal);
 
 /// Every kind of step, each of them one commit.
 pub(crate) fn workload() -> Vec<Step> {
-    use trueup_journal::{Intended, Keep, Outcome, Reserved, Scope};
-    fn ledger(journal: &Journal) -> trueup_journal::Ledger {
+    use trueup_journal::{Keep, Reserved, Scope};
+    fn ledger(journal: &Journal) -> JournalLedger {
         let scope = Scope::new("cookie 1", "boot 1");
         journal.ledger("rtnl", &scope).unwrap()
+    }
+    fn numbered(
+        numbers: std::ops::Range<u32>,
+        claim: fn(u32) -> Claim,
+    ) -> BTreeMap<Vec<u8>, Claim> {
+        let key = |number: u32| number.to_be_bytes().to_vec();
+        numbers.map(|number| (key(number), claim(number))).collect()
+    }
+    fn long(number: u32) -> Claim {
+        ours(format!("value of link {number}, which is not short"))
     }
     vec![
         |journal| journal.operations().begin("one", b"first").unwrap(),
@@ -201,22 +230,13 @@ pub(crate) fn workload() -> Vec<Step> {
             let made = trueup_journal::Resolution::Succeeded(b"made".to_vec());
             journal.keys().resolve(b"key", made, at(1)).unwrap();
         },
-        |journal| {
-            let intents = (0..40u32).map(|number| {
-                let value = format!("value of link {number}, which is not short").into_bytes();
-                (number.to_be_bytes().to_vec(), Intended::Apply(value))
-            });
-            let _ = ledger(journal).begin(intents).unwrap();
-        },
-        |journal| {
-            let outcomes = (0..39u32).map(|number| (number.to_be_bytes().to_vec(), Outcome::Done));
-            ledger(journal).resolve(outcomes).unwrap();
-        },
+        |journal| ledger(journal).begin(numbered(0..40, long)).unwrap(),
+        |journal| ledger(journal).settle(numbered(0..39, long)).unwrap(),
         |journal| journal.operations().succeeded("one", at(2)).unwrap(),
         |journal| journal.operations().begin("two", &[0xFF; 3000]).unwrap(),
         |journal| {
-            let gone = (0..20u32).map(|number| (number.to_be_bytes().to_vec(), Outcome::NotOwned));
-            ledger(journal).resolve(gone).unwrap();
+            let gone = numbered(0..20, |_| Claim::NotOurs);
+            ledger(journal).settle(gone).unwrap();
         },
         |journal| {
             journal

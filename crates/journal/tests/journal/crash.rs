@@ -1,9 +1,12 @@
 //! Loss of power: of what was written since the last sync any part is there, torn or lost. Whatever was acknowledged is there
 //! afterwards, and nothing that was never asked for.
 
-use trueup_journal::{Journal, Keep, Outcome, Scope};
+use std::collections::BTreeMap;
 
-use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, workload};
+use trueup_journal::{Journal, Keep, Scope};
+use trueup_reconcile::{Claim, Ledger as _};
+
+use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, ours, workload};
 
 /// A run of the workload: what the device saw, and what the records were after each step.
 struct Run {
@@ -266,10 +269,13 @@ fn random_step(random: &mut Random, journal: &Journal) {
     let operations = journal.operations();
     let name = random.below(8).to_string();
     let scope = Scope::new("n", "b");
-    let ledger = journal.ledger("rtnl", &scope).unwrap();
-    let keys = (0..random.below(60) as u8).map(|key| vec![key]);
+    let mut ledger = journal.ledger("rtnl", &scope).unwrap();
+    let count = random.below(60) as u8;
+    let all = |claim: &Claim| -> BTreeMap<Vec<u8>, Claim> {
+        (0..count).map(|key| (vec![key], claim.clone())).collect()
+    };
     // What is impossible at the moment is refused.
-    let _ = match random.below(8) {
+    let _ = match random.below(9) {
         0 => operations.begin(&name, &vec![7; random.below(9000)]),
         1 => operations.running(&name, "task"),
         2 => operations.succeeded(&name, at(1)),
@@ -277,10 +283,10 @@ fn random_step(random: &mut Random, journal: &Journal) {
         4 => journal.keys().reserve(name.as_bytes()).map(drop),
         5 => {
             let value = vec![random.next() as u8; random.below(300)];
-            let owned = keys.map(|key| (key, Outcome::Owned(value.clone())));
-            ledger.resolve(owned)
+            return drop(ledger.settle(all(&ours(value))));
         }
-        6 => ledger.resolve(keys.map(|key| (key, Outcome::NotOwned))),
+        6 => return drop(ledger.settle(all(&Claim::NotOurs))),
+        7 => return drop(ledger.begin(all(&Claim::NotOurs))),
         _ => journal.compact().map(drop),
     };
 }

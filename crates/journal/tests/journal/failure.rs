@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trueup_journal::{Error, ErrorKind, Intended, Journal, Scope, Storage};
+use trueup_journal::{Error, ErrorKind, Journal, Scope, Storage};
+use trueup_reconcile::{Claim, Ledger as _};
 
-use crate::common::{Disk, Failing, at, export, workload};
+use crate::common::{Disk, Failing, at, cause, claims, export, workload};
 
 /// The errno at the bottom of an error.
 fn errno(error: &Error) -> Option<i32> {
@@ -63,9 +64,9 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
             assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
             assert_eq!(errno(&error), Some(5), "{error:?}");
         }
-        let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
-        let intents = [(b"k".to_vec(), Intended::Remove)];
-        assert!(ledger.begin(intents).unwrap_err().is_read_only());
+        let mut ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+        let error = ledger.begin(claims([("k", Claim::NotOurs)])).unwrap_err();
+        assert!(cause(&error).is_read_only());
         assert_eq!(disk.log().len(), log, "nothing reaches the device");
         assert_eq!(journal.stats().syncs, stats.syncs);
         let seen = export(&journal);

@@ -1,8 +1,12 @@
-//! The ledger: intents before, outcomes after, one commit each; scopes that do not inherit.
+//! The ledger: intents before, claims after, one commit each; scopes that do not inherit.
 
-use trueup_journal::{ErrorKind, Intended, Journal, Ledger, Outcome, Refusal, Scope};
+use std::collections::BTreeMap;
+use std::thread;
 
-use crate::common::Disk;
+use trueup_journal::{ErrorKind, Journal, JournalLedger, Refusal, Scope};
+use trueup_reconcile::{Claim, Ledger};
+
+use crate::common::{Disk, cause, claims, ours};
 
 fn opened() -> (Disk, Journal) {
     let disk = Disk::formatted();
@@ -10,17 +14,13 @@ fn opened() -> (Disk, Journal) {
     (disk, journal)
 }
 
-fn ledger(journal: &Journal) -> Ledger {
+fn ledger(journal: &Journal) -> JournalLedger {
     journal
         .ledger("rtnl", &Scope::new("4026531840", "boot-1"))
         .unwrap()
 }
 
-fn apply(key: &str, value: &str) -> (Vec<u8>, Intended) {
-    (key.into(), Intended::Apply(value.into()))
-}
-
-fn owned(ledger: &Ledger) -> Vec<(String, String)> {
+fn owned(ledger: &JournalLedger) -> Vec<(String, String)> {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let owned = ledger.owned().unwrap().into_iter();
     owned.map(|(key, value)| (text(key), text(value))).collect()
@@ -29,11 +29,11 @@ fn owned(ledger: &Ledger) -> Vec<(String, String)> {
 #[test]
 fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     let (_, journal) = opened();
-    let ledger = ledger(&journal);
+    let mut ledger = ledger(&journal);
     let start = journal.stats();
     for _ in 0..3 {
-        let pass = ledger.begin([]).unwrap();
-        pass.settle([]).unwrap();
+        ledger.begin(BTreeMap::new()).unwrap();
+        ledger.settle(BTreeMap::new()).unwrap();
     }
     assert_eq!(
         journal.stats(),
@@ -44,95 +44,62 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     for count in [1u32, 1000] {
         let before = journal.stats();
         let keys = (0..count).map(|key| key.to_be_bytes().to_vec());
-        let intents = keys
-            .clone()
-            .map(|key| (key, Intended::Apply(count.to_be_bytes().to_vec())));
-        let pass = ledger.begin(intents).unwrap();
+        let intents: BTreeMap<_, _> = keys.map(|key| (key, ours(count.to_be_bytes()))).collect();
+        ledger.begin(intents.clone()).unwrap();
         assert_eq!(journal.stats().syncs, before.syncs + 1);
-        pass.settle(keys.map(|key| (key, Outcome::Done))).unwrap();
+        ledger.settle(intents).unwrap();
         assert_eq!(journal.stats().syncs, before.syncs + 2);
     }
     assert_eq!(ledger.owned().unwrap().len(), 1000);
     let before = journal.stats();
-    let same = 1000u32.to_be_bytes().to_vec();
+    let same = ours(1000u32.to_be_bytes());
+    let gone = (b"never ours".to_vec(), Claim::NotOurs);
     ledger
-        .resolve([(vec![0; 4], Outcome::Owned(same))])
+        .settle(BTreeMap::from([(vec![0; 4], same), gone]))
         .unwrap();
-    assert_eq!(
-        journal.stats().syncs,
-        before.syncs,
-        "what is so already is not written"
-    );
+    assert_eq!(journal.stats(), before, "what is so already is not written");
 }
 
 #[test]
 fn intents_are_open_after_a_crash_with_what_was_intended() {
     let (disk, journal) = opened();
-    let before = ledger(&journal);
-    before
-        .resolve([(b"old".to_vec(), Outcome::Owned(b"1".to_vec()))])
-        .unwrap();
-    let pass = before
-        .begin([
-            apply("new", "2"),
-            apply("old", "3"),
-            (b"other".to_vec(), Intended::Remove),
-        ])
-        .unwrap();
+    let mut before = ledger(&journal);
+    before.settle(claims([("old", ours("1"))])).unwrap();
+    let intents = claims([
+        ("new", ours("2")),
+        ("old", ours("3")),
+        ("other", Claim::NotOurs),
+    ]);
+    before.begin(intents.clone()).unwrap();
     let crashed = Disk::of(disk.bytes());
-    drop(pass);
 
     let journal = Journal::open_on(crashed).unwrap();
-    let ledger = ledger(&journal);
-    assert_eq!(
-        owned(&ledger),
-        [("old".into(), "1".into())],
-        "as before the intent"
-    );
-    let open = ledger.open_intents().unwrap();
-    let told: Vec<_> = open
-        .iter()
-        .map(|open| {
-            (
-                open.key.as_slice(),
-                &open.intended,
-                open.last_applied.as_deref(),
-            )
-        })
-        .collect();
-    let (two, three) = (
-        Intended::Apply(b"2".to_vec()),
-        Intended::Apply(b"3".to_vec()),
-    );
-    assert_eq!(
-        told,
-        [
-            (b"new".as_slice(), &two, None),
-            (b"old".as_slice(), &three, Some(b"1".as_slice())),
-            (b"other".as_slice(), &Intended::Remove, None),
-        ]
-    );
+    let mut ledger = ledger(&journal);
+    let as_before = [("old".to_owned(), "1".to_owned())];
+    assert_eq!(owned(&ledger), as_before, "as before the intent");
+    assert_eq!(ledger.open_intents().unwrap(), intents);
 
     // A key with an open intent takes no other; the rest goes on.
     let error = ledger
-        .begin([apply("fresh", "4"), apply("old", "5")])
+        .begin(claims([("fresh", ours("4")), ("old", ours("5"))]))
         .unwrap_err();
-    assert_eq!(error.refusal(), Some(Refusal::OpenIntent));
+    assert_eq!(cause(&error).refusal(), Some(Refusal::OpenIntent));
+    assert!(error.to_string().starts_with("old: "), "{error}");
     assert_eq!(
-        ledger.open_intents().unwrap().len(),
-        3,
+        ledger.open_intents().unwrap(),
+        intents,
         "a refusal writes nothing"
     );
-    let pass = ledger.begin([apply("fresh", "4")]).unwrap();
-    pass.settle([(b"fresh".to_vec(), Outcome::NotDone)])
-        .unwrap();
+    ledger.begin(claims([("fresh", ours("4"))])).unwrap();
+    ledger.settle(claims([("fresh", Claim::NotOurs)])).unwrap();
 
+    // What turned out need not be what was intended.
     ledger
-        .resolve([
-            (b"new".to_vec(), Outcome::Owned(b"2 as index 7".to_vec())),
-            (b"old".to_vec(), Outcome::NotDone),
-            (b"other".to_vec(), Outcome::Done),
-        ])
+        .settle(claims([
+            ("new", ours("2 as index 7")),
+            ("old", ours("1")),
+            ("other", Claim::NotOurs),
+        ]))
         .unwrap();
     assert!(ledger.open_intents().unwrap().is_empty());
     let expected = [
@@ -141,51 +108,65 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
     ];
     assert_eq!(owned(&ledger), expected);
     assert_eq!(ledger.last_applied(b"old").unwrap(), Some(b"1".to_vec()));
+    assert_eq!(ledger.last_applied(b"other").unwrap(), None);
 }
 
 #[test]
 fn what_a_pass_does_not_tell_stays_open() {
     let (_, journal) = opened();
-    let ledger = ledger(&journal);
-    let pass = ledger.begin([apply("a", "1"), apply("b", "1")]).unwrap();
-    pass.settle([(b"a".to_vec(), Outcome::Done)]).unwrap();
-    let open = ledger.open_intents().unwrap();
-    assert_eq!(open.len(), 1);
-    assert_eq!(open[0].key, b"b");
+    let mut ledger = ledger(&journal);
+    ledger
+        .begin(claims([("a", ours("1")), ("b", ours("1"))]))
+        .unwrap();
+    ledger.settle(claims([("a", ours("1"))])).unwrap();
+    assert_eq!(ledger.open_intents().unwrap(), claims([("b", ours("1"))]));
 }
 
 #[test]
-fn outcomes_without_an_intent_and_keys_named_twice_are_refused() {
+fn what_is_adopted_or_shed_needs_no_intent() {
+    let (_, journal) = opened();
+    let mut ledger = ledger(&journal);
+    ledger.settle(claims([("a", ours("1"))])).unwrap();
+    assert_eq!(owned(&ledger), [("a".into(), "1".into())]);
+    ledger.settle(claims([("a", Claim::NotOurs)])).unwrap();
+    assert_eq!(owned(&ledger), []);
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_nothing_is_written() {
+    let (_, journal) = opened();
+    let mut ledger = ledger(&journal);
+    let before = journal.stats();
+    let long_key = || BTreeMap::from([(vec![0; 65_537], Claim::NotOurs)]);
+    let long_value = claims([("k", ours(vec![0; (16 << 20) + 1]))]);
+    for error in [
+        ledger.begin(long_key()).unwrap_err(),
+        ledger.settle(long_key()).unwrap_err(),
+        ledger.settle(long_value).unwrap_err(),
+    ] {
+        assert_eq!(cause(&error).kind(), ErrorKind::Invalid, "{error}");
+    }
+    assert_eq!(journal.stats(), before);
+}
+
+#[test]
+fn clones_are_one_ledger_for_several_threads() {
     let (_, journal) = opened();
     let ledger = ledger(&journal);
-    let syncs = journal.stats().syncs;
-    for outcome in [Outcome::Done, Outcome::NotDone] {
-        let adopted = (b"adopted".to_vec(), Outcome::Owned(b"1".to_vec()));
-        let error = ledger
-            .resolve([adopted, (b"k".to_vec(), outcome)])
-            .unwrap_err();
-        assert_eq!(error.refusal(), Some(Refusal::NoIntent));
-    }
-    let error = ledger
-        .begin([apply("a", "1"), apply("a", "2")])
-        .unwrap_err();
-    assert_eq!(error.refusal(), Some(Refusal::Twice));
-    let error = ledger
-        .begin([(vec![0; 65_537], Intended::Remove)])
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_eq!(owned(&ledger), []);
-    assert_eq!(journal.stats().syncs, syncs);
-
-    // Adopted without a pass, and shed again.
-    ledger
-        .resolve([(b"a".to_vec(), Outcome::Owned(b"1".to_vec()))])
-        .unwrap();
-    assert_eq!(owned(&ledger).len(), 1);
-    ledger
-        .resolve([(b"a".to_vec(), Outcome::NotOwned)])
-        .unwrap();
-    assert_eq!(owned(&ledger), []);
+    thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let mut ledger = ledger.clone();
+            scope.spawn(move || {
+                for round in 0..10u8 {
+                    let intent = BTreeMap::from([(vec![thread, round], ours([round]))]);
+                    ledger.begin(intent.clone()).unwrap();
+                    ledger.settle(intent).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(ledger.owned().unwrap().len(), 40);
+    assert!(ledger.open_intents().unwrap().is_empty());
 }
 
 #[test]
@@ -197,18 +178,16 @@ fn another_namespace_boot_or_source_inherits_nothing() {
         ("ns1", "boot2"),
         ("ns1b", "oot1"),
     ];
-    let ledgers: Vec<Ledger> = ["rtnl", "sysctl"]
+    let mut ledgers: Vec<JournalLedger> = ["rtnl", "sysctl"]
         .into_iter()
         .flat_map(|source| scopes.map(|(ns, boot)| (source, Scope::new(ns, boot))))
         .map(|(source, scope)| journal.ledger(source, &scope).unwrap())
         .collect();
-    for (number, ledger) in ledgers.iter().enumerate() {
+    for (number, ledger) in ledgers.iter_mut().enumerate() {
         assert_eq!(owned(ledger), [], "{number}");
-        let value = number.to_string().into_bytes();
-        ledger
-            .resolve([(b"k".to_vec(), Outcome::Owned(value))])
-            .unwrap();
-        let _ = ledger.begin([(b"i".to_vec(), Intended::Remove)]).unwrap();
+        let value = number.to_string();
+        ledger.settle(claims([("k", ours(value))])).unwrap();
+        ledger.begin(claims([("i", Claim::NotOurs)])).unwrap();
     }
     for (number, ledger) in ledgers.iter().enumerate() {
         assert_eq!(owned(ledger), [("k".into(), number.to_string())]);
@@ -218,7 +197,7 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     // A key that begins like another scope's place is nobody else's.
     ledgers[0].forget().unwrap();
     assert_eq!(owned(&ledgers[0]), []);
-    assert_eq!(ledgers[0].open_intents().unwrap(), []);
+    assert!(ledgers[0].open_intents().unwrap().is_empty());
     assert_eq!(journal.scopes().unwrap().len(), 7);
     assert_eq!(journal.forget_other_boots("boot2").unwrap(), 10);
     let left = journal.scopes().unwrap();

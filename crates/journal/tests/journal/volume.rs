@@ -1,10 +1,13 @@
 //! A million records: the file grows with what is kept, not with what happened.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use trueup_journal::{Intended, Journal, Outcome, Scope, check};
+use trueup_journal::{Journal, Scope, check};
+use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::care::Directory;
+use crate::common::{claims, ours};
 
 const MILLION: u32 = 1_000_000;
 
@@ -15,20 +18,18 @@ fn a_million_records_come_and_go() {
     let start = Instant::now();
     let told = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
     let journal = Journal::open(&path).unwrap();
-    let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let mut ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
     for batch in 0..10u32 {
         let keys = (batch * MILLION / 10..(batch + 1) * MILLION / 10)
             .map(|key| key.to_be_bytes().to_vec());
-        let owned = keys.map(|key| (key, Outcome::Owned(b"what was applied to it".to_vec())));
-        ledger.resolve(owned).unwrap();
+        let owned = keys.map(|key| (key, ours("what was applied to it")));
+        ledger.settle(owned.collect()).unwrap();
     }
     told("a million were recorded");
     let syncs = journal.stats().syncs;
-    let pass = ledger
-        .begin([(b"one more".to_vec(), Intended::Remove)])
-        .unwrap();
-    pass.settle([(b"one more".to_vec(), Outcome::Done)])
-        .unwrap();
+    let one_more = claims([("one more", Claim::NotOurs)]);
+    ledger.begin(one_more.clone()).unwrap();
+    ledger.settle(one_more).unwrap();
     assert_eq!(
         journal.stats().syncs,
         syncs + 2,
@@ -66,13 +67,13 @@ fn the_file_does_not_grow_with_what_happened() {
     let directory = Directory::new("turnover");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let mut ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
     let (mut lengths, mut syncs) = (Vec::new(), Vec::new());
     for round in 0..30u32 {
         let keys = (0..2000u32).map(|key| [round.to_be_bytes(), key.to_be_bytes()].concat());
-        let intents = keys.clone().map(|key| (key, Intended::Apply(vec![7; 100])));
-        let pass = ledger.begin(intents).unwrap();
-        pass.settle(keys.map(|key| (key, Outcome::Done))).unwrap();
+        let applied: BTreeMap<_, _> = keys.map(|key| (key, ours([7; 100]))).collect();
+        ledger.begin(applied.clone()).unwrap();
+        ledger.settle(applied).unwrap();
         ledger.forget().unwrap();
         syncs.push(journal.stats().syncs);
         lengths.push(std::fs::metadata(&path).unwrap().len());
