@@ -2,6 +2,7 @@
 //!
 //! * [`fake::Kernel`] answers rtnetlink in memory as the running kernel would; [`faults::Faults`] lets messages to either
 //!   go astray.
+//! * [`crash::Points`] kills a process before or after anything that it sends, or does elsewhere.
 //! * [`scenario`] reads and carries out behaviours that are written as text.
 //! * [`kernel_tests!`] makes the `main` of a test target: it enters a user, network and mount namespace of its own before
 //!   any thread exists, then runs each test on a thread of its own in a fresh network namespace.
@@ -18,6 +19,7 @@
 )]
 
 mod changes;
+pub mod crash;
 mod enter;
 pub mod fake;
 pub mod faults;

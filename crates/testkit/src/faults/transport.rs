@@ -153,7 +153,7 @@ impl AsFd for Faulty {
 }
 
 /// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel to judge.
-pub(super) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if datagram.len() < HEADER {
             return None;

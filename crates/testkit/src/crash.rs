@@ -1,0 +1,267 @@
+//! A process that dies by its own hand, at one point of those that it passes: what a crash leaves behind, at every place
+//! where it can leave something.
+//!
+//! A first process passes all points and tells them; then one process for each of them dies there. Not a fault that a
+//! program could notice (that is [`faults`](crate::faults)): nothing of it runs on, not even a destructor.
+//!
+//! ```
+//! use trueup_netlink::Socket;
+//! use trueup_testkit::crash::Points;
+//! use trueup_testkit::fake::Kernel;
+//!
+//! let points = Points::counted();
+//! let kernel = Kernel::new();
+//! let mut socket = Socket::open(&points.namespace(kernel.namespace()))?;
+//! socket.may_change()?;
+//! assert_eq!(points.passed().last().unwrap(), "after send: delete link");
+//! # Ok::<(), trueup_netlink::Error>(())
+//! ```
+
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::abort;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Signal, getpid, kill_process};
+use trueup_netlink::{Connect, Group, Namespace, Transport};
+
+use crate::faults::requests;
+use crate::message::{Kind, u16_at};
+
+/// The points at which this process may die, counted from 1 as it comes by. Clones share the count.
+#[derive(Clone, Debug)]
+pub struct Points(Arc<Mutex<Passed>>);
+
+#[derive(Debug)]
+struct Passed {
+    points: Vec<String>,
+    deadly: Option<usize>,
+}
+
+impl Points {
+    /// None is deadly.
+    pub fn counted() -> Self {
+        Self::new(None)
+    }
+
+    /// The `at`-th is, from 1: the process says on standard output which it is, and kills itself (`SIGKILL`).
+    pub fn deadly(at: usize) -> Self {
+        Self::new(Some(at))
+    }
+
+    fn new(deadly: Option<usize>) -> Self {
+        let points = Vec::new();
+        Self(Arc::new(Mutex::new(Passed { points, deadly })))
+    }
+
+    /// A point, by what has just been done or is just to be done.
+    pub fn pass(&self, point: String) {
+        let mut passed = self.lock();
+        passed.points.push(point);
+        if passed.deadly == Some(passed.points.len()) {
+            die(passed.points.last());
+        }
+    }
+
+    /// Does something with a point before and one after it.
+    pub fn around<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {
+        self.pass(format!("before {what}"));
+        let done = work();
+        self.pass(format!("after {what}"));
+        done
+    }
+
+    /// All points up to now, in order.
+    pub fn passed(&self) -> Vec<String> {
+        self.lock().points.clone()
+    }
+
+    /// What stands for a namespace, with a point before and after everything that is sent to it. What is sent together is
+    /// sent one by one, so that there are points in the middle of a batch too.
+    pub fn namespace(&self, inner: Namespace) -> Namespace {
+        Namespace::through(Arc::new(Deadly {
+            inner,
+            points: self.clone(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Passed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn die(point: Option<&String>) -> ! {
+    if let Some(point) = point {
+        let _nobody_reads = writeln!(io::stdout(), "{point}");
+    }
+    let _killed = kill_process(getpid(), Signal::KILL);
+    // Not reached: a signal to oneself is there before the call returns. And no crash if it were, but a failed test.
+    abort()
+}
+
+#[derive(Debug)]
+struct Deadly {
+    inner: Namespace,
+    points: Points,
+}
+
+impl Connect for Deadly {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        let inner = self.inner.connect().map_err(|error| match error.errno() {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::other(error.to_string()),
+        })?;
+        let points = self.points.clone();
+        Ok(Box::new(OneByOne { inner, points }))
+    }
+}
+
+struct OneByOne {
+    inner: Box<dyn Transport>,
+    points: Points,
+}
+
+impl Transport for OneByOne {
+    fn port(&self) -> u32 {
+        self.inner.port()
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        self.inner.prepare_requests()
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.inner.join(group)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        self.inner.receive_buffer()
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        self.inner.set_receive_buffer(bytes)
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        self.inner.netns_cookie()
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        requests(datagram).try_for_each(|request| {
+            let what = format!("send: {}", named(request));
+            self.points.around(&what, || self.inner.send(request))
+        })
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        self.inner.receive(buffer)
+    }
+}
+
+impl AsFd for OneByOne {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// A request in words: `create`, `update`, `delete`, `query` or `dump`, the kind, and the family where it has one.
+fn named(request: &[u8]) -> String {
+    const NLM_F_DUMP: u16 = 0x300;
+    const NLM_F_CREATE: u16 = 0x400;
+    const NLM_F_REPLACE: u16 = 0x100;
+    const HEADER: usize = 16;
+    let Some(family) = request.get(HEADER) else {
+        return "noop".to_owned();
+    };
+    let (message_type, flags) = (u16_at(request, 4), u16_at(request, 6));
+    let creates = flags & (NLM_F_CREATE | NLM_F_REPLACE) == NLM_F_CREATE;
+    let verb = match message_type & 3 {
+        0 if creates => "create",
+        0 => "update",
+        1 => "delete",
+        _ if flags & NLM_F_DUMP == NLM_F_DUMP => "dump",
+        _ => "query",
+    };
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| kind.new_type() == message_type & !3)
+        .map_or("other", Kind::word);
+    match family {
+        2 => format!("{verb} {kind} inet"),
+        10 => format!("{verb} {kind} inet6"),
+        _ => format!("{verb} {kind}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    use super::*;
+    use crate::fake::Kernel;
+    use crate::message::framed;
+    use trueup_netlink::{Batch, Push, Socket};
+
+    const AT: &str = "TESTKIT_CRASH_AT";
+
+    fn batch(points: &Points) {
+        let mut socket = Socket::open(&points.namespace(Kernel::new().namespace())).unwrap();
+        let mut batch = Batch::new();
+        for (kind, verb, family) in [(Kind::Link, 0x400, 0), (Kind::Route, 0x500, 10)] {
+            let mut body = vec![0; kind.header_len()];
+            body[0] = family;
+            let message = framed(kind.new_type(), verb, 0, 0, &body);
+            let pushed = batch.push(|buffer| {
+                buffer.extend(message);
+                Ok::<_, io::Error>(())
+            });
+            assert_eq!(pushed.unwrap(), Push::Added);
+        }
+        assert_eq!(socket.send_batch(&mut batch).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn between_any_two_messages_of_a_batch_there_are_points() {
+        let points = Points::counted();
+        batch(&points);
+        let expected = [
+            "before send: noop",
+            "after send: noop",
+            "before send: create link",
+            "after send: create link",
+            "before send: update route inet6",
+            "after send: update route inet6",
+        ];
+        assert_eq!(points.passed(), expected);
+    }
+
+    /// Not a test of its own: the process that dies.
+    #[test]
+    fn child() {
+        if let Some(at) = env::var_os(AT) {
+            batch(&Points::deadly(at.to_str().unwrap().parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_process_dies_at_each_point_and_lives_after_the_last() {
+        for at in 1..=7 {
+            let output = Command::new(env::current_exe().unwrap())
+                .args(["crash::tests::child", "--exact", "--nocapture"])
+                .env(AT, at.to_string())
+                .output()
+                .unwrap();
+            if at == 7 {
+                assert!(output.status.success(), "{output:?}");
+                break;
+            }
+            assert_eq!(output.status.signal(), Some(9), "{output:?}");
+            let told = String::from_utf8(output.stdout).unwrap();
+            let points = Points::counted();
+            batch(&points);
+            assert_eq!(told.lines().last(), Some(&*points.passed()[at - 1]));
+        }
+    }
+}
