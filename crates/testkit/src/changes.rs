@@ -21,6 +21,16 @@ pub struct Changes {
     links: HashMap<u32, RawMessage>,
 }
 
+/// What was announced, and by whose request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// The port of the socket that asked for it; 0 where the kernel does not tell: for links, IPv6 addresses, neighbours that
+    /// are gone, and all that it derives.
+    pub port: u32,
+    /// What was announced.
+    pub message: RawMessage,
+}
+
 /// Groups 1 to 32: links, neighbours, addresses, routes and rules of both families, nexthops and the rest.
 const ALL_GROUPS: u32 = u32::MAX;
 
@@ -51,6 +61,16 @@ impl Changes {
     ///
     /// When more was announced than the socket's buffer holds.
     pub fn take(&mut self) -> Vec<RawMessage> {
+        let announced = self.announcements().into_iter();
+        announced.map(|one| one.message).collect()
+    }
+
+    /// As [`take`](Self::take), each with who asked for it.
+    ///
+    /// # Panics
+    ///
+    /// As [`take`](Self::take).
+    pub fn announcements(&mut self) -> Vec<Announcement> {
         let mut changes = Vec::new();
         let mut buffer = vec![0; DATAGRAM];
         loop {
@@ -60,13 +80,14 @@ impl Changes {
                 Err(error) => panic!("announcements were lost: {error}"),
             };
             for message in messages {
-                let (message_type, _, body) = message.expect("a whole message");
-                let message = RawMessage::parse(message_type, body);
+                let received = message.expect("a whole message");
+                let message = RawMessage::parse(received.message_type, received.body);
                 let Some(message) = message.as_ref().and_then(stable) else {
                     continue;
                 };
                 if message.kind != Kind::Link || self.link_moved(&message) {
-                    changes.push(message);
+                    let port = received.port;
+                    changes.push(Announcement { port, message });
                 }
             }
         }

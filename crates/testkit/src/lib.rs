@@ -7,6 +7,7 @@
 //! * [`kernel_tests!`] makes the `main` of a test target: it enters a user, network and mount namespace of its own before
 //!   any thread exists, then runs each test on a thread of its own in a fresh network namespace.
 //! * [`veth_pair`], [`bridge`], [`uplinks`], [`ip`], [`ip_batch`] build the state that a test needs.
+//! * [`Writer`] is a stranger in the namespace, [`Announcement`] tells what was his doing.
 //! * [`ip_json`], [`raw_dump`], [`Snapshot`] and [`Changes`] tell what the kernel holds and what it announced. None of
 //!   them shares a line with the codecs under test.
 //!
@@ -31,8 +32,9 @@ mod snapshot;
 mod stable;
 mod topology;
 mod wire;
+mod writer;
 
-pub use changes::{Changes, assert_no_changes};
+pub use changes::{Announcement, Changes, assert_no_changes};
 pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
 pub use message::{Action, Kind, RawMessage};
 pub use runner::{TestWhere, example, main, main_where, running_version};
@@ -43,6 +45,7 @@ pub use topology::{
     wait_until,
 };
 pub use wire::{raw_dump, raw_dump_proxies};
+pub use writer::Writer;
 
 /// Compiles the example of the contract page, which `tests/kernel.rs` runs.
 #[cfg(doctest)]

@@ -76,7 +76,12 @@ fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
     send_one(&socket, kind.new_type() + 2, NLM_F_DUMP, header)?;
     loop {
         for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
-            let (message_type, flags, body) = message?;
+            let Received {
+                message_type,
+                flags,
+                body,
+                ..
+            } = message?;
             interrupted |= flags & NLM_F_DUMP_INTR != 0;
             match message_type {
                 // A dump's own failure comes in front of its end.
@@ -99,14 +104,18 @@ pub(crate) fn request(message_type: u16, body: &[u8]) -> io::Result<()> {
 }
 
 fn request_with(message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
-    let socket = open(0)?;
-    send_one(&socket, message_type, flags | NLM_F_ACK, body)?;
+    ask(&open(0)?, message_type, flags, body)
+}
+
+/// Sends one message on a socket that waits for nothing else, and waits for its acknowledgement.
+pub(crate) fn ask(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    send_one(socket, message_type, flags | NLM_F_ACK, body)?;
     let mut buffer = vec![0; DATAGRAM];
-    for message in receive(&socket, &mut buffer, RecvFlags::empty())? {
-        let (NLMSG_ERROR, _, body) = message? else {
-            continue;
-        };
-        return errno(body);
+    for message in receive(socket, &mut buffer, RecvFlags::empty())? {
+        let message = message?;
+        if message.message_type == NLMSG_ERROR {
+            return errno(message.body);
+        }
     }
     Err(invalid("an answer without an acknowledgement"))
 }
@@ -150,12 +159,21 @@ pub(crate) fn open(groups: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Reads one datagram: type, flags and body of each message in it.
+/// A message as it came.
+pub(crate) struct Received<'a> {
+    pub(crate) message_type: u16,
+    pub(crate) flags: u16,
+    /// Whose request it answers, or announces.
+    pub(crate) port: u32,
+    pub(crate) body: &'a [u8],
+}
+
+/// Reads one datagram, message by message.
 pub(crate) fn receive<'a>(
     socket: &OwnedFd,
     buffer: &'a mut [u8],
     flags: RecvFlags,
-) -> io::Result<impl Iterator<Item = io::Result<(u16, u16, &'a [u8])>> + use<'a>> {
+) -> io::Result<impl Iterator<Item = io::Result<Received<'a>>> + use<'a>> {
     let (_, len) = recv(socket, &mut *buffer, flags | RecvFlags::TRUNC)?;
     let mut rest = buffer
         .get(..len)
@@ -173,7 +191,12 @@ pub(crate) fn receive<'a>(
             rest = &[];
             return Some(Err(invalid("a message longer than its datagram")));
         };
-        let message = (u16_at(head, 4), u16_at(head, 6), body);
+        let message = Received {
+            message_type: u16_at(head, 4),
+            flags: u16_at(head, 6),
+            port: u32_at(head, 12),
+            body,
+        };
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         Some(Ok(message))
     }))
