@@ -2,8 +2,11 @@
 //! are all read here.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use trueup_cli::file::{File, PROTOCOL, Place, Tables};
+use trueup::Options;
+use trueup::rtnl::{OnConflict, Ownership};
+use trueup_cli::file::{File, PROTOCOL, Place, Settings, Tables};
 use trueup_diff::{
     Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops, Prefix, RouteType,
     RuleAction, Scope,
@@ -39,10 +42,77 @@ fn rule(keys: &str) -> trueup_diff::Rule {
 #[test]
 fn an_absent_section_is_unmanaged_and_an_empty_one_is_none_of_ours() {
     let file = read("route = []\nprotocol = 99\n");
-    assert_eq!(file.protocol, 99);
+    assert_eq!(file.settings.protocol, 99);
     assert_eq!(file.desired.routes, Some(vec![]));
     assert_eq!(file.desired.links, None);
-    assert_eq!(read("link = []").protocol, PROTOCOL);
+    assert_eq!(read("link = []").settings.protocol, PROTOCOL);
+}
+
+#[test]
+fn a_file_that_says_nothing_of_ownership_leaves_it_to_the_command() {
+    let settings = read("route = []").settings;
+    assert_eq!(settings, Settings::default());
+    let ten = Duration::from_secs(10);
+    let expected = Options::default().with_grace(ten);
+    assert_eq!(settings.options(ten), Ok(expected));
+}
+
+#[test]
+fn what_holds_for_the_whole_file_becomes_options() {
+    let toml = "protocol = 117\nadopt = true\non_conflict = \"take\"\ngrace = 2.5\nlink = []\n\
+                [ownership]\nroute = \"marker\"\nrule = \"ledger\"\nlink = \"ledger\"\n";
+    let json = r#"{ "ownership": { "route": "marker", "rule": "ledger", "link": "ledger" },
+        "grace": 25e-1, "on_conflict": "take", "adopt": true, "link": [], "protocol": 117 }"#;
+    let inline = "ownership = { route = \"marker\", rule = \"ledger\", link = \"ledger\" }\nlink = []\n\
+                  grace = +2.50\nadopt = true\non_conflict = 'take'\nprotocol = 0x75\n";
+    let expected = Options::default()
+        .with_protocol(117)
+        .unwrap()
+        .with_adopt(true)
+        .with_on_conflict(OnConflict::Take)
+        .with_grace(Duration::from_millis(2500))
+        .with_ownership(Kind::Route, Ownership::Marker)
+        .with_ownership(Kind::Rule, Ownership::Ledger)
+        .with_ownership(Kind::Link, Ownership::Ledger);
+    for text in [toml, json, inline] {
+        let file = File::parse("f", text.as_bytes(), &Tables::default());
+        let file = file.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(
+            file.settings.options(Duration::ZERO),
+            Ok(expected),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_grace_may_be_none_or_a_day() {
+    let grace = |text: &str| read(&format!("grace = {text}\nroute = []")).settings.grace;
+    for (text, seconds) in [
+        ("0", 0),
+        ("0.0", 0),
+        ("86400", 86400),
+        ("8.64e4", 86400),
+        ("0x10", 16),
+    ] {
+        assert_eq!(grace(text), Some(Duration::from_secs(seconds)), "{text}");
+    }
+    assert_eq!(grace("1_0.5_0"), Some(Duration::from_millis(10_500)));
+}
+
+#[test]
+fn single_objects_are_adopted_by_their_place_in_their_list() {
+    let file = read(
+        "rule = [ { priority = 1, table = 1 }, { priority = 2, table = 1, adopt = true } ]\n\
+         [[route]]\ndst = \"10.0.0.0/8\"\ndev = \"a\"\nadopt = true\n[[link]]\nname = \"a\"\n\
+         adopt = false\n[ownership]\nroute = \"ledger\"\n[[route]]\ndst = \"11.0.0.0/8\"\n\
+         dev = \"a\"\n",
+    );
+    let adopted = BTreeSet::from([(Kind::Route, 0), (Kind::Rule, 1)]);
+    assert_eq!(file.desired.adopt, adopted);
+    assert_eq!(file.desired.routes.map(|routes| routes.len()), Some(2));
+    assert_eq!(file.settings.ownership.len(), 1);
+    assert!(!file.settings.adopt);
 }
 
 #[test]

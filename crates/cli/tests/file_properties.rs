@@ -2,9 +2,11 @@
 
 mod file_arbitrary;
 
-use file_arbitrary::{address, desired, link, neighbour, route, rule};
+use std::collections::BTreeSet;
+
+use file_arbitrary::{address, counts, desired, link, neighbour, route, rule, settings};
 use proptest::prelude::*;
-use trueup_cli::file::{File, Tables, to_json, to_toml};
+use trueup_cli::file::{File, Settings, Tables, to_json, to_toml};
 use trueup_diff::{Desired, Kind, LinkKind, NeighbourState, NextHops, RouteType, RuleAction};
 
 fn read(name: &str, text: &str) -> File {
@@ -12,37 +14,20 @@ fn read(name: &str, text: &str) -> File {
     file.unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn counts(desired: &Desired) -> [usize; 5] {
-    let Desired {
-        links,
-        addresses,
-        neighbours,
-        routes,
-        rules,
-    } = desired;
-    [
-        links.as_ref().map_or(0, Vec::len),
-        addresses.as_ref().map_or(0, Vec::len),
-        neighbours.as_ref().map_or(0, Vec::len),
-        routes.as_ref().map_or(0, Vec::len),
-        rules.as_ref().map_or(0, Vec::len),
-    ]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_is_written_reads_back_as_the_same(desired in desired(), protocol in 10..=255u8) {
-        let toml = to_toml(protocol, &desired);
+    fn what_is_written_reads_back_as_the_same(desired in desired(), settings in settings()) {
+        let toml = to_toml(&settings, &desired);
         let from_toml = read("written", &toml);
-        prop_assert_eq!(from_toml.protocol, protocol);
+        prop_assert_eq!(&from_toml.settings, &settings, "{}", toml);
         prop_assert_eq!(&from_toml.desired, &desired, "{}", toml);
-        let json = to_json(protocol, &desired);
+        let json = to_json(&settings, &desired);
         let from_json = read("written.json", &json);
-        prop_assert_eq!(from_json.protocol, protocol);
+        prop_assert_eq!(&from_json.settings, &settings, "{}", json);
         prop_assert_eq!(&from_json.desired, &desired, "{}", json);
-        prop_assert_eq!(to_toml(protocol, &from_json.desired), toml);
+        prop_assert_eq!(to_toml(&settings, &from_json.desired), toml);
         for (kind, count) in Kind::ALL.into_iter().zip(counts(&desired)) {
             prop_assert!((0..count).all(|i| from_toml.places.at(kind, i).is_some()));
             prop_assert!(from_toml.places.at(kind, count).is_none());
@@ -51,9 +36,9 @@ proptest! {
 
     /// The two parsers beneath are judged by others: the TOML and the JSON hold the same values.
     #[test]
-    fn what_is_written_is_toml_and_json(desired in desired()) {
-        let toml: toml::Value = toml::from_str(&to_toml(116, &desired)).unwrap();
-        let json: toml::Value = serde_json::from_str(&to_json(116, &desired)).unwrap();
+    fn what_is_written_is_toml_and_json(desired in desired(), settings in settings()) {
+        let toml: toml::Value = toml::from_str(&to_toml(&settings, &desired)).unwrap();
+        let json: toml::Value = serde_json::from_str(&to_json(&settings, &desired)).unwrap();
         prop_assert_eq!(toml, json);
     }
 
@@ -83,11 +68,13 @@ proptest! {
             neighbours: Some(vec![neighbour]),
             routes: Some(vec![route]),
             rules: Some(vec![rule]),
+            adopt: BTreeSet::from([(Kind::Rule, 0)]),
         };
-        let toml = to_toml(116, &desired);
+        let settings = Settings::default();
+        let toml = to_toml(&settings, &desired);
         prop_assert_eq!(toml.matches("\n# not here: ").count(), 4, "{}", toml);
         prop_assert_eq!(counts(&read("written", &toml).desired), [0, 1, 0, 0, 0]);
-        let json = to_json(116, &desired);
+        let json = to_json(&settings, &desired);
         prop_assert_eq!(counts(&read("written.json", &json).desired), [0, 1, 0, 0, 0]);
     }
 
@@ -96,7 +83,7 @@ proptest! {
         link.index = 7;
         link.kind = Some(LinkKind::Other("wireguard".into()));
         let desired = Desired { links: Some(vec![link.clone()]), ..Desired::default() };
-        let back = read("written", &to_toml(116, &desired)).desired.links.unwrap();
+        let back = read("written", &to_toml(&Settings::default(), &desired)).desired.links.unwrap();
         (link.kind, link.index) = (None, 0);
         prop_assert_eq!(back, [link]);
     }
@@ -109,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_of_its_own_letters_makes_it_panic(text in r#"([\[\]{}",.=\n#: '0-9a-z\\-]|route|dst|via|nexthops){0,60}"#) {
+    fn no_text_of_its_own_letters_makes_it_panic(text in r#"([\[\]{}",.=\n#: '0-9a-z\\-]|route|dst|via|nexthops|grace|adopt|ownership){0,60}"#) {
         for name in ["f.toml", "f.json"] {
             let _ = File::parse(name, text.as_bytes(), &Tables::default());
         }
@@ -119,13 +106,14 @@ proptest! {
     #[test]
     fn no_change_of_a_good_file_makes_it_panic(
         desired in desired(),
+        settings in settings(),
         is_json in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<u8>()), 1..6),
     ) {
         let (name, text) = if is_json {
-            ("f.json", to_json(116, &desired))
+            ("f.json", to_json(&settings, &desired))
         } else {
-            ("f.toml", to_toml(116, &desired))
+            ("f.toml", to_toml(&settings, &desired))
         };
         let mut bytes = text.into_bytes();
         for (at, how, byte) in changes {

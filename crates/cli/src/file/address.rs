@@ -27,6 +27,7 @@ impl Form for Address<IfName> {
         "mngtmpaddr",
         "noprefixroute",
         "autojoin",
+        "adopt",
     ];
     type Key<'a> = (IfName, IpAddr, Option<Prefix>);
 

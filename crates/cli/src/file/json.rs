@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Collector;
-use super::value::{Fault, Key, Node, Result, Table, Value, fault};
+use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
 
 /// Deeper than any object nests.
 const DEEPEST: usize = 8;
@@ -136,7 +136,7 @@ impl<'a> Input<'a> {
 fn number<'a>(text: &str) -> Node<'a> {
     match text.parse() {
         Ok(number) => Node::Integer(number),
-        Err(_) if text.contains(['.', 'e', 'E']) => Node::Other("a fraction"),
+        Err(_) if text.contains(['.', 'e', 'E']) => fraction(text),
         Err(_) => Node::Other("a number too large for any key"),
     }
 }

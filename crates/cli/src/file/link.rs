@@ -71,6 +71,7 @@ impl Form for Link<IfName> {
         "ageing_time",
         "miimon",
         "table",
+        "adopt",
     ];
     type Key<'a> = IfName;
 

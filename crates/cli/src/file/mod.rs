@@ -14,6 +14,7 @@ mod link;
 mod neighbour;
 mod route;
 mod rule;
+mod settings;
 mod tables;
 mod toml;
 mod twins;
@@ -28,19 +29,17 @@ use std::path::Path;
 use trueup_diff::{Desired, Kind};
 
 pub use error::{Error, ErrorKind, Problem};
+pub use settings::{PROTOCOL, Settings};
 pub use tables::Tables;
 pub use write::{to_json, to_toml};
 
 use value::{Fault, Fields, Key, Node, Result, Table, Value, fault, unknown};
 
-/// The marker of a file that names none.
-pub const PROTOCOL: u8 = 116;
-
 /// What a file declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
-    /// The marker that the kernel is to keep on each object, 5 to 255 but 9 (`rtm_protocol`).
-    pub protocol: u8,
+    /// What holds for all of it.
+    pub settings: Settings,
     /// The objects, in the order of the file, the marker not yet on them.
     pub desired: Desired,
     /// Where each object was written.
@@ -113,6 +112,7 @@ impl File {
         } else {
             toml::read(text, &mut collector)
         };
+        collector.check_refusal();
         let mut faults = std::mem::take(&mut collector.faults);
         if let Err(fault) = syntax {
             faults.push(fault);
@@ -129,7 +129,7 @@ impl File {
             return Err(failed(ErrorKind::Invalid, text.as_bytes(), faults));
         }
         let file = File {
-            protocol: collector.protocol.unwrap_or(PROTOCOL),
+            settings: collector.settings,
             desired: collector.desired,
             places: collector.places,
         };
@@ -233,11 +233,13 @@ trait Form: Sized + Clone + PartialEq {
     fn key_words(&self) -> (String, &'static str);
 }
 
-fn read_object<T: Form>(value: &Value<'_>, tables: &Tables) -> Result<T> {
-    match &value.node {
-        Node::Table(table) => T::read(&Fields::new(T::WHAT, value.at, table, T::KEYS, tables)?),
-        _ => value.unexpected(format_args!("{} as a table {{ ... }}", T::WHAT)),
-    }
+/// An object, and what it says of its adoption.
+fn read_object<T: Form>(value: &Value<'_>, tables: &Tables) -> Result<(T, Option<bool>)> {
+    let Node::Table(table) = &value.node else {
+        return value.unexpected(format_args!("{} as a table {{ ... }}", T::WHAT));
+    };
+    let fields = Fields::new(T::WHAT, value.at, table, T::KEYS, tables)?;
+    Ok((T::read(&fields)?, fields.read("adopt", words::flag)?))
 }
 
 /// How a section was opened, which says whether more may be added to it.
@@ -251,7 +253,11 @@ enum Opened {
 struct Collector<'a> {
     tables: &'a Tables,
     cursor: Cursor<'a>,
-    protocol: Option<u8>,
+    settings: Settings,
+    /// The keys at the top that were there.
+    given: Vec<&'static str>,
+    /// The first object that says `adopt = false`.
+    refusal: Option<usize>,
     opened: [Option<Opened>; Kind::ALL.len()],
     desired: Desired,
     places: Places,
@@ -263,7 +269,9 @@ impl<'a> Collector<'a> {
         Collector {
             tables,
             cursor: Cursor::new(text.as_bytes()),
-            protocol: None,
+            settings: Settings::default(),
+            given: Vec::new(),
+            refusal: None,
             opened: Default::default(),
             desired: Desired::default(),
             places: Places::default(),
@@ -277,18 +285,16 @@ impl<'a> Collector<'a> {
 
     /// A pair at the top of the file.
     fn pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
-        match (&*key.name, value.node) {
-            ("protocol", node) => {
-                let at = value.at;
-                if self.protocol.is_some() {
-                    return fault(key.at, "`protocol` is given twice");
-                }
-                match words::marker(&Value { at, node }) {
-                    Ok(marker) => self.protocol = Some(marker),
-                    Err(fault) => self.faults.push(fault),
-                }
-                Ok(())
+        if let Some((name, _)) = settings::key(&key.name) {
+            if self.given.contains(&name) {
+                return fault(key.at, format!("`{name}` is given twice"));
             }
+            self.given.push(name);
+            let read = self.settings.read(name, &value, self.tables);
+            self.faults.extend(read.err());
+            return Ok(());
+        }
+        match (&*key.name, value.node) {
             (name, Node::List(elements)) => {
                 self.list(&key)?;
                 for element in elements {
@@ -362,23 +368,41 @@ impl<'a> Collector<'a> {
 
     fn object<T: Form>(&mut self, value: &Value<'a>) {
         match read_object::<T>(value, self.tables) {
-            Ok(object) => {
+            Ok((object, adopt)) => {
                 self.places.0[T::KIND as usize].push(self.cursor.place(value.at));
-                T::list(&mut self.desired)
-                    .get_or_insert_default()
-                    .push(object);
+                let list = T::list(&mut self.desired).get_or_insert_default();
+                list.push(object);
+                let position = (T::KIND, list.len() - 1);
+                match adopt {
+                    Some(true) => _ = self.desired.adopt.insert(position),
+                    Some(false) => _ = self.refusal.get_or_insert(value.at),
+                    None => {}
+                }
             }
             Err(fault) => self.faults.push(fault),
+        }
+    }
+
+    /// What is adopted as a whole is adopted without exception.
+    fn check_refusal(&mut self) {
+        if let Some(at) = self.refusal.filter(|_| self.settings.adopt) {
+            let message = "adopt = false, and adopt = true at the top is for every object: take \
+                           one of the two out"
+                .to_owned();
+            self.faults.push(Fault { at, message });
         }
     }
 }
 
 fn section(key: &Key<'_>) -> Result<Kind> {
+    if let Some((name, example)) = settings::key(&key.name) {
+        let message = format!("`{name}` is no list of objects: write {example}");
+        return fault(key.at, message);
+    }
     let found = Kind::ALL.into_iter().find(|kind| kind.name() == key.name);
     found.map_or_else(
         || {
-            let mut known = vec!["protocol"];
-            known.extend(Kind::ALL.map(Kind::name));
+            let known: Vec<_> = settings::keys().chain(Kind::ALL.map(Kind::name)).collect();
             fault(key.at, unknown("section", &key.name, "a file", &known))
         },
         Ok,

@@ -10,7 +10,15 @@ use super::{Form, words};
 impl Form for Neighbour<IfName> {
     const KIND: Kind = Kind::Neighbour;
     const WHAT: &'static str = "a neighbour";
-    const KEYS: &'static [&'static str] = &["dev", "dst", "lladdr", "router", "ext_learn", "proxy"];
+    const KEYS: &'static [&'static str] = &[
+        "dev",
+        "dst",
+        "lladdr",
+        "router",
+        "ext_learn",
+        "proxy",
+        "adopt",
+    ];
     type Key<'a> = (IfName, IpAddr, bool);
 
     fn list(desired: &mut Desired) -> &mut Option<Vec<Self>> {

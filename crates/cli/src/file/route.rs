@@ -58,6 +58,7 @@ impl Form for Route<IfName> {
         "quickack",
         "fastopen_no_cookie",
         "congctl",
+        "adopt",
     ];
     type Key<'a> = (u32, Prefix, u32, u8, Option<Prefix>);
 

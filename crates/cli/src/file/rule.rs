@@ -45,6 +45,7 @@ impl Form for Rule {
         "table",
         "goto",
         "action",
+        "adopt",
     ];
     type Key<'a> = Rule;
 

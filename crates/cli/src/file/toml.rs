@@ -12,8 +12,8 @@ use toml_parser::lexer::{Token, TokenKind};
 use toml_parser::parser::EventReceiver;
 use toml_parser::{ErrorSink, ParseError, Source, Span};
 
-use super::Collector;
-use super::value::{Fault, Key, Node, Result, Table, Value, fault};
+use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
+use super::{Collector, settings};
 
 /// Deeper than any object nests.
 const DEEPEST: usize = 8;
@@ -74,6 +74,14 @@ fn below_header<'a>(
     let (Some(section), list, None) = (path.next(), path.next(), path.next()) else {
         return fault(header.at, "this header is too deep: write [[SECTION]]");
     };
+    if section.name == settings::OWNERSHIP && !header.array && list.is_none() {
+        if let Some(object) = open.take() {
+            object.finish(collector);
+        }
+        let node = Node::Table(pairs);
+        let at = header.at;
+        return collector.pair(section, Value { at, node });
+    }
     let kind = super::section(&section)?;
     if !header.array {
         let message = format!("`{kind}` is a list: write [[{kind}]] in double brackets");
@@ -318,7 +326,7 @@ impl EventReceiver for Builder<'_> {
     fn key_sep(&mut self, span: Span, error: &mut dyn ErrorSink) {
         if !self.in_header {
             let at = self.keys.last().map_or(span.start(), |key| key.at);
-            let message = "a key with a dot in it: no key here has keys of its own".to_owned();
+            let message = "a key with a dot in it: write a header instead, or { ... }".to_owned();
             report(Fault { at, message }, error);
         }
     }
@@ -334,7 +342,7 @@ impl EventReceiver for Builder<'_> {
             ScalarKind::String => Node::Text(text),
             ScalarKind::Boolean(value) => Node::Bool(value),
             ScalarKind::DateTime => Node::Other("a date or a time"),
-            ScalarKind::Float => Node::Other("a fraction"),
+            ScalarKind::Float => fraction(&text),
             ScalarKind::Integer(radix) => integer(&text, radix),
         };
         self.place(Value { at, node }, error);

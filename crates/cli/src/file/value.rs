@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::Tables;
+use super::{Tables, settings};
 
 /// Something wrong at a byte of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +33,12 @@ pub(super) struct Value<'a> {
 pub(super) enum Node<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
+    /// With a point or an exponent, or what counts as such: infinity, no number.
+    Fraction(f64),
     Bool(bool),
     List(Vec<Value<'a>>),
     Table(Table<'a>),
-    /// Anything that no key takes, by its description: a date, a fraction, `null`.
+    /// Anything that no key takes, by its description: a date, `null`.
     Other(&'static str),
 }
 
@@ -46,6 +48,7 @@ impl Value<'_> {
         match &self.node {
             Node::Text(_) => "a string",
             Node::Integer(_) => "a number",
+            Node::Fraction(_) => "a fraction",
             Node::Bool(_) => "true or false",
             Node::List(_) => "a list",
             Node::Table(_) => "a table",
@@ -60,6 +63,12 @@ impl Value<'_> {
             format!("expected {expected}, found {}", self.sort()),
         )
     }
+}
+
+/// A number with a point or an exponent, without its separators.
+pub(super) fn fraction<'a>(text: &str) -> Node<'a> {
+    text.parse()
+        .map_or(Node::Other("a fraction"), Node::Fraction)
 }
 
 /// A key, and the byte at which it starts.
@@ -136,9 +145,16 @@ impl<'t> Fields<'t> {
         tables: &'t Tables,
     ) -> Result<Fields<'t>> {
         for (key, _) in table.iter() {
-            if !keys.contains(&&*key.name) {
-                return fault(key.at, unknown("key", &key.name, what, keys));
+            if keys.contains(&&*key.name) {
+                continue;
             }
+            let message = match settings::key(&key.name) {
+                Some((name, _)) => {
+                    format!("`{name}` is a key of the file, not of {what}: write it at the top")
+                }
+                None => unknown("key", &key.name, what, keys),
+            };
+            return fault(key.at, message);
         }
         Ok(Fields { at, table, tables })
     }

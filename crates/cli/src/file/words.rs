@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use trueup_diff::{FOREVER, Family, IfName, Label, LinkAddr, ParseError, Prefix, Scope};
@@ -349,6 +350,32 @@ pub(super) fn lifetime_node(lifetime: u32) -> Node<'static> {
     match lifetime {
         FOREVER => Node::Text("forever".into()),
         seconds => Node::Integer(seconds.into()),
+    }
+}
+
+/// A time of seconds and parts of them, up to `most`.
+pub(super) fn seconds(value: &Value<'_>, most: u32) -> Result<Duration> {
+    let seconds = match value.node {
+        Node::Integer(number) => {
+            return in_range(value.at, number, &(0..=most)).map(|n| Duration::from_secs(n.into()));
+        }
+        Node::Fraction(seconds) => seconds,
+        _ => return value.unexpected(format_args!("seconds as a number from 0 to {most}")),
+    };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time <= Duration::from_secs(most.into()) => Ok(time),
+        _ => fault(
+            value.at,
+            format!("{seconds:?} is out of range: write seconds as a number from 0 to {most}"),
+        ),
+    }
+}
+
+/// [`seconds`], backwards.
+pub(super) fn seconds_node(time: Duration) -> Node<'static> {
+    match time.subsec_nanos() {
+        0 => Node::Integer(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)),
+        _ => Node::Fraction(time.as_secs_f64()),
     }
 }
 

@@ -3,25 +3,40 @@
 //! A file cannot say everything that a kernel can hold. An object is written only if reading it
 //! back gives the same; of any other the TOML has a comment that names it and says why.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use trueup_diff::{Address, Desired, IfName, Link, Neighbour, Route, Rule};
+use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Rule};
 
-use super::value::{Fields, Node, Table, Value};
-use super::{Form, Tables};
+use super::value::{Fields, Key, Node, Table, Value};
+use super::{Form, Settings, Tables};
 
-/// Objects as TOML. Markers, indexes and status are not written; `protocol` is, as the marker of
-/// the file. A kind that is `None` is left out.
-pub fn to_toml(protocol: u8, desired: &Desired) -> String {
+/// A file as TOML. Markers, indexes and status of objects are not written; `protocol` is, as the
+/// marker of the file. A kind that is `None` is left out.
+pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
     let mut out = Toml::default();
+    for (key, value) in settings.write().iter() {
+        match &value.node {
+            Node::Table(table) => {
+                let _ = write!(out.sections, "\n[{}]\n", key.name);
+                toml_pairs(table, &mut out.sections);
+            }
+            _ => toml_pair(key, value, &mut out.top),
+        }
+    }
     each(desired, &mut out);
-    format!("protocol = {protocol}\n{}{}", out.empty, out.sections)
+    out.top + &out.sections
 }
 
-/// Objects as JSON of the same shape; it has no comments, so that what a file cannot say is
+/// A file as JSON of the same shape; it has no comments, so that what a file cannot say is
 /// simply not there.
-pub fn to_json(protocol: u8, desired: &Desired) -> String {
-    let mut out = Json(format!("{{\n  \"protocol\": {protocol}"));
+pub fn to_json(settings: &Settings, desired: &Desired) -> String {
+    let mut out = Json(String::new());
+    for (key, value) in settings.write().iter() {
+        let before = if out.0.is_empty() { "{" } else { "," };
+        let _ = write!(out.0, "{before}\n  \"{}\": ", key.name);
+        json_value(value, &mut out.0);
+    }
     each(desired, &mut out);
     out.0.push_str("\n}\n");
     out.0
@@ -29,27 +44,34 @@ pub fn to_json(protocol: u8, desired: &Desired) -> String {
 
 /// What takes the sections one after another.
 trait Sections {
-    fn section<T: Form>(&mut self, objects: &[T]);
+    /// The objects of a kind; those at the positions in `adopt` say so.
+    fn section<T: Form>(&mut self, objects: &[T], adopt: &Adopt);
 }
 
+type Adopt = BTreeSet<(Kind, usize)>;
+
 fn each(desired: &Desired, out: &mut impl Sections) {
-    fn one<T: Form>(objects: &Option<Vec<T>>, out: &mut impl Sections) {
+    fn one<T: Form>(objects: &Option<Vec<T>>, adopt: &Adopt, out: &mut impl Sections) {
         if let Some(objects) = objects {
-            out.section(objects);
+            out.section(objects, adopt);
         }
     }
-    one::<Link<IfName>>(&desired.links, out);
-    one::<Address<IfName>>(&desired.addresses, out);
-    one::<Neighbour<IfName>>(&desired.neighbours, out);
-    one::<Route<IfName>>(&desired.routes, out);
-    one::<Rule>(&desired.rules, out);
+    let adopt = &desired.adopt;
+    one::<Link<IfName>>(&desired.links, adopt, out);
+    one::<Address<IfName>>(&desired.addresses, adopt, out);
+    one::<Neighbour<IfName>>(&desired.neighbours, adopt, out);
+    one::<Route<IfName>>(&desired.routes, adopt, out);
+    one::<Rule>(&desired.rules, adopt, out);
 }
 
 /// The keys of an object, or why there are none that say it.
-fn form<T: Form>(object: &T, tables: &Tables) -> Result<Table<'static>, String> {
+fn form<T: Form>(object: &T, adopt: bool, tables: &Tables) -> Result<Table<'static>, String> {
     let plain = object.plain();
     let mut table = Table::default();
     plain.write(&mut table);
+    if adopt {
+        table.push("adopt", Node::Bool(true));
+    }
     let read = Fields::new(T::WHAT, 0, &table, T::KEYS, tables).and_then(|f| T::read(&f));
     match read {
         Ok(back) if back == plain => Ok(table),
@@ -58,27 +80,23 @@ fn form<T: Form>(object: &T, tables: &Tables) -> Result<Table<'static>, String> 
     }
 }
 
-/// The sections without objects come first: below a `[[header]]` they would be keys of that.
+/// The pairs, and the sections without objects, come first: below a `[[header]]` they would be keys of that.
 #[derive(Default)]
 struct Toml {
-    empty: String,
+    top: String,
     sections: String,
 }
 
 impl Sections for Toml {
-    fn section<T: Form>(&mut self, objects: &[T]) {
+    fn section<T: Form>(&mut self, objects: &[T], adopt: &Adopt) {
         let tables = Tables::default();
         let mut none = true;
-        for object in objects {
-            match form(object, &tables) {
+        for (position, object) in objects.iter().enumerate() {
+            match form(object, adopt.contains(&(T::KIND, position)), &tables) {
                 Ok(table) => {
                     none = false;
                     let _ = write!(self.sections, "\n[[{}]]\n", T::KIND);
-                    for (key, value) in table.iter() {
-                        let _ = write!(self.sections, "{} = ", key.name);
-                        toml_value(value, &mut self.sections);
-                        self.sections.push('\n');
-                    }
+                    toml_pairs(&table, &mut self.sections);
                 }
                 Err(why) => {
                     let (words, _) = object.key_words();
@@ -91,9 +109,21 @@ impl Sections for Toml {
             }
         }
         if none {
-            let _ = writeln!(self.empty, "{} = []", T::KIND);
+            let _ = writeln!(self.top, "{} = []", T::KIND);
         }
     }
+}
+
+fn toml_pairs(table: &Table<'_>, out: &mut String) {
+    for (key, value) in table.iter() {
+        toml_pair(key, value, out);
+    }
+}
+
+fn toml_pair(key: &Key<'_>, value: &Value<'_>, out: &mut String) {
+    let _ = write!(out, "{} = ", key.name);
+    toml_value(value, out);
+    out.push('\n');
 }
 
 fn toml_value(value: &Value<'_>, out: &mut String) {
@@ -123,14 +153,14 @@ fn toml_value(value: &Value<'_>, out: &mut String) {
 struct Json(String);
 
 impl Sections for Json {
-    fn section<T: Form>(&mut self, objects: &[T]) {
+    fn section<T: Form>(&mut self, objects: &[T], adopt: &Adopt) {
         let tables = Tables::default();
         let _ = write!(self.0, ",\n  \"{}\": [", T::KIND);
         let mut before = "\n    ";
-        for table in objects
-            .iter()
-            .filter_map(|object| form(object, &tables).ok())
-        {
+        let forms = objects.iter().enumerate().filter_map(|(position, object)| {
+            form(object, adopt.contains(&(T::KIND, position)), &tables).ok()
+        });
+        for table in forms {
             self.0.push_str(before);
             json_table(&table, &mut self.0);
             before = ",\n    ";
@@ -173,6 +203,7 @@ fn json_value(value: &Value<'_>, out: &mut String) {
 fn scalar(node: &Node<'_>, out: &mut String) {
     let _ = match node {
         Node::Integer(number) => write!(out, "{number}"),
+        Node::Fraction(number) => write!(out, "{number}"),
         Node::Bool(flag) => write!(out, "{flag}"),
         Node::Text(_) | Node::List(_) | Node::Table(_) | Node::Other(_) => Ok(()),
     };

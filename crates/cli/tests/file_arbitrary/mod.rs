@@ -4,13 +4,17 @@
     reason = "generators that do not give what they say fail the test"
 )]
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use ipnetwork::IpNetwork;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
+use trueup::rtnl::{OnConflict, Ownership};
+use trueup_cli::file::Settings;
 use trueup_diff::*;
 
 pub(crate) fn name() -> impl Strategy<Value = IfName> {
@@ -393,25 +397,86 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
         list(route()),
         list(rule()),
     );
-    parts
-        .prop_map(|(links, addresses, neighbours, routes, rules)| Desired {
-            links: apart(links, |i, link| link.name = numbered(i)),
-            addresses: apart(addresses, |i, address| {
-                if i > 0 {
-                    address.dev = numbered(i);
-                }
-            }),
-            neighbours: apart(neighbours, |i, neighbour| {
-                if i > 0 {
-                    neighbour.dev = numbered(i);
-                }
-            }),
-            routes: apart(routes, |i, route| {
-                if i > 0 {
-                    route.table = 1_000_000 + i as u32;
-                }
-            }),
-            rules: Some(apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default()),
+    let adopt = vec(
+        (select(Kind::ALL.to_vec()), any::<prop::sample::Index>()),
+        0..4,
+    );
+    (parts, adopt)
+        .prop_map(|((links, addresses, neighbours, routes, rules), adopt)| {
+            let mut desired = Desired {
+                links: apart(links, |i, link| link.name = numbered(i)),
+                addresses: apart(addresses, |i, address| {
+                    if i > 0 {
+                        address.dev = numbered(i);
+                    }
+                }),
+                neighbours: apart(neighbours, |i, neighbour| {
+                    if i > 0 {
+                        neighbour.dev = numbered(i);
+                    }
+                }),
+                routes: apart(routes, |i, route| {
+                    if i > 0 {
+                        route.table = 1_000_000 + i as u32;
+                    }
+                }),
+                rules: Some(
+                    apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default(),
+                ),
+                adopt: BTreeSet::new(),
+            };
+            let counts = counts(&desired);
+            let there = |(kind, index): (Kind, prop::sample::Index)| {
+                let count = counts[kind as usize];
+                (count > 0).then(|| (kind, index.index(count)))
+            };
+            desired.adopt = adopt.into_iter().filter_map(there).collect();
+            desired
         })
         .boxed()
+}
+
+/// How many objects of each kind there are.
+pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
+    let Desired {
+        links,
+        addresses,
+        neighbours,
+        routes,
+        rules,
+        adopt: _,
+    } = desired;
+    [
+        links.as_ref().map_or(0, Vec::len),
+        addresses.as_ref().map_or(0, Vec::len),
+        neighbours.as_ref().map_or(0, Vec::len),
+        routes.as_ref().map_or(0, Vec::len),
+        rules.as_ref().map_or(0, Vec::len),
+    ]
+}
+
+pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+    let day = 86_400;
+    let parts = prop_oneof![Just(0), Just(500_000_000), 0..1_000_000_000u32];
+    let grace = prop_oneof![
+        Just(Duration::from_secs(day)),
+        (0..day, parts).prop_map(|(seconds, parts)| Duration::new(seconds, parts)),
+    ];
+    let proof = select(vec![Ownership::Marker, Ownership::Ledger]);
+    let ownership = prop::collection::btree_map(select(Kind::ALL.to_vec()), proof, 0..5);
+    let answer = select(vec![OnConflict::Report, OnConflict::Take]);
+    (10..=255u8, any::<bool>(), answer, of(grace), ownership).prop_map(
+        |(protocol, adopt, on_conflict, grace, mut ownership)| {
+            if let Some(proof) = ownership.get_mut(&Kind::Link) {
+                *proof = Ownership::Ledger;
+            }
+            Settings {
+                protocol,
+                adopt,
+                on_conflict,
+                grace,
+                ownership,
+            }
+        },
+    )
 }

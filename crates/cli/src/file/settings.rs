@@ -1,0 +1,166 @@
+//! What holds for a file as a whole: the keys at its top, and `[ownership]`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trueup::Options;
+use trueup::rtnl::{OnConflict, Ownership, ReservedProtocol};
+use trueup_diff::Kind;
+
+use super::value::{Fault, Fields, Node, Result, Table, Value, fault};
+use super::{Tables, words};
+
+/// The marker of a file that names none.
+pub const PROTOCOL: u8 = 116;
+
+/// What a file says of a pass as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The marker that the kernel is to keep on each object, 5 to 255 but 9 (`rtm_protocol`).
+    pub protocol: u8,
+    /// Whether what is there already as declared becomes ours.
+    pub adopt: bool,
+    /// What is done about a foreign object on a declared key.
+    pub on_conflict: OnConflict,
+    /// How long an object that bears our marker and is not declared is left alone, at most a day; `None` is the command's
+    /// own default.
+    pub grace: Option<Duration>,
+    /// What proves objects of a kind to be ours, where it is said. The kernel stores no marker on links.
+    pub ownership: BTreeMap<Kind, Ownership>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            protocol: PROTOCOL,
+            adopt: false,
+            on_conflict: OnConflict::Report,
+            grace: None,
+            ownership: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// The options of a pass; `grace` is the command's own default.
+    ///
+    /// # Errors
+    ///
+    /// When `protocol` cannot be a marker, which that of a file that was read can always be.
+    pub fn options(&self, grace: Duration) -> std::result::Result<Options, ReservedProtocol> {
+        let options = Options::default()
+            .with_protocol(self.protocol)?
+            .with_adopt(self.adopt)
+            .with_on_conflict(self.on_conflict)
+            .with_grace(self.grace.unwrap_or(grace));
+        let each = self.ownership.iter();
+        Ok(each.fold(options, |options, (kind, proof)| {
+            options.with_ownership(*kind, *proof)
+        }))
+    }
+}
+
+const KEYS: [(&str, &str); 5] = [
+    ("protocol", "protocol = 116"),
+    ("adopt", "adopt = true"),
+    ("on_conflict", "on_conflict = \"take\""),
+    ("grace", "grace = 10"),
+    (OWNERSHIP, "[ownership]"),
+];
+
+/// A key at the top that is no section, with how it is written.
+pub(super) fn key(name: &str) -> Option<(&'static str, &'static str)> {
+    KEYS.into_iter().find(|(known, _)| *known == name)
+}
+
+/// The names of those keys.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().map(|(name, _)| name)
+}
+
+/// The one of them that is a table.
+pub(super) const OWNERSHIP: &str = "ownership";
+
+const ON_CONFLICT: [(&str, OnConflict); 2] =
+    [("report", OnConflict::Report), ("take", OnConflict::Take)];
+
+const PROOFS: [(&str, Ownership); 2] =
+    [("marker", Ownership::Marker), ("ledger", Ownership::Ledger)];
+
+/// The longest grace in seconds: a day.
+const LONGEST_GRACE: u32 = 86_400;
+
+impl Settings {
+    /// Takes the value of one of [`keys`].
+    pub(super) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
+        let named = |fault: Fault| Fault {
+            message: format!("{key}: {}", fault.message),
+            ..fault
+        };
+        match key {
+            "protocol" => self.protocol = words::marker(value)?,
+            "adopt" => self.adopt = words::flag(value).map_err(named)?,
+            "on_conflict" => {
+                let taken = words::one_of(value, "answer to a conflict", &ON_CONFLICT);
+                self.on_conflict = taken.map_err(named)?;
+            }
+            "grace" => {
+                let seconds = words::seconds(value, LONGEST_GRACE).map_err(named)?;
+                self.grace = Some(seconds);
+            }
+            _ => {
+                let Node::Table(table) = &value.node else {
+                    let expected = "a table, such as { route = \"ledger\" }";
+                    return value.unexpected(expected).map_err(named);
+                };
+                self.ownership = ownership(value.at, table, tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of what is not as it is unless said otherwise; the marker always.
+    pub(super) fn write(&self) -> Table<'static> {
+        let mut table = Table::default();
+        table.push("protocol", Node::Integer(self.protocol.into()));
+        if self.adopt {
+            table.push("adopt", Node::Bool(true));
+        }
+        if self.on_conflict != OnConflict::Report {
+            table.push("on_conflict", word(self.on_conflict, &ON_CONFLICT));
+        }
+        if let Some(grace) = self.grace {
+            table.push("grace", words::seconds_node(grace));
+        }
+        if !self.ownership.is_empty() {
+            let mut proofs = Table::default();
+            for (kind, proof) in &self.ownership {
+                proofs.push(kind.name(), word(*proof, &PROOFS));
+            }
+            table.push(OWNERSHIP, Node::Table(proofs));
+        }
+        table
+    }
+}
+
+fn ownership(at: usize, table: &Table<'_>, tables: &Tables) -> Result<BTreeMap<Kind, Ownership>> {
+    let fields = Fields::new("[ownership]", at, table, &Kind::ALL.map(Kind::name), tables)?;
+    let mut ownership = BTreeMap::new();
+    for kind in Kind::ALL {
+        let read = |value| match words::one_of(value, "proof of ownership", &PROOFS)? {
+            Ownership::Marker if kind == Kind::Link => fault(
+                value.at,
+                "the kernel stores no marker on links: write \"ledger\", or leave it out",
+            ),
+            proof => Ok(proof),
+        };
+        ownership.extend(fields.read(kind.name(), read)?.map(|proof| (kind, proof)));
+    }
+    Ok(ownership)
+}
+
+/// The word of a value; every value has one.
+fn word<T: Copy + PartialEq>(value: T, words: &[(&'static str, T)]) -> Node<'static> {
+    let found = words.iter().find(|(_, known)| *known == value);
+    Node::Text(found.map_or("", |(word, _)| word).into())
+}
