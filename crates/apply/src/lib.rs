@@ -22,7 +22,7 @@ use trueup_diff::{Dev, Hold, IfName, Object};
 use trueup_netlink::{KernelError, codec};
 pub use trueup_reconcile::ErrorClass;
 
-pub use run::apply;
+pub use run::{apply, draw_indexes};
 
 /// What became of one op.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,19 +57,7 @@ impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Pending::Needs(_) => f.write_str("waits for an op that it needs"),
-            Pending::Held(Hold::NotCreatable) => {
-                f.write_str("the link must exist, and is not one that netlink can create")
-            }
-            Pending::Held(Hold::Bystander(object)) => {
-                let what = match &**object {
-                    Object::Link(link) => format!("link {}", link.name),
-                    Object::Address(address) => format!("address {}", address.address),
-                    Object::Neighbour(neighbour) => format!("neighbour {}", neighbour.dst),
-                    Object::Route(route) => format!("route {}", route.dst),
-                    Object::Rule(rule) => format!("rule {}", rule.priority),
-                };
-                write!(f, "would take along what is not to go: {what}")
-            }
+            Pending::Held(hold) => hold.fmt(f),
             Pending::NoDevice(name) => write!(f, "interface {name} is not there"),
         }
     }
@@ -136,7 +124,7 @@ impl fmt::Display for Failure {
 pub struct Outcomes {
     /// One for each op, in the plan's order.
     pub outcomes: Vec<Outcome>,
-    /// The interface indexes that planned devices got.
+    /// The interface indexes of the planned devices that have come to be.
     pub created: BTreeMap<Dev, u32>,
 }
 

@@ -1,15 +1,48 @@
 //! The batches.
 
-use trueup_diff::{Action, Dev, Link, LinkKind, Object, Op, Plan};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use trueup_diff::{Action, Dev, IfName, Link, LinkKind, Object, Op, Plan};
 use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
 
 use crate::{Failure, Outcome, Outcomes, Pending};
 
-/// Carries a plan out over a socket in the namespace that the plan was made for.
+/// The least and the greatest index of an interface of ours. The kernel counts its own from 1, and does not get here.
+const INDEXES: std::ops::Range<u32> = 1 << 24..1 << 31;
+
+/// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
+///
+/// Known before the kernel is asked, an index can be recorded beforehand; and one of some two thousand million that is there
+/// afterwards under the name that goes with it is there by our hand. The kernel refuses to create a link whose index is taken.
+pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
+    let mut drawn = BTreeSet::new();
+    plan.devices
+        .planned()
+        .map(|(dev, _)| {
+            let mut index = random_index();
+            while !drawn.insert(index) {
+                index = random_index();
+            }
+            (dev, index)
+        })
+        .collect()
+}
+
+fn random_index() -> u32 {
+    // Each state has other keys, drawn by the operating system.
+    let random = RandomState::new().build_hasher().finish();
+    let span = u64::from(INDEXES.end - INDEXES.start);
+    INDEXES.start + (random % span) as u32
+}
+
+/// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
+/// `indexes` [drawn](draw_indexes) for them; the kernel numbers those that are not in it, and what
+/// rests on such a one waits.
 ///
 /// Always gives one outcome for each op. If the socket fails altogether, the ops that it should
 /// have carried have failed with class `unknown`.
-pub fn apply(plan: &Plan, socket: &mut Socket) -> Outcomes {
+pub fn apply(plan: &Plan, socket: &mut Socket, indexes: &BTreeMap<Dev, u32>) -> Outcomes {
     let mut run = Run {
         plan,
         socket,
@@ -17,6 +50,7 @@ pub fn apply(plan: &Plan, socket: &mut Socket) -> Outcomes {
         sent: Vec::new(),
         outcomes: vec![None; plan.ops.len()],
         created: Default::default(),
+        indexes,
     };
     for at in 0..plan.ops.len() {
         run.op(at);
@@ -40,7 +74,8 @@ struct Run<'a> {
     /// The ops in the batch, by position.
     sent: Vec<usize>,
     outcomes: Vec<Option<Outcome>>,
-    created: std::collections::BTreeMap<Dev, u32>,
+    created: BTreeMap<Dev, u32>,
+    indexes: &'a BTreeMap<Dev, u32>,
 }
 
 /// A message of an op.
@@ -86,6 +121,13 @@ fn bare(link: &Link) -> Link {
         bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
     }
     bare
+}
+
+fn peer(link: &Link) -> Option<IfName> {
+    match link.kind {
+        Some(LinkKind::Veth { peer }) => peer,
+        _ => None,
+    }
 }
 
 fn was(op: &Op) -> Option<&Link> {
@@ -149,13 +191,21 @@ impl Run<'_> {
     }
 
     fn push(&mut self, op: &Op, part: Part) -> Result<Push, codec::EncodeError> {
-        let created = &self.created;
+        let (created, indexes) = (&self.created, self.indexes);
         let devices = &self.plan.devices;
         let resolve = |dev: Dev| dev.as_index().or_else(|| created.get(&dev).copied());
         self.batch.push(|buffer| match (&op.object, op.action) {
             (Object::Link(link), Action::Create) => {
-                let bare = bare(link);
-                codec::link::create(buffer, &bare, &resolve)
+                let index = |name: &IfName| {
+                    let drawn = devices.dev(name).and_then(|dev| indexes.get(&dev));
+                    drawn.copied().unwrap_or(0)
+                };
+                let bare = Link {
+                    index: index(&link.name),
+                    ..bare(link)
+                };
+                let peer_index = peer(link).as_ref().map_or(0, index);
+                codec::link::create(buffer, &bare, peer_index, &resolve)
             }
             (Object::Link(link), Action::Update) => {
                 let dev = devices.dev(&link.name).unwrap_or(Dev::index(link.index));
@@ -229,36 +279,14 @@ impl Run<'_> {
             if let (Outcome::Applied, Action::Create, Object::Link(link)) =
                 (&outcome, op.action, &op.object)
             {
-                self.learn(link);
+                let ends = [Some(link.name), peer(link)].into_iter().flatten();
+                let devs = ends.filter_map(|name| self.plan.devices.dev(&name));
+                let came = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
+                self.created.extend(came);
             }
             // Of an op of two messages the first refusal stands.
             if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
                 self.outcomes[at] = Some(outcome);
-            }
-        }
-    }
-
-    /// Asks for the interface indexes that a new link, and the other end of its pair, got.
-    fn learn(&mut self, link: &Link) {
-        let peer = match &link.kind {
-            Some(LinkKind::Veth { peer }) => *peer,
-            _ => None,
-        };
-        for name in [Some(link.name), peer].into_iter().flatten() {
-            let Some(dev) = self.plan.devices.dev(&name).filter(|dev| dev.is_planned()) else {
-                continue;
-            };
-            let mut request = Vec::new();
-            if codec::link::request_by_name(&mut request, &name).is_err() {
-                continue;
-            }
-            let found = self.socket.query(&request, |reply| {
-                let is_link = reply.header.kind == codec::link::NEW;
-                let decoded = is_link.then(|| codec::link::decode(reply.body).ok());
-                decoded.flatten().flatten()
-            });
-            if let Ok(Some(found)) = found {
-                self.created.insert(dev, found.link.index);
             }
         }
     }

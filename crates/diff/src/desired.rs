@@ -1,10 +1,12 @@
 //! What is declared, what was observed, and what is ours: the three inputs of a plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Address, AddressKey, IfName, Kind, Kinds, Link, Neighbour, NeighbourKey, Route, Rule,
+    Address, AddressKey, IfName, Item, Kind, Kinds, Link, Neighbour, NeighbourKey, Route, RouteKey,
+    Rule,
 };
+use crate::plan::{Object, ObjectKey};
 
 /// What is declared, by name. A kind that is `None` is unmanaged; an empty list means "none of
 /// ours".
@@ -56,22 +58,58 @@ pub struct Observed {
     pub complete: Kinds,
 }
 
-/// The ledger: keys of objects that bear no marker of ours in the kernel and are ours all the
-/// same, because we created them.
+/// How objects are told to be ours, and what is done where they are not.
+///
+/// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The protocol that our objects bear.
+    pub marker: u8,
+    /// The kinds of which the marker proves nothing: only what is in [`Owned`] is ours.
+    pub by_ledger: Kinds,
+    /// The kinds on whose objects this kernel does not store a protocol: it reports 0.
+    pub unstored: Kinds,
+    /// Whether all objects that are there as desired, and are foreign, become ours.
+    pub adopt: bool,
+    /// Whether foreign objects on desired keys are replaced.
+    pub take: bool,
+}
+
+impl From<u8> for Policy {
+    fn from(marker: u8) -> Policy {
+        Policy {
+            marker,
+            by_ledger: Kinds::NONE,
+            unstored: Kinds::NONE,
+            adopt: false,
+            take: false,
+        }
+    }
+}
+
+/// The ledger: what is ours by our own record. Each object with the protocol that it bore when it became ours; one that bears
+/// another by now has been rewritten by somebody else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owned {
     /// Links, by index: the name alone would match a stranger's after ours is gone.
     pub links: BTreeSet<u32>,
     /// Addresses.
-    pub addresses: BTreeSet<AddressKey>,
+    pub addresses: BTreeMap<AddressKey, u8>,
     /// Neighbours.
-    pub neighbours: BTreeSet<NeighbourKey>,
+    pub neighbours: BTreeMap<NeighbourKey, u8>,
+    /// Routes.
+    pub routes: BTreeMap<RouteKey, u8>,
+    /// Rules, by their keys, which have the protocol in them.
+    pub rules: BTreeSet<Rule>,
+    /// What stood on keys before we took them: it is put back once we no longer desire the key. A link that is here is ours to
+    /// change, and never to delete.
+    pub former: BTreeMap<ObjectKey, Object>,
 }
 
 /// What proves an object to be ours: the marker that it bears, and the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof<'a> {
-    pub(crate) marker: u8,
+    pub(crate) policy: Policy,
     pub(crate) owned: &'a Owned,
     /// The kinds on which there is an opinion.
     pub(crate) managed: Kinds,
@@ -84,29 +122,57 @@ impl Proof<'_> {
         ours && self.managed.contains(kind)
     }
 
+    /// Ours to delete.
     pub(crate) fn link(&self, link: &Link) -> bool {
         link.index != 0 && self.owned.links.contains(&link.index)
     }
 
-    /// By the marker; where the kernel reports none, by the ledger. Another's marker on it means
-    /// that another has written it since.
+    /// Ours to change: made by us, or taken.
+    pub(crate) fn may_change(&self, link: &Link) -> bool {
+        self.link(link) || self.former(&ObjectKey::Link(link.name)).is_some()
+    }
+
     pub(crate) fn address(&self, address: &Address) -> bool {
-        use crate::model::Item as _;
-        address.protocol == self.marker
-            || (address.protocol == 0 && self.owned.addresses.contains(&address.key()))
+        self.proven(
+            address,
+            Kind::Address,
+            address.protocol,
+            &self.owned.addresses,
+        )
     }
 
     pub(crate) fn neighbour(&self, neighbour: &Neighbour) -> bool {
-        use crate::model::Item as _;
-        neighbour.protocol == self.marker
-            || (neighbour.protocol == 0 && self.owned.neighbours.contains(&neighbour.key()))
+        let owned = &self.owned.neighbours;
+        self.proven(neighbour, Kind::Neighbour, neighbour.protocol, owned)
     }
 
     pub(crate) fn route(&self, route: &Route) -> bool {
-        route.protocol == self.marker
+        self.proven(route, Kind::Route, route.protocol, &self.owned.routes)
     }
 
     pub(crate) fn rule(&self, rule: &Rule) -> bool {
-        rule.protocol == self.marker && !rule.unmodelled
+        let by_ledger = !self.owned.rules.is_empty() && self.owned.rules.contains(&rule.key());
+        !rule.unmodelled && (self.bears_marker(Kind::Rule, rule.protocol) || by_ledger)
+    }
+
+    /// By the marker, where it counts; else by the ledger. Another's marker on it means that another has written it since.
+    fn proven<T: Item>(
+        &self,
+        item: &T,
+        kind: Kind,
+        protocol: u8,
+        owned: &BTreeMap<T::Key, u8>,
+    ) -> bool {
+        self.bears_marker(kind, protocol)
+            || !owned.is_empty() && owned.get(&item.key()) == Some(&protocol)
+    }
+
+    pub(crate) fn bears_marker(&self, kind: Kind, protocol: u8) -> bool {
+        protocol == self.policy.marker && !self.policy.by_ledger.contains(kind)
+    }
+
+    /// What stood on a key before we took it.
+    pub(crate) fn former(&self, key: &ObjectKey) -> Option<&Object> {
+        self.owned.former.get(key)
     }
 }

@@ -4,16 +4,16 @@
 //! create under it: because it is missing, or because what is desired of it cannot be had without
 //! deleting it first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use crate::check::Check;
-use crate::desired::{Desired, Observed, Owned, Proof};
+use crate::desired::{Desired, Observed, Owned, Policy, Proof};
 use crate::merge::{self, Duplicate};
 use crate::model::{
     Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Route, Rule,
 };
-use crate::plan::{Bystanders, Object, peer, undesired};
+use crate::plan::{Bystanders, Object, ObjectKey, peer, undesired};
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Devices {
 /// observed. Lists are in the order of those in [`Desired`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// The marker that our objects bear.
-    pub marker: u8,
+    /// How objects are told to be ours.
+    pub policy: Policy,
     /// The devices that the objects below refer to.
     pub devices: Devices,
     /// Links.
@@ -85,6 +85,8 @@ pub struct Resolved {
     pub rules: Option<Vec<Rule>>,
     /// The kinds on which there is an opinion.
     pub(crate) managed: Kinds,
+    /// The objects that become ours if they are there already.
+    pub(crate) adopt: HashSet<ObjectKey>,
     /// Links of ours that have to be deleted and created anew, by index.
     pub(crate) recreated: BTreeSet<u32>,
     /// Links of ours that would have to be, and what that would take along.
@@ -175,10 +177,12 @@ pub fn resolve(
     desired: &Desired,
     observed: &Observed,
     owned: &Owned,
-    marker: u8,
+    policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
+    let policy = policy.into();
+    let marker = policy.marker;
     let proof = Proof {
-        marker,
+        policy,
         owned,
         managed: desired.managed(),
     };
@@ -206,8 +210,8 @@ pub fn resolve(
         Some(links) => recreate(links, observed, proof, &mut devices)?,
         None => Recreated::default(),
     };
-    let resolved = Resolved {
-        marker,
+    let mut resolved = Resolved {
+        policy,
         links: each(Kind::Link, &desired.links, |link| {
             self::link(link, &devices)
         })?,
@@ -229,14 +233,17 @@ pub fn resolve(
             Ok(route.canonical())
         })?,
         rules: each(Kind::Rule, &desired.rules, |rule| {
+            // Its protocol is part of what a rule is.
+            let stored = !policy.unstored.contains(Kind::Rule);
             Ok(Rule {
-                protocol: marker,
+                protocol: if stored { marker } else { 0 },
                 ..rule.clone()
             }
             .canonical())
         })?,
         devices,
         managed: desired.managed(),
+        adopt: HashSet::new(),
         recreated,
         held,
     };
@@ -245,7 +252,28 @@ pub fn resolve(
     unique(Kind::Neighbour, &resolved.neighbours)?;
     unique(Kind::Route, &resolved.routes)?;
     unique(Kind::Rule, &resolved.rules)?;
+    let adopt = desired.adopt.iter();
+    resolved.adopt = adopt
+        .filter_map(|(kind, position)| resolved.key(*kind, *position))
+        .collect();
     Ok(resolved)
+}
+
+impl Resolved {
+    /// The key of the object at a position in the list of its kind.
+    fn key(&self, kind: Kind, position: usize) -> Option<ObjectKey> {
+        fn at<T: Clone + Into<Object>>(list: &Option<Vec<T>>, position: usize) -> Option<Object> {
+            Some(list.as_ref()?.get(position)?.clone().into())
+        }
+        let object = match kind {
+            Kind::Link => at(&self.links, position),
+            Kind::Address => at(&self.addresses, position),
+            Kind::Neighbour => at(&self.neighbours, position),
+            Kind::Route => at(&self.routes, position),
+            Kind::Rule => at(&self.rules, position),
+        };
+        object.map(|object| object.key())
+    }
 }
 
 fn dev(devices: &Devices, name: IfName) -> Result<Dev, Problem> {

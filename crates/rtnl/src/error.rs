@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use trueup_diff::DesiredError;
+use trueup_diff::{DesiredError, Kind};
 use trueup_netlink as netlink;
+use trueup_reconcile::LedgerError;
 
 /// Why a pass could not run. Nothing was changed.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ enum Repr {
     Netlink(netlink::Error),
     Desired(DesiredError),
     Links(String),
+    Ledger(LedgerError),
+    Unmarked(Kind),
 }
 
 /// The kind of an [`Error`].
@@ -24,6 +27,10 @@ pub enum ErrorKind {
     Namespace,
     /// The kernel could not be read.
     Observe,
+    /// The ledger could not be read, so that nobody knows what is ours.
+    Ledger,
+    /// The marker was asked for as the proof of ownership of objects on which this kernel does not store it.
+    Unmarked,
     /// What is desired cannot be: [`Error::desired`] tells which object and why.
     Desired,
 }
@@ -37,6 +44,8 @@ impl Error {
             }
             Repr::Netlink(_) | Repr::Links(_) => ErrorKind::Observe,
             Repr::Desired(_) => ErrorKind::Desired,
+            Repr::Ledger(_) => ErrorKind::Ledger,
+            Repr::Unmarked(_) => ErrorKind::Unmarked,
         }
     }
 
@@ -60,13 +69,25 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),
-            Repr::Links(_) => true,
-            Repr::Desired(_) => false,
+            Repr::Links(_) | Repr::Ledger(_) => true,
+            Repr::Desired(_) | Repr::Unmarked(_) => false,
+        }
+    }
+
+    /// The ledger's error, if it is one.
+    pub fn ledger(&self) -> Option<&LedgerError> {
+        match &self.0 {
+            Repr::Ledger(error) => Some(error),
+            _ => None,
         }
     }
 
     pub(crate) fn links(doubt: String) -> Error {
         Error(Repr::Links(doubt))
+    }
+
+    pub(crate) fn unmarked(kind: Kind) -> Error {
+        Error(Repr::Unmarked(kind))
     }
 }
 
@@ -76,6 +97,11 @@ impl fmt::Display for Error {
             Repr::Netlink(error) => error.fmt(f),
             Repr::Desired(error) => error.fmt(f),
             Repr::Links(doubt) => write!(f, "the links could not be read whole: {doubt}"),
+            Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
+            Repr::Unmarked(kind) => write!(
+                f,
+                "this kernel stores no marker on objects of kind {kind}: leave their ownership to the ledger"
+            ),
         }
     }
 }
@@ -85,8 +111,15 @@ impl std::error::Error for Error {
         match &self.0 {
             Repr::Netlink(error) => Some(error),
             Repr::Desired(error) => Some(error),
-            Repr::Links(_) => None,
+            Repr::Ledger(error) => Some(error),
+            Repr::Links(_) | Repr::Unmarked(_) => None,
         }
+    }
+}
+
+impl From<LedgerError> for Error {
+    fn from(error: LedgerError) -> Error {
+        Error(Repr::Ledger(error))
     }
 }
 

@@ -1,223 +1,506 @@
-//! What we own that the kernel does not mark as ours: links, and whatever lives on a kernel that
-//! does not keep the marker of addresses and neighbours.
+//! What we own by our own record: links, what lives on a kernel that does not keep the marker, what was adopted, and what was
+//! taken from others. The records are a [`Ledger`]'s; here is what they mean, and what the kernel says to them.
 //!
-//! Interface indexes are used again after an interface is gone. So every index is kept with the
-//! name that went with it, and counts only while both are still seen together: what was ours on a
-//! vanished interface never matches a stranger's.
+//! Interface indexes are used again after an interface is gone. So every index is kept with the name that went with it, and
+//! counts only while both are still seen together: what was ours on a vanished interface never matches a stranger's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use trueup_diff::{
-    Action, AddressKey, Dev, Devices, IfName, Item, Kind, Link, LinkKind, NeighbourKey, Object,
-    Observed, Op, Owned, Prefix,
+    AddressKey, Dev, IfName, Item, Kind, Kinds, LinkKind, NeighbourKey, Object, Observed, Owned,
+    Policy, RouteKey, Rule,
 };
+use trueup_reconcile::{Claim, Ledger, LedgerError};
 
-/// The memory of a source between passes: see [`trueup_reconcile::Source::LastApplied`].
-///
-/// Serializable, for those whose ownership is to survive a restart. It is of one namespace and one
-/// boot: elsewhere the same indexes mean other interfaces.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LastApplied {
-    /// The interfaces that the entries below refer to, by index.
-    devices: BTreeMap<u32, IfName>,
-    /// Links that we created.
-    links: BTreeSet<u32>,
-    /// Addresses that we created.
-    addresses: BTreeSet<OwnedAddress>,
-    /// Neighbours that we created.
-    neighbours: BTreeSet<OwnedNeighbour>,
+/// What a record is about, whatever else there is by then.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RecordKey {
+    Link { name: IfName, index: u32 },
+    Address { name: IfName, key: AddressKey },
+    Neighbour { name: IfName, key: NeighbourKey },
+    Route(RouteKey),
+    Rule(Box<Rule>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct OwnedAddress {
-    dev: u32,
-    address: IpAddr,
-    subnet: Option<Prefix>,
+/// What was last applied to a key that is ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// As it was last seen. Of a link: as it was made.
+    pub(crate) object: Object,
+    /// What was there before we took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) former: Option<Object>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct OwnedNeighbour {
-    dev: u32,
-    dst: IpAddr,
-    proxy: bool,
+/// What keys are to be, or are: `None` for what is not ours.
+pub(crate) type Records = BTreeMap<RecordKey, Option<Record>>;
+
+/// The records of one scope, and the intents that are open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Book {
+    records: BTreeMap<RecordKey, Record>,
+    open: Records,
 }
 
-impl LastApplied {
-    /// Whether nothing is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.links.is_empty() && self.addresses.is_empty() && self.neighbours.is_empty()
+impl RecordKey {
+    /// The key of an object on devices of these names.
+    pub(crate) fn of(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Option<RecordKey> {
+        Some(match object {
+            Object::Link(link) => RecordKey::Link {
+                name: link.name,
+                index: link.index,
+            },
+            Object::Address(address) => RecordKey::Address {
+                name: name(address.dev)?,
+                key: address.key(),
+            },
+            Object::Neighbour(neighbour) => RecordKey::Neighbour {
+                name: name(neighbour.dev)?,
+                key: neighbour.key(),
+            },
+            Object::Route(route) => RecordKey::Route(route.key()),
+            Object::Rule(rule) => RecordKey::Rule(Box::new(rule.key())),
+        })
     }
 
-    /// Number of objects remembered.
-    pub fn len(&self) -> usize {
-        self.links.len() + self.addresses.len() + self.neighbours.len()
-    }
-
-    /// What of it holds among the interfaces that are there.
-    pub(crate) fn owned(&self, observed: &Observed) -> Owned {
-        let same = |link: &&Link| self.devices.get(&link.index) == Some(&link.name);
-        let devices: BTreeSet<u32> = observed
-            .links
-            .iter()
-            .filter(same)
-            .map(|link| link.index)
-            .collect();
-        Owned {
-            links: self.links.intersection(&devices).copied().collect(),
-            addresses: self
-                .addresses
-                .iter()
-                .filter(|owned| devices.contains(&owned.dev))
-                .map(|owned| AddressKey {
-                    dev: Dev::index(owned.dev),
-                    address: owned.address,
-                    subnet: owned.subnet,
-                })
-                .collect(),
-            neighbours: self
-                .neighbours
-                .iter()
-                .filter(|owned| devices.contains(&owned.dev))
-                .map(|owned| NeighbourKey {
-                    dev: Dev::index(owned.dev),
-                    dst: owned.dst,
-                    proxy: owned.proxy,
-                })
-                .collect(),
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            RecordKey::Link { .. } => Kind::Link,
+            RecordKey::Address { .. } => Kind::Address,
+            RecordKey::Neighbour { .. } => Kind::Neighbour,
+            RecordKey::Route(_) => Kind::Route,
+            RecordKey::Rule(_) => Kind::Rule,
         }
     }
 
-    /// What is ours now: of what was owned, and of what was created since, that which is there and
-    /// bears no marker. What bears it needs no memory, and with one a stranger's would be taken for
-    /// ours that is made in its place. Of a kind that was not read whole, all of it.
-    pub(crate) fn from_read_back(owned: &Owned, observed: &Observed) -> LastApplied {
-        let names = observed
-            .links
-            .iter()
-            .map(|link| (link.index, link.name))
-            .collect();
-        let mut owned = owned.clone();
-        if observed.complete.contains(Kind::Address) {
-            let unmarked = observed.addresses.iter().filter(|a| a.protocol == 0);
-            let unmarked: BTreeSet<AddressKey> = unmarked.map(Item::key).collect();
-            owned.addresses.retain(|key| unmarked.contains(key));
+    /// The interface that it is, or is on.
+    fn interface(&self) -> Option<(IfName, u32)> {
+        match self {
+            RecordKey::Link { name, index } => Some((*name, *index)),
+            RecordKey::Address { name, key } => Some((*name, key.dev.as_index()?)),
+            RecordKey::Neighbour { name, key } => Some((*name, key.dev.as_index()?)),
+            RecordKey::Route(_) | RecordKey::Rule(_) => None,
         }
-        if observed.complete.contains(Kind::Neighbour) {
-            let unmarked = observed.neighbours.iter().filter(|n| n.protocol == 0);
-            let unmarked: BTreeSet<NeighbourKey> = unmarked.map(Item::key).collect();
-            owned.neighbours.retain(|key| unmarked.contains(key));
-        }
-        LastApplied::carried(&owned, &names)
+    }
+}
+
+impl Record {
+    fn encode(&self) -> Vec<u8> {
+        encode(self)
     }
 
-    /// What is ours on the interfaces of these names.
-    pub(crate) fn carried(owned: &Owned, names: &BTreeMap<u32, IfName>) -> LastApplied {
-        let mut ledger = LastApplied::default();
-        let mut on = |index: u32| {
-            let name = names.get(&index);
-            ledger.devices.extend(name.map(|name| (index, *name)));
-            name.is_some()
+    /// Whether what is there is still what was recorded, in whoever's hands.
+    fn stands(&self, object: &Object) -> bool {
+        match (&self.object, object) {
+            // The kind of a link cannot change.
+            (Object::Link(recorded), Object::Link(link)) => same_kind(&recorded.kind, &link.kind),
+            _ => protocol(&self.object) == protocol(object),
+        }
+    }
+}
+
+fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        // What must exist, and what the kernel says nothing of.
+        _ => true,
+    }
+}
+
+/// The protocol that an object bears; of links 0, as they bear none.
+pub(crate) fn protocol(object: &Object) -> u8 {
+    match object {
+        Object::Link(_) => 0,
+        Object::Address(address) => address.protocol,
+        Object::Neighbour(neighbour) => neighbour.protocol,
+        Object::Route(route) => route.protocol,
+        Object::Rule(rule) => rule.protocol,
+    }
+}
+
+fn agrees(wanted: &Object, object: &Object) -> bool {
+    match (wanted, object) {
+        (Object::Link(wanted), Object::Link(link)) => same_kind(&wanted.kind, &link.kind),
+        (Object::Address(wanted), Object::Address(address)) => wanted.agrees(address),
+        (Object::Neighbour(wanted), Object::Neighbour(neighbour)) => wanted.agrees(neighbour),
+        (Object::Route(wanted), Object::Route(route)) => wanted.agrees(route),
+        (Object::Rule(wanted), Object::Rule(rule)) => wanted.agrees(rule),
+        _ => false,
+    }
+}
+
+/// Keys and records are text, for whoever reads an export.
+fn encode(what: &impl Serialize) -> Vec<u8> {
+    // Writing to memory does not fail, and neither does any of our types.
+    serde_json::to_vec(what).unwrap_or_default()
+}
+
+fn decode<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T, LedgerError> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let shown = String::from_utf8_lossy(bytes);
+        LedgerError::new(format!(
+            "a {what} in the ledger cannot be read: {error}: {shown}"
+        ))
+    })
+}
+
+/// What is there of what a book is about.
+struct Seen {
+    names: BTreeMap<u32, IfName>,
+    objects: BTreeMap<RecordKey, Vec<Object>>,
+    complete: Kinds,
+}
+
+impl Seen {
+    fn of(book: &Book, observed: &Observed) -> Seen {
+        let keys = || book.records.keys().chain(book.open.keys());
+        let kinds: Kinds = keys().map(RecordKey::kind).collect();
+        let mut seen = Seen {
+            names: names(observed),
+            objects: BTreeMap::new(),
+            complete: observed.complete,
         };
-        ledger.links = owned
-            .links
-            .iter()
-            .copied()
-            .filter(|index| on(*index))
-            .collect();
-        for AddressKey {
-            dev,
-            address,
-            subnet,
-        } in owned.addresses.iter().copied()
-        {
-            if let Some(dev) = dev.as_index().filter(|dev| on(*dev)) {
-                ledger.addresses.insert(OwnedAddress {
-                    dev,
-                    address,
-                    subnet,
-                });
+        let mut note = |object: Object| {
+            let name = |dev: Dev| seen.names.get(&dev.as_index()?).copied();
+            let key = RecordKey::of(&object, name);
+            if let Some(key) = key.filter(|key| book.records.contains_key(key) || book.is_open(key))
+            {
+                seen.objects.entry(key).or_default().push(object);
+            }
+        };
+        for kind in Kind::ALL.into_iter().filter(|kind| kinds.contains(*kind)) {
+            match kind {
+                Kind::Link => observed
+                    .links
+                    .iter()
+                    .for_each(|link| note(link.clone().into())),
+                Kind::Address => observed
+                    .addresses
+                    .iter()
+                    .for_each(|address| note(address.clone().into())),
+                Kind::Neighbour => {
+                    let declared = observed.neighbours.iter().filter(|n| n.is_declared());
+                    declared.for_each(|neighbour| note(neighbour.clone().into()));
+                }
+                Kind::Route => observed
+                    .routes
+                    .iter()
+                    .for_each(|route| note(route.clone().into())),
+                Kind::Rule => observed
+                    .rules
+                    .iter()
+                    .for_each(|rule| note(rule.clone().into())),
             }
         }
-        for NeighbourKey { dev, dst, proxy } in owned.neighbours.iter().copied() {
-            if let Some(dev) = dev.as_index().filter(|dev| on(*dev)) {
-                ledger.neighbours.insert(OwnedNeighbour { dev, dst, proxy });
-            }
-        }
-        ledger
+        seen
+    }
+
+    /// The objects on a key.
+    fn on(&self, key: &RecordKey) -> &[Object] {
+        self.objects.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the interface that a key is, or is on, is there.
+    fn has_interface(&self, key: &RecordKey) -> bool {
+        key.interface()
+            .is_none_or(|(name, index)| self.names.get(&index) == Some(&name))
+    }
+
+    /// Whether all that could be on a key was read.
+    fn is_whole(&self, key: &RecordKey) -> bool {
+        !self.has_interface(key) || self.complete.contains(key.kind())
     }
 }
 
-/// Adds what an applied op made ours. `real` leads from planned devices to the interfaces that
-/// came of them.
-pub(crate) fn record(
-    owned: &mut Owned,
-    op: &Op,
-    devices: &Devices,
-    real: impl Fn(Dev) -> Option<Dev>,
-) {
-    if op.action == Action::Delete {
-        return;
-    }
-    match &op.object {
-        // An update may be of a link that is not ours.
-        Object::Link(link) if op.action == Action::Create => {
-            let peer = match &link.kind {
-                Some(LinkKind::Veth { peer }) => *peer,
-                _ => None,
+/// The names of the interfaces that are there.
+pub(crate) fn names(observed: &Observed) -> BTreeMap<u32, IfName> {
+    let links = observed.links.iter();
+    links.map(|link| (link.index, link.name)).collect()
+}
+
+/// What the kernel says to an intent, or to a record.
+enum Verdict {
+    Ours(Object),
+    NotOurs,
+    /// What is there is not known.
+    Open,
+}
+
+impl Book {
+    /// # Errors
+    ///
+    /// When the ledger cannot be read, or holds what nobody here has written.
+    pub(crate) fn read(ledger: &dyn Ledger) -> Result<Book, LedgerError> {
+        let mut book = Book::default();
+        for (key, value) in ledger.owned()? {
+            book.records
+                .insert(decode("key", &key)?, decode("record", &value)?);
+        }
+        for (key, claim) in ledger.open_intents()? {
+            let intended = match claim {
+                Claim::Ours(value) => Some(decode("record", &value)?),
+                Claim::NotOurs => None,
             };
-            // An interface that was observed under the peer's name cannot be the peer: it is gone, or
-            // has been renamed meanwhile, and is a stranger's all the same.
-            let devs = [Some(link.name), peer]
-                .into_iter()
-                .flatten()
-                .filter_map(|name| devices.dev(&name))
-                .filter(|dev| dev.is_planned());
-            owned
-                .links
-                .extend(devs.filter_map(&real).filter_map(Dev::as_index));
+            book.open.insert(decode("key", &key)?, intended);
         }
-        Object::Address(address) => {
-            let key = address.key();
-            owned
-                .addresses
-                .extend(real(key.dev).map(|dev| AddressKey { dev, ..key }));
+        Ok(book)
+    }
+
+    /// Whether nothing is recorded, nor open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.open.is_empty()
+    }
+
+    pub(crate) fn record(&self, key: &RecordKey) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    pub(crate) fn is_open(&self, key: &RecordKey) -> bool {
+        self.open.contains_key(key)
+    }
+
+    /// The routes of it that do not bear the marker: a look for what does would not show them.
+    pub(crate) fn unmarked_routes(&self, marker: u8) -> BTreeSet<RouteKey> {
+        let intended = self.open.iter().filter_map(|(_, record)| record.as_ref());
+        self.records
+            .values()
+            .chain(intended)
+            .filter_map(|record| match &record.object {
+                Object::Route(route) if route.protocol != marker => Some(route.key()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The other end of a pair, by its name, if it is ours.
+    pub(crate) fn link_named(&self, name: &IfName) -> Option<RecordKey> {
+        let key =
+            |key: &&RecordKey| matches!(key, RecordKey::Link { name: known, .. } if known == name);
+        self.records.keys().find(key).cloned()
+    }
+
+    /// What of it holds among what is there.
+    pub(crate) fn owned(&self, observed: &Observed) -> Owned {
+        let mut owned = Owned::default();
+        if self.records.is_empty() {
+            return owned;
         }
-        Object::Neighbour(neighbour) => {
-            let key = neighbour.key();
-            owned
-                .neighbours
-                .extend(real(key.dev).map(|dev| NeighbourKey { dev, ..key }));
+        let seen = Seen::of(self, observed);
+        for (key, record) in &self.records {
+            if !seen.has_interface(key) {
+                continue;
+            }
+            let object = &record.object;
+            match key {
+                RecordKey::Link { index, .. } => {
+                    let stands = seen.on(key).iter().any(|object| record.stands(object));
+                    if stands && record.former.is_none() {
+                        owned.links.insert(*index);
+                    }
+                }
+                RecordKey::Address { key, .. } => {
+                    owned.addresses.insert(*key, protocol(object));
+                }
+                RecordKey::Neighbour { key, .. } => {
+                    owned.neighbours.insert(*key, protocol(object));
+                }
+                RecordKey::Route(key) => {
+                    owned.routes.insert(key.clone(), protocol(object));
+                }
+                RecordKey::Rule(rule) => {
+                    owned.rules.insert((**rule).clone());
+                }
+            }
+            // To a device that is gone nothing is given back.
+            let former = record.former.as_ref().filter(|former| {
+                let there = |dev: Dev| {
+                    dev.as_index()
+                        .is_none_or(|dev| seen.names.contains_key(&dev))
+                };
+                devices_of(former).all(there)
+            });
+            if let Some(former) = former {
+                owned.former.insert(object.key(), former.clone());
+            }
         }
-        Object::Link(_) | Object::Route(_) | Object::Rule(_) => {}
+        owned
+    }
+
+    /// Takes an intent back of which nothing was done.
+    pub(crate) fn withdraw(&mut self, key: &RecordKey) {
+        let before = self.records.get(key).cloned();
+        if let Some(intended) = self.open.get_mut(key) {
+            *intended = before;
+        }
+    }
+
+    /// Closes the open intents to which what is there gives an answer, in this book alone. `refused` are keys that somebody
+    /// else had by the time we asked for them.
+    pub(crate) fn look(
+        &mut self,
+        observed: &Observed,
+        policy: Policy,
+        refused: &BTreeSet<RecordKey>,
+    ) -> Records {
+        let mut settled = Records::new();
+        if self.open.is_empty() {
+            return settled;
+        }
+        let seen = Seen::of(self, observed);
+        for (key, intended) in std::mem::take(&mut self.open) {
+            let verdict = if refused.contains(&key) {
+                Verdict::NotOurs
+            } else {
+                self.verdict(&key, intended.as_ref(), &seen, policy)
+            };
+            match verdict {
+                Verdict::Open => drop(self.open.insert(key, intended)),
+                Verdict::NotOurs => drop(settled.insert(key, None)),
+                Verdict::Ours(object) => {
+                    let known = intended.as_ref().or_else(|| self.records.get(&key));
+                    let former = known.and_then(|record| record.former.clone());
+                    settled.insert(key, Some(Record { object, former }));
+                }
+            }
+        }
+        self.note(&settled);
+        settled
+    }
+
+    /// What is there of a key that we meant to have (`wanted`), or to remove, and may have had before.
+    fn verdict(
+        &self,
+        key: &RecordKey,
+        wanted: Option<&Record>,
+        seen: &Seen,
+        policy: Policy,
+    ) -> Verdict {
+        let before = self.record(key);
+        let there = seen.on(key);
+        if there.is_empty() {
+            return if seen.is_whole(key) {
+                Verdict::NotOurs
+            } else {
+                Verdict::Open
+            };
+        }
+        let either = || wanted.into_iter().chain(before);
+        let as_meant = |object: &Object| either().any(|record| agrees(&record.object, object));
+        let stored = !policy.unstored.contains(key.kind());
+        let ours = there.iter().find(|object| match (key, protocol(object)) {
+            // Its index was drawn for it.
+            (RecordKey::Link { .. }, _) => as_meant(object),
+            // The key has the protocol in it.
+            (RecordKey::Rule(_), _) => either().next().is_some(),
+            // Nobody's mark is on it: what looks otherwise than we meant it to is another's.
+            (_, 0) => {
+                let bore_none = either().any(|record| protocol(&record.object) == 0);
+                as_meant(object) && (!stored || bore_none)
+            }
+            (_, borne) => either().any(|record| protocol(&record.object) == borne),
+        });
+        match ours {
+            Some(object) => Verdict::Ours(object.clone()),
+            None => Verdict::NotOurs,
+        }
+    }
+
+    /// Takes out what is not ours any more, and what needs no record. What somebody rewrote is told as shed, with the protocol
+    /// that it bears now.
+    pub(crate) fn tidy(&mut self, observed: &Observed, policy: Policy) -> (Records, Vec<Object>) {
+        let mut gone = Records::new();
+        let mut shed = Vec::new();
+        if self.records.is_empty() {
+            return (gone, shed);
+        }
+        let seen = Seen::of(self, observed);
+        for (key, record) in &self.records {
+            if self.is_open(key) || !seen.is_whole(key) {
+                continue;
+            }
+            let standing = seen.on(key).iter().find(|object| record.stands(object));
+            let needed = standing.is_some_and(|object| {
+                let proven = key.kind() != Kind::Link
+                    && !policy.by_ledger.contains(key.kind())
+                    && protocol(object) == policy.marker;
+                !proven || record.former.is_some()
+            });
+            if needed {
+                continue;
+            }
+            gone.insert(key.clone(), None);
+            if standing.is_none() {
+                shed.extend(seen.on(key).first().cloned());
+            }
+        }
+        self.note(&gone);
+        (gone, shed)
+    }
+
+    /// Takes in what is so.
+    pub(crate) fn note(&mut self, settled: &Records) {
+        for (key, record) in settled {
+            self.open.remove(key);
+            match record {
+                Some(record) => drop(self.records.insert(key.clone(), record.clone())),
+                None => drop(self.records.remove(key)),
+            }
+        }
+    }
+
+    /// Records what is meant, for good once this returns. What is open in the same words already is not recorded again.
+    ///
+    /// # Errors
+    ///
+    /// When that failed: then nothing of it is to be done.
+    pub(crate) fn begin(
+        &mut self,
+        ledger: &mut dyn Ledger,
+        mut intents: Records,
+    ) -> Result<(), LedgerError> {
+        intents.retain(|key, intended| self.open.get(key) != Some(intended));
+        if intents.is_empty() {
+            return Ok(());
+        }
+        ledger.begin(claims(&intents))?;
+        self.open.extend(intents);
+        Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use trueup_diff::Reason;
-
-    use super::*;
-
-    /// A stranger renames his `v1` between our look and our creation of a pair `v0`, `v1`.
-    #[test]
-    fn what_bore_the_name_of_a_new_pairs_other_end_is_not_ours() {
-        let [v0, v1]: [IfName; 2] = ["v0", "v1"].map(|name| name.parse().unwrap());
-        let stranger = Link {
-            index: 4,
-            ..Link::new(v1, LinkKind::Dummy)
-        };
-        let op = Op {
-            action: Action::Create,
-            object: Link::new(v0, LinkKind::Veth { peer: Some(v1) }).into(),
-            was: None,
-            reason: Reason::Missing,
-            hold: None,
-        };
-        let mut owned = Owned::default();
-        record(&mut owned, &op, &Devices::observed(&[stranger]), Some);
-        assert_eq!(owned, Owned::default());
+/// Records what is so. Nothing to record costs nothing.
+///
+/// # Errors
+///
+/// When it is not known to be recorded.
+pub(crate) fn settle(ledger: &mut dyn Ledger, settled: &Records) -> Result<(), LedgerError> {
+    if settled.is_empty() {
+        return Ok(());
     }
+    ledger.settle(claims(settled))
+}
+
+fn claims(records: &Records) -> BTreeMap<Vec<u8>, Claim> {
+    let claim = |record: &Option<Record>| match record {
+        Some(record) => Claim::Ours(record.encode()),
+        None => Claim::NotOurs,
+    };
+    records
+        .iter()
+        .map(|(key, record)| (encode(key), claim(record)))
+        .collect()
+}
+
+/// The devices that an object refers to.
+fn devices_of(object: &Object) -> impl Iterator<Item = Dev> {
+    let (one, many): (Option<Dev>, Vec<Dev>) = match object {
+        Object::Link(link) => (None, link.parents().copied().collect()),
+        Object::Address(address) => (Some(address.dev), Vec::new()),
+        Object::Neighbour(neighbour) => (Some(neighbour.dev), Vec::new()),
+        Object::Route(route) => (None, route.nexthops.devices().copied().collect()),
+        Object::Rule(_) => (None, Vec::new()),
+    };
+    one.into_iter().chain(many)
 }

@@ -6,31 +6,33 @@
 //! that second look and is mended in the same pass, a bounded number of times. The report's
 //! `converged` is computed from the last look alone.
 //!
-//! Ownership: routes and rules bear the marker (`rtm_protocol`, `FRA_PROTOCOL`); so do addresses
-//! and neighbours where the kernel keeps it, and [`LastApplied`] remembers them where it does not,
-//! and links always. What is not ours by either is never changed or deleted.
+//! Ownership: an object that bears our marker is ours, where the kernel keeps it. What it does not keep it on (links; on old
+//! kernels addresses, neighbours and rules), what was adopted, and what was taken from others is ours by the
+//! [`Ledger`](trueup_reconcile::Ledger), in which a pass records what it means to do before it does it. What is not ours by
+//! either is never changed or deleted.
 
 #![forbid(unsafe_code)]
 
 mod error;
+mod intent;
 mod ledger;
 mod look;
+mod memory;
 mod options;
 mod report;
 mod source;
+mod stub;
 
 pub use error::{Error, ErrorKind};
-pub use ledger::LastApplied;
 pub use look::Planned;
-pub use options::{
-    Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol,
-};
-pub use report::{OpOutcome, Report};
+pub use options::{Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol};
+pub use report::{Finding, OpOutcome, Report, Rule};
 pub use source::Rtnl;
 
 pub use trueup_apply::{Failure, Outcome, Pending};
 pub use trueup_netlink::Namespace;
 pub use trueup_observe::{Doubt, Scope, Snapshot};
+pub use trueup_reconcile::{Ledger, MemoryLedger};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -10,15 +10,15 @@ use std::net::IpAddr;
 
 use trueup_diff::{
     Action, Desired, Dev, Family, Item, Kind, Kinds, LinkKind, Object, Observed, Op, Owned, Plan,
-    Route, RouteKey, plan,
+    Policy, Route, RouteKey, plan,
 };
 use trueup_netlink::Socket;
 use trueup_observe::{Doubt, Scope, Snapshot, routes_where, snapshot};
 
-use crate::{Error, LastApplied};
+use crate::Error;
 
 /// What a pass would do, as of one look.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Planned {
     /// The ops and conflicts.
     pub plan: Plan,
@@ -37,57 +37,58 @@ impl Planned {
     }
 }
 
-/// Looks, knowing what was ours when the last pass ended.
-pub(crate) fn first(
+/// Reads what is managed. `recorded` are routes of ours that do not bear the marker.
+pub(crate) fn read(
     socket: &mut Socket,
     desired: &Desired,
-    last_applied: &LastApplied,
     marker: u8,
-) -> Result<(Planned, Owned), Error> {
-    let snapshot = read(socket, desired, marker)?;
-    let owned = last_applied.owned(&snapshot.observed);
-    Ok((planned(socket, snapshot, desired, &owned, marker)?, owned))
-}
-
-/// Looks, knowing what is ours among what is there.
-pub(crate) fn again(
-    socket: &mut Socket,
-    desired: &Desired,
-    owned: &Owned,
-    marker: u8,
-) -> Result<Planned, Error> {
-    let snapshot = read(socket, desired, marker)?;
-    planned(socket, snapshot, desired, owned, marker)
-}
-
-fn read(socket: &mut Socket, desired: &Desired, marker: u8) -> Result<Snapshot, Error> {
+    recorded: &BTreeSet<RouteKey>,
+) -> Result<Snapshot, Error> {
     let managed = desired.managed();
     let scope = Scope {
         kinds: managed,
         protocol: Some(marker),
         ..Scope::default()
     };
-    let snapshot = snapshot(socket, &scope)?;
+    let mut snapshot = snapshot(socket, &scope)?;
     let of_links = |doubt: &Doubt| doubt.kind() == Kind::Link;
     if let Some(doubt) = snapshot.doubts.iter().find(|doubt| of_links(doubt)) {
         // Without all links, names lead nowhere.
         return Err(Error::links(doubt.to_string()));
     }
+    if managed.contains(Kind::Route) && !recorded.is_empty() {
+        let scope = Scope {
+            kinds: Kinds::NONE.with(Kind::Route),
+            tables: Some(recorded.iter().map(|key| key.table).collect()),
+            ..Scope::default()
+        };
+        let unmarked = |route: &Route| route.protocol != marker && recorded.contains(&route.key());
+        let (routes, doubt) = routes_where(socket, &scope, unmarked)?;
+        let observed = &mut snapshot.observed;
+        observed.routes.extend(routes);
+        if doubt.is_some() {
+            observed.complete = observed.complete.without(Kind::Route);
+        }
+        snapshot.doubts.extend(doubt);
+    }
     Ok(snapshot)
 }
 
-fn planned(
+/// Plans from what was read, after a look at whoever else the plan concerns.
+pub(crate) fn planned(
     socket: &mut Socket,
     snapshot: Snapshot,
     desired: &Desired,
     owned: &Owned,
-    marker: u8,
+    policy: Policy,
+    recorded: &BTreeSet<RouteKey>,
 ) -> Result<Planned, Error> {
+    let marker = policy.marker;
     let Snapshot {
         mut observed,
         mut doubts,
     } = snapshot;
-    let mut plan = plan(desired, &observed, owned, marker)?;
+    let mut plan = plan(desired, &observed, owned, policy)?;
     let mut question = Question::of(&plan, &observed);
     if !question.is_empty() {
         let doubtful = doubts.len();
@@ -106,7 +107,10 @@ fn planned(
             doubts.extend(others.doubts);
             question.note_sources(&observed);
         }
-        let read = |route: &Route| managed.contains(Kind::Route) && route.protocol == marker;
+        let read = |route: &Route| {
+            let known = route.protocol == marker || recorded.contains(&route.key());
+            managed.contains(Kind::Route) && known
+        };
         let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
             !read(route) && question.concerns(route)
         })?;
@@ -120,7 +124,7 @@ fn planned(
         if news {
             // A plan can be large: the old one goes first.
             drop(plan);
-            plan = trueup_diff::plan(desired, &observed, owned, marker)?;
+            plan = trueup_diff::plan(desired, &observed, owned, policy)?;
         }
     }
     Ok(Planned {

@@ -1,10 +1,13 @@
 //! What a pass did and what came of it.
 
+use std::fmt;
+use std::time::Duration;
+
 use trueup_apply::{Failure, Outcome, Outcomes, Pending};
-use trueup_diff::{Conflict, Devices, Op, Plan};
+use trueup_diff::{Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Doubt;
 
-use crate::LastApplied;
+use crate::ledger::protocol;
 
 /// The report of a pass. Every op of the pass has exactly one outcome in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +18,8 @@ pub struct Report {
     pub(crate) devices: Devices,
     pub(crate) doubts: Vec<Doubt>,
     pub(crate) trouble: Option<String>,
-    pub(crate) last_applied: LastApplied,
+    pub(crate) adopted: Vec<Object>,
+    pub(crate) shed: Vec<Object>,
 }
 
 /// One turn of planning and applying.
@@ -99,20 +103,119 @@ impl Report {
         &self.doubts
     }
 
-    /// Why the pass could not look again after it had changed something, if so.
+    /// What there is to say of who owns what, in the order in which it came up.
+    pub fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
+        let of_ops = self.ops().filter_map(|done| {
+            let OpOutcome { op, devices, .. } = done;
+            let applied = done.outcome.is_applied();
+            let rule = match (&op.hold, op.reason) {
+                (Some(Hold::Grace(left)), _) => Rule::Grace { left: *left },
+                (Some(Hold::Contention { times, by, left }), _) => Rule::Contention {
+                    times: *times,
+                    by: *by,
+                    left: *left,
+                },
+                (_, Reason::Orphan) if applied => Rule::Orphan,
+                (_, Reason::Taken) if applied => Rule::Taken,
+                (_, Reason::GivenBack) if applied => Rule::GivenBack,
+                _ => return None,
+            };
+            let object = &op.object;
+            Some(Finding {
+                rule,
+                object,
+                devices,
+            })
+        });
+        let of = |rule, object| Finding {
+            rule,
+            object,
+            devices: &self.devices,
+        };
+        let shed = self.shed.iter();
+        let shed = shed.map(move |object| {
+            let by = protocol(object);
+            of(Rule::Shed { by }, object)
+        });
+        let adopted = self.adopted.iter();
+        let adopted = adopted.map(move |object| of(Rule::Adopted, object));
+        shed.chain(adopted).chain(of_ops)
+    }
+
+    /// Why the pass could not look again after it had changed something, or not record what is ours, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 }
 
 impl trueup_reconcile::Report for Report {
-    type LastApplied = LastApplied;
-
     fn converged(&self) -> bool {
         self.converged
     }
+}
 
-    fn last_applied(&self) -> &LastApplied {
-        &self.last_applied
+/// A rule of ownership that came to bear on an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    /// The rule.
+    pub rule: Rule,
+    /// The object: as it is now, or as it is to be.
+    pub object: &'a Object,
+    /// The devices that the object refers to.
+    pub devices: &'a Devices,
+}
+
+/// The rules of ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// It was there before us, as desired, and is ours from now on.
+    Adopted,
+    /// It was a foreign object's place, and is ours from now on; what was there is remembered.
+    Taken,
+    /// It was taken by us, is no longer desired, and is again what it was.
+    GivenBack,
+    /// It was ours, and somebody else has rewritten it: it is not ours to delete any more.
+    Shed {
+        /// The protocol that it bears now.
+        by: u8,
+    },
+    /// It bore our marker, nobody whom we know declares it, and it was deleted.
+    Orphan,
+    /// It bears our marker and was not seen declared: it is left alone for a time.
+    Grace {
+        /// For so long.
+        left: Duration,
+    },
+    /// Somebody takes it from us again and again: it is left alone for a time, longer each time.
+    Contention {
+        /// How often, in the window that counts.
+        times: u32,
+        /// The protocol that it bore in the other's hands, if it was seen.
+        by: Option<u8>,
+        /// For so long.
+        left: Duration,
+    },
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
+        match self {
+            Rule::Adopted => f.write_str("adopted"),
+            Rule::Taken => f.write_str("taken"),
+            Rule::GivenBack => f.write_str("given back"),
+            Rule::Shed { by: 0 } => f.write_str("shed"),
+            Rule::Shed { by } => write!(f, "shed to protocol {by}"),
+            Rule::Orphan => f.write_str("orphan"),
+            Rule::Grace { left } => write!(f, "grace for {} s", seconds(left)),
+            Rule::Contention { times, by, left } => {
+                write!(f, "contention, {times} times")?;
+                if let Some(by) = by {
+                    write!(f, " by protocol {by}")?;
+                }
+                write!(f, ", left alone for {} s", seconds(left))
+            }
+        }
     }
 }

@@ -1,30 +1,57 @@
 //! The pass.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::time::Instant;
 
-use trueup_apply::{Outcome, apply};
+use crate::stub::{Marker, Markers, markers};
+use trueup_apply::{ErrorClass, Outcome, apply, draw_indexes};
 use trueup_diff::{
-    Action, AddressKey, Desired, Dev, Devices, IfName, NeighbourKey, ObjectKey, Observed, Op,
+    Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy, Reason,
+    RouteKey, resolve,
 };
 use trueup_netlink::{Namespace, Socket};
 use trueup_observe::{Scope, Snapshot, snapshot};
-use trueup_reconcile::{Observation, Source};
+use trueup_reconcile::{Ledger, Observation, Source};
 
-use crate::ledger::record;
+use crate::intent::Intents;
+use crate::ledger::{Book, Record, RecordKey, Records, names, settle};
 use crate::look::{self, Planned};
+use crate::memory::{self, Memory};
 use crate::report::Round;
-use crate::{Error, LastApplied, Options, Report};
+use crate::{Error, OnConflict, Options, Ownership, Report};
 
 /// How often a pass goes over what its own ops took away, at most.
 const ROUNDS: usize = 3;
 
-/// The rtnetlink source. It keeps nothing between passes: each opens its socket anew, so that a
-/// namespace that was recreated under its old name is met as what it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rtnl;
+/// The rtnetlink source.
+///
+/// Between passes it keeps nothing that correctness needs: each opens its socket anew, so that a namespace that was recreated
+/// under its old name is met as what it is. What it remembers serves those with whom it shares the kernel: see
+/// [`Options::with_grace`] and [`Options::with_contention`].
+pub struct Rtnl {
+    clock: Box<dyn Fn() -> Instant + Send + Sync>,
+    memory: Memory,
+    /// Of the namespace that was asked last, by its cookie.
+    markers: Option<(u64, Markers)>,
+}
 
 impl Rtnl {
-    /// What a pass would do now. Changes nothing.
+    /// A source that has seen nothing yet.
+    pub fn new() -> Rtnl {
+        Rtnl::with_clock(Instant::now)
+    }
+
+    /// One that is told the time, which never goes back.
+    pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Rtnl {
+        Rtnl {
+            clock: Box::new(clock),
+            memory: Memory::default(),
+            markers: None,
+        }
+    }
+
+    /// What a pass would do now. Changes nothing, neither in the kernel nor in the ledger.
     ///
     /// # Errors
     ///
@@ -33,19 +60,254 @@ impl Rtnl {
         &self,
         scope: &Namespace,
         desired: &Desired,
-        last_applied: &LastApplied,
+        ledger: &dyn Ledger,
         options: &Options,
     ) -> Result<Planned, Error> {
         let mut socket = Socket::open(scope)?;
-        let looked = look::first(&mut socket, desired, last_applied, options.protocol())?;
-        Ok(looked.0)
+        let markers = self.markers(&mut socket, desired)?;
+        let mut pass = Pass::open(socket, desired, options, markers, ledger)?;
+        let snapshot = pass.read()?;
+        pass.recover(&snapshot.observed);
+        let (mut planned, owned) = pass.planned(snapshot)?;
+        let mut memory = self.memory.clone();
+        pass.judge(&mut memory, &mut planned, &owned, (self.clock)())?;
+        Ok(planned)
     }
+
+    /// On what this kernel stores a protocol. It is asked once for a namespace, and only where that matters.
+    fn markers(
+        &self,
+        socket: &mut Socket,
+        desired: &Desired,
+    ) -> Result<Option<(u64, Markers)>, Error> {
+        let in_question = |kind: &Kind| {
+            matches!(kind, Kind::Address | Kind::Neighbour | Kind::Rule)
+                && desired.managed().contains(*kind)
+        };
+        if !Kind::ALL.iter().any(in_question) {
+            return Ok(None);
+        }
+        let cookie = socket.netns_cookie()?;
+        match &self.markers {
+            Some((known, markers)) if *known == cookie => Ok(Some((cookie, *markers))),
+            _ => Ok(Some((cookie, markers(socket)?))),
+        }
+    }
+}
+
+impl Default for Rtnl {
+    fn default() -> Rtnl {
+        Rtnl::new()
+    }
+}
+
+impl fmt::Debug for Rtnl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rtnl").finish_non_exhaustive()
+    }
+}
+
+/// What stays the same throughout a pass, and what is ours in it.
+struct Pass<'a> {
+    socket: Socket,
+    desired: &'a Desired,
+    options: &'a Options,
+    policy: Policy,
+    book: Book,
+    /// Routes of ours that do not bear the marker.
+    unmarked: BTreeSet<RouteKey>,
+    /// What the ledger is yet to be told.
+    unsettled: Records,
+    trouble: Option<String>,
+}
+
+impl<'a> Pass<'a> {
+    fn open(
+        socket: Socket,
+        desired: &'a Desired,
+        options: &'a Options,
+        markers: Option<(u64, Markers)>,
+        ledger: &dyn Ledger,
+    ) -> Result<Pass<'a>, Error> {
+        let policy = policy(markers.map(|(_, markers)| markers), options)?;
+        let book = Book::read(ledger)?;
+        Ok(Pass {
+            socket,
+            desired,
+            options,
+            policy,
+            unmarked: book.unmarked_routes(policy.marker),
+            book,
+            unsettled: Records::new(),
+            trouble: None,
+        })
+    }
+
+    fn read(&mut self) -> Result<Snapshot, Error> {
+        let marker = self.policy.marker;
+        look::read(&mut self.socket, self.desired, marker, &self.unmarked)
+    }
+
+    /// Sees what became of the intents that an earlier pass left open.
+    fn recover(&mut self, observed: &Observed) -> Records {
+        self.book.look(observed, self.policy, &BTreeSet::new())
+    }
+
+    fn planned(&mut self, snapshot: Snapshot) -> Result<(Planned, Owned), Error> {
+        let owned = self.book.owned(&snapshot.observed);
+        let planned = look::planned(
+            &mut self.socket,
+            snapshot,
+            self.desired,
+            &owned,
+            self.policy,
+            &self.unmarked,
+        )?;
+        Ok((planned, owned))
+    }
+
+    /// Has the memory judge the first plan of a pass. What was in somebody else's hands since the last is answered.
+    fn judge(
+        &self,
+        memory: &mut Memory,
+        planned: &mut Planned,
+        owned: &Owned,
+        now: Instant,
+    ) -> Result<Vec<Object>, Error> {
+        if memory.is_behind(self.desired, self.options) {
+            let resolved = resolve(self.desired, &planned.observed, owned, self.policy)?;
+            memory.declare(&resolved);
+        }
+        let plan = &mut planned.plan;
+        let had = |object: &Object| memory.had(self.desired, object, &plan.devices);
+        let conflicts = plan.conflicts.iter();
+        let shed = conflicts.filter(|conflict| had(&conflict.desired));
+        let mut shed: Vec<Object> = shed.map(|conflict| conflict.foreign.clone()).collect();
+        let taken = plan.ops.iter().filter(|op| op.reason == Reason::Taken);
+        let retaken = taken.filter(|op| had(&op.object));
+        shed.extend(retaken.filter_map(|op| op.was.as_deref().cloned()));
+        self.hold(memory, plan, &planned.observed, true, now);
+        Ok(shed)
+    }
+
+    fn hold(
+        &self,
+        memory: &mut Memory,
+        plan: &mut Plan,
+        observed: &Observed,
+        first: bool,
+        now: Instant,
+    ) {
+        let names = names(observed);
+        let recorded = |object: &Object| {
+            let name = |dev: Dev| names.get(&dev.as_index()?).copied();
+            let key = RecordKey::of(object, name);
+            key.is_some_and(|key| self.book.record(&key).is_some())
+        };
+        let recorded = |object: &Object| !self.book.is_empty() && recorded(object);
+        memory.judge(plan, self.desired, self.options, recorded, first, now);
+    }
+
+    /// Carries a plan out, recording beforehand what has to be.
+    fn carry_out(&mut self, mut plan: Plan, ledger: &mut dyn Ledger) -> Carried {
+        let indexes = draw_indexes(&plan);
+        let devices = plan.devices.clone();
+        let intents = Intents::new(&self.book, self.policy, &devices, &indexes);
+        let keys = |op: &Op| intents.of(op).into_iter().map(|(key, _)| key);
+        // What an earlier pass meant, and nobody could see the end of, stands in the way of more.
+        for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
+            if !self.book.is_empty() && keys(op).any(|key| self.book.is_open(&key)) {
+                let why = "what became of an earlier intent is not known yet";
+                op.hold = Some(Hold::Unrecorded(why.to_owned()));
+            }
+        }
+        let due = intents.of_plan(&plan);
+        let meant: Vec<Vec<RecordKey>> = match due.is_empty() {
+            true => Vec::new(),
+            false => plan.ops.iter().map(|op| keys(op).collect()).collect(),
+        };
+        let begun = match self.unsettled.keys().any(|key| due.contains_key(key)) {
+            true => settle(ledger, &self.unsettled).map(|()| self.unsettled.clear()),
+            false => Ok(()),
+        };
+        let book = &mut self.book;
+        let begun = begun.and_then(|()| book.begin(ledger, due));
+        if let Err(error) = begun {
+            let why = error.to_string();
+            for (op, keys) in plan.ops.iter_mut().zip(&meant) {
+                if !keys.is_empty() && op.hold.is_none() {
+                    op.hold = Some(Hold::Unrecorded(why.clone()));
+                }
+            }
+            self.trouble.get_or_insert(why);
+        }
+        let outcomes = apply(&plan, &mut self.socket, &indexes);
+        let mut refused = BTreeSet::new();
+        for ((op, outcome), keys) in plan.ops.iter().zip(&outcomes.outcomes).zip(meant) {
+            match outcome {
+                Outcome::Applied => {}
+                Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
+                Outcome::Failed(failure)
+                    if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
+                {
+                    refused.extend(keys);
+                }
+                Outcome::Failed(_) | Outcome::Pending(_) => {
+                    keys.iter().for_each(|key| self.book.withdraw(key));
+                }
+            }
+        }
+        Carried {
+            round: Round { plan, outcomes },
+            refused,
+        }
+    }
+}
+
+/// What came of a plan.
+struct Carried {
+    round: Round,
+    /// Keys that somebody else had by the time we asked for them.
+    refused: BTreeSet<RecordKey>,
+}
+
+/// What proves objects to be ours here.
+fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> {
+    let mut unstored = Kinds::NONE;
+    if let Some(markers) = markers {
+        let stored = [
+            (Kind::Address, markers.address),
+            (Kind::Neighbour, markers.neighbour),
+            (Kind::Rule, markers.rule),
+        ];
+        // Where it may not be asked, nothing can be changed either.
+        let not = stored
+            .iter()
+            .filter(|(_, marker)| *marker == Marker::NotKept);
+        unstored = not.map(|(kind, _)| *kind).collect();
+    }
+    let mut by_ledger = unstored;
+    for kind in Kind::ALL {
+        match options.ownership(kind) {
+            Some(Ownership::Ledger) => by_ledger = by_ledger.with(kind),
+            Some(Ownership::Marker) if unstored.contains(kind) || kind == Kind::Link => {
+                return Err(Error::unmarked(kind));
+            }
+            Some(Ownership::Marker) | None => {}
+        }
+    }
+    Ok(Policy {
+        marker: options.protocol(),
+        by_ledger,
+        unstored,
+        adopt: options.adopt(),
+        take: options.on_conflict() == OnConflict::Take,
+    })
 }
 
 impl Source for Rtnl {
     type Scope = Namespace;
     type Desired = Desired;
-    type LastApplied = LastApplied;
     type Options = Options;
     type Report = Report;
     type Observed = Snapshot;
@@ -56,88 +318,100 @@ impl Source for Rtnl {
         &mut self,
         scope: &Namespace,
         desired: &Desired,
-        last_applied: &LastApplied,
+        ledger: &mut dyn Ledger,
         options: &Options,
     ) -> Result<Report, Error> {
         let mut socket = Socket::open(scope)?;
-        let marker = options.protocol();
-        let (mut planned, mut owned) = look::first(&mut socket, desired, last_applied, marker)?;
-        let mut names = names(&planned.observed);
+        let markers = self.markers(&mut socket, desired)?;
+        self.markers = markers.or(self.markers);
+        let mut pass = Pass::open(socket, desired, options, markers, ledger)?;
+        let snapshot = pass.read()?;
+        let recovered = pass.recover(&snapshot.observed);
+        if let Err(error) = settle(ledger, &recovered) {
+            pass.trouble = Some(error.to_string());
+        }
+        let (mut planned, owned) = pass.planned(snapshot)?;
+        let now = (self.clock)();
+        let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
         let mut rounds = Vec::new();
         // What failed or waits is not tried again in the same pass.
-        let mut spent = HashSet::new();
-        let mut trouble = None;
-        loop {
-            if rounds.len() == ROUNDS {
+        let mut spent: HashSet<(Action, u64)> = HashSet::new();
+        let mut seen = true;
+        while rounds.len() < ROUNDS {
+            let Planned { plan, observed, .. } = &mut planned;
+            let identity = |op: &Op| (op.action, memory::id(&op.object, &plan.devices));
+            if plan.ops.iter().all(|op| spent.contains(&identity(op))) {
                 break;
             }
-            let Planned {
-                plan,
-                observed,
-                doubts,
-            } = planned;
-            let fresh = |op: &Op| !spent.contains(&identity(op, &plan.devices));
-            if !plan.ops.iter().any(fresh) {
-                planned = Planned {
-                    plan,
-                    observed,
-                    doubts,
-                };
-                break;
-            }
+            let devices = plan.devices.clone();
+            let mut plan = std::mem::take(plan);
             // The observation can be large, and what is read next takes its place.
-            drop(observed);
-            let plan = if spent.is_empty() {
-                plan
-            } else {
-                let devices = plan.devices.clone();
-                plan.retain(|op| !spent.contains(&identity(op, &devices)))
-            };
-            let outcomes = apply(&plan, &mut socket);
-            let real = |dev: Dev| {
-                dev.as_index()
-                    .or_else(|| outcomes.created.get(&dev).copied())
-                    .map(Dev::index)
-            };
-            for (op, outcome) in plan.ops.iter().zip(&outcomes.outcomes) {
-                if *outcome == Outcome::Applied {
-                    record(&mut owned, op, &plan.devices, real);
-                } else {
-                    spent.insert(identity(op, &plan.devices));
+            *observed = Observed::default();
+            if !spent.is_empty() {
+                plan = plan
+                    .retain(|op| !spent.contains(&(op.action, memory::id(&op.object, &devices))));
+            }
+            let Carried { round, refused } = pass.carry_out(plan, ledger);
+            for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
+                if *outcome != Outcome::Applied {
+                    spent.insert((op.action, memory::id(&op.object, &devices)));
                 }
             }
-            for (dev, index) in &outcomes.created {
-                names.extend(plan.devices.name(*dev).map(|name| (*index, *name)));
-            }
-            rounds.push(Round { plan, outcomes });
-            match look::again(&mut socket, desired, &owned, marker) {
-                Ok(seen) => planned = seen,
+            rounds.push(round);
+            let looked = pass.read().and_then(|snapshot| {
+                let settled = pass.book.look(&snapshot.observed, pass.policy, &refused);
+                pass.unsettled.extend(settled);
+                pass.planned(snapshot)
+            });
+            match looked {
+                Ok((seen, _)) => {
+                    planned = seen;
+                    let (plan, observed) = (&mut planned.plan, &planned.observed);
+                    pass.hold(&mut self.memory, plan, observed, false, now);
+                }
                 Err(error) => {
-                    // Something was changed, so what is ours now must be told all the same.
-                    trouble = Some(error.to_string());
-                    planned = Planned {
-                        plan: Default::default(),
-                        observed: Observed::default(),
-                        doubts: Vec::new(),
-                    };
+                    // What was changed is told all the same. What was meant stays open: the next pass sees to it.
+                    pass.trouble.get_or_insert(error.to_string());
+                    planned = Planned::default();
+                    seen = false;
                     break;
                 }
             }
-            names.extend(self::names(&planned.observed));
         }
-        let converged = trouble.is_none() && planned.is_converged();
-        let last_applied = match trouble {
-            Some(_) => LastApplied::carried(&owned, &names),
-            None => LastApplied::from_read_back(&owned, &planned.observed),
-        };
+        let mut adopted = Vec::new();
+        if seen {
+            let Planned { plan, observed, .. } = &mut planned;
+            adopted = std::mem::take(&mut plan.adopted);
+            let (gone, rewritten) = pass.book.tidy(observed, pass.policy);
+            pass.unsettled.extend(gone);
+            shed.extend(rewritten);
+            let names = names(observed);
+            for object in &adopted {
+                let name = |dev: Dev| names.get(&dev.as_index()?).copied();
+                if let Some(key) = RecordKey::of(object, name) {
+                    let (object, former) = (object.clone(), None);
+                    pass.unsettled.insert(key, Some(Record { object, former }));
+                }
+            }
+            let left = plan.ops.iter().map(|op| &op.object);
+            let left = left.chain(plan.conflicts.iter().map(|conflict| &conflict.desired));
+            let left = left.map(|object| memory::id(object, &plan.devices));
+            self.memory.end(desired, left);
+        } else {
+            self.memory.end_unknown();
+        }
+        if let Err(error) = settle(ledger, &pass.unsettled) {
+            pass.trouble.get_or_insert(error.to_string());
+        }
         Ok(Report {
-            converged,
+            converged: pass.trouble.is_none() && planned.is_converged(),
             rounds,
             conflicts: planned.plan.conflicts,
             devices: planned.plan.devices,
             doubts: planned.doubts,
-            trouble,
-            last_applied,
+            trouble: pass.trouble,
+            adopted,
+            shed,
         })
     }
 
@@ -149,28 +423,4 @@ impl Source for Rtnl {
         let mut socket = Socket::open(scope)?;
         Ok(Observation::Seen(snapshot(&mut socket, &Scope::whole())?))
     }
-}
-
-/// What an op is about, told so that the plans of one pass agree on it: a device by its name, as one
-/// that is to be created has another number in each plan, and an index once it is there.
-fn identity(op: &Op, devices: &Devices) -> (Action, ObjectKey, Option<IfName>) {
-    let mut key = op.object.key();
-    let mut name = None;
-    if let ObjectKey::Address(AddressKey { dev, .. })
-    | ObjectKey::Neighbour(NeighbourKey { dev, .. }) = &mut key
-    {
-        name = devices.name(*dev).copied();
-        if name.is_some() {
-            *dev = Dev::index(0);
-        }
-    }
-    (op.action, key, name)
-}
-
-fn names(observed: &Observed) -> BTreeMap<u32, IfName> {
-    observed
-        .links
-        .iter()
-        .map(|link| (link.index, link.name))
-        .collect()
 }

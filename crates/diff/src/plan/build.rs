@@ -1,19 +1,22 @@
 //! What there is to do, kind by kind, before it is put in order: who holds each key, and what
 //! follows from that.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::desired::{Observed, Owned, Proof};
+use crate::desired::{Observed, Owned, Policy, Proof};
 use crate::merge;
 use crate::model::{IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
-use crate::plan::{Action, Bystanders, Conflict, Hold, Object, Op, Reason};
+use crate::plan::bystanders::DERIVED;
+use crate::plan::{Action, Bystanders, Conflict, Hold, Object, ObjectKey, Op, Reason};
 use crate::resolve::Resolved;
 
-/// Ops, each kind's in key order, and conflicts.
+/// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) ops: Vec<Op>,
     pub(crate) conflicts: Vec<Conflict>,
+    pub(crate) adopted: Vec<Object>,
 }
 
 /// How an observed object stands to us.
@@ -68,6 +71,7 @@ impl Findings {
         desired: Option<&[T]>,
         observed: &[T],
         complete: bool,
+        handling: Handling<'_>,
         standing: impl Fn(&T) -> Standing,
     ) {
         let Some(desired) = desired else { return };
@@ -80,7 +84,7 @@ impl Findings {
         let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
             holders.sort(present, &standing);
             let before = self.ops.len();
-            let kept = wanted.and_then(|wanted| self.settle(wanted, &holders, complete));
+            let kept = wanted.and_then(|wanted| self.settle(wanted, &holders, complete, handling));
             // What is made anew needs the key for itself alone.
             let anew = |op: &Op| op.reason == Reason::Recreated;
             let reason = if self.ops[before..].iter().any(anew) {
@@ -91,11 +95,25 @@ impl Findings {
             if complete {
                 for extra in &holders.ours {
                     if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
-                        self.op(Action::Delete, T::clone(extra).into(), reason);
+                        self.remove(T::clone(extra).into(), reason, handling);
                     }
                 }
             }
         });
+    }
+
+    /// Deletes an object of ours, or makes it again what it was before we took it.
+    fn remove(&mut self, object: Object, reason: Reason, handling: Handling<'_>) {
+        let former = (reason == Reason::Undesired)
+            .then(|| handling.former(&object))
+            .flatten();
+        match former {
+            Some(former) => {
+                let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
+                op.was = Some(Box::new(object));
+            }
+            None => drop(self.op(Action::Delete, object, reason)),
+        }
     }
 
     /// Sees to a desired object, and tells which observed object of ours serves for it.
@@ -104,17 +122,31 @@ impl Findings {
         wanted: &T,
         holders: &Holders<'a, T>,
         complete: bool,
+        handling: Handling<'_>,
     ) -> Option<&'a T> {
         let ours = holders.ours.first().copied();
         if let Some(same) = holders.ours.iter().find(|observed| wanted.agrees(observed)) {
             return Some(same);
         }
-        if let Some(foreign) = holders.foreign.first() {
+        if let Some(foreign) = holders.foreign.first().copied() {
             // One that equals what we desire serves as it is. Beside one that does not, ours
             // cannot be replaced either: the kernel might take the other for it.
-            if ours.is_some() || !holders.foreign.iter().any(|other| wanted.agrees(other)) {
-                let (desired, foreign) = (wanted.clone().into(), T::clone(foreign).into());
-                self.conflicts.push(Conflict { desired, foreign });
+            let serves = holders.foreign.iter().find(|other| wanted.agrees(other));
+            match serves.filter(|_| ours.is_none()) {
+                Some(serves) if handling.adopts(wanted) => {
+                    self.adopted.push(T::clone(serves).into())
+                }
+                Some(_) => {}
+                None => {
+                    let alone = ours.is_none() && holders.foreign.len() == 1;
+                    let taken = alone && changes_in_place(wanted, foreign);
+                    self.contest(
+                        wanted.clone().into(),
+                        foreign.clone().into(),
+                        taken,
+                        handling,
+                    );
+                }
             }
             return ours;
         }
@@ -123,9 +155,7 @@ impl Findings {
                 self.op(Action::Create, wanted.clone().into(), Reason::Missing);
             }
             Some(observed) => {
-                let mut keeps = true;
-                wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
-                if keeps {
+                if changes_in_place(wanted, observed) {
                     let op = self.op(Action::Update, wanted.clone().into(), Reason::Differs);
                     op.was = Some(Box::new(observed.clone().into()));
                 } else if complete {
@@ -138,12 +168,66 @@ impl Findings {
     }
 }
 
+impl Findings {
+    /// A foreign object on a key that we desire: `taken` if it can be, and is to be.
+    fn contest(&mut self, desired: Object, foreign: Object, taken: bool, handling: Handling<'_>) {
+        if taken && handling.policy.take && !is_kernels_own(&foreign) {
+            let op = self.op(Action::Update, desired, Reason::Taken);
+            op.was = Some(Box::new(foreign));
+        } else {
+            self.conflicts.push(Conflict { desired, foreign });
+        }
+    }
+}
+
+fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
+    let mut keeps = true;
+    wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
+    keeps
+}
+
+/// What the kernel makes for itself is nobody's to take.
+fn is_kernels_own(object: &Object) -> bool {
+    match object {
+        Object::Address(address) => address.is_kernels_own(),
+        Object::Route(route) => DERIVED.contains(&route.protocol),
+        Object::Link(_) | Object::Neighbour(_) | Object::Rule(_) => false,
+    }
+}
+
+/// What is done where something foreign is in our place, or was.
+#[derive(Clone, Copy)]
+struct Handling<'a> {
+    policy: Policy,
+    adopt: &'a HashSet<ObjectKey>,
+    proof: Proof<'a>,
+}
+
+impl<'a> Handling<'a> {
+    fn adopts<T: Clone + Into<Object>>(&self, wanted: &T) -> bool {
+        let alone = || self.adopt.contains(&wanted.clone().into().key());
+        self.policy.adopt || !self.adopt.is_empty() && alone()
+    }
+
+    fn former(&self, object: &Object) -> Option<&'a Object> {
+        let former = &self.proof.owned.former;
+        (!former.is_empty())
+            .then(|| former.get(&object.key()))
+            .flatten()
+    }
+}
+
 /// Finds what there is to do.
 pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Findings {
     let proof = Proof {
-        marker: desired.marker,
+        policy: desired.policy,
         owned,
         managed: desired.managed,
+    };
+    let handling = Handling {
+        policy: desired.policy,
+        adopt: &desired.adopt,
+        proof,
     };
     let complete = |kind| observed.complete.contains(kind);
     let ours = |ours: bool| {
@@ -154,17 +238,19 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         }
     };
     let mut found = Findings::default();
-    links(&mut found, desired, observed, proof);
+    links(&mut found, desired, observed, handling);
     found.sort_out(
         desired.addresses.as_deref(),
         &observed.addresses,
         complete(Kind::Address),
+        handling,
         |address| ours(proof.address(address)),
     );
     found.sort_out(
         desired.neighbours.as_deref(),
         &observed.neighbours,
         complete(Kind::Neighbour),
+        handling,
         |neighbour| {
             if neighbour.is_declared() {
                 ours(proof.neighbour(neighbour))
@@ -177,14 +263,19 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         desired.routes.as_deref(),
         &observed.routes,
         complete(Kind::Route),
+        handling,
         |route| ours(proof.route(route)),
     );
-    let rules = desired.rules.as_deref();
-    let rules = rules.map(|rules| without_served(rules, &observed.rules, proof));
+    let unserved = desired.rules.as_deref().map(|rules| {
+        let (desired, observed, adopted) = without_served(rules, &observed.rules, handling);
+        found.adopted.extend(adopted.into_iter().map(Object::from));
+        (desired, observed)
+    });
     found.sort_out(
-        rules.as_deref(),
-        &observed.rules,
+        unserved.as_ref().map(|(desired, _)| &**desired),
+        unserved.as_ref().map_or(&[], |(_, observed)| &**observed),
         complete(Kind::Rule),
+        handling,
         |rule| ours(proof.rule(rule)),
     );
     if complete(Kind::Rule) {
@@ -196,7 +287,8 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
 
 /// Links differ from the rest: some are not ours to create, the ends of a pair come and go
 /// together, and a new one is made first and set up after.
-fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, proof: Proof<'_>) {
+fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, handling: Handling<'_>) {
+    let proof = handling.proof;
     let Some(wanted) = desired.links.as_deref() else {
         return;
     };
@@ -229,9 +321,16 @@ fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, proof: P
             }
         }
         match (wanted, there) {
-            (Some(wanted), Some(there)) => existing(found, wanted, there, desired, proof),
+            (Some(wanted), Some(there)) => existing(found, wanted, there, desired, handling),
             (Some(wanted), None) => missing(found, wanted, makers.contains_key(&wanted.name)),
-            (None, _) => {}
+            (None, Some(taken)) => {
+                let taken = Object::from((*taken).clone());
+                if let Some(former) = handling.former(&taken) {
+                    let op = found.op(Action::Update, former.clone(), Reason::GivenBack);
+                    op.was = Some(Box::new(taken));
+                }
+            }
+            (None, None) => {}
         }
     });
     let undesired = undesired(wanted, observed, proof);
@@ -296,7 +395,7 @@ fn existing(
     wanted: &Link,
     there: &Link,
     desired: &Resolved,
-    proof: Proof<'_>,
+    handling: Handling<'_>,
 ) {
     let mut differs = false;
     let mut keeps = true;
@@ -305,17 +404,20 @@ fn existing(
         keeps &= difference.in_place;
     });
     // What we could not have created is ours to set up, as far as the file says.
-    let may_change = proof.link(there) || !wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
     if !differs {
-    } else if may_change && keeps {
+        let foreign = creatable && !handling.proof.may_change(there);
+        if foreign && handling.adopts(wanted) {
+            found.adopted.push(there.clone().into());
+        }
+    } else if keeps && (handling.proof.may_change(there) || !creatable) {
         let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
         op.was = Some(Box::new(there.clone().into()));
     } else if let Some(bystander) = desired.held.get(&there.index) {
         let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
         op.hold = Some(Hold::Bystander(Box::new(bystander.clone())));
     } else {
-        let (desired, foreign) = (wanted.clone().into(), there.clone().into());
-        found.conflicts.push(Conflict { desired, foreign });
+        found.contest(wanted.clone().into(), there.clone().into(), keeps, handling);
     }
 }
 
@@ -352,23 +454,50 @@ fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
     }
 }
 
-/// The desired rules that nobody else's serves. The protocol is part of a rule's key, so that ours
-/// could stand beside an equal one of somebody else's; but one that was there before us is used.
-fn without_served(desired: &[Rule], observed: &[Rule], proof: Proof<'_>) -> Vec<Rule> {
+/// The desired rules that no other serves, the observed ones but those that serve, and those of them that become ours by that.
+/// The protocol is part of a rule's key, so that ours could stand beside an equal one of somebody else's; but one that was
+/// there before us is used.
+fn without_served<'a>(
+    desired: &[Rule],
+    observed: &'a [Rule],
+    handling: Handling<'_>,
+) -> (Vec<Rule>, Cow<'a, [Rule]>, Vec<Rule>) {
     let unmarked = |rule: &Rule| Rule {
         protocol: 0,
         ..rule.clone()
     };
+    let proof = handling.proof;
     let (ours, foreign): (Vec<&Rule>, Vec<&Rule>) =
         observed.iter().partition(|rule| proof.rule(rule));
-    let ours: HashSet<Rule> = ours.into_iter().map(Item::key).collect();
-    let foreign: HashSet<Rule> = foreign.into_iter().map(unmarked).collect();
-    let served = |rule: &&Rule| !ours.contains(&rule.key()) && foreign.contains(&unmarked(rule));
-    desired
+    let own_keys: HashSet<Rule> = ours.iter().map(|rule| rule.key()).collect();
+    let bears_other = |rule: &&Rule| !proof.bears_marker(Kind::Rule, rule.protocol);
+    // Of two equal ones that which is ours already serves.
+    let others = foreign
+        .into_iter()
+        .chain(ours.into_iter().filter(bears_other));
+    let others: HashMap<Rule, &Rule> = others.map(|rule| (unmarked(rule), rule)).collect();
+    let mut rest = Vec::new();
+    let mut adopted = Vec::new();
+    let mut serving: HashSet<Rule> = HashSet::new();
+    for rule in desired {
+        match others.get(&unmarked(rule)) {
+            Some(other) if !own_keys.contains(&rule.key()) => {
+                if proof.rule(other) {
+                    serving.insert(other.key());
+                } else if handling.adopts(rule) {
+                    adopted.push(Rule::clone(other));
+                }
+            }
+            _ => rest.push(rule.clone()),
+        }
+    }
+    if serving.is_empty() {
+        return (rest, Cow::Borrowed(observed), adopted);
+    }
+    let idle = observed
         .iter()
-        .filter(|rule| !served(rule))
-        .cloned()
-        .collect()
+        .filter(|rule| !serving.contains(&rule.key()));
+    (rest, idle.cloned().collect(), adopted)
 }
 
 /// A new rule is refused as existing where one of ours stands that has all of its selectors and

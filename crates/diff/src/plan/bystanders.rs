@@ -24,7 +24,7 @@ use crate::plan::{Object, peer};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
 /// addresses, and that go with them by right.
-const DERIVED: [u8; 3] = [1, 2, 9];
+pub(crate) const DERIVED: [u8; 3] = [1, 2, 9];
 
 /// Foreign objects, by what carries them.
 pub(crate) struct Bystanders {
@@ -418,7 +418,7 @@ mod tests {
         let bystanders = Bystanders::new(
             observed,
             Proof {
-                marker: 116,
+                policy: 116.into(),
                 owned: &owned,
                 managed: Kinds::ALL,
             },

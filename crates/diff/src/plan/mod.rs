@@ -8,7 +8,10 @@ mod build;
 mod bystanders;
 mod order;
 
-use crate::desired::{Desired, Observed, Owned};
+use std::fmt;
+use std::time::Duration;
+
+use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
     Address, AddressKey, IfName, Item, Kind, Link, Neighbour, NeighbourKey, Route, RouteKey, Rule,
 };
@@ -130,6 +133,12 @@ pub enum Reason {
     Recreated,
     /// Ours and no longer desired.
     Undesired,
+    /// Ours, and declared by nobody whom we know: what an earlier run left, or a sibling made.
+    Orphan,
+    /// Foreign, on a key that we desire: the op's `was` says what it is.
+    Taken,
+    /// Taken by us and no longer desired: it becomes again what it was.
+    GivenBack,
 }
 
 /// Why an op that would be due is not to be carried out.
@@ -139,6 +148,53 @@ pub enum Hold {
     Bystander(Box<Object>),
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
+    /// It bears our marker and we have not seen it declared: a sibling may be ahead of us. For so long it is left alone.
+    Grace(Duration),
+    /// Somebody takes it from us again and again.
+    Contention {
+        /// How often, in the window that counts.
+        times: u32,
+        /// The protocol that it bore in the other's hands, if it was seen.
+        by: Option<u8>,
+        /// For so long it is left alone.
+        left: Duration,
+    },
+    /// It could not be recorded before that it is meant, for the reason told here, so that after a crash nobody would know.
+    Unrecorded(String),
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
+        match self {
+            Hold::NotCreatable => {
+                f.write_str("the link must exist, and is not one that netlink can create")
+            }
+            Hold::Bystander(object) => {
+                let what = match &**object {
+                    Object::Link(link) => format!("link {}", link.name),
+                    Object::Address(address) => format!("address {}", address.address),
+                    Object::Neighbour(neighbour) => format!("neighbour {}", neighbour.dst),
+                    Object::Route(route) => format!("route {}", route.dst),
+                    Object::Rule(rule) => format!("rule {}", rule.priority),
+                };
+                write!(f, "would take along what is not to go: {what}")
+            }
+            Hold::Grace(left) => write!(
+                f,
+                "grace: bears our marker and was not seen declared, left alone for {} s",
+                seconds(left)
+            ),
+            Hold::Contention { times, by, left } => {
+                write!(f, "contention: taken from us {times} times")?;
+                if let Some(by) = by {
+                    write!(f, ", by protocol {by}")?;
+                }
+                write!(f, "; left alone for {} s", seconds(left))
+            }
+            Hold::Unrecorded(why) => write!(f, "could not be recorded beforehand: {why}"),
+        }
+    }
 }
 
 /// One change to the kernel's state.
@@ -172,6 +228,8 @@ pub struct Plan {
     pub ops: Vec<Op>,
     /// Foreign objects on desired keys.
     pub conflicts: Vec<Conflict>,
+    /// Foreign objects that are as desired and become ours, without a change.
+    pub adopted: Vec<Object>,
     /// The devices that the ops refer to.
     pub devices: Devices,
     /// Pairs of positions: the op at the first needs the op at the second, which comes before it,
@@ -180,7 +238,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether there is nothing to do and nothing in the way.
+    /// Whether there is nothing to do and nothing in the way. What is adopted is as desired already.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.conflicts.is_empty()
     }
@@ -217,6 +275,7 @@ impl Plan {
             needs: needs.collect(),
             ops,
             conflicts: self.conflicts,
+            adopted: self.adopted,
             devices: self.devices,
         }
     }
@@ -234,9 +293,9 @@ pub fn plan(
     desired: &Desired,
     observed: &Observed,
     owned: &Owned,
-    marker: u8,
+    policy: impl Into<Policy>,
 ) -> Result<Plan, DesiredError> {
-    let resolved = resolve(desired, observed, owned, marker)?;
+    let resolved = resolve(desired, observed, owned, policy)?;
     plan_resolved(&resolved, observed, owned)
 }
 

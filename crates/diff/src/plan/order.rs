@@ -57,7 +57,11 @@ pub(crate) fn arrange(
     desired: &Resolved,
     observed: &Observed,
 ) -> Result<Plan, DesiredError> {
-    let Findings { ops, conflicts } = found;
+    let Findings {
+        ops,
+        conflicts,
+        adopted,
+    } = found;
     let depth = depths(desired, observed)?;
     let clearing = Clearing::of(&ops);
     let rank = |op: &Op| {
@@ -92,6 +96,7 @@ pub(crate) fn arrange(
     Ok(Plan {
         ops,
         conflicts,
+        adopted,
         devices: desired.devices.clone(),
         needs,
     })

@@ -25,6 +25,12 @@ impl fmt::Display for ReasonText<'_> {
             }
             (Reason::Recreated, _) => f.write_str("created anew: cannot be changed in place")?,
             (Reason::Undesired, _) => f.write_str("ours, no longer desired")?,
+            (Reason::Orphan, _) => f.write_str("orphan: ours, and declared by nobody")?,
+            (Reason::Taken, _) => {
+                f.write_str("taken: ")?;
+                differences(f, op, devices)?;
+            }
+            (Reason::GivenBack, _) => f.write_str("given back: no longer desired")?,
         }
         match &op.hold {
             None => Ok(()),
@@ -33,6 +39,7 @@ impl fmt::Display for ReasonText<'_> {
                 let (kind, spec) = (word(object.kind()), Spec(object, devices));
                 write!(f, "; held: would take along {kind} {spec}")
             }
+            Some(hold) => write!(f, "; held: {hold}"),
         }
     }
 }

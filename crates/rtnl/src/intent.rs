@@ -1,0 +1,149 @@
+//! Which ops of a plan have to be recorded before they are carried out, and as what.
+
+use std::collections::BTreeMap;
+
+use trueup_diff::{
+    Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason,
+};
+
+use crate::ledger::{Book, Record, RecordKey, Records};
+
+/// What says of each op what it would leave.
+pub(crate) struct Intents<'a> {
+    book: &'a Book,
+    policy: Policy,
+    devices: &'a Devices,
+    /// Of the links that the plan creates.
+    indexes: &'a BTreeMap<Dev, u32>,
+    /// Their names.
+    created: BTreeMap<Dev, IfName>,
+}
+
+impl<'a> Intents<'a> {
+    pub(crate) fn new(
+        book: &'a Book,
+        policy: Policy,
+        devices: &'a Devices,
+        indexes: &'a BTreeMap<Dev, u32>,
+    ) -> Self {
+        let created = devices.planned().filter_map(|(dev, name)| {
+            let index = indexes.get(&dev)?;
+            Some((Dev::index(*index), *name))
+        });
+        Intents {
+            book,
+            policy,
+            devices,
+            indexes,
+            created: created.collect(),
+        }
+    }
+
+    /// Of all ops that are to be carried out: what their keys will be. Of two ops on one key the later one counts.
+    pub(crate) fn of_plan(&self, plan: &Plan) -> Records {
+        let due = plan.ops.iter().filter(|op| op.hold.is_none());
+        due.flat_map(|op| self.of(op)).collect()
+    }
+
+    /// What an op will leave, for each key of which a record is needed. The marker needs none.
+    pub(crate) fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
+        let kind = op.object.kind();
+        let by_marker = kind != Kind::Link && !self.policy.by_ledger.contains(kind);
+        if by_marker && self.book.is_empty() && op.reason != Reason::Taken {
+            return Vec::new();
+        }
+        if let Object::Link(link) = &op.object {
+            return self.of_link(op, link);
+        }
+        let Some(object) = self.real(&op.object) else {
+            return Vec::new();
+        };
+        let Some(key) = self.key(&object) else {
+            return Vec::new();
+        };
+        let before = self.book.record(&key);
+        let unrecorded = before.is_none() && !self.book.is_open(&key);
+        if by_marker && unrecorded && op.reason != Reason::Taken {
+            return Vec::new();
+        }
+        let kept = op.action != Action::Delete && op.reason != Reason::GivenBack;
+        let former = match op.reason {
+            Reason::Taken => op.was.as_deref().cloned(),
+            _ => before.and_then(|record| record.former.clone()),
+        };
+        vec![(key, kept.then_some(Record { object, former }))]
+    }
+
+    /// Of a link its making, taking and ending is recorded. What is set on it is not: it is ours by its index.
+    fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
+        let other = match &link.kind {
+            Some(LinkKind::Veth { peer }) => *peer,
+            _ => None,
+        };
+        match (op.action, op.reason, op.was.as_deref()) {
+            (Action::Create, ..) => {
+                let own = self.made(link.name, link.kind.clone());
+                let kind = LinkKind::Veth {
+                    peer: Some(link.name),
+                };
+                let other = other.and_then(|name| self.made(name, Some(kind)));
+                own.into_iter().chain(other).collect()
+            }
+            (Action::Update, Reason::Taken, Some(was)) => {
+                let former = Some(was.clone());
+                let object = was.clone();
+                let key = self.key(&object);
+                key.map(|key| (key, Some(Record { object, former })))
+                    .into_iter()
+                    .collect()
+            }
+            (Action::Update, Reason::GivenBack, Some(was)) => {
+                self.key(was).map(|key| (key, None)).into_iter().collect()
+            }
+            (Action::Update, ..) => Vec::new(),
+            (Action::Delete, ..) => {
+                let other = other.and_then(|name| self.book.link_named(&name));
+                let keys = self.key(&op.object).into_iter().chain(other);
+                keys.filter(|key| self.book.record(key).is_some())
+                    .map(|key| (key, None))
+                    .collect()
+            }
+        }
+    }
+
+    /// A link that the plan makes under a name. What is there under it already is not made.
+    fn made(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
+        let index = *self.indexes.get(&self.devices.dev(&name)?)?;
+        let object = Object::Link(Box::new(Link {
+            index,
+            kind,
+            ..Link::must_exist(name)
+        }));
+        let former = None;
+        Some((
+            RecordKey::Link { name, index },
+            Some(Record { object, former }),
+        ))
+    }
+
+    /// The object with the indexes that its devices will have. `None` if one will not come to be.
+    fn real(&self, object: &Object) -> Option<Object> {
+        let real = |dev: Dev| {
+            let drawn = || self.indexes.get(&dev).copied();
+            dev.as_index().or_else(drawn).map(Dev::index).ok_or(())
+        };
+        Some(match object.clone() {
+            Object::Address(address) => address.try_map_dev(real).ok()?.into(),
+            Object::Neighbour(neighbour) => neighbour.try_map_dev(real).ok()?.into(),
+            Object::Route(route) => route.try_map_dev(real).ok()?.into(),
+            other => other,
+        })
+    }
+
+    pub(crate) fn key(&self, object: &Object) -> Option<RecordKey> {
+        RecordKey::of(object, |dev| {
+            let created = || self.created.get(&dev).copied();
+            self.devices.name(dev).copied().or_else(created)
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! What a source remembers of its own passes, for the sake of those it shares the kernel with: which objects it has seen
+//! declared, which ones somebody else takes from it again and again. Nothing here is needed for correctness, and all of it
+//! may be lost.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{Hash as _, Hasher as _};
+use std::time::{Duration, Instant};
+
+use trueup_diff::{
+    Action, AddressKey, Desired, Dev, Devices, Hold, Item as _, NeighbourKey, Object, ObjectKey,
+    Op, Plan, Reason, Resolved,
+};
+
+use crate::Options;
+use crate::ledger::protocol;
+
+/// The first distance at which what is fought for is tried again. It doubles each time.
+const FIRST: Duration = Duration::from_secs(1);
+/// And the greatest.
+const LAST: Duration = Duration::from_secs(60);
+/// So many fights are followed at a time; what is taken from us beyond is put back without a count.
+const FIGHTS: usize = 1 << 16;
+
+/// An object in the words of any pass: of its key, with its device by name.
+type Id = u64;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// Which desired state the last pass had.
+    desired: Option<Fingerprint>,
+    /// What is declared, and what was before that. Kept only where there is a grace.
+    declared: [HashSet<Id>; 2],
+    /// When what bears our marker and was never declared was seen first.
+    strangers: HashMap<Id, Instant>,
+    /// What the last pass left undone: that it is not in place says nothing of others.
+    unsettled: HashSet<Id>,
+    fights: HashMap<Id, Fight>,
+}
+
+/// Where the lists of a desired state are in memory, and how long they are: as long as a caller hands the same one in, that
+/// stays. A change that it does not show costs a grace, or a loss not counted.
+type Fingerprint = [(usize, usize); 5];
+
+#[derive(Clone, Debug)]
+struct Fight {
+    /// When it was taken from us, within the window.
+    losses: VecDeque<Instant>,
+    last: Instant,
+    /// How often it was held back.
+    level: u32,
+    until: Instant,
+    by: Option<u8>,
+}
+
+fn fingerprint(desired: &Desired) -> Fingerprint {
+    fn of<T>(list: &Option<Vec<T>>) -> (usize, usize) {
+        let list = list.as_deref().unwrap_or_default();
+        (list.as_ptr() as usize, list.len())
+    }
+    [
+        of(&desired.links),
+        of(&desired.addresses),
+        of(&desired.neighbours),
+        of(&desired.routes),
+        of(&desired.rules),
+    ]
+}
+
+pub(crate) fn id(object: &Object, devices: &Devices) -> Id {
+    id_of(object.key(), devices)
+}
+
+/// A device is told by its name: one that is to be created has another number in each plan, and an index once it is there.
+fn id_of(mut key: ObjectKey, devices: &Devices) -> Id {
+    let mut name = None;
+    if let ObjectKey::Address(AddressKey { dev, .. })
+    | ObjectKey::Neighbour(NeighbourKey { dev, .. }) = &mut key
+    {
+        name = devices.name(*dev).copied();
+        if name.is_some() {
+            *dev = Dev::index(0);
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    (key, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Memory {
+    /// Whether the desired state is that of the last pass.
+    fn is_same(&self, desired: &Desired) -> bool {
+        self.desired == Some(fingerprint(desired))
+    }
+
+    /// Whether what is declared is yet to be noted, as there is a grace for what is not.
+    pub(crate) fn is_behind(&self, desired: &Desired, options: &Options) -> bool {
+        !options.grace().is_zero() && !self.is_same(desired)
+    }
+
+    /// Notes what is declared.
+    pub(crate) fn declare(&mut self, resolved: &Resolved) {
+        let devices = &resolved.devices;
+        self.declared.rotate_right(1);
+        let [declared, _] = &mut self.declared;
+        declared.clear();
+        let mut note = |key: ObjectKey| {
+            declared.insert(id_of(key, devices));
+        };
+        let all = resolved.addresses.iter().flatten();
+        all.for_each(|address| note(ObjectKey::Address(address.key())));
+        let all = resolved.neighbours.iter().flatten();
+        all.for_each(|neighbour| note(ObjectKey::Neighbour(neighbour.key())));
+        let all = resolved.routes.iter().flatten();
+        all.for_each(|route| note(ObjectKey::Route(route.key())));
+        let all = resolved.rules.iter().flatten();
+        all.for_each(|rule| note(ObjectKey::Rule(Box::new(rule.key()))));
+    }
+
+    /// Names the orphans of a plan, and holds what is to be left alone for a time. `recorded` tells whether an object is ours
+    /// by our own record: then it is not unknown. The first plan of a pass tells what was taken from us since the last.
+    pub(crate) fn judge(
+        &mut self,
+        plan: &mut Plan,
+        desired: &Desired,
+        options: &Options,
+        recorded: impl Fn(&Object) -> bool,
+        first: bool,
+        now: Instant,
+    ) {
+        let count = first && self.is_same(desired);
+        if first {
+            self.forget(options, now);
+        }
+        let mut strangers = HashMap::new();
+        // A link is made by one op and set up by another.
+        let mut counted = HashSet::new();
+        let Plan { ops, devices, .. } = plan;
+        for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
+            match (op.action, op.reason) {
+                (Action::Delete, Reason::Undesired) if !recorded(&op.object) => {
+                    let id = id(&op.object, devices);
+                    if self.declared.iter().any(|declared| declared.contains(&id)) {
+                        continue;
+                    }
+                    op.reason = Reason::Orphan;
+                    let since = self.strangers.get(&id).copied().unwrap_or(now);
+                    let left = options.grace().saturating_sub(now.duration_since(since));
+                    if !left.is_zero() {
+                        strangers.insert(id, since);
+                        op.hold = Some(Hold::Grace(left));
+                    }
+                }
+                (_, Reason::Missing | Reason::Differs | Reason::Taken) => {
+                    let id = id(&op.object, devices);
+                    if count && !self.unsettled.contains(&id) && counted.insert(id) {
+                        self.lost(id, holder(op), options, now);
+                    }
+                    op.hold = self.fights.get(&id).and_then(|fight| fight.hold(now));
+                }
+                _ => {}
+            }
+        }
+        if first {
+            self.strangers = strangers;
+        }
+        if count {
+            let foreign = plan.conflicts.iter();
+            for conflict in foreign {
+                let id = id(&conflict.desired, &plan.devices);
+                if !self.unsettled.contains(&id) {
+                    self.lost(id, Some(protocol(&conflict.foreign)), options, now);
+                }
+            }
+        }
+    }
+
+    /// Whether an object was in place when the last pass ended.
+    pub(crate) fn had(&self, desired: &Desired, object: &Object, devices: &Devices) -> bool {
+        self.is_same(desired) && !self.unsettled.contains(&id(object, devices))
+    }
+
+    /// Notes how a pass ended.
+    pub(crate) fn end(&mut self, desired: &Desired, left: impl Iterator<Item = Id>) {
+        self.desired = Some(fingerprint(desired));
+        self.unsettled = left.collect();
+    }
+
+    /// Notes that a pass could not tell how it ended.
+    pub(crate) fn end_unknown(&mut self) {
+        self.desired = None;
+    }
+
+    fn lost(&mut self, id: Id, by: Option<u8>, options: &Options, now: Instant) {
+        if self.fights.len() >= FIGHTS && !self.fights.contains_key(&id) {
+            return;
+        }
+        let contention = options.contention();
+        let fight = self.fights.entry(id).or_insert_with(|| Fight {
+            losses: VecDeque::new(),
+            last: now,
+            level: 0,
+            until: now,
+            by: None,
+        });
+        fight.last = now;
+        fight.by = by.or(fight.by);
+        fight.losses.push_back(now);
+        let old = |loss: &Instant| now.duration_since(*loss) > contention.window;
+        while fight.losses.front().is_some_and(old) {
+            fight.losses.pop_front();
+        }
+        if fight.level > 0 || fight.losses.len() >= contention.times as usize {
+            let distance = FIRST.saturating_mul(1 << fight.level.min(16)).min(LAST);
+            fight.level += 1;
+            fight.until = now + distance;
+        }
+    }
+
+    /// What was long ago counts no more.
+    fn forget(&mut self, options: &Options, now: Instant) {
+        let window = options.contention().window;
+        self.fights.retain(|_, fight| {
+            now.saturating_duration_since(fight.until.max(fight.last)) <= window
+        });
+    }
+}
+
+impl Fight {
+    fn hold(&self, now: Instant) -> Option<Hold> {
+        let left = self.until.saturating_duration_since(now);
+        (!left.is_zero()).then(|| Hold::Contention {
+            times: self.losses.len() as u32,
+            by: self.by,
+            left,
+        })
+    }
+}
+
+/// The protocol that an object bears in the hands of whoever took it, where it is there.
+fn holder(op: &Op) -> Option<u8> {
+    op.was.as_deref().map(protocol).filter(|by| *by != 0)
+}

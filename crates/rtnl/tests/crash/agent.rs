@@ -1,0 +1,222 @@
+//! The agent: one pass from a file, with its ledger in a journal. It lives in this process, or in one of its own that dies.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use trueup_diff::Kind;
+use trueup_journal::{Journal, JournalLedger, Scope};
+use trueup_netlink::Socket;
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
+use trueup_testkit::crash::Points;
+
+use crate::file::File;
+use crate::storage;
+
+/// What proves objects to be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The marker where the kernel keeps one.
+    Markers,
+    /// The ledger alone.
+    Ledger,
+}
+
+impl Proof {
+    const ALL: [Proof; 2] = [Proof::Markers, Proof::Ledger];
+
+    pub(crate) fn options(self) -> Options {
+        let options = Options::default();
+        match self {
+            Proof::Markers => options,
+            Proof::Ledger => Kind::ALL.into_iter().fold(options, |options, kind| {
+                options.with_ownership(kind, Ownership::Ledger)
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Proof::Markers => "markers",
+            Proof::Ledger => "ledger",
+        })
+    }
+}
+
+/// The agent of one host, by the directory that it keeps its journal in.
+pub(crate) struct Agent {
+    pub(crate) proof: Proof,
+    directory: PathBuf,
+}
+
+impl Agent {
+    pub(crate) fn new(proof: Proof, directory: PathBuf) -> Agent {
+        Agent { proof, directory }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("journal")
+    }
+
+    /// One pass in this process.
+    pub(crate) fn pass(&self, file: File) -> Report {
+        let namespace = Namespace::current();
+        let journal = Journal::open(self.path()).unwrap();
+        pass(&namespace, &journal, file, self.proof)
+    }
+
+    /// The same, and all points of it.
+    pub(crate) fn watched(&self, file: File) -> (Report, Vec<String>) {
+        let points = Points::counted();
+        let report = watched(&self.path(), file, self.proof, &points);
+        (report, points.passed())
+    }
+
+    /// A pass in a process of its own that dies at its `at`-th point. What it said at last: the point.
+    pub(crate) fn killed(&self, file: File, at: usize) -> Died {
+        let will = Will {
+            proof: self.proof,
+            path: self.path(),
+            file,
+            at,
+        };
+        let output = Command::new("/proc/self/exe")
+            .args(will.words())
+            .output()
+            .unwrap();
+        let mut points: Vec<String> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        match (output.status.signal(), output.status.code()) {
+            (Some(9), _) => Died::At(points.pop().expect("its last words")),
+            (None, Some(0)) => Died::Not(points),
+            _ => panic!(
+                "{}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            ),
+        }
+    }
+
+    /// What the journal says: how much is ours, and whose outcome is not known.
+    pub(crate) fn ledger(&self) -> (usize, Vec<String>) {
+        use trueup_reconcile::Ledger as _;
+        let journal = Journal::open(self.path()).unwrap();
+        let ledger = ledger(&Namespace::current(), &journal);
+        let shown = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
+        (
+            ledger.owned().unwrap().len(),
+            ledger.open_intents().unwrap().keys().map(shown).collect(),
+        )
+    }
+}
+
+/// How a process ended.
+pub(crate) enum Died {
+    /// By its own hand, at this point.
+    At(String),
+    /// It converged, past all of these points.
+    Not(Vec<String>),
+}
+
+/// All that a report says, a line each.
+pub(crate) fn told(report: &Report) -> String {
+    let ops = report.ops().map(|done| {
+        let command = done.op.command(done.devices);
+        format!("{command}: {:?}", done.outcome)
+    });
+    let conflicts = report
+        .conflicts()
+        .iter()
+        .map(|conflict| format!("{conflict:?}"));
+    let doubts = report.doubts().iter().map(|doubt| format!("{doubt:?}"));
+    let lines: Vec<_> = ops.chain(conflicts).chain(doubts).collect();
+    lines.join("\n")
+}
+
+/// What a process is for, and where it dies.
+pub(crate) struct Will {
+    proof: Proof,
+    path: PathBuf,
+    file: File,
+    /// From 1; 0 is nowhere.
+    at: usize,
+}
+
+/// What tells such a process from one that runs tests.
+const AGENT: &str = "agent-that-dies";
+
+impl Will {
+    fn words(&self) -> [String; 5] {
+        [
+            AGENT.to_owned(),
+            self.proof.to_string(),
+            self.path.to_str().unwrap().to_owned(),
+            self.file.name().to_owned(),
+            self.at.to_string(),
+        ]
+    }
+
+    /// By a command line.
+    pub(crate) fn told(words: &[String]) -> Option<Will> {
+        let [_, first, proof, path, file, at] = words else {
+            return None;
+        };
+        (first == AGENT).then(|| Will {
+            proof: Proof::ALL
+                .into_iter()
+                .find(|known| known.to_string() == *proof)
+                .unwrap(),
+            path: path.into(),
+            file: File::named(file).unwrap(),
+            at: at.parse().unwrap(),
+        })
+    }
+}
+
+/// The process that dies; if it does not, it tells all points.
+pub(crate) fn live(will: &Will) -> ExitCode {
+    let points = match will.at {
+        0 => Points::counted(),
+        at => Points::deadly(at),
+    };
+    let report = watched(&will.path, will.file, will.proof, &points);
+    if !report.converged() {
+        eprintln!("not converged:\n{}", told(&report));
+        return ExitCode::FAILURE;
+    }
+    let all = points.passed().join("\n");
+    io::stdout().write_all(all.as_bytes()).unwrap();
+    ExitCode::SUCCESS
+}
+
+fn watched(path: &Path, file: File, proof: Proof, points: &Points) -> Report {
+    let journal = storage::open(path, points);
+    pass(
+        &points.namespace(Namespace::current()),
+        &journal,
+        file,
+        proof,
+    )
+}
+
+fn pass(namespace: &Namespace, journal: &Journal, file: File, proof: Proof) -> Report {
+    let mut ledger = ledger(namespace, journal);
+    Rtnl.reconcile(namespace, &file.desired(), &mut ledger, &proof.options())
+        .unwrap()
+}
+
+fn ledger(namespace: &Namespace, journal: &Journal) -> JournalLedger {
+    let cookie = Socket::open(namespace).unwrap().netns_cookie().unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let scope = Scope::new(cookie.to_string(), boot.trim());
+    journal.ledger("rtnl", &scope).unwrap()
+}

@@ -1,0 +1,45 @@
+//! What is desired, as the agent reads it.
+
+use trueup_cli::file::{File as Parsed, Tables};
+use trueup_diff::Desired;
+
+/// A file of this test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum File {
+    /// Objects of every kind.
+    First,
+    /// After the first one: something of every kind comes, changes and goes.
+    Second,
+    /// Another change.
+    Third,
+    /// Every kind is managed, and nothing desired.
+    Nothing,
+}
+
+impl File {
+    pub(crate) const ALL: [File; 4] = [File::First, File::Second, File::Third, File::Nothing];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            File::First => "first",
+            File::Second => "second",
+            File::Third => "third",
+            File::Nothing => "nothing",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<File> {
+        File::ALL.into_iter().find(|file| file.name() == name)
+    }
+
+    pub(crate) fn desired(self) -> Desired {
+        let text = match self {
+            File::First => include_str!("states/first.toml"),
+            File::Second => include_str!("states/second.toml"),
+            File::Third => include_str!("states/third.toml"),
+            File::Nothing => include_str!("states/nothing.toml"),
+        };
+        let parsed = Parsed::parse(self.name(), text.as_bytes(), &Tables::default());
+        parsed.unwrap().desired
+    }
+}

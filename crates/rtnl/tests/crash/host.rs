@@ -1,0 +1,159 @@
+//! A host on which others have been at work: a namespace with objects of theirs of every kind, and what can be seen of it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{self, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use trueup_testkit::{Snapshot, ip_batch, quiet_netns};
+
+use crate::agent::{Agent, Proof};
+
+/// The calling thread's namespace, with the agent's directory, which goes with it.
+pub(crate) struct Host {
+    pub(crate) agent: Agent,
+    directory: PathBuf,
+}
+
+impl Host {
+    /// A fresh one.
+    pub(crate) fn new(proof: Proof) -> Host {
+        quiet_netns();
+        ip_batch(include_str!("states/foreign.batch").lines());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        // In memory, where a sync costs nothing: what is written survives the process, and that is what dies here.
+        let directory = PathBuf::from(format!("/run/crash-{}-{next}", process::id()));
+        fs::create_dir(&directory).unwrap();
+        let agent = Agent::new(proof, directory.clone());
+        Host { agent, directory }
+    }
+
+    /// Waits until the namespace holds these rows and no others, bit for bit.
+    pub(crate) fn becomes(&self, expected: &Snapshot) {
+        until(Snapshot::take, |seen| {
+            let diff = expected.diff(seen);
+            diff.is_empty().then_some(()).ok_or(diff)
+        });
+    }
+
+    /// Waits until it looks so.
+    pub(crate) fn looks(&self, expected: &[String]) {
+        until(seen, |seen| {
+            let missing = expected.iter().filter(|row| !seen.contains(row));
+            let wrong = seen.iter().filter(|row| !expected.contains(row));
+            let lines: Vec<_> = missing
+                .map(|row| format!("- {row}"))
+                .chain(wrong.map(|row| format!("+ {row}")))
+                .collect();
+            lines.is_empty().then_some(()).ok_or(lines.join("\n"))
+        });
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _left = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Asks until the answer is right: the kernel finishes in its own time what a write has started (carrier, and the IPv6 rows
+/// that wait for it). Fails after ten seconds with what is wrong.
+#[track_caller]
+fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while let Err(wrong) = judge(&see()) {
+        assert!(Instant::now() < end, "not as expected:\n{wrong}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What iproute2 shows, one object a line, by name: without what differs between two namespaces in which the same was done.
+pub(crate) fn seen() -> Vec<String> {
+    let mut rows = Vec::new();
+    for family in ["-4", "-6"] {
+        for (list, object) in shown(family).into_iter().zip(LISTS) {
+            let Value::Array(list) = list else {
+                panic!("{object}: {list}");
+            };
+            rows.extend(
+                list.into_iter()
+                    .map(|row| format!("{family} {object}: {}", still(row))),
+            );
+        }
+    }
+    rows.sort();
+    rows
+}
+
+const LISTS: [&str; 5] = [
+    "address show",
+    "neighbour show",
+    "neighbour show proxy",
+    "route show table all",
+    "rule show",
+];
+
+fn shown(family: &str) -> Vec<Value> {
+    let mut child = Command::new("ip")
+        .args([family, "-json", "-details", "-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = LISTS.map(|list| format!("{list}\n")).concat();
+    // Shorter than a pipe holds.
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .collect();
+    let values = values.unwrap();
+    assert_eq!(values.len(), LISTS.len(), "{values:?}");
+    values
+}
+
+/// Without what an index, a clock or a counter is in, and without an order where it says nothing.
+fn still(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !MOVING.contains(&key.as_str()) && !key.ends_with("_timer"));
+            for (key, field) in fields.iter_mut() {
+                let left = key.ends_with("_life_time") && field.as_u64() != Some(u32::MAX.into());
+                *field = if left {
+                    "some".into()
+                } else {
+                    still(field.take())
+                };
+            }
+        }
+        Value::Array(list) => {
+            *list = list.drain(..).map(still).collect();
+            list.sort_by_key(Value::to_string);
+        }
+        _ => {}
+    }
+    value
+}
+
+/// Indexes and what is made of them, counters, and a bridge's protocol at work.
+const MOVING: [&str; 8] = [
+    "ifindex",
+    "operstate",
+    "info_slave_data",
+    "fdb_n_learned",
+    "promiscuity",
+    "used",
+    "confirmed",
+    "updated",
+];

@@ -1,0 +1,48 @@
+//! The crash matrix. A process that makes a namespace agree with a file is killed before and after everything that it
+//! sends and everything that it writes down, each time another process at another point; then another one takes over, with
+//! the same file, with another, and with an emptied one. Whatever was half done, that one ends what the file says, leaves
+//! nothing behind, and touches nothing that was there before.
+//!
+//! No point is sampled: a first process passes them all and tells them, then one dies at each, and none at one more.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test code, though without #[test]"
+)]
+
+mod agent;
+mod file;
+mod host;
+mod matrix;
+mod storage;
+
+use std::env;
+use std::process::ExitCode;
+
+use agent::{Proof, Will};
+
+fn a_kill_at_any_point_is_made_good_by_markers() {
+    matrix::killed_at_every_point(Proof::Markers);
+}
+
+fn a_kill_at_any_point_is_made_good_by_the_ledger() {
+    matrix::killed_at_every_point(Proof::Ledger);
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().collect();
+    if let Some(will) = Will::told(&words) {
+        return agent::live(&will);
+    }
+    trueup_testkit::main(&[
+        (
+            "a_kill_at_any_point_is_made_good_by_markers",
+            a_kill_at_any_point_is_made_good_by_markers,
+        ),
+        (
+            "a_kill_at_any_point_is_made_good_by_the_ledger",
+            a_kill_at_any_point_is_made_good_by_the_ledger,
+        ),
+    ])
+}

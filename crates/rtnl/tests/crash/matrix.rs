@@ -1,0 +1,263 @@
+//! Every point of a pass, times what comes after the kill.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::Report as _;
+use trueup_testkit::Snapshot;
+
+use crate::agent::{Died, Proof, told};
+use crate::file::File;
+use crate::host::{Host, seen};
+
+/// The pass that is killed.
+#[derive(Clone, Copy)]
+struct Story {
+    name: &'static str,
+    /// What the host had come to before.
+    before: Option<File>,
+    /// What the pass is for.
+    file: File,
+    /// What it has to do to have been worth the name, as the points of its sends have it.
+    does: &'static [(&'static str, &'static [&'static str])],
+}
+
+const EVERYTHING: &[&str] = &[
+    "link",
+    "address inet",
+    "address inet6",
+    "neighbour inet",
+    "neighbour inet6",
+    "route inet",
+    "route inet6",
+    "rule inet",
+    "rule inet6",
+];
+
+const STORIES: [Story; 2] = [
+    Story {
+        name: "the first pass",
+        before: None,
+        file: File::First,
+        does: &[("create", EVERYTHING)],
+    },
+    Story {
+        name: "a changed file",
+        before: Some(File::First),
+        file: File::Second,
+        does: &[
+            ("create", EVERYTHING),
+            ("delete", EVERYTHING),
+            // A rule that changes is another rule.
+            ("update", EVERYTHING.split_at(7).0),
+        ],
+    },
+];
+
+/// Runs of this test at once: most of the time each waits for the kernel.
+const AT_ONCE: usize = 12;
+
+/// How often a process may go another way than the first one (a dump that was interrupted is repeated, and then all later
+/// points have other numbers) before its point counts as out of reach.
+const TRIES: usize = 20;
+
+pub(crate) fn killed_at_every_point(proof: Proof) {
+    let begun = Instant::now();
+    let known = Known::of(proof);
+    let mut kills = 0;
+    for story in STORIES {
+        let points = whole(proof, story);
+        for &(verb, kinds) in story.does {
+            for kind in kinds {
+                let send = format!("before send: {verb} {kind}");
+                assert!(points.contains(&send), "{}: nowhere: {send}", story.name);
+            }
+        }
+        let after = after(story);
+        let runs: Vec<_> = (1..=points.len())
+            .flat_map(|at| after.map(|file| (at, file)))
+            .filter(|run| is_asked_for(story, *run))
+            .collect();
+        in_parallel(&runs, |&(at, file)| {
+            let tries = (1..=TRIES).find(|_| kill(&known, story, at, file) == points[at - 1]);
+            assert!(tries.is_some(), "out of reach: {}", points[at - 1]);
+        });
+        // There is none after the last.
+        assert!(matches!(die(proof, story, points.len() + 1), Died::Not(_)));
+        println!(
+            "crash matrix, by {proof}, {}: {} kill points x {} restarts = {} kills",
+            story.name,
+            points.len(),
+            after.len(),
+            runs.len(),
+        );
+        kills += runs.len();
+    }
+    println!(
+        "crash matrix, by {proof}: {kills} kills in {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+}
+
+/// The restarts: with the same file, with another, and with an emptied one.
+fn after(story: Story) -> [File; 3] {
+    [story.file, File::Third, File::Nothing]
+}
+
+/// One run can be asked for by what its failure calls it.
+fn is_asked_for(story: Story, (at, file): (usize, File)) -> bool {
+    env::var("TRUEUP_CRASH_ONLY").is_ok_and(|only| only == called(story, at, file))
+        || env::var_os("TRUEUP_CRASH_ONLY").is_none()
+}
+
+fn called(story: Story, at: usize, file: File) -> String {
+    format!("{} killed at {at}, then {}", story.name, file.name())
+}
+
+/// What is to be seen of a host on which nobody was killed.
+struct Known {
+    proof: Proof,
+    /// Before us, and after us.
+    foreign: Snapshot,
+    after: BTreeMap<File, Vec<String>>,
+}
+
+impl Known {
+    fn of(proof: Proof) -> Known {
+        let host = Host::new(proof);
+        // The kernel tells of carriers once a second at most.
+        thread::sleep(Duration::from_millis(1500));
+        let foreign = Snapshot::settled();
+        let mut after = BTreeMap::new();
+        for file in [File::First, File::Second, File::Third] {
+            let host = Host::new(proof);
+            host.becomes(&foreign);
+            converge(&host, file);
+            thread::sleep(Duration::from_millis(1500));
+            let _settled = Snapshot::settled();
+            after.insert(file, seen());
+            converge(&host, File::Nothing);
+            host.becomes(&foreign);
+        }
+        drop(host);
+        Known {
+            proof,
+            foreign,
+            after,
+        }
+    }
+}
+
+/// The points of a pass that nobody kills.
+fn whole(proof: Proof, story: Story) -> Vec<String> {
+    match die(proof, story, 0) {
+        Died::Not(points) => points,
+        Died::At(point) => panic!("killed at {point}"),
+    }
+}
+
+fn die(proof: Proof, story: Story, at: usize) -> Died {
+    let host = Host::new(proof);
+    if let Some(file) = story.before {
+        converge(&host, file);
+    }
+    host.agent.killed(story.file, at)
+}
+
+/// One kill, and what is so after it. The point that it was at.
+fn kill(known: &Known, story: Story, at: usize, file: File) -> String {
+    let host = Host::new(known.proof);
+    host.becomes(&known.foreign);
+    if let Some(file) = story.before {
+        converge(&host, file);
+    }
+    let point = match host.agent.killed(story.file, at) {
+        Died::At(point) => point,
+        // It went another way, and all of it.
+        Died::Not(_) => "none".to_owned(),
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        restarted(known, &host, file);
+        if file != File::Nothing {
+            // All of it can go: nothing was forgotten.
+            restarted(known, &host, File::Nothing);
+        }
+    }));
+    if ended.is_err() {
+        panic!("{} ({point})", called(story, at, file));
+    }
+    point
+}
+
+/// What has to be so of a pass of a process that came after.
+fn restarted(known: &Known, host: &Host, file: File) {
+    converge(host, file);
+    match known.after.get(&file) {
+        None => host.becomes(&known.foreign),
+        Some(expected) => host.looks(expected),
+    }
+    let lost: Vec<_> = known
+        .foreign
+        .diff(&Snapshot::take())
+        .lines()
+        .filter(|line| !line.starts_with('+'))
+        .map(str::to_owned)
+        .collect();
+    assert!(lost.is_empty(), "touched:\n{}", lost.join("\n"));
+
+    let (owned, open) = host.agent.ledger();
+    assert!(open.is_empty(), "not known to be done or not: {open:?}");
+    if file == File::Nothing {
+        assert_eq!(owned, 0, "ours, though nothing is there");
+    }
+
+    let (again, points) = host.agent.watched(file);
+    assert!(again.converged(), "{}", told(&again));
+    assert_eq!(again.ops().count(), 0, "{}", told(&again));
+    let acts = ["create", "update", "delete", "sync"];
+    let did: BTreeSet<_> = points
+        .iter()
+        .filter(|point| acts.iter().any(|act| point.contains(act)))
+        .collect();
+    assert!(did.is_empty(), "a second pass did {did:?}");
+}
+
+#[track_caller]
+fn converge(host: &Host, file: File) {
+    let report = host.agent.pass(file);
+    assert!(report.converged(), "{}:\n{}", file.name(), told(&report));
+}
+
+/// Runs all of them, each on whatever thread is free, and fails if any did.
+fn in_parallel<T: Sync>(runs: &[T], run: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(one) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(one))) {
+                        failed.lock().unwrap().push(panic);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    let texts: BTreeSet<_> = failed
+        .iter()
+        .filter_map(|panic| panic.downcast_ref::<String>().cloned())
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} of {} failed:\n{}",
+        failed.len(),
+        runs.len(),
+        texts.into_iter().collect::<Vec<_>>().join("\n")
+    );
+}
