@@ -403,8 +403,8 @@ fn encoded() -> Vec<Vec<u8>> {
         let mut link = Link::new("x0".parse().unwrap(), kind);
         link.mtu = Some(1400);
         let mut message = Vec::new();
-        link::create(&mut message, &link, &existing).unwrap();
-        message[HEADER_LEN + 4..HEADER_LEN + 8].copy_from_slice(&9_u32.to_ne_bytes());
+        link.index = 9;
+        link::create(&mut message, &link, 0, &existing).unwrap();
         message
     });
     made.into()

@@ -64,13 +64,12 @@ pub fn link(data: &[u8]) {
     assert!(link.agrees(&link));
 
     let mut message = Vec::new();
-    if codec::link::create(&mut message, &link, &codec::existing).is_ok() {
-        let mut body = body(&message).to_vec();
+    if codec::link::create(&mut message, &link, 0, &codec::existing).is_ok() {
+        let body = body(&message).to_vec();
         let theirs = LinkMessage::parse(&body);
         if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth { .. })) {
             theirs.expect("others can read it");
         }
-        body[4..8].copy_from_slice(&link.index.to_ne_bytes());
         let again = codec::link::decode(&body);
         let again = again.ok().flatten().expect("what was encoded can be read");
         link.alias = again.link.alias.clone();

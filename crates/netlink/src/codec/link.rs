@@ -34,6 +34,8 @@ const IFF_UP: u32 = 1;
 /// `RTEXT_FILTER_SKIP_STATS`: a link without counters takes a quarter less space.
 const SKIP_STATS: u32 = 1 << 3;
 const AF_UNSPEC: u8 = 0;
+/// The kernel holds interface indexes as signed numbers.
+const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// A link as decoded. A message gives the other end of a veth pair by index: [`name_peers`] puts
 /// the names in.
@@ -121,11 +123,24 @@ pub fn name_peers(links: &mut [DecodedLink]) {
 /// Encodes the creation of a link with all that one message can hold, under a name that must not
 /// exist yet (`EEXIST` else). An alias is left to a [`change`]: the kernel ignores it here.
 ///
+/// The link gets the index that it has here, and a veth's other end `peer_index`; 0 leaves the
+/// choice to the kernel. With an index that is taken the kernel makes nothing, and answers
+/// `EEXIST` (`rtnl_newlink` in net/core/rtnetlink.c), or `EBUSY` if it is the other end's
+/// (`dev_index_reserve` in net/core/dev.c). An index that was chosen does not move the kernel's own
+/// numbering.
+///
 /// # Errors
 ///
 /// When a device is not resolved, when the link has no kind or one that netlink cannot create
-/// (TUN, TAP and unknown ones), and for a veth without its peer's name: the kernel would invent one.
-pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result<(), EncodeError> {
+/// (TUN, TAP and unknown ones), for a veth without its peer's name: the kernel would invent one,
+/// for an index above 2^31 - 1, and for a `peer_index` without an index of the link's own: the
+/// kernel would ignore it (`veth_newlink` in drivers/net/veth.c).
+pub fn create(
+    buffer: &mut Vec<u8>,
+    link: &Link,
+    peer_index: u32,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
     let kind = link.kind.as_ref().filter(|kind| kind.is_creatable());
     let kind = kind.ok_or(EncodeError::Refused(
         "netlink cannot create such a link: it must exist",
@@ -133,9 +148,17 @@ pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result
     if matches!(kind, LinkKind::Veth { peer: None }) {
         return Err(EncodeError::Refused("a veth needs the name of its peer"));
     }
+    if link.index.max(peer_index) > INDEX_MAX {
+        return Err(EncodeError::Refused("no interface index is above 2^31 - 1"));
+    }
+    if link.index == 0 && peer_index != 0 {
+        return Err(EncodeError::Refused(
+            "the index of a veth's peer counts only beside one of its own",
+        ));
+    }
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
     let mut message = MessageWriter::begin(buffer, NEW, flags);
-    message.body(&header(0, link.up));
+    message.body(&header(link.index, link.up));
     message.attr_string(IFLA_IFNAME, link.name.as_bytes());
     // A new link has no master.
     let wanted = Link {
@@ -147,7 +170,7 @@ pub fn create(buffer: &mut Vec<u8>, link: &Link, resolve: Resolve<'_>) -> Result
     if let Some(lower) = kind::lower(kind) {
         message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
     }
-    kind::write_new(&mut message, IFLA_LINKINFO, kind, resolve)?;
+    kind::write_new(&mut message, kind, peer_index, resolve)?;
     Ok(message.finish()?)
 }
 
@@ -350,5 +373,58 @@ fn different(link: &Link, was: Option<&Link>) -> Link {
 fn keep_different<T: PartialEq>(wanted: &mut Option<T>, was: &Option<T>) {
     if wanted == was {
         *wanted = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::existing;
+    use super::*;
+    use crate::wire::{Attrs, HEADER_LEN};
+
+    fn pair(index: u32) -> Link {
+        let peer = Some("v1".parse().unwrap());
+        Link {
+            index,
+            ..Link::new("v0".parse().unwrap(), LinkKind::Veth { peer })
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_pair_bear_the_indexes_that_were_chosen() {
+        for (own, peer) in [(0, 0), (7, 0), (7, 8), (INDEX_MAX, INDEX_MAX - 1)] {
+            let mut message = Vec::new();
+            create(&mut message, &pair(own), peer, &existing).unwrap();
+            let body = &message[HEADER_LEN..];
+            assert_eq!(read_u32(&body[4..8]), Some(own));
+            let nest = [IFLA_LINKINFO, 2, 1]
+                .iter()
+                .fold(&body[16..], |nest, number| {
+                    Attrs::new(nest).find(*number).unwrap()
+                });
+            assert_eq!(read_u32(&nest[4..8]), Some(peer));
+            assert_eq!(
+                Attrs::new(&nest[16..]).find(IFLA_IFNAME),
+                Some(&b"v1\0"[..])
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_would_refuse_or_ignore_is_not_encoded() {
+        for (own, peer) in [
+            (0, 8),
+            (INDEX_MAX + 1, 0),
+            (7, INDEX_MAX + 1),
+            (u32::MAX, 8),
+        ] {
+            let mut message = Vec::new();
+            let refused = create(&mut message, &pair(own), peer, &existing);
+            assert!(
+                matches!(refused, Err(EncodeError::Refused(_))),
+                "{own} {peer}"
+            );
+            assert!(message.is_empty());
+        }
     }
 }

@@ -79,7 +79,7 @@ fn agrees(net: &mut Net, desired: &Link) -> Link {
 }
 
 fn create(net: &mut Net, desired: &Link) {
-    net.send(|b| link::create(b, desired, &existing))
+    net.send(|b| link::create(b, desired, 0, &existing))
         .unwrap_or_else(|error| panic!("{desired:?}: {error}"));
     if desired
         .alias
@@ -124,7 +124,7 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
             create(&mut net, &desired);
             let found = agrees(&mut net, &desired);
             let again = net
-                .send(|b| link::create(b, &desired, &existing))
+                .send(|b| link::create(b, &desired, 0, &existing))
                 .unwrap_err();
             assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
             if let Some(LinkKind::Veth { peer }) = &found.kind {
@@ -143,6 +143,69 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
             assert_eq!(after, before);
         }
     }
+}
+
+// fact 63
+pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
+    const TOP: u32 = i32::MAX as u32;
+    let (mut net, a, _) = Net::with_devices();
+    let pair = |index, peer: &str| Link {
+        index,
+        ..Link::new(
+            name("x"),
+            LinkKind::Veth {
+                peer: Some(name(peer)),
+            },
+        )
+    };
+    let make = |net: &mut Net, link: &Link, peer| {
+        let made = net.send(|b| link::create(b, link, peer, &existing));
+        made.map_err(|error| error.errno())
+    };
+    let next = net.links().iter().map(|link| link.index).max().unwrap() + 1;
+    assert_eq!(make(&mut net, &pair(TOP, "y"), TOP - 1), Ok(()));
+    assert_eq!(
+        (net.dev("x"), net.dev("y")),
+        (Dev::index(TOP), Dev::index(TOP - 1))
+    );
+
+    // Each that is taken is told, and nothing is made, whatever else of the link is new.
+    let before = net.links();
+    let other = |index, peer| Link {
+        name: name("z"),
+        ..pair(index, peer)
+    };
+    for (link, peer, errno) in [
+        (other(TOP, "q"), 0, libc::EEXIST),
+        (other(1, "q"), 0, libc::EEXIST),
+        (pair(TOP, "q"), 0, libc::EEXIST),
+        (pair(7777, "q"), 0, libc::EEXIST),
+        (other(7777, "q"), TOP, libc::EBUSY),
+        (other(7777, "q"), 7777, libc::EBUSY),
+        (other(7777, "y"), 0, libc::EEXIST),
+        (other(0, "y"), 0, libc::EEXIST),
+    ] {
+        assert_eq!(
+            make(&mut net, &link, peer),
+            Err(Some(errno)),
+            "{link:?} {peer}"
+        );
+        assert_eq!(net.links(), before);
+    }
+
+    // The kernel's own numbers go on where they were, less those that were tried for the peers.
+    let kind = LinkKind::Macvlan {
+        link: a,
+        mode: None,
+    };
+    assert_eq!(make(&mut net, &Link::new(name("m"), kind), 0), Ok(()));
+    let Some(index) = net.dev("m").as_index() else {
+        panic!("it is not planned");
+    };
+    assert!(
+        (next..next + 10).contains(&index),
+        "{index}, and not {next} or so"
+    );
 }
 
 /// A bond takes no port that is up, so that the master has to come in a message of its own.
@@ -314,10 +377,10 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
         LinkKind::Other("gretap".into()),
         LinkKind::Veth { peer: None },
     ] {
-        let refused = link::create(&mut buffer, &Link::new(name("x"), kind), &existing);
+        let refused = link::create(&mut buffer, &Link::new(name("x"), kind), 0, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
     }
-    let refused = link::create(&mut buffer, &Link::must_exist(name("x")), &existing);
+    let refused = link::create(&mut buffer, &Link::must_exist(name("x")), 0, &existing);
     assert!(matches!(refused, Err(EncodeError::Refused(_))));
     assert!(matches!(
         link::delete(&mut buffer, 0),
@@ -331,7 +394,7 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
             mode: None,
         },
     );
-    let unresolved = link::create(&mut buffer, &on_planned, &existing);
+    let unresolved = link::create(&mut buffer, &on_planned, 0, &existing);
     assert_eq!(unresolved, Err(EncodeError::Unresolved(dev)));
     assert!(buffer.is_empty());
 }

@@ -18,6 +18,7 @@ trueup_testkit::kernel_tests![
     addresses::dumps_are_filtered_by_device,
     addresses::a_planned_device_is_no_index,
     links::links_come_up_as_desired_and_go_alone,
+    links::a_link_takes_the_index_that_was_asked_for,
     links::a_master_is_changed_alone_and_then_up_is_told_again,
     links::a_change_brings_about_all_that_can_change_in_place,
     links::a_peer_in_another_namespace_is_none,

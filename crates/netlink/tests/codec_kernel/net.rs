@@ -38,7 +38,7 @@ impl Net {
             };
             let mut pair = Link::new(name(end), kind);
             pair.up = Some(true);
-            net.send(|b| link::create(b, &pair, &existing))
+            net.send(|b| link::create(b, &pair, 0, &existing))
                 .unwrap_or_else(|error| panic!("{error}"));
             let mut peer = Link::must_exist(name(&format!("{end}1")));
             peer.up = Some(true);

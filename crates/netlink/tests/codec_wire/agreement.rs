@@ -138,7 +138,8 @@ proptest! {
     #[test]
     fn links(ours in model::link()) {
         let mut expected = theirs_link::link(&ours);
-        let (kind, flags, body) = encoded(|b| link::create(b, &ours, &existing));
+        expected.header.index = ours.index;
+        let (kind, flags, body) = encoded(|b| link::create(b, &ours, 0, &existing));
         prop_assert_eq!((kind, flags), (link::NEW, CREATE));
         let mut parsed = LinkMessage::parse(&body).unwrap();
         prop_assert_eq!(&parsed.header, &expected.header);
@@ -152,7 +153,6 @@ proptest! {
         }
         prop_assert_eq!(sorted(&parsed.attributes), sorted(&expected.attributes));
 
-        expected.header.index = ours.index;
         let alias = String::from_utf8(ours.alias.clone().unwrap().into_vec()).unwrap();
         expected.attributes.push(LinkAttribute::IfAlias(alias));
         let mut decoded = link::decode(&emitted(&expected)).unwrap().unwrap();

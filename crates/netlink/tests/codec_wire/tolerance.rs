@@ -74,7 +74,7 @@ proptest! {
         address::create(&mut messages[1], &address, &existing).unwrap();
         neighbour::create(&mut messages[2], &neighbour, &existing).unwrap();
         rule::create(&mut messages[3], &rule).unwrap();
-        link::create(&mut messages[4], &link, &existing).unwrap();
+        link::create(&mut messages[4], &link, 0, &existing).unwrap();
         for mut message in messages {
             let body = &mut message[HEADER_LEN..];
             for (at, byte) in &changes {

@@ -199,11 +199,12 @@ impl Machine {
         self.wait_for_lock();
     }
 
-    /// Waits until nobody else changes anything: who does holds the lock that this request needs, which names no link.
+    /// Waits until nobody else changes anything: who does holds the lock that this request needs, for an index that nobody
+    /// asks for.
     fn wait_for_lock(&mut self) {
         const RTM_SETLINK: u16 = 19;
         const ENODEV: i32 = 19;
-        let nothing = Message::new(RTM_SETLINK, 0, &ifinfomsg(i32::MAX as u32, 0, 0));
+        let nothing = Message::new(RTM_SETLINK, 0, &ifinfomsg(1 << 30, 0, 0));
         assert_eq!(self.send(&nothing).errno, ENODEV);
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use trueup_diff::{BondMode, BridgeAttrs, Dev, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs};
 
-use super::{IFLA_IFNAME, header, keep_different};
+use super::{IFLA_IFNAME, IFLA_LINKINFO, header, keep_different};
 use crate::codec::{EncodeError, Resolve, index_of};
 use crate::wire::{
     Attrs, MessageWriter, read_be16, read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
@@ -94,21 +94,21 @@ pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
     }
 }
 
-/// Writes all of a kind.
+/// Writes all of a kind. The other end of a veth gets `peer_index`, unless that is 0.
 pub(super) fn write_new(
     message: &mut MessageWriter<'_>,
-    number: u16,
     kind: &LinkKind,
+    peer_index: u32,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    let info = message.nest_unflagged(number);
+    let info = message.nest_unflagged(IFLA_LINKINFO);
     message.attr_string(IFLA_INFO_KIND, kind.name().as_bytes());
     let data = message.nest_unflagged(IFLA_INFO_DATA);
     match kind {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
         LinkKind::Veth { peer: Some(peer) } => {
             let nest = message.nest_unflagged(VETH_INFO_PEER);
-            message.raw(&header(0, None));
+            message.raw(&header(peer_index, None));
             message.attr_string(IFLA_IFNAME, peer.as_bytes());
             message.end_nest(nest);
         }

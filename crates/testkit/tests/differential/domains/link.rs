@@ -81,7 +81,7 @@ impl Domain for Links {
 
 fn index(rng: &mut fastrand::Rng) -> u32 {
     match rng.u8(..60) {
-        0..2 => pick(rng, &[0, 99, u32::MAX, 1 << 31]),
+        0..2 => pick(rng, &[0, 99, 1 << 24, i32::MAX as u32, u32::MAX, 1 << 31]),
         2..4 => 1,
         _ => pick(rng, &LINKS),
     }
