@@ -394,7 +394,7 @@ pub fn pass(data: &[u8]) {
     let given: Arc<[u8]> = stream.into();
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
-    let marker = file.protocol;
+    let marker = file.settings.protocol;
     let namespace = script::namespace(move |request: &Header, body: &[u8]| {
         if request.flags & NLM_F_DUMP == NLM_F_DUMP {
             return answer_dump(&given, request, body);

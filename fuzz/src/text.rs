@@ -1,6 +1,6 @@
 //! Texts of people: files, scenarios, and names of namespaces.
 
-use trueup_cli::file::{File, Place, Tables, to_json, to_toml};
+use trueup_cli::file::{File, Place, Settings, Tables, to_json, to_toml};
 use trueup_diff::Desired;
 use trueup_netlink::Namespace;
 
@@ -26,9 +26,9 @@ pub fn file(data: &[u8]) {
         }
     };
     others_agree(data);
-    let writers: [fn(u8, &_) -> String; 2] = [to_toml, to_json];
+    let writers: [fn(&Settings, &_) -> String; 2] = [to_toml, to_json];
     for write in writers {
-        let text = write(file.protocol, &file.desired);
+        let text = write(&file.settings, &file.desired);
         let again = File::parse("written", text.as_bytes(), &tables);
         let again = again.unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(
@@ -36,8 +36,8 @@ pub fn file(data: &[u8]) {
             plain(file.desired.clone()),
             "{text}"
         );
-        assert_eq!(again.protocol, file.protocol, "{text}");
-        assert_eq!(write(again.protocol, &again.desired), text);
+        assert_eq!(again.settings, file.settings, "{text}");
+        assert_eq!(write(&again.settings, &again.desired), text);
     }
 }
 

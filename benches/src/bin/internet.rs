@@ -18,7 +18,7 @@ use trueup_benches::prefixes::Prefixes;
 use trueup_benches::told::{self, Told};
 use trueup_benches::usage::{measure, measure_command, memory};
 use trueup_benches::{floor, state};
-use trueup_cli::file::{PROTOCOL, to_json, to_toml};
+use trueup_cli::file::{Settings, to_json, to_toml};
 use trueup_diff::Desired;
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};
@@ -242,15 +242,16 @@ impl Bench {
     }
 
     fn agent(&self, command: &Path, prefixes: &Prefixes, rules: usize) -> Result<()> {
-        type Write = fn(u8, &Desired) -> String;
+        type Write = fn(&Settings, &Desired) -> String;
+        let settings = Settings::default();
         for (format, write) in [("toml", to_toml as Write), ("json", to_json as Write)] {
             fresh();
             let path = self.scratch.join(format!("internet.{format}"));
             let nothing = self.scratch.join(format!("nothing.{format}"));
-            fs::write(&path, write(PROTOCOL, &state::desired(prefixes, rules)))?;
+            fs::write(&path, write(&settings, &state::desired(prefixes, rules)))?;
             fs::write(
                 &nothing,
-                write(PROTOCOL, &state::desired(&Prefixes::default(), 0)),
+                write(&settings, &state::desired(&Prefixes::default(), 0)),
             )?;
             let run = |verb: &str, path: &PathBuf| {
                 let state = self.scratch.join("state");

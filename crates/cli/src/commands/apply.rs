@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use trueup::{Report as _, Rtnl, Source as _};
@@ -17,7 +18,7 @@ pub(super) const FORGOTTEN: &str = "what this pass made is not remembered: links
 const NOT_CONVERGED: u8 = 2;
 
 pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
-    let declared = Declared::read(file)?;
+    let declared = Declared::read(file, Duration::ZERO)?;
     let place = Place::open(common)?;
     privilege::require(&place)?;
     let mut state = place.state(common, &declared.options)?.claim()?;

@@ -9,6 +9,7 @@ mod watch;
 
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
 use trueup::diff::Problem;
@@ -33,23 +34,25 @@ struct Declared {
 }
 
 impl Declared {
-    /// Reads a file; `-` is the standard input.
-    fn read(path: &Path) -> Result<Declared> {
+    /// Reads a file; `-` is the standard input. `grace` is the command's own, for a file that names none.
+    fn read(path: &Path, grace: Duration) -> Result<Declared> {
         if !is_stdin(path) {
             let name = path.display().to_string();
-            return Declared::new(name, File::read(path, &Tables::system())?);
+            return Declared::new(name, File::read(path, &Tables::system())?, grace);
         }
         let name = "(standard input)";
         let mut bytes = Vec::new();
         io::stdin()
             .read_to_end(&mut bytes)
             .context("cannot read the standard input")?;
-        Declared::new(name.into(), File::parse(name, &bytes, &Tables::system())?)
+        let file = File::parse(name, &bytes, &Tables::system())?;
+        Declared::new(name.into(), file, grace)
     }
 
-    fn new(name: String, file: File) -> Result<Declared> {
-        let options = Options::default()
-            .with_protocol(file.protocol)
+    fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
+        let options = file
+            .settings
+            .options(grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
         Ok(Declared {
             name,

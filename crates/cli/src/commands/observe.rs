@@ -31,7 +31,8 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
         output::note(format_args!("not the whole state: {doubt}"));
     }
     let shown = Shown::of(&snapshot.observed);
-    let toml = file::to_toml(DEFAULT_PROTOCOL, &shown.desired);
+    let settings = file::Settings::default();
+    let toml = file::to_toml(&settings, &shown.desired);
     for left_out in &shown.left_out {
         output::note(format_args!("left out: {left_out}"));
     }
@@ -47,7 +48,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
             }
             write!(out, "{toml}")
         }
-        Format::Json => write!(out, "{}", file::to_json(DEFAULT_PROTOCOL, &shown.desired)),
+        Format::Json => write!(out, "{}", file::to_json(&settings, &shown.desired)),
         Format::Ip => write!(out, "{}", shown.batch(&snapshot.observed)),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -75,6 +76,7 @@ impl Shown {
                 neighbours: Some(neighbours),
                 routes: Some(routes),
                 rules: Some(rules),
+                ..Desired::default()
             },
             left_out: sieve.left_out,
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use trueup::{LastApplied, Rtnl};
@@ -13,7 +14,7 @@ use crate::{Common, output};
 const PENDING: u8 = 2;
 
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
-    let declared = Declared::read(file)?;
+    let declared = Declared::read(file, Duration::ZERO)?;
     let place = Place::open(common)?;
     let last_applied = match place.state(common, &declared.options) {
         Ok(state) => state.peek()?,

@@ -25,6 +25,10 @@ use crate::output::Format;
 use crate::state::State;
 use crate::{Common, output};
 
+/// How long what bears our marker and was never declared is left alone, unless the file says otherwise: whoever writes the file
+/// may be behind a sibling.
+const GRACE: Duration = Duration::from_secs(10);
+
 pub(crate) fn watch(common: &Common, file: &Path, interval: Duration) -> Result<ExitCode> {
     if is_stdin(file) {
         bail!("`watch` reads its file again when it changes: name a file, not `-`");
@@ -32,7 +36,7 @@ pub(crate) fn watch(common: &Common, file: &Path, interval: Duration) -> Result<
     // From here on a signal ends the loop between passes, and not a pass halfway.
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let stamp = attend::Stamp::of(file);
-    let declared = Declared::read(file)?;
+    let declared = Declared::read(file, GRACE)?;
     let place = Place::open(common)?;
     privilege::require(&place)?;
     let state = place.state(common, &declared.options)?.claim()?;

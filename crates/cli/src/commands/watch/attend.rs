@@ -13,10 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use trueup::diff::Kind;
 use trueup::driver::Handle;
 use trueup::{LastApplied, Namespace, Options, Report as _, Rtnl};
 
-use super::Shared;
+use super::{GRACE, Shared};
 use crate::commands::{Declared, Place, cookie};
 use crate::output;
 
@@ -41,6 +42,32 @@ impl Stamp {
             ]
         }))
     }
+}
+
+/// Why options cannot be taken up by a loop that runs with others.
+fn refusal(now: &Options, was: &Options) -> Option<String> {
+    if now.protocol() != was.protocol() {
+        return Some(format!(
+            "`protocol` is {} now and was {}: what bears the former would be nobody's. Apply it \
+             with empty sections first, then start again",
+            now.protocol(),
+            was.protocol()
+        ));
+    }
+    let ownership = |kind| (now.ownership(kind), was.ownership(kind));
+    let differs = [
+        ("adopt", now.adopt() != was.adopt()),
+        ("on_conflict", now.on_conflict() != was.on_conflict()),
+        ("grace", now.grace() != was.grace()),
+        (
+            "ownership",
+            Kind::ALL.map(ownership).iter().any(|(now, was)| now != was),
+        ),
+    ];
+    let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
+    Some(format!(
+        "`{key}` is another than it was: start again to use it"
+    ))
 }
 
 pub(super) struct Attendant {
@@ -111,15 +138,9 @@ impl Attendant {
         let declared = if stamp != self.stamp {
             self.stamp = stamp;
             *waiting = None;
-            let declared = Declared::read(&self.path)?;
-            if declared.options != self.options {
-                bail!(
-                    "{}: `protocol` is {} now and was {}: what bears the former would be nobody's. \
-                     Apply it with empty sections first, then start again",
-                    declared.name,
-                    declared.options.protocol(),
-                    self.options.protocol()
-                );
+            let declared = Declared::read(&self.path, GRACE)?;
+            if let Some(refusal) = refusal(&declared.options, &self.options) {
+                bail!("{}: {refusal}", declared.name);
             }
             declared
         } else {
@@ -159,5 +180,32 @@ impl Attendant {
         let planned = Rtnl.plan(&self.place.namespace, desired, last_applied, &self.options);
         // Any other error is no fault of the file; the next pass will meet it.
         Some(declared.misdeclared(&planned.err()?)?.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trueup::rtnl::{OnConflict, Ownership};
+
+    #[test]
+    fn a_refusal_names_the_key() {
+        let was = Options::default().with_grace(GRACE);
+        assert_eq!(refusal(&was, &was), None);
+        let by_ledger = was.with_ownership(Kind::Rule, Ownership::Ledger);
+        for (key, now) in [
+            ("protocol", was.with_protocol(117).unwrap()),
+            ("adopt", was.with_adopt(true)),
+            ("on_conflict", was.with_on_conflict(OnConflict::Take)),
+            ("grace", was.with_grace(Duration::ZERO)),
+            ("ownership", by_ledger),
+            (
+                "ownership",
+                by_ledger.with_ownership(Kind::Rule, Ownership::Marker),
+            ),
+        ] {
+            let refusal = refusal(&now, &was).unwrap();
+            assert!(refusal.starts_with(&format!("`{key}` is ")), "{refusal}");
+        }
     }
 }
