@@ -3,6 +3,7 @@
 //! - [`Namespace`] names a namespace, opens it, runs code in it;
 //! - [`Socket`] makes requests, dumps ([`Socket::dump`]) and batches ([`Socket::send_batch`]);
 //! - [`Multicast`] listens to events;
+//! - [`markers`] tells which objects' markers the kernel keeps;
 //! - [`Error`] and [`KernelError`] keep the kernel's errno and its own words;
 //! - [`Transport`] and [`Connect`] are what they speak through, for those who put something between;
 //! - [`wire`] is the byte level for those who read and write messages themselves.
@@ -39,6 +40,7 @@ pub mod codec;
 mod dump;
 mod error;
 mod extack;
+mod markers;
 mod multicast;
 mod netns;
 mod socket;
@@ -49,6 +51,7 @@ pub mod wire;
 pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
 pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
 pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy};
+pub use markers::{Marker, Markers, markers};
 pub use multicast::{Group, Multicast};
 pub use netns::Namespace;
 pub use socket::{DEFAULT_TIMEOUT, Socket};

@@ -2,6 +2,7 @@
 //!
 //! * [`fake::Kernel`] answers rtnetlink in memory as the running kernel would; [`faults::Faults`] lets messages to either
 //!   go astray.
+//! * [`mask`] makes of either an older one, which does not keep the markers of some objects.
 //! * [`crash::Points`] kills a process before or after anything that it sends, or does elsewhere.
 //! * [`scenario`] reads and carries out behaviours that are written as text.
 //! * [`kernel_tests!`] makes the `main` of a test target: it enters a user, network and mount namespace of its own before
@@ -24,6 +25,7 @@ pub mod crash;
 mod enter;
 pub mod fake;
 pub mod faults;
+mod mask;
 mod message;
 mod runner;
 pub mod scenario;
@@ -36,6 +38,7 @@ mod writer;
 
 pub use changes::{Announcement, Changes, assert_no_changes};
 pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
+pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
 pub use runner::{TestWhere, example, main, main_where, running_version};
 pub use snapshot::Snapshot;

@@ -73,6 +73,16 @@ impl Kind {
         }
     }
 
+    /// The attribute that marks who made an object, `None` where that stands in the fixed header, or nowhere.
+    pub(crate) const fn marker(self) -> Option<u16> {
+        match self {
+            Self::Rule => Some(FRA_PROTOCOL),
+            Self::Neighbour => Some(NDA_PROTOCOL),
+            Self::Address => Some(IFA_PROTO),
+            Self::Link | Self::Route | Self::Nexthop => None,
+        }
+    }
+
     /// The word for it in output.
     pub const fn word(self) -> &'static str {
         match self {
@@ -149,10 +159,7 @@ impl RawMessage {
         match self.kind {
             Kind::Route => Some(self.header[5]),
             Kind::Nexthop => Some(self.header[2]),
-            Kind::Rule => attr(FRA_PROTOCOL),
-            Kind::Neighbour => attr(NDA_PROTOCOL),
-            Kind::Address => attr(IFA_PROTO),
-            Kind::Link => None,
+            kind => kind.marker().and_then(attr),
         }
     }
 

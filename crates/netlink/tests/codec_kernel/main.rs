@@ -4,6 +4,7 @@
 
 mod addresses;
 mod links;
+mod markers;
 mod neighbours;
 mod net;
 mod routes;
@@ -24,6 +25,9 @@ trueup_testkit::kernel_tests![
     links::a_peer_in_another_namespace_is_none,
     links::one_link_is_asked_for_by_name,
     links::what_netlink_cannot_create_is_refused,
+    markers::a_marker_said_to_be_kept_comes_back_and_no_other,
+    markers::asking_changes_nothing_and_takes_no_privilege,
+    markers::without_a_rule_nothing_is_said_of_rules,
     neighbours::ipv4_neighbours_come_back_as_desired_and_go_alone,
     neighbours::ipv6_neighbours_come_back_as_desired_and_go_alone,
     neighbours::a_replace_changes_in_place,

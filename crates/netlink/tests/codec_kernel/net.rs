@@ -27,7 +27,14 @@ impl Net {
     /// addresses in the way; `a` has 10.0.0.1/24 and 2001:db8::1/64, `b` 10.0.1.1/24 and
     /// 2001:db8:1::1/64.
     pub(crate) fn with_devices() -> (Net, Dev, Dev) {
-        let mut net = Net::empty();
+        fresh_netns();
+        Net::with_devices_in(&Namespace::current())
+    }
+
+    /// The same in a namespace that is fresh.
+    pub(crate) fn with_devices_in(namespace: &Namespace) -> (Net, Dev, Dev) {
+        let socket = Socket::open(namespace).unwrap();
+        let mut net = Net { socket };
         let mut lo = Link::must_exist(name("lo"));
         lo.up = Some(true);
         net.send(|b| link::change(b, &lo, None, &existing))

@@ -1,0 +1,157 @@
+//! Which of the protocols that mark an object as somebody's the kernel keeps ([`markers`]).
+//!
+//! A kernel takes an attribute that it does not know from a write and drops it without a word, so
+//! whoever wants to know his own objects by their marker has to know beforehand whether it stays.
+//! Nothing is written to find out: dumps are asked for, which takes no privilege.
+//!
+//! - *Routes* and *nexthop objects* bear it in their fixed header, on every kernel that has them.
+//! - Each *rule* that a kernel with `FRA_PROTOCOL` (Linux 4.17) tells of has one, if only 0
+//!   (`fib_nl_fill_rule` in net/core/fib_rules.c): one rule is enough to see it.
+//! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) bear it only
+//!   when it is not 0, so there may be none to look at. But a dump may be asked for by attributes,
+//!   and under strict checking (Linux 4.20) the kernel refuses one that it knows and cannot filter by
+//!   in other words than one that it does not know (`__nla_validate_parse` in lib/nlattr.c). How it
+//!   speaks of the latter is learnt by asking with a number that no kernel has.
+//!
+//! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
+
+use crate::codec;
+use crate::dump::DumpStep;
+use crate::error::Error;
+use crate::socket::Socket;
+use crate::wire::{MessageWriter, NLA_TYPE_MASK, NLM_F_REQUEST};
+
+/// Whether a kernel gives the marker of a kind of object back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Marker {
+    /// It does.
+    Kept,
+    /// It takes it, and forgets it.
+    NotKept,
+    /// It could not be told: there is no rule to look at, or the kernel does not check strictly, as
+    /// before Linux 4.20. Best treated as not kept.
+    Unknown,
+}
+
+/// What [`markers`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Markers {
+    /// `rtm_protocol` of IPv4 and IPv6 routes: always kept.
+    pub route: Marker,
+    /// `FRA_PROTOCOL` of rules.
+    pub rule: Marker,
+    /// `NDA_PROTOCOL` of IPv4 and IPv6 neighbours and proxies.
+    pub neighbour: Marker,
+    /// `IFA_PROTO` of addresses: kept only if it is in both families. Up to some version between
+    /// Linux 6.1 and 6.12 a replace of an IPv4 address leaves it as it was.
+    pub address: Marker,
+    /// `nhm_protocol` of nexthop objects: always kept.
+    pub nexthop: Marker,
+}
+
+/// Finds out which markers the kernel keeps, in the socket's namespace. Nothing is changed, and no
+/// privilege is needed. It costs five refused dumps and one of the rules; a kernel stays the same
+/// while it runs, so once for a namespace is enough, unless something was [`Marker::Unknown`].
+///
+/// # Errors
+///
+/// As for [`Socket::dump`], when the kernel could not be asked or answered something unheard of.
+pub fn markers(socket: &mut Socket) -> Result<Markers, Error> {
+    let mut address = |family| {
+        let header = [family, 0, 0, 0, 0, 0, 0, 0];
+        of_attribute(socket, codec::address::GET, &header, IFA_PROTO)
+    };
+    let (inet, inet6) = (address(AF_INET)?, address(AF_INET6)?);
+    Ok(Markers {
+        route: Marker::Kept,
+        rule: of_rules(socket)?,
+        neighbour: of_attribute(socket, codec::neighbour::GET, &[0; 12], NDA_PROTOCOL)?,
+        // The worse of both.
+        address: inet.max(inet6),
+        nexthop: Marker::Kept,
+    })
+}
+
+const IFA_PROTO: u16 = 11;
+const NDA_PROTOCOL: u16 = 12;
+const FRA_PROTOCOL: u16 = 21;
+/// The greatest number that an attribute can have. The kernel counts them up from 1.
+const NOBODYS: u16 = NLA_TYPE_MASK;
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+/// Whether the kernel knows an attribute, by how it speaks of it in a dump's request.
+fn of_attribute(
+    socket: &mut Socket,
+    kind: u16,
+    header: &[u8],
+    number: u16,
+) -> Result<Marker, Error> {
+    let Some(unknown) = refusal(socket, kind, header, NOBODYS)? else {
+        return Ok(Marker::Unknown);
+    };
+    Ok(match refusal(socket, kind, header, number)? {
+        Some(words) if words == unknown => Marker::NotKept,
+        _ => Marker::Kept,
+    })
+}
+
+/// The kernel's words for not dumping by an attribute; `None` where it does.
+fn refusal(
+    socket: &mut Socket,
+    kind: u16,
+    header: &[u8],
+    number: u16,
+) -> Result<Option<Box<str>>, Error> {
+    let mut request = Vec::new();
+    let mut message = MessageWriter::begin(&mut request, kind, NLM_F_REQUEST);
+    message.body(header);
+    message.attr_u8(number, 0);
+    message.finish()?;
+    match socket.dump(&request, |_| {}) {
+        Ok(_) => Ok(None),
+        // Without words all refusals are alike, and the marker counts as not kept.
+        Err(error) if error.errno() == Some(libc::EINVAL) => {
+            Ok(Some(error.kernel_message().unwrap_or_default().into()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether rules show their marker. An incomplete dump does as well: one rule is enough.
+fn of_rules(socket: &mut Socket) -> Result<Marker, Error> {
+    let mut request = Vec::new();
+    let mut message = MessageWriter::begin(&mut request, codec::rule::GET, NLM_F_REQUEST);
+    message.body(&[0; 12]);
+    message.finish()?;
+    let mut found = Marker::Unknown;
+    let _one_is_enough = socket.dump(&request, |step| {
+        let DumpStep::Message(message) = step else {
+            return;
+        };
+        let Some((_, mut attrs)) = message.split(12) else {
+            return;
+        };
+        let shown = attrs.any(|(number, _)| number == FRA_PROTOCOL);
+        // The better of all.
+        found = found.min(if shown { Marker::Kept } else { Marker::NotKept });
+    })?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Namespace;
+
+    /// What the kernels say is tested on each of them; here, that anybody may ask.
+    #[test]
+    fn whoever_asks_is_answered() {
+        let mut socket = Socket::open(&Namespace::current()).unwrap();
+        let found = markers(&mut socket).unwrap();
+        assert_eq!((found.route, found.nexthop), (Marker::Kept, Marker::Kept));
+        assert_ne!(found.neighbour, Marker::Unknown);
+    }
+}
