@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 use trueup_diff::{Desired, Family, NextHop, NextHops, Prefix, Route, Rule, RuleAction};
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Namespace, Options, Report, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::{Snapshot, assert_no_changes, ip_batch, uplinks};
 
 /// Set for the process whose memory is measured.
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
 
 fn pass(desired: &Desired) -> Report {
     let (here, options) = (Namespace::current(), Options::default());
-    let report = Rtnl
-        .reconcile(&here, desired, &LastApplied::default(), &options)
+    let report = Rtnl::new()
+        .reconcile(&here, desired, &mut MemoryLedger::default(), &options)
         .unwrap();
     let failed: Vec<_> = report.failed().take(3).collect();
     assert!(

@@ -2,7 +2,7 @@
 
 use trueup_diff::{AddressFlags, Desired, Lifetimes};
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{LastApplied, Pending};
+use trueup_rtnl::{MemoryLedger, Pending};
 use trueup_testkit::{Kind, assert_no_changes, ip, uplinks};
 
 use crate::support::{address, converge, nothing, ours, pass, routes_to, rows, told, via};
@@ -14,7 +14,7 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
         addresses: Some(vec![address("up0", "10.9.0.1/24")]),
         ..Desired::default()
     };
-    let first = converge(&one, &LastApplied::default());
+    let first = converge(&one, &MemoryLedger::default());
     ip(&["address", "add", "10.9.0.2/24", "dev", "up0"]);
     let of_subnet = || {
         rows(Kind::Address, |_, fields| {
@@ -24,7 +24,7 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     let before = of_subnet();
     assert_eq!(before.len(), 2);
 
-    let report = pass(&nothing(), first.last_applied());
+    let report = pass(&nothing(), first.ledger());
     assert!(!report.converged());
     let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
     assert!(
@@ -35,7 +35,7 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     assert_eq!(of_subnet(), before);
 
     ip(&["address", "delete", "10.9.0.2/24", "dev", "up0"]);
-    let _gone = converge(&nothing(), report.last_applied());
+    let _gone = converge(&nothing(), report.ledger());
     assert_eq!(of_subnet(), [""; 0]);
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
         ]),
         ..Desired::default()
     };
-    let mut last = LastApplied::default();
+    let mut last = MemoryLedger::default();
     for hosts in [
         &["10.9.0.1/24", "10.9.0.2/24"][..],
         &["10.9.0.2/24"],
@@ -62,9 +62,9 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
         let report = converge(&desired, &last);
         assert_eq!(ours(Kind::Address).len(), hosts.len());
         assert_eq!(ours(Kind::Route).len(), 2);
-        let again = assert_no_changes(|| converge(&desired, report.last_applied()));
+        let again = assert_no_changes(|| converge(&desired, report.ledger()));
         assert_eq!(again.ops().count(), 0);
-        last = again.last_applied().clone();
+        last = again.ledger().clone();
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
         addresses: Some(vec![address("up0", "fd00:9::1/64")]),
         ..Desired::default()
     };
-    let first = converge(&one, &LastApplied::default());
+    let first = converge(&one, &MemoryLedger::default());
     ip(&[
         "route",
         "add",
@@ -88,7 +88,7 @@ pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
         "static",
     ]);
     let before = routes_to("fd50::/32");
-    let report = pass(&nothing(), first.last_applied());
+    let report = pass(&nothing(), first.ledger());
     assert!(!report.converged(), "{}", told(&report));
     assert_eq!(routes_to("fd50::/32"), before);
 }
@@ -99,8 +99,8 @@ pub(crate) fn the_same_ipv6_address_with_another_prefix_length_is_made_anew() {
         addresses: Some(vec![address("up0", text)]),
         ..Desired::default()
     };
-    let first = converge(&with("fd00:9::1/64"), &LastApplied::default());
-    let second = converge(&with("fd00:9::1/80"), first.last_applied());
+    let first = converge(&with("fd00:9::1/64"), &MemoryLedger::default());
+    let second = converge(&with("fd00:9::1/80"), first.ledger());
     assert_eq!(
         second.ops().count(),
         2,
@@ -124,15 +124,15 @@ pub(crate) fn an_endless_ipv4_address_has_no_finite_preference() {
             ..Desired::default()
         };
         let here = trueup_rtnl::Namespace::current();
-        let planned = trueup_rtnl::Rtnl.plan(
+        let planned = trueup_rtnl::Rtnl::new().plan(
             &here,
             &desired,
-            &LastApplied::default(),
+            &MemoryLedger::default(),
             &trueup_rtnl::Options::default(),
         );
         assert_eq!(planned.is_ok(), possible, "{text}");
         if possible {
-            let report = converge(&desired, &LastApplied::default());
+            let report = converge(&desired, &MemoryLedger::default());
             assert_eq!(report.ops().count(), 1);
         }
     }
@@ -149,11 +149,11 @@ pub(crate) fn labels_and_flags_round_trip() {
         addresses: Some(vec![labelled, routeless]),
         ..Desired::default()
     };
-    let report = converge(&desired, &LastApplied::default());
+    let report = converge(&desired, &MemoryLedger::default());
     let rows = ours(Kind::Address).concat();
     assert!(rows.contains("label up0:1"), "{rows}");
     assert_eq!(routes_to("fd00:9::/64"), [""; 0]);
-    let again = assert_no_changes(|| converge(&desired, report.last_applied()));
+    let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
         ..Desired::default()
     };
     for (dst, src) in [("10.50.0.0/16", "10.9.0.1"), ("fd50::/32", "fd00:9::1")] {
-        let first = converge(&with("br0"), &LastApplied::default());
+        let first = converge(&with("br0"), &MemoryLedger::default());
         ip(&[
             "route", "add", dst, "dev", "up0", "src", src, "protocol", "static",
         ]);
@@ -181,7 +181,7 @@ pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
                 ..nothing()
             },
         ] {
-            let report = pass(&gone, first.last_applied());
+            let report = pass(&gone, first.ledger());
             assert!(!report.converged(), "{}", told(&report));
             assert_eq!(routes_to(dst), before, "{}", told(&report));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trueup_diff::{Desired, Lifetimes, Link, LinkKind, Neighbour, NextHop, NextHops, Route};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks, wait_until};
 
 use crate::support::{address, converge, name, nothing, ours, pass, rows, told, up};
@@ -28,7 +28,7 @@ pub(crate) fn what_a_stranger_made_again_is_his() {
         )]),
         ..Desired::default()
     };
-    let first = converge(&all, &LastApplied::default());
+    let first = converge(&all, &MemoryLedger::default());
     ip_batch([
         "address delete 10.9.0.1/24 dev up0",
         "address add 10.9.0.1/24 dev up0",
@@ -38,14 +38,14 @@ pub(crate) fn what_a_stranger_made_again_is_his() {
         "neighbour add 10.200.0.9 lladdr 02:00:00:00:00:09 dev up0 nud permanent",
     ]);
     let his = Snapshot::settled();
-    let second = converge(&all, first.last_applied());
+    let second = converge(&all, first.ledger());
     assert_eq!(second.ops().count(), 0, "{}", told(&second));
     let none = Desired {
         addresses: Some(vec![]),
         neighbours: Some(vec![]),
         ..Desired::default()
     };
-    let third = converge(&none, second.last_applied());
+    let third = converge(&none, second.ledger());
     assert_eq!(third.ops().count(), 0, "{}", told(&third));
     his.assert_same(&Snapshot::settled());
 }
@@ -68,7 +68,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
         preferred: 4000,
     };
     for change in [nothing(), one(ends)] {
-        let first = converge(&one(endless), &LastApplied::default());
+        let first = converge(&one(endless), &MemoryLedger::default());
         ip(&[
             "route",
             "add",
@@ -81,7 +81,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
             "static",
         ]);
         let before = Snapshot::settled();
-        let held = pass(&change, first.last_applied());
+        let held = pass(&change, first.ledger());
         assert_eq!(held.pending().count(), 1, "{}", told(&held));
         before.assert_same(&Snapshot::settled());
 
@@ -90,7 +90,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
             "route delete fd00:9::/64 dev up0 metric 100",
             "route add fd00:9::/64 dev up0 metric 300 protocol static",
         ]);
-        let done = converge(&change, held.last_applied());
+        let done = converge(&change, held.ledger());
         let behind = || rows(Kind::Route, |_, f| f.get("proto").is_some_and(|p| p == "4"));
         assert_eq!(behind().len(), 1, "{}", told(&done));
         ip(&[
@@ -102,7 +102,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
             "metric",
             "300",
         ]);
-        let _gone = converge(&nothing(), done.last_applied());
+        let _gone = converge(&nothing(), done.ledger());
         assert_eq!(ours(Kind::Address), [""; 0]);
     }
 }
@@ -122,7 +122,7 @@ fn pair(mtu: u32) -> Desired {
 
 /// A route that uses a nexthop object goes with the object, and that with its link.
 pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
-    let first = converge(&pair(1500), &LastApplied::default());
+    let first = converge(&pair(1500), &MemoryLedger::default());
     ip_batch([
         "link set v1 up",
         "nexthop add id 5 dev v0",
@@ -133,7 +133,7 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
     down.links.as_mut().unwrap()[0].up = Some(false);
     for change in [&nothing(), &down] {
         let before = Snapshot::settled();
-        let held = pass(change, first.last_applied());
+        let held = pass(change, first.ledger());
         assert_eq!(held.pending().count(), 1, "{}", told(&held));
         before.assert_same(&Snapshot::settled());
     }
@@ -142,14 +142,14 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
         "route add fd50::/32 nhid 6 protocol static",
     ]);
     let before = Snapshot::settled();
-    let held = pass(&nothing(), first.last_applied());
+    let held = pass(&nothing(), first.ledger());
     assert_eq!(held.pending().count(), 1, "{}", told(&held));
     before.assert_same(&Snapshot::settled());
 }
 
 /// What is stacked on a device follows it to a smaller MTU, and below 1280 bytes loses IPv6.
 pub(crate) fn a_foreign_link_on_ours_holds_a_smaller_mtu() {
-    let first = converge(&pair(1500), &LastApplied::default());
+    let first = converge(&pair(1500), &MemoryLedger::default());
     ip_batch([
         "link add f0 link v0 type macvlan",
         "link set f0 up",
@@ -157,12 +157,12 @@ pub(crate) fn a_foreign_link_on_ours_holds_a_smaller_mtu() {
     ]);
     for mtu in [1400, 1200] {
         let before = Snapshot::settled();
-        let held = pass(&pair(mtu), first.last_applied());
+        let held = pass(&pair(mtu), first.ledger());
         assert_eq!(held.pending().count(), 1, "{}", told(&held));
         before.assert_same(&Snapshot::settled());
     }
     ip(&["link", "set", "f0", "mtu", "1300"]);
-    let _fits = converge(&pair(1400), first.last_applied());
+    let _fits = converge(&pair(1400), first.ledger());
 }
 
 // fault source-4
@@ -187,10 +187,10 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     // A descriptor: the loop's thread is not this one, whose namespace alone it is.
     let here = Namespace::current().open().unwrap();
     let it = Loop::new(
-        Rtnl,
+        Rtnl::new(),
         here,
         desired,
-        LastApplied::default(),
+        MemoryLedger::default(),
         Options::default(),
         config,
     )

@@ -8,7 +8,7 @@ use trueup_diff::{
     BondMode, Desired, Family, IfName, Link, LinkKind, Rule, RuleAction, VlanProtocol,
 };
 use trueup_reconcile::Report as _;
-use trueup_rtnl::LastApplied;
+use trueup_rtnl::MemoryLedger;
 use trueup_testkit::{
     Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, ip_json, raw_dump, uplinks,
 };
@@ -103,7 +103,7 @@ pub(crate) fn what_the_kernel_can_is_told() {
         addresses: Some(addresses.iter().map(|text| address("up0", text)).collect()),
         ..Desired::default()
     };
-    converge(&marked, &LastApplied::default());
+    converge(&marked, &MemoryLedger::default());
     for (of, kind, text) in [
         ("IPv4 addresses", Kind::Address, four),
         ("IPv6 addresses", Kind::Address, six),
@@ -130,15 +130,15 @@ pub(crate) fn what_the_kernel_can_is_told() {
 /// desired, and all has to be as before. What the kernel has of each is looked at by `see`.
 fn go_through(states: &[Desired], see: impl Fn(usize)) {
     let before = Snapshot::settled();
-    let mut last = LastApplied::default();
+    let mut last = MemoryLedger::default();
     for (at, desired) in states.iter().enumerate() {
-        last = converge(desired, &last).last_applied().clone();
+        last = converge(desired, &last).ledger().clone();
         see(at);
         let again = assert_no_changes(|| converge(desired, &last));
         assert_eq!(again.ops().count(), 0, "{}", told(&again));
     }
     let gone = converge(&nothing(), &last);
-    assert!(gone.last_applied().is_empty());
+    assert_eq!(*gone.ledger(), MemoryLedger::default());
     before.assert_same(&Snapshot::settled());
 }
 
@@ -296,25 +296,25 @@ pub(crate) fn a_bond_changes_its_mode() {
 // fact 57
 pub(crate) fn a_link_that_is_up_is_no_bond_s_port() {
     let p0 = up(LinkKind::Dummy, "p0");
-    let first = converge(&links(vec![p0.clone()]), &LastApplied::default());
+    let first = converge(&links(vec![p0.clone()]), &MemoryLedger::default());
     let bond = bond(BondMode::ActiveBackup, 100);
     let desired = links(vec![bond, port(p0, "bond0")]);
-    let report = pass(&desired, first.last_applied());
+    let report = pass(&desired, first.ledger());
     assert!(!report.converged());
     assert_eq!(report.failed().count(), 1, "{}", told(&report));
     let said = told(&report);
     assert!(said.contains("can not be enslaved while up"), "{said}");
     // Set down by hand, it goes in, and up.
     ip(&["link", "set", "p0", "down"]);
-    let last = converge(&desired, report.last_applied());
+    let last = converge(&desired, report.ledger());
     assert_eq!(shown("p0")["master"], "bond0");
-    let again = assert_no_changes(|| converge(&desired, last.last_applied()));
+    let again = assert_no_changes(|| converge(&desired, last.ledger()));
     assert_eq!(again.ops().count(), 0, "{}", told(&again));
 }
 
 pub(crate) fn a_stranger_on_a_link_is_not_lost_to_a_bond() {
     let p0 = up(LinkKind::Dummy, "p0");
-    let first = converge(&links(vec![p0.clone()]), &LastApplied::default());
+    let first = converge(&links(vec![p0.clone()]), &MemoryLedger::default());
     for (stranger, end) in [
         (
             "route add 10.50.0.0/16 dev p0 protocol static",
@@ -336,7 +336,7 @@ pub(crate) fn a_stranger_on_a_link_is_not_lost_to_a_bond() {
             bond(BondMode::ActiveBackup, 100),
             port(p0.clone(), "bond0"),
         ]);
-        let report = pass(&desired, first.last_applied());
+        let report = pass(&desired, first.ledger());
         assert!(!report.converged(), "{stranger}: {}", told(&report));
         assert_eq!(theirs(), before, "{stranger}: {}", told(&report));
         ip_batch([end]);
@@ -387,13 +387,13 @@ pub(crate) fn a_wireguard_link_that_exists_is_set_up_and_stays() {
         routes: Some(vec![via("10.50.0.0/16", "10.9.0.9")]),
         ..links(vec![must_exist(mtu)])
     };
-    let missing = pass(&with(1400), &LastApplied::default());
+    let missing = pass(&with(1400), &MemoryLedger::default());
     assert!(!missing.converged());
     assert_eq!(missing.applied().count(), 0, "{}", told(&missing));
     ip(&["link", "add", "wg0", "type", "wireguard"]);
-    let mut last = LastApplied::default();
+    let mut last = MemoryLedger::default();
     for mtu in [1400, 1380] {
-        last = converge(&with(mtu), &last).last_applied().clone();
+        last = converge(&with(mtu), &last).ledger().clone();
         assert_eq!(shown("wg0")["mtu"], mtu);
         let again = assert_no_changes(|| converge(&with(mtu), &last));
         assert_eq!(again.ops().count(), 0, "{}", told(&again));

@@ -5,7 +5,7 @@ use trueup_diff::{
     VxlanAttrs,
 };
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{LastApplied, Pending};
+use trueup_rtnl::{MemoryLedger, Pending};
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, uplinks};
 
 use crate::support::{address, bridge, converge, name, nothing, ours, pass, rows, told, up, via};
@@ -42,43 +42,43 @@ pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
         ]),
         ..links(vec![vxlan(id)])
     };
-    let first = converge(&with(1), &LastApplied::default());
+    let first = converge(&with(1), &MemoryLedger::default());
     let (index, routes) = (index_of("vx0"), ours(Kind::Route));
-    let second = converge(&with(2), first.last_applied());
+    let second = converge(&with(2), first.ledger());
     assert_ne!(index_of("vx0"), index);
     assert_eq!(ours(Kind::Route), routes);
     assert_eq!(ours(Kind::Address).len(), 2);
-    let again = assert_no_changes(|| converge(&with(2), second.last_applied()));
+    let again = assert_no_changes(|| converge(&with(2), second.ledger()));
     assert_eq!(again.ops().count(), 0);
-    let gone = converge(&nothing(), again.last_applied());
-    assert!(gone.last_applied().is_empty());
+    let gone = converge(&nothing(), again.ledger());
+    assert_eq!(*gone.ledger(), MemoryLedger::default());
 }
 
 pub(crate) fn a_link_made_again_by_a_stranger_is_not_ours() {
-    let first = converge(&links(vec![bridge("br0")]), &LastApplied::default());
+    let first = converge(&links(vec![bridge("br0")]), &MemoryLedger::default());
     ip(&["link", "delete", "br0"]);
     ip(&["link", "add", "br0", "type", "bridge"]);
     let before = Snapshot::take();
-    let report = converge(&nothing(), first.last_applied());
+    let report = converge(&nothing(), first.ledger());
     assert_eq!(report.ops().count(), 0, "{}", told(&report));
-    assert!(report.last_applied().is_empty());
+    assert_eq!(*report.ledger(), MemoryLedger::default());
     before.assert_same(&Snapshot::take());
 }
 
 /// A user may choose an index: that of a link of ours that is gone leads to nothing of ours.
 pub(crate) fn an_index_used_again_is_not_ours() {
-    let first = converge(&links(vec![bridge("br0")]), &LastApplied::default());
+    let first = converge(&links(vec![bridge("br0")]), &MemoryLedger::default());
     let index = index_of("br0").to_string();
     ip(&["link", "delete", "br0"]);
     ip(&["link", "add", "other", "index", &index, "type", "bridge"]);
     let before = Snapshot::take();
-    let report = converge(&nothing(), first.last_applied());
+    let report = converge(&nothing(), first.ledger());
     assert_eq!(report.ops().count(), 0, "{}", told(&report));
     before.assert_same(&Snapshot::take());
 }
 
 pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
-    let mut last = LastApplied::default();
+    let mut last = MemoryLedger::default();
     for (stranger, end) in [
         (
             "address add 10.9.0.1/24 dev br0",
@@ -106,7 +106,7 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
         ),
     ] {
         last = converge(&links(vec![bridge("br0")]), &last)
-            .last_applied()
+            .ledger()
             .clone();
         ip_batch([stranger]);
         let before = Snapshot::settled();
@@ -116,8 +116,8 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
         assert!(report.pending().all(held), "{stranger}: {}", told(&report));
         before.assert_same(&Snapshot::take());
         ip_batch([end]);
-        last = converge(&nothing(), report.last_applied())
-            .last_applied()
+        last = converge(&nothing(), report.ledger())
+            .ledger()
             .clone();
     }
 }
@@ -147,10 +147,10 @@ pub(crate) fn a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_o
         ("address add fd00:9::1/64 dev v0 nodad", &small),
         ("route add 10.50.0.0/16 dev v0 protocol static", &down),
     ] {
-        let first = converge(&plain, &LastApplied::default());
+        let first = converge(&plain, &MemoryLedger::default());
         ip_batch([stranger]);
         let before = Snapshot::settled();
-        let report = pass(change, first.last_applied());
+        let report = pass(change, first.ledger());
         assert!(!report.converged(), "{stranger}");
         assert_eq!(report.pending().count(), 1, "{stranger}: {}", told(&report));
         before.assert_same(&Snapshot::settled());
@@ -180,8 +180,8 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
         rules: Some(vec![Rule::new(Family::Inet, 1000, RuleAction::Lookup(100))]),
         ..links(vec![link])
     };
-    let _first = converge(&all, &LastApplied::default());
-    let report = converge(&nothing(), &LastApplied::default());
+    let _first = converge(&all, &MemoryLedger::default());
+    let report = converge(&nothing(), &MemoryLedger::default());
     assert_eq!(report.applied().count(), 6, "{}", told(&report));
     let index = index_of("br0");
     assert_eq!(rows(Kind::Link, |row, _| row.device() == index).len(), 1);
@@ -200,12 +200,12 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
         1000,
         RuleAction::Lookup(100),
     )]);
-    let first = converge(&all, &LastApplied::default());
+    let first = converge(&all, &MemoryLedger::default());
     let silent = Desired::default();
-    let second = assert_no_changes(|| converge(&silent, first.last_applied()));
+    let second = assert_no_changes(|| converge(&silent, first.ledger()));
     assert_eq!(second.ops().count(), 0);
     // What was ours is remembered all the same.
-    let gone = converge(&nothing(), second.last_applied());
+    let gone = converge(&nothing(), second.ledger());
     assert_eq!(gone.applied().count(), 4, "{}", told(&gone));
 }
 
@@ -225,8 +225,8 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
         ]),
         ..Desired::default()
     };
-    let report = converge(&desired, &LastApplied::default());
-    let again = assert_no_changes(|| converge(&desired, report.last_applied()));
+    let report = converge(&desired, &MemoryLedger::default());
+    let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);
     // A stranger's equal in all but the protocol is another rule, and both stay.
     ip(&[
@@ -238,7 +238,7 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
         })
     };
     assert_eq!(both().len(), 2);
-    let _gone = converge(&nothing(), again.last_applied());
+    let _gone = converge(&nothing(), again.ledger());
     assert_eq!(both().len(), 1);
 }
 
@@ -263,10 +263,10 @@ pub(crate) fn a_stranger_on_the_other_end_holds_the_pair() {
         "route add fd50::/32 dev v1 protocol static",
         "route add 10.50.0.0/16 dev v0 protocol static",
     ] {
-        let first = converge(&pair, &LastApplied::default());
+        let first = converge(&pair, &MemoryLedger::default());
         ip_batch([stranger]);
         let before = Snapshot::settled();
-        let report = pass(&nothing(), first.last_applied());
+        let report = pass(&nothing(), first.ledger());
         assert_eq!(report.pending().count(), 1, "{stranger}: {}", told(&report));
         before.assert_same(&Snapshot::settled());
         ip(&["link", "delete", "v0"]);
@@ -284,13 +284,13 @@ pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
         )]),
         ..Desired::default()
     };
-    let first = converge(&whole, &LastApplied::default());
+    let first = converge(&whole, &MemoryLedger::default());
     let no_links = Desired {
         links: Some(Vec::new()),
         ..Desired::default()
     };
     let before = Snapshot::settled();
-    let held = pass(&no_links, first.last_applied());
+    let held = pass(&no_links, first.ledger());
     assert!(!held.converged());
     assert_eq!(held.pending().count(), 1, "{}", told(&held));
     before.assert_same(&Snapshot::settled());
@@ -298,7 +298,7 @@ pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
         addresses: Some(Vec::new()),
         ..no_links
     };
-    converge(&nothing, held.last_applied());
+    converge(&nothing, held.ledger());
     assert_eq!(Snapshot::settled().index_of("br0"), None);
 }
 
@@ -312,5 +312,5 @@ pub(crate) fn a_bridge_can_be_declared_not_to_filter() {
         links: Some(vec![Link::new(name("br0"), LinkKind::Bridge(attrs))]),
         ..Desired::default()
     };
-    converge(&desired, &LastApplied::default());
+    converge(&desired, &MemoryLedger::default());
 }

@@ -4,22 +4,14 @@ use trueup_diff::{
     Address, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, Neighbour, NextHop, NextHops,
     Route, RouteType, Rule, RuleAction,
 };
-use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Namespace, Options, Report, Rtnl};
+use trueup_reconcile::Report as _;
+use trueup_rtnl::MemoryLedger;
 use trueup_testkit::{Snapshot, assert_no_changes};
+
+use crate::support::{Passed, pass};
 
 fn name(text: &str) -> IfName {
     text.parse().unwrap()
-}
-
-fn pass(desired: &Desired, last_applied: &LastApplied) -> Report {
-    Rtnl.reconcile(
-        &Namespace::current(),
-        desired,
-        last_applied,
-        &Options::default(),
-    )
-    .unwrap()
 }
 
 fn everything() -> Desired {
@@ -71,11 +63,12 @@ fn everything() -> Desired {
             blackhole("fd02::/64"),
         ]),
         rules: Some(vec![rule(Family::Inet), rule(Family::Inet6)]),
+        ..Desired::default()
     }
 }
 
 /// Fails with all that the report says.
-fn assert_converged(report: &Report) {
+fn assert_converged(report: &Passed) {
     let failed: Vec<_> = report
         .failed()
         .map(|(done, f)| (done.op, f.to_string()))
@@ -92,11 +85,11 @@ fn assert_converged(report: &Report) {
 
 pub(crate) fn from_nothing_to_everything_and_back() {
     let before = Snapshot::take();
-    let first = pass(&everything(), &LastApplied::default());
+    let first = pass(&everything(), &MemoryLedger::default());
     assert_converged(&first);
     assert_eq!(first.failed().count() + first.pending().count(), 0);
 
-    let second = assert_no_changes(|| pass(&everything(), first.last_applied()));
+    let second = assert_no_changes(|| pass(&everything(), first.ledger()));
     assert_converged(&second);
     assert_eq!(second.ops().count(), 0);
 
@@ -106,10 +99,11 @@ pub(crate) fn from_nothing_to_everything_and_back() {
         neighbours: Some(vec![]),
         routes: Some(vec![]),
         rules: Some(vec![]),
+        ..Desired::default()
     };
-    let last = pass(&nothing, second.last_applied());
+    let last = pass(&nothing, second.ledger());
     assert_converged(&last);
-    assert!(last.last_applied().is_empty());
+    assert_eq!(*last.ledger(), MemoryLedger::default());
     before.assert_same(&Snapshot::settled());
 }
 
@@ -135,7 +129,7 @@ pub(crate) fn what_waits_for_a_link_that_fails_is_told_once() {
         )]),
         ..Desired::default()
     };
-    let report = pass(&desired, &LastApplied::default());
+    let report = pass(&desired, &MemoryLedger::default());
     assert!(!report.converged());
     let mut told: Vec<String> = report
         .ops()

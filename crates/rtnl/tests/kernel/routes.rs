@@ -1,10 +1,12 @@
 //! Routes, one situation a test.
 
+use std::collections::BTreeMap;
+
 use trueup_apply::apply;
 use trueup_diff::{Action, Desired, NextHop, NextHops, Route, RouteType};
 use trueup_netlink::Socket;
 use trueup_reconcile::Report as _;
-use trueup_rtnl::{LastApplied, Namespace, Options, Outcome, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
 
 use crate::support::{converge, name, nothing, ours, pass, routes_to, told, via};
@@ -34,7 +36,7 @@ fn announced(changes: &mut Changes) -> String {
 
 pub(crate) fn a_changed_gateway_is_one_replace_and_no_delete() {
     uplinks(1);
-    let none = LastApplied::default();
+    let none = MemoryLedger::default();
     for (dst, a, b) in BOTH {
         let _first = converge(&routes(vec![via(dst, a)]), &none);
         let mut changes = Changes::watch();
@@ -48,7 +50,7 @@ pub(crate) fn a_changed_gateway_is_one_replace_and_no_delete() {
 
 pub(crate) fn a_changed_metric_leaves_exactly_one_route() {
     uplinks(1);
-    let none = LastApplied::default();
+    let none = MemoryLedger::default();
     for (dst, a, _) in BOTH {
         for metric in [0, 100, 50, 2000, 0] {
             let route = Route {
@@ -71,7 +73,7 @@ pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
             .map(|i| via(&format!("10.50.{i}.0/24"), gateway(i)))
             .collect()
     };
-    let report = pass(&routes(many(37)), &LastApplied::default());
+    let report = pass(&routes(many(37)), &MemoryLedger::default());
     assert!(!report.converged());
     assert_eq!(report.applied().count(), 99);
     let failed: Vec<_> = report
@@ -87,7 +89,7 @@ pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
 
     // Nor does it hold back deletes.
     let few = many(37).split_off(37).into_iter().take(2).collect();
-    let report = pass(&routes(few), &LastApplied::default());
+    let report = pass(&routes(few), &MemoryLedger::default());
     assert_eq!(report.applied().count(), 98, "{}", told(&report));
     assert_eq!(ours(Kind::Route).len(), 1);
 }
@@ -100,12 +102,12 @@ pub(crate) fn a_foreign_route_on_a_desired_key_is_a_conflict_and_stays() {
             let before = routes_to(dst);
             let other = dst.replace("50", "51");
             let wanted = routes(vec![via(dst, b), via(&other, b)]);
-            let report = pass(&wanted, &LastApplied::default());
+            let report = pass(&wanted, &MemoryLedger::default());
             assert!(!report.converged());
             assert_eq!(report.conflicts().len(), 1, "{}", told(&report));
             assert_eq!(report.applied().count(), 1, "the other is applied");
             assert_eq!(routes_to(dst), before);
-            let _gone = converge(&nothing(), report.last_applied());
+            let _gone = converge(&nothing(), report.ledger());
             assert_eq!(routes_to(dst), before);
             ip(&["route", "delete", dst]);
         }
@@ -117,9 +119,9 @@ pub(crate) fn an_equal_foreign_route_serves_and_is_not_ours_to_delete() {
     for (dst, a, _) in BOTH {
         ip(&["route", "add", dst, "via", a, "protocol", "static"]);
         let before = routes_to(dst);
-        let report = converge(&routes(vec![via(dst, a)]), &LastApplied::default());
+        let report = converge(&routes(vec![via(dst, a)]), &MemoryLedger::default());
         assert_eq!(report.ops().count(), 0);
-        let _gone = converge(&nothing(), report.last_applied());
+        let _gone = converge(&nothing(), report.ledger());
         assert_eq!(routes_to(dst), before);
     }
 }
@@ -152,9 +154,9 @@ pub(crate) fn what_the_kernel_stores_otherwise_is_recognized() {
         }
     }
     let wanted = routes(all);
-    let report = converge(&wanted, &LastApplied::default());
+    let report = converge(&wanted, &MemoryLedger::default());
     assert_eq!(report.applied().count(), 18);
-    let again = assert_no_changes(|| converge(&wanted, report.last_applied()));
+    let again = assert_no_changes(|| converge(&wanted, report.ledger()));
     assert_eq!(again.ops().count(), 0);
 }
 
@@ -172,8 +174,8 @@ pub(crate) fn a_permuted_multipath_route_is_the_same_route() {
             let hops = order.into_iter().map(hop).collect();
             routes(vec![Route::new(dst.parse().unwrap(), NextHops::Many(hops))])
         };
-        let first = converge(&multipath([0, 1, 2]), &LastApplied::default());
-        let second = assert_no_changes(|| converge(&multipath([2, 0, 1]), first.last_applied()));
+        let first = converge(&multipath([0, 1, 2]), &MemoryLedger::default());
+        let second = assert_no_changes(|| converge(&multipath([2, 0, 1]), first.ledger()));
         assert_eq!(second.ops().count(), 0);
     }
 }
@@ -191,10 +193,10 @@ pub(crate) fn an_ipv6_source_waits_for_its_address() {
         )]),
         ..routes(vec![sourced])
     };
-    let mut last = LastApplied::default();
+    let mut last = MemoryLedger::default();
     trueup_testkit::wait_until("the source is there", || {
         let report = pass(&desired, &last);
-        last = report.last_applied().clone();
+        last = report.ledger().clone();
         for (_, failure) in report.failed() {
             assert_eq!(failure.class(), trueup_apply::ErrorClass::Dependency);
         }
@@ -207,13 +209,13 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     uplinks(1);
     let dsts = BOTH.map(|(dst, _, _)| dst);
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
-    let report = converge(&routes(wanted), &LastApplied::default());
+    let report = converge(&routes(wanted), &MemoryLedger::default());
     let here = Namespace::current();
-    let planned = Rtnl
+    let planned = Rtnl::new()
         .plan(
             &here,
             &routes(vec![]),
-            report.last_applied(),
+            report.ledger(),
             &Options::default(),
         )
         .unwrap();
@@ -221,7 +223,11 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     for dst in dsts {
         ip(&["route", "delete", dst]);
     }
-    let outcomes = apply(&planned.plan, &mut Socket::open(&here).unwrap());
+    let outcomes = apply(
+        &planned.plan,
+        &mut Socket::open(&here).unwrap(),
+        &BTreeMap::new(),
+    );
     assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
 }
 
@@ -230,17 +236,21 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_stranger() {
     uplinks(1);
     let here = Namespace::current();
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
-    let planned = Rtnl
+    let planned = Rtnl::new()
         .plan(
             &here,
             &routes(wanted),
-            &LastApplied::default(),
+            &MemoryLedger::default(),
             &Options::default(),
         )
         .unwrap();
     ip_batch(BOTH.map(|(dst, _, b)| format!("route add {dst} via {b} protocol static")));
     let before = BOTH.map(|(dst, _, _)| routes_to(dst));
-    let outcomes = apply(&planned.plan, &mut Socket::open(&here).unwrap());
+    let outcomes = apply(
+        &planned.plan,
+        &mut Socket::open(&here).unwrap(),
+        &BTreeMap::new(),
+    );
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno() == Some(17));
     assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");
     assert_eq!(BOTH.map(|(dst, _, _)| routes_to(dst)), before);
@@ -252,14 +262,14 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
     let dst = || "0.0.0.0/0".parse().unwrap();
     let mut local = Route::of_type(RouteType::Local, dst());
     local.nexthops = NextHops::One(NextHop::dev(name("lo")));
-    let first = converge(&routes(vec![local]), &LastApplied::default());
+    let first = converge(&routes(vec![local]), &MemoryLedger::default());
     let hop = NextHop {
         onlink: true,
         ..NextHop::via("10.99.0.1".parse().unwrap()).on(name("up0"))
     };
     let report = converge(
         &routes(vec![Route::new(dst(), NextHops::One(hop))]),
-        first.last_applied(),
+        first.ledger(),
     );
     assert_eq!(report.applied().count(), 2, "{}", told(&report));
 }

@@ -1,10 +1,12 @@
 //! What directed tests share: passes, short ways to write desired objects, and raw rows as text.
 
+use std::ops::Deref;
+
 use trueup_diff::{
     Address, AddressFlags, BridgeAttrs, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route,
 };
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Namespace, Options, Report, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::{Kind, RawMessage, raw_dump};
 
 use crate::judge::row::{Fields, Names, OURS, fields, line};
@@ -13,21 +15,41 @@ pub(crate) fn name(text: &str) -> IfName {
     text.parse().unwrap()
 }
 
-pub(crate) fn pass(desired: &Desired, last_applied: &LastApplied) -> Report {
-    Rtnl.reconcile(
-        &Namespace::current(),
-        desired,
-        last_applied,
-        &Options::default(),
-    )
-    .unwrap()
+/// A pass that is over: what it said, and the ledger as it left it.
+pub(crate) struct Passed {
+    report: Report,
+    ledger: MemoryLedger,
+}
+
+impl Passed {
+    pub(crate) fn ledger(&self) -> &MemoryLedger {
+        &self.ledger
+    }
+}
+
+impl Deref for Passed {
+    type Target = Report;
+
+    fn deref(&self) -> &Report {
+        &self.report
+    }
+}
+
+/// One pass of a source that has just started, with what an earlier one left in its ledger.
+pub(crate) fn pass(desired: &Desired, ledger: &MemoryLedger) -> Passed {
+    let mut ledger = ledger.clone();
+    let here = Namespace::current();
+    let report = Rtnl::new()
+        .reconcile(&here, desired, &mut ledger, &Options::default())
+        .unwrap();
+    Passed { report, ledger }
 }
 
 /// A pass that has to converge.
-pub(crate) fn converge(desired: &Desired, last_applied: &LastApplied) -> Report {
-    let report = pass(desired, last_applied);
-    assert!(report.converged(), "{}", told(&report));
-    report
+pub(crate) fn converge(desired: &Desired, ledger: &MemoryLedger) -> Passed {
+    let passed = pass(desired, ledger);
+    assert!(passed.converged(), "{}", told(&passed));
+    passed
 }
 
 /// All that a report says, a line each.
@@ -53,6 +75,7 @@ pub(crate) fn nothing() -> Desired {
         neighbours: Some(vec![]),
         routes: Some(vec![]),
         rules: Some(vec![]),
+        ..Desired::default()
     }
 }
 

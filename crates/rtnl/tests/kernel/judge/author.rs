@@ -121,5 +121,6 @@ pub(crate) fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: boo
         neighbours,
         routes,
         rules,
+        ..Desired::default()
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use trueup_diff::Desired;
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Namespace, Options, Pending, Report, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Pending, Report, Rtnl};
 use trueup_testkit::{Changes, Kind, RawMessage, Snapshot, quiet_netns, raw_dump};
 
 use super::author::{self, FOREIGN};
@@ -21,7 +21,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
     quiet_netns();
     let mut run = Run {
         clean: case.clean,
-        last: LastApplied::default(),
+        last: MemoryLedger::default(),
         our_links: BTreeSet::new(),
         journal: String::new(),
     };
@@ -31,7 +31,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
 
 struct Run {
     clean: bool,
-    last: LastApplied,
+    last: MemoryLedger,
     /// By index: what came into being in a pass and has not been disowned.
     our_links: BTreeSet<u32>,
     journal: String,
@@ -132,7 +132,7 @@ impl Run {
             self.stranger(&lines);
             if step.forget {
                 self.say("the ledger is lost");
-                self.last = LastApplied::default();
+                self.last = MemoryLedger::default();
                 self.our_links.clear();
             }
             // Links of ours that are not desired again are no place to be.
@@ -151,6 +151,7 @@ impl Run {
             neighbours: Some(vec![]),
             routes: Some(vec![]),
             rules: Some(vec![]),
+            ..Desired::default()
         })?;
         let after = Look::take();
         let never_held = |row: &&RawMessage| {
@@ -160,7 +161,7 @@ impl Run {
         if let Some(row) = after.rows.iter().find(never_held) {
             return Err(format!("still there: {}", after.line(row)));
         }
-        if self.clean && !self.last.is_empty() {
+        if self.clean && self.last != MemoryLedger::default() {
             return Err(format!(
                 "everything is gone, but not from the ledger: {:?}",
                 self.last
@@ -212,7 +213,8 @@ impl Run {
 
     fn reconcile(&mut self, desired: &Desired) -> Result<Report, String> {
         let options = Options::default();
-        Rtnl.reconcile(&Namespace::current(), desired, &self.last, &options)
+        Rtnl::new()
+            .reconcile(&Namespace::current(), desired, &mut self.last, &options)
             .map_err(|error| format!("the pass could not run: {error}"))
     }
 
@@ -232,7 +234,6 @@ impl Run {
         let before = Look::take();
         let report = self.reconcile(desired)?;
         let after = Look::take();
-        self.last = report.last_applied().clone();
         // Every index that came into being in a pass is ours: indexes are not reused so soon.
         self.our_links.extend(
             after
@@ -404,7 +405,7 @@ impl Run {
 
     /// A second pass has nothing to do and sends nothing.
     fn still(&mut self, desired: &Desired) -> Result<(), String> {
-        let planned = Rtnl
+        let planned = Rtnl::new()
             .plan(
                 &Namespace::current(),
                 desired,
@@ -419,15 +420,15 @@ impl Run {
             ));
         }
         let mut changes = super::watches().then(Changes::watch);
+        let remembered = self.last.clone();
         let again = self.reconcile(desired)?;
         if again.ops().count() != 0 || !again.converged() {
             self.tell(&again);
             return Err("the second pass did something".to_owned());
         }
-        if again.last_applied() != &self.last {
+        if remembered != self.last {
             return Err(format!(
-                "the second pass remembers {:?} for {:?}",
-                again.last_applied(),
+                "the second pass remembers {:?} for {remembered:?}",
                 self.last
             ));
         }
