@@ -263,7 +263,7 @@ impl Book {
 
     /// The routes of it that do not bear the marker: a look for what does would not show them.
     pub(crate) fn unmarked_routes(&self, marker: u8) -> BTreeSet<RouteKey> {
-        let intended = self.open.iter().filter_map(|(_, record)| record.as_ref());
+        let intended = self.open.values().filter_map(|record| record.as_ref());
         self.records
             .values()
             .chain(intended)
@@ -307,7 +307,7 @@ impl Book {
                     owned.neighbours.insert(*key, protocol(object));
                 }
                 RecordKey::Route(key) => {
-                    owned.routes.insert(key.clone(), protocol(object));
+                    owned.routes.insert(*key, protocol(object));
                 }
                 RecordKey::Rule(rule) => {
                     owned.rules.insert((**rule).clone());

@@ -21,7 +21,6 @@ mod memory;
 mod options;
 mod report;
 mod source;
-mod stub;
 
 pub use error::{Error, ErrorKind};
 pub use look::Planned;

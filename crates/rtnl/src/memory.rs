@@ -229,7 +229,7 @@ impl Memory {
 impl Fight {
     fn hold(&self, now: Instant) -> Option<Hold> {
         let left = self.until.saturating_duration_since(now);
-        (!left.is_zero()).then(|| Hold::Contention {
+        (!left.is_zero()).then_some(Hold::Contention {
             times: self.losses.len() as u32,
             by: self.by,
             left,

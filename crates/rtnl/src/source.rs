@@ -4,13 +4,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::time::Instant;
 
-use crate::stub::{Marker, Markers, markers};
 use trueup_apply::{ErrorClass, Outcome, apply, draw_indexes};
 use trueup_diff::{
     Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy, Reason,
     RouteKey, resolve,
 };
-use trueup_netlink::{Namespace, Socket};
+use trueup_netlink::{Marker, Markers, Namespace, Socket, markers};
 use trueup_observe::{Scope, Snapshot, snapshot};
 use trueup_reconcile::{Ledger, Observation, Source};
 
