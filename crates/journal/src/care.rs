@@ -1,15 +1,16 @@
-//! What a person does with a journal that no program has open: check it, export it, repair it.
+//! What a person does with a journal: check it and export it, also while a program has it open; repair it.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::ReadableTable as _;
+use redb::{Database, ReadableTable as _};
 
-use crate::error::from_redb;
-use crate::journal::{create_with, look, look_leniently, open_file, sync_directory, view};
 use crate::lock::{Lock, beside};
+use crate::opening::{
+    NewFile, format, glance, look, look_leniently, open_file, sync_directory, view,
+};
 use crate::{Counts, Error, Storage, lines};
 
 /// Whether a repair may lose what cannot be read.
@@ -38,28 +39,25 @@ pub enum Repaired {
     },
 }
 
-/// Reads the journal at `path` whole and tells how many records there are. Writes nothing to it.
+/// Reads the journal at `path` whole and tells how many records there are. Writes nothing, and may be done while someone has
+/// it open.
 ///
 /// # Errors
 ///
 /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or [`Os`](crate::ErrorKind::Os) if it cannot
-/// be read, also because it is not there; [`Held`](crate::ErrorKind::Held) if anybody has it open.
+/// be read, also because it is not there.
 pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
-    let (storage, _lock) = open(path.as_ref())?;
-    let (database, _) = look(&storage)?;
-    lines::count(&view(&database)?)
+    lines::count(&view(&read(path.as_ref())?)?)
 }
 
-/// Writes every record of the journal at `path` as a line of JSON, as [`Journal::export`](crate::Journal::export) does. Writes
-/// nothing to the journal.
+/// Writes every record of the journal at `path` as a line of JSON, as [`Journal::export`](crate::Journal::export) does, and
+/// reads it as [`check`] does.
 ///
 /// # Errors
 ///
 /// As [`check`], and [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
-    let (storage, _lock) = open(path.as_ref())?;
-    let (database, _) = look(&storage)?;
-    lines::write(&view(&database)?, out)
+    lines::write(&view(&read(path.as_ref())?)?, out)
 }
 
 /// Makes the journal at `path` one that can be opened. One that is whole is left alone.
@@ -69,11 +67,16 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
 ///
 /// # Errors
 ///
-/// What is wrong with it, if something would be lost and `loss` refuses that; otherwise as [`check`].
+/// What is wrong with it, if something would be lost and `loss` refuses that; [`Held`](crate::ErrorKind::Held) if anybody has
+/// it open; otherwise as [`check`].
 pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let path = path.as_ref();
-    let (storage, _lock) = open(path)?;
-    let damage = match look(&storage).and_then(|(seen, _)| lines::count(&view(&seen)?)) {
+    // A lock beside a journal that is not there would be litter.
+    open_file(path, false)?.ok_or_else(|| missing(path))?;
+    let _lock = Lock::take(path)?;
+    let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
+    let storage: Arc<dyn Storage> = Arc::new(file);
+    let damage = match look(&storage).and_then(|seen| lines::count(&view(&seen)?)) {
         Ok(_) => return Ok(Repaired::Whole),
         Err(error) => error,
     };
@@ -84,30 +87,33 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let earlier = look_leniently(&storage)
         .and_then(|(seen, ..)| lines::count(&view(&seen)?).map(|_| seen))
         .ok();
+    let found = earlier.as_ref().map(view).transpose()?;
     let damaged = keep(path)?;
-    create_with(path, |records| {
-        let Some(earlier) = &earlier else {
-            return Ok(());
-        };
-        let broken = |error| from_redb(error, "cannot read the records");
-        for entry in view(earlier)?.iter().map_err(broken)? {
-            let (key, value) = entry.map_err(broken)?;
-            records
-                .insert(key.value(), value.value())
-                .map_err(|error| from_redb(error, "cannot write a record"))?;
+    let new = NewFile::new(path);
+    new.open()?;
+    format(Arc::new(new.clone()), |records| {
+        if let Some(found) = &found {
+            for entry in found.iter()? {
+                let (key, value) = entry?;
+                records.insert(key.value(), value.value())?;
+            }
         }
         Ok(())
     })?;
+    new.publish()?;
     Ok(match earlier {
         Some(_) => Repaired::Shortened { damaged },
         None => Repaired::Emptied { damaged },
     })
 }
 
-fn open(path: &Path) -> Result<(Arc<dyn Storage>, Lock), Error> {
-    let file = open_file(path, false)?;
-    let lock = Lock::take(path)?;
-    Ok((Arc::new(file), lock))
+fn read(path: &Path) -> Result<Database, Error> {
+    glance(path)?.ok_or_else(|| missing(path))
+}
+
+fn missing(path: &Path) -> Error {
+    let what = format!("cannot open {}", path.display());
+    Error::os(what, io::ErrorKind::NotFound)
 }
 
 /// Gives the file a second name that is not taken.

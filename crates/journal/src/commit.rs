@@ -8,23 +8,38 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use redb::Database;
 
 use crate::frame::Frame;
-use crate::journal::{look, view};
-use crate::record::{RECORDS, Tx};
+use crate::opening::{self, NewFile, View, look, view};
+use crate::record::{Change, RECORDS, Tx};
 use crate::{Error, Stats};
 
 /// What a write does. An error that is not a refusal ends the whole commit.
 type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Result<(), Error> + Send>;
 
-/// The table for reading.
-pub(crate) type View = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
-
 #[derive(Debug)]
 pub(crate) struct Commits {
     frame: Arc<Frame>,
-    /// After a failed write it is what can still be read; `None` if nothing can.
-    database: RwLock<Option<Database>>,
+    opened: RwLock<Opened>,
     queue: Mutex<Queue>,
     turn: Condvar,
+}
+
+#[derive(Debug)]
+enum Opened {
+    /// For reading: before the first change, and after a failed write. What is written to it stays in memory.
+    Seen(Database, Option<NewFile>),
+    /// For writing.
+    Written(Database),
+    /// After a failed write nothing can be read.
+    Lost,
+}
+
+impl Opened {
+    fn database(&self) -> Option<&Database> {
+        match self {
+            Opened::Seen(database, _) | Opened::Written(database) => Some(database),
+            Opened::Lost => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -51,13 +66,22 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Commits {
-    pub(crate) fn new(frame: Arc<Frame>, database: Database) -> Self {
+    /// Of what was `seen`; `new` if there is no file yet.
+    pub(crate) fn new(frame: Arc<Frame>, seen: Database, new: Option<NewFile>) -> Self {
         Commits {
             frame,
-            database: RwLock::new(Some(database)),
+            opened: RwLock::new(Opened::Seen(seen, new)),
             queue: Mutex::default(),
             turn: Condvar::new(),
         }
+    }
+
+    /// Of what was `seen`, and is not to be changed.
+    pub(crate) fn peeked(frame: Arc<Frame>, seen: Database) -> Self {
+        frame.fail(Error::peeked());
+        let commits = Commits::new(frame, seen, None);
+        commits.queue().failed = Some(0);
+        commits
     }
 
     /// Does `work` and returns what it says once that is durable. Of a refusal nothing is written.
@@ -107,8 +131,8 @@ impl Commits {
 
     /// Reads what is durable. After a failed write also what may or may not be.
     pub(crate) fn read<T>(&self, work: impl FnOnce(&View) -> Result<T, Error>) -> Result<T, Error> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_ref().ok_or_else(|| self.read_only())?;
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let database = opened.database().ok_or_else(|| self.read_only())?;
         work(&view(database)?)
     }
 
@@ -130,15 +154,14 @@ impl Commits {
         queue.led = true;
         drop(queue);
         let mut leader = Leader(self, None);
-        let mut database = self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let result = match database.as_mut() {
-            Some(database) => work(database),
-            None => Err(self.read_only()),
-        };
-        drop(database);
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        let result = self
+            .open_for_writing(&mut opened, &[])
+            .and_then(|()| match &mut *opened {
+                Opened::Written(database) => work(database),
+                Opened::Seen(..) | Opened::Lost => Err(self.read_only()),
+            });
+        drop(opened);
         leader.1 = Some(result.as_ref().map(|_| None).map_err(Error::clone));
         drop(leader);
         result.map_err(|error| Error::not_durable(&error))
@@ -180,43 +203,60 @@ impl Commits {
         self.queue()
     }
 
-    /// Number of the commit and of its changes; `None` if there was nothing to write.
+    /// The number of changes; `None` if there was nothing to write.
     fn commit(&self, group: Vec<Work>) -> Result<Option<u64>, Error> {
         let during = "cannot commit";
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_ref().ok_or_else(|| self.read_only())?;
+        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let database = opened.database().ok_or_else(|| self.read_only())?;
+        let first = matches!(*opened, Opened::Seen(..));
         let transaction = database
             .begin_write()
             .map_err(|error| self.frame.error(error, during))?;
         let table = transaction
             .open_table(RECORDS)
             .map_err(|error| self.frame.error(error, during))?;
-        let mut tx = Tx::new(table)?;
+        let mut tx = Tx::new(table, first)?;
         for work in group {
             work(&mut tx)?;
         }
-        let Some((number, changes)) = tx.finish()? else {
-            let aborted = transaction.abort();
-            return aborted
-                .map(|()| None)
-                .map_err(|error| self.frame.error(error, during));
+        let done = tx.finish()?;
+        let ended = if done.is_none() || first {
+            transaction.abort().map_err(redb::Error::from)
+        } else {
+            transaction.commit().map_err(redb::Error::from)
         };
-        transaction
-            .commit()
-            .map_err(|error| self.frame.error(error, during))?;
-        self.frame.mark(number);
-        Ok(Some(changes))
+        ended.map_err(|error| self.frame.error(error, during))?;
+        let Some(done) = done else {
+            return Ok(None);
+        };
+        if first {
+            // It was done in memory, to see whether there is a change at all. Nobody else opens it meanwhile.
+            drop(opened);
+            let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+            self.open_for_writing(&mut opened, &done.kept)?;
+        }
+        self.frame.mark(done.number);
+        Ok(Some(done.changes))
+    }
+
+    /// Unless it is already, and with the changes that ask for it.
+    fn open_for_writing(&self, opened: &mut Opened, changes: &[Change]) -> Result<(), Error> {
+        if let Opened::Seen(_, new) = opened {
+            *opened = Opened::Written(opening::write(&self.frame, new.as_ref(), changes)?);
+        }
+        Ok(())
     }
 
     /// Lets go of the database that must not write any more, and keeps what can be read of the storage as it is now.
     fn turn_read_only(&self, error: Error) {
         self.frame.fail(error);
-        let mut database = self
-            .database
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *database = None;
-        *database = look(self.frame.storage()).ok().map(|(seen, _)| seen);
+        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        match look(self.frame.storage()) {
+            Ok(seen) => *opened = Opened::Seen(seen, None),
+            // What was seen before the first change is still so: that change is not known to be durable.
+            Err(_) if matches!(*opened, Opened::Seen(..)) => {}
+            Err(_) => *opened = Opened::Lost,
+        }
     }
 }
 

@@ -30,7 +30,8 @@ pub enum ErrorKind {
     /// What was asked for may be on disk or not: writing it failed, or the sync after it. The operating system's error is
     /// [`source`](StdError::source). The journal is read-only from then on.
     NotDurable,
-    /// Nothing was written, because an earlier write failed. That failure is [`source`](StdError::source).
+    /// Nothing was written: an earlier write failed, and that failure is [`source`](StdError::source); or the journal was
+    /// opened to be read alone, and there is no source.
     ReadOnly,
     /// The step is impossible in the present state: [`Error::refusal`] tells why. Nothing was written.
     Refused,
@@ -85,7 +86,7 @@ impl Error {
         self.kind == ErrorKind::Damaged
     }
 
-    /// The journal does not write any more: it is to be opened anew once the cause is gone.
+    /// The journal does not write, or not any more: [`remedy`](Self::remedy) says what to do.
     pub fn is_read_only(&self) -> bool {
         matches!(self.kind, ErrorKind::NotDurable | ErrorKind::ReadOnly)
     }
@@ -99,6 +100,7 @@ impl Error {
                  keeps the damaged file beside the new one",
             ),
             ErrorKind::Format => Some("name another file, or use the version that wrote it"),
+            ErrorKind::ReadOnly if self.cause.is_none() => Some("open it to write to it"),
             ErrorKind::NotDurable | ErrorKind::ReadOnly => {
                 Some("remove the cause (a full or failing disk), then open the journal again")
             }
@@ -157,12 +159,23 @@ impl Error {
         }
     }
 
-    /// Of every write after the one that failed.
+    /// Of every write after the one that failed, or to what was opened to be read alone.
     pub(crate) fn read_only(cause: &Error) -> Self {
+        if cause.kind == ErrorKind::ReadOnly {
+            return cause.clone();
+        }
         Error {
             cause: Some(Arc::new(cause.clone())),
-            ..Error::new(ErrorKind::ReadOnly, "")
+            ..Error::new(
+                ErrorKind::ReadOnly,
+                "the journal is read-only since a write failed",
+            )
         }
+    }
+
+    pub(crate) fn peeked() -> Self {
+        let what = "the journal was opened to be read alone";
+        Error::new(ErrorKind::ReadOnly, what)
     }
 }
 
@@ -184,17 +197,11 @@ impl fmt::Display for Error {
                     .as_ref()
                     .map_or(Ok(()), |cause| write!(f, ": {cause}"))
             }
-            ErrorKind::ReadOnly => {
-                f.write_str("the journal is read-only since a write failed")?;
-                self.cause
-                    .as_ref()
-                    .map_or(Ok(()), |cause| write!(f, ": {cause}"))
-            }
             ErrorKind::Refused => match self.refusal {
                 Some(refusal) => write!(f, "{what}: {refusal}"),
                 None => f.write_str(what),
             },
-            ErrorKind::Os => {
+            ErrorKind::ReadOnly | ErrorKind::Os => {
                 f.write_str(what)?;
                 self.cause
                     .as_ref()

@@ -1,20 +1,14 @@
-//! The journal itself: opened, made, counted, made smaller. What is kept in it has a file for each face.
+//! The journal itself: opened, counted, made smaller. What is kept in it has a file for each face.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{Builder, Database, ReadableDatabase as _, TableError};
-
-use crate::commit::{Commits, View};
-use crate::error::from_redb;
-use crate::frame::{Backend, Frame};
+use crate::commit::Commits;
+use crate::frame::Frame;
 use crate::keys::Live;
-use crate::lock::{Lock, beside};
-use crate::record::{RECORDS, sequence};
-use crate::storage::Overlay;
+use crate::lock::Lock;
+use crate::opening::{NewFile, empty, format, glance, look, open_file};
 use crate::{Error, JournalLedger, Keys, Operations, Scope, Storage};
 
 /// A durable, crash-safe store.
@@ -44,7 +38,7 @@ pub struct Stats {
     pub writes: u64,
     /// Bytes of these writes.
     pub written: u64,
-    /// Commits that became durable. Each costs one sync.
+    /// Commits that became durable.
     pub commits: u64,
     /// Records that were put or removed by them.
     pub changes: u64,
@@ -59,28 +53,50 @@ pub struct Compacted {
     pub after: u64,
 }
 
-/// Memory for pages that were read or are to be written, in bytes.
-const CACHE: usize = 32 * 1024 * 1024;
-
 impl Journal {
-    /// Opens the journal at `path`, or makes it if there is none.
+    /// Opens the journal at `path`. One that is not there is empty.
     ///
-    /// The file is read whole and checked first; the holder's name goes into the lock file `path.lock`, which stays. A new
-    /// journal is written beside and renamed, so that a file that is there is either whole or damaged, also when it is empty.
+    /// The file is read whole and checked, and nothing is written to it: the first change opens it for writing, and makes it
+    /// if it is not there. The holder's name goes into the lock file `path.lock`, which stays. A new journal is written beside
+    /// and renamed, so that a file that is there is either whole or damaged, also when it is empty.
     ///
     /// # Errors
     ///
     /// [`Held`](crate::ErrorKind::Held) if anybody has it open; [`Damaged`](crate::ErrorKind::Damaged),
-    /// [`Format`](crate::ErrorKind::Format) or [`Os`](crate::ErrorKind::Os) if it cannot be read, or not be made. A file that
-    /// is refused is not written to.
+    /// [`Format`](crate::ErrorKind::Format) or [`Os`](crate::ErrorKind::Os) if it cannot be read, or not be opened for
+    /// writing.
     pub fn open(path: impl AsRef<Path>) -> Result<Journal, Error> {
         let path = path.as_ref();
         let lock = Lock::take(path)?;
-        if !exists(path)? {
-            create(path)?;
+        match open_file(path, true)? {
+            Some(file) => Journal::start(Arc::new(file), Some(lock)),
+            None => {
+                let new = NewFile::new(path);
+                let frame = Frame::new(Arc::new(new.clone()));
+                let commits = Commits::new(frame, empty()?, Some(new));
+                Ok(Journal::with(commits, Some(lock)))
+            }
         }
-        let file = open_file(path, true)?;
-        Journal::start(Arc::new(file), Some(lock))
+    }
+
+    /// Reads the journal at `path` as it is at this moment, without its lock and without a write, also while someone has it
+    /// open. What is asked to change it is refused. One that is not there is empty.
+    ///
+    /// The file is held in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or [`Os`](crate::ErrorKind::Os) if it
+    /// cannot be read. It is read again a few times before it is damaged: someone may be writing to it.
+    pub fn peek(path: impl AsRef<Path>) -> Result<Journal, Error> {
+        let path = path.as_ref();
+        let seen = match glance(path)? {
+            Some(database) => database,
+            None => empty()?,
+        };
+        // Nothing reaches the file by way of it.
+        let frame = Frame::new(Arc::new(NewFile::new(path)));
+        Ok(Journal::with(Commits::peeked(frame, seen), None))
     }
 
     /// Opens a journal that lies on `storage`. That nobody else writes to it is for the caller to see to.
@@ -121,13 +137,13 @@ impl Journal {
         JournalLedger::new(Arc::clone(&self.inner), source, scope)
     }
 
-    /// What was done since it was opened. Of the time before, opening alone is in it.
+    /// What was done since it was opened: nothing before the first change, which opens it for writing, and nothing of its closing.
     pub fn stats(&self) -> Stats {
         self.inner.commits.stats()
     }
 
     /// Gives free pages back to the file system. What was forgotten is reused without it; this is for a file that has become
-    /// much longer than its content. Writes wait meanwhile.
+    /// much longer than its content. Writes wait meanwhile. One that is not there is made.
     ///
     /// # Errors
     ///
@@ -165,136 +181,20 @@ impl Journal {
     }
 
     fn start(storage: Arc<dyn Storage>, lock: Option<Lock>) -> Result<Journal, Error> {
-        look(&storage)?;
+        let seen = look(&storage)?;
         let frame = Frame::new(storage);
         frame.open()?;
-        // It has been checked, and nobody else writes to it.
-        let database = builder()
-            .create_with_backend(Backend(Arc::clone(&frame)))
-            .map_err(|error| frame.error(error, "cannot open"))?;
+        Ok(Journal::with(Commits::new(frame, seen, None), lock))
+    }
+
+    fn with(commits: Commits, lock: Option<Lock>) -> Journal {
         let inner = Inner {
-            commits: Commits::new(frame, database),
+            commits,
             live: Arc::default(),
             _lock: lock,
         };
-        Ok(Journal {
+        Journal {
             inner: Arc::new(inner),
-        })
+        }
     }
-}
-
-/// Opens what lies on `storage` for reading, checked, without a write to it; and the number of its last commit.
-///
-/// # Errors
-///
-/// When anything that was acknowledged is not there any more.
-pub(crate) fn look(storage: &Arc<dyn Storage>) -> Result<(Database, u64), Error> {
-    let (database, marked, last) = look_leniently(storage)?;
-    if last < marked {
-        return Err(Error::damaged(format!(
-            "what was acknowledged last is missing: commit {marked} was durable, {last} is the last one that is whole"
-        )));
-    }
-    Ok((database, last))
-}
-
-/// The same, also if the last commits are missing: the number that is known to have been durable, and that of the last one.
-pub(crate) fn look_leniently(storage: &Arc<dyn Storage>) -> Result<(Database, u64, u64), Error> {
-    let overlay = Overlay::new(Arc::clone(storage))
-        .map_err(|cause| Error::os("cannot tell the length", cause))?;
-    let frame = Frame::new(Arc::new(overlay));
-    let marked = frame.open()?;
-    let database = builder()
-        .set_check_integrity_on_open(true)
-        .create_with_backend(Backend(Arc::clone(&frame)))
-        .map_err(|error| frame.error(error, "cannot open"))?;
-    let last = sequence(&view(&database)?)?;
-    Ok((database, marked, last))
-}
-
-/// The table, for reading.
-pub(crate) fn view(database: &Database) -> Result<View, Error> {
-    let during = "cannot read";
-    let transaction = database
-        .begin_read()
-        .map_err(|error| from_redb(error, during))?;
-    transaction
-        .open_table(RECORDS)
-        .map_err(|error: TableError| from_redb(error, during))
-}
-
-pub(crate) fn open_file(path: &Path, write: bool) -> Result<File, Error> {
-    let file = OpenOptions::new().read(true).write(write).open(path);
-    file.map_err(|cause| Error::os(format!("cannot open {}", path.display()), cause))
-}
-
-fn exists(path: &Path) -> Result<bool, Error> {
-    path.try_exists()
-        .map_err(|cause| Error::os(format!("cannot look for {}", path.display()), cause))
-}
-
-/// Makes a journal that appears whole or not at all. What an earlier attempt left is overwritten.
-fn create(path: &Path) -> Result<(), Error> {
-    create_with(path, |_| Ok(()))
-}
-
-/// What fills a new journal.
-type Records<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
-
-/// The same, with records. It takes the place of what is there.
-pub(crate) fn create_with(
-    path: &Path,
-    fill: impl FnOnce(&mut Records<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let new = beside(path, "new");
-    let os = |cause| Error::os(format!("cannot make {}", path.display()), cause);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)
-        .map_err(os)?;
-    format(Arc::new(file), fill)?;
-    fs::rename(&new, path).map_err(os)?;
-    sync_directory(path).map_err(os)
-}
-
-/// Makes durable that a name in the directory of `path` has come or gone.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn format(
-    storage: Arc<dyn Storage>,
-    fill: impl FnOnce(&mut Records<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let os = |cause| Error::os("cannot tell the length", cause);
-    if !storage.is_empty().map_err(os)? {
-        return Err(Error::format("there is something in the storage already"));
-    }
-    let frame = Frame::new(storage);
-    frame.create()?;
-    let broken = |error: redb::Error| frame.error(error, "cannot make a journal");
-    let database = builder()
-        .create_with_backend(Backend(Arc::clone(&frame)))
-        .map_err(|error| broken(error.into()))?;
-    let transaction = database
-        .begin_write()
-        .map_err(|error| broken(error.into()))?;
-    let mut table = transaction
-        .open_table(RECORDS)
-        .map_err(|error| broken(error.into()))?;
-    fill(&mut table)?;
-    drop(table);
-    transaction.commit().map_err(|error| broken(error.into()))?;
-    database.close().map_err(|error| broken(error.into()))
-}
-
-fn builder() -> Builder {
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE);
-    builder
 }

@@ -22,6 +22,7 @@ mod keys;
 mod ledger;
 mod lines;
 mod lock;
+mod opening;
 mod operations;
 mod record;
 mod retention;

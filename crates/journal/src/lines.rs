@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use trueup_reconcile::Claim;
 
-use crate::commit::View;
 use crate::keys::KeyState;
 use crate::ledger::{parse_claim, parse_place};
+use crate::opening::View;
 use crate::operations::{OperationState, Stored};
 use crate::record::{Record, Space, scan, text};
 use crate::{Error, Scope};

@@ -50,20 +50,39 @@ impl Space {
     }
 }
 
+/// What is put at a key, or that it is removed.
+pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
+
 /// A write under way: all that is done in it becomes durable together.
 pub(crate) struct Tx<'t> {
     table: redb::Table<'t, &'static [u8], &'static [u8]>,
     sequence: u64,
     changes: u64,
+    /// What was done, in order, if that is to be done elsewhere again.
+    kept: Option<Vec<Change>>,
+}
+
+/// What a write did.
+pub(crate) struct Done {
+    /// The number of the commit.
+    pub(crate) number: u64,
+    /// How many records were put or removed.
+    pub(crate) changes: u64,
+    /// Which, if they were to be kept.
+    pub(crate) kept: Vec<Change>,
 }
 
 impl<'t> Tx<'t> {
-    pub(crate) fn new(table: redb::Table<'t, &'static [u8], &'static [u8]>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        table: redb::Table<'t, &'static [u8], &'static [u8]>,
+        keep: bool,
+    ) -> Result<Self, Error> {
         let sequence = sequence(&table)?;
         Ok(Tx {
             table,
             sequence,
             changes: 0,
+            kept: keep.then(Vec::new),
         })
     }
 
@@ -83,25 +102,35 @@ impl<'t> Tx<'t> {
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.changes += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.push((key.to_vec(), Some(value.to_vec())));
+        }
         let put = self.table.insert(key, value).map(drop);
         put.map_err(|error| from_redb(error, "cannot write a record"))
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         self.changes += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.push((key.to_vec(), None));
+        }
         let removed = self.table.remove(key).map(drop);
         removed.map_err(|error| from_redb(error, "cannot remove a record"))
     }
 
     /// Numbers what was done. `None` if nothing was.
-    pub(crate) fn finish(mut self) -> Result<Option<(u64, u64)>, Error> {
+    pub(crate) fn finish(mut self) -> Result<Option<Done>, Error> {
         let changes = self.changes;
         if changes == 0 {
             return Ok(None);
         }
         let number = self.next();
         self.put(&Space::Sequence.key(&[]), &number.to_be_bytes())?;
-        Ok(Some((number, changes)))
+        Ok(Some(Done {
+            number,
+            changes,
+            kept: self.kept.unwrap_or_default(),
+        }))
     }
 }
 

@@ -59,7 +59,7 @@ fn a_running_journal_cut_at_every_block() {
     assert!(verify(running, &known, "not cut"));
 }
 
-/// In every byte of both heads, ours and redb's, and in one of 16 behind them.
+/// In every byte of both heads, ours and redb's, and in one of 64 behind them.
 #[test]
 fn a_bit_flipped() {
     let (images, known) = images();
@@ -67,8 +67,8 @@ fn a_bit_flipped() {
     let (mut flips, mut damaged) = (0, 0);
     for image in images {
         let heads = (0..1100).chain(4096..4096 + 320);
-        let behind = (8192..image.len().min(100_000)).step_by(16);
-        for at in heads.chain(behind.map(|at| at + random.below(16))) {
+        let behind = (8192..image.len().min(100_000)).step_by(64);
+        for at in heads.chain(behind.map(|at| at + random.below(64))) {
             let mut flipped = image.clone();
             flipped[at] ^= 1 << (at % 8);
             flips += 1;
@@ -76,7 +76,7 @@ fn a_bit_flipped() {
         }
     }
     println!("{flips} flips, {damaged} found, the others harmless");
-    assert!(damaged > 1000, "{damaged} of {flips}");
+    assert!(damaged > 300, "{damaged} of {flips}");
 }
 
 #[test]

@@ -41,6 +41,8 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
         "a pass with nothing to do writes nothing"
     );
 
+    // Opened for writing.
+    ledger.settle(claims([("first", ours("1"))])).unwrap();
     for count in [1u32, 1000] {
         let before = journal.stats();
         let keys = (0..count).map(|key| key.to_be_bytes().to_vec());
@@ -50,7 +52,7 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
         ledger.settle(intents).unwrap();
         assert_eq!(journal.stats().syncs, before.syncs + 2);
     }
-    assert_eq!(ledger.owned().unwrap().len(), 1000);
+    assert_eq!(ledger.owned().unwrap().len(), 1001);
     let before = journal.stats();
     let same = ours(1000u32.to_be_bytes());
     let gone = (b"never ours".to_vec(), Claim::NotOurs);

@@ -11,6 +11,7 @@ mod held;
 mod keys;
 mod kill;
 mod ledger;
+mod opening;
 mod operations;
 mod threads;
 mod volume;

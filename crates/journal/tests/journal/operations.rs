@@ -120,7 +120,7 @@ proptest! {
         for (step, which) in steps {
             let operations = journal.operations();
             let (name, known) = (names[which], &mut model[which]);
-            let syncs = journal.stats().syncs;
+            let commits = journal.stats().commits;
             let (result, next) = match step {
                 Step::Begin => (operations.begin(name, b""), OperationState::Started),
                 Step::Running => (operations.running(name, "t"), OperationState::Running("t".into())),
@@ -142,7 +142,7 @@ proptest! {
             };
             prop_assert_eq!(result.as_ref().err().and_then(|error| error.refusal()), refusal);
             prop_assert_eq!(result.is_ok(), refusal.is_none());
-            prop_assert_eq!(journal.stats().syncs - syncs, u64::from(refusal.is_none()));
+            prop_assert_eq!(journal.stats().commits - commits, u64::from(refusal.is_none()));
             if refusal.is_none() {
                 *known = Some(next);
             }

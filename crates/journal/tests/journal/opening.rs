@@ -1,0 +1,257 @@
+//! To open and to look cost nothing; the first change opens for writing; whoever only looks needs nobody's leave.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use trueup_journal::{ErrorKind, Journal, JournalLedger, Reserved, Scope};
+use trueup_reconcile::{Claim, Ledger as _};
+
+use crate::care::Directory;
+use crate::common::{Disk, Event, cause, claims, export, ours};
+
+fn ledger(journal: &Journal) -> JournalLedger {
+    journal.ledger("rtnl", &Scope::new("n", "b")).unwrap()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Whatever can be asked of a journal with one owned key `k` that changes nothing.
+fn change_nothing(journal: &Journal) {
+    let mut ledger = ledger(journal);
+    assert_eq!(ledger.owned().unwrap().len(), 1);
+    assert!(ledger.open_intents().unwrap().is_empty());
+    ledger.begin(BTreeMap::new()).unwrap();
+    ledger.settle(BTreeMap::new()).unwrap();
+    let so_already = claims([("k", ours("v")), ("other", Claim::NotOurs)]);
+    ledger.settle(so_already).unwrap();
+    assert_eq!(journal.forget_other_boots("b").unwrap(), 0);
+    assert!(
+        journal
+            .operations()
+            .succeeded("none", crate::common::at(0))
+            .is_err()
+    );
+    assert!(journal.operations().in_flight().unwrap().is_empty());
+}
+
+#[test]
+fn to_open_and_to_change_nothing_writes_nothing() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    ledger(&journal).settle(claims([("k", ours("v"))])).unwrap();
+    // As a crash leaves it, and closed.
+    let crashed = Disk::of(disk.bytes());
+    drop(journal);
+    for disk in [crashed, Disk::of(disk.bytes())] {
+        let journal = Journal::open_on(disk.clone()).unwrap();
+        change_nothing(&journal);
+        assert_eq!(journal.stats(), Default::default());
+        drop(journal);
+        assert!(disk.log().is_empty(), "{:?}", disk.log());
+    }
+}
+
+#[test]
+fn what_is_not_there_is_made_by_the_first_change() {
+    let directory = Directory::new("first");
+    let path = directory.journal();
+    for _ in 0..2 {
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!(export(&journal), "");
+        ledger(&journal).settle(BTreeMap::new()).unwrap();
+        drop(journal);
+        assert_eq!(names(&directory.0), ["journal.lock"]);
+    }
+    let journal = Journal::open(&path).unwrap();
+    ledger(&journal).settle(claims([("k", ours("v"))])).unwrap();
+    assert_eq!(names(&directory.0), ["journal", "journal.lock"]);
+    // By what is on disk at this moment, too.
+    let seen = ledger(&Journal::peek(&path).unwrap()).owned().unwrap();
+    assert_eq!(seen, ledger(&journal).owned().unwrap());
+    drop(journal);
+    let journal = Journal::open(&path).unwrap();
+    change_nothing(&journal);
+}
+
+/// The numbers that the contract page tells.
+#[test]
+fn the_syncs_of_a_life() {
+    let commit = |journal: &Journal, value: &str| {
+        let before = journal.stats();
+        ledger(journal)
+            .settle(claims([("k", ours(value))]))
+            .unwrap();
+        let after = journal.stats();
+        assert_eq!(after.commits, before.commits + 1);
+        after.syncs - before.syncs
+    };
+    let directory = Directory::new("syncs");
+    let journal = Journal::open(directory.journal()).unwrap();
+    let made = commit(&journal, "1");
+    assert_eq!(
+        (made, commit(&journal, "2"), commit(&journal, "3")),
+        (4, 1, 1)
+    );
+    let crashed = Disk::of(fs::read(directory.journal()).unwrap());
+    drop(journal);
+    let closed = Disk::of(fs::read(directory.journal()).unwrap());
+    for (disk, first, at_the_end) in [(closed, 2, 3), (crashed, 6, 3)] {
+        let journal = Journal::open_on(disk.clone()).unwrap();
+        let opened = commit(&journal, "4");
+        assert_eq!((opened, commit(&journal, "5")), (first, 1));
+        let syncs = || {
+            disk.log()
+                .iter()
+                .filter(|event| matches!(event, Event::Sync))
+                .count()
+        };
+        let before = syncs();
+        drop(journal);
+        assert_eq!(syncs() - before, at_the_end);
+    }
+}
+
+#[test]
+fn of_many_first_changes_none_is_lost() {
+    let directory = Directory::new("many-first");
+    let journal = Journal::open(directory.journal()).unwrap();
+    let executed = thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|thread| {
+                let journal = &journal;
+                scope.spawn(move || {
+                    journal
+                        .operations()
+                        .begin(&thread.to_string(), b"")
+                        .unwrap();
+                    match journal.keys().reserve(b"one").unwrap() {
+                        Reserved::Execute(reservation) => {
+                            reservation.succeeded(b"", crate::common::at(0)).unwrap();
+                            1
+                        }
+                        _ => 0,
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum::<u32>()
+    });
+    assert_eq!(executed, 1);
+    let known = export(&journal);
+    drop(journal);
+    let journal = Journal::open(directory.journal()).unwrap();
+    assert_eq!(journal.operations().in_flight().unwrap().len(), 16);
+    assert_eq!(export(&journal), known);
+}
+
+#[test]
+fn one_that_cannot_be_made_is_read_only_and_empty() {
+    let directory = Directory::new("unmade");
+    let path = directory.journal();
+    let obstacle = directory.0.join("journal.new");
+    fs::create_dir(&obstacle).unwrap();
+    let journal = Journal::open(&path).unwrap();
+    let mut ledger = ledger(&journal);
+    let error = ledger.begin(claims([("k", Claim::NotOurs)])).unwrap_err();
+    assert_eq!(cause(&error).kind(), ErrorKind::NotDurable, "{error}");
+    assert!(error.to_string().contains("cannot make"), "{error}");
+    fs::remove_dir(&obstacle).unwrap();
+    let error = ledger.begin(claims([("k", Claim::NotOurs)])).unwrap_err();
+    assert_eq!(cause(&error).kind(), ErrorKind::ReadOnly, "{error}");
+    assert!(ledger.open_intents().unwrap().is_empty());
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_peek_changes_nothing_and_needs_no_lock() {
+    let directory = Directory::new("peek");
+    let path = directory.journal();
+    let peeked = Journal::peek(&path).unwrap();
+    assert_eq!(export(&peeked), "");
+    assert!(names(&directory.0).is_empty());
+
+    let journal = Journal::open(&path).unwrap();
+    let mut writer = ledger(&journal);
+    writer.begin(claims([("k", ours("v"))])).unwrap();
+    let peeked = Journal::peek(&path).unwrap();
+    let mut reader = ledger(&peeked);
+    assert_eq!(reader.open_intents().unwrap(), claims([("k", ours("v"))]));
+    writer.settle(claims([("k", ours("v"))])).unwrap();
+    assert!(
+        reader.owned().unwrap().is_empty(),
+        "as it was when looked at"
+    );
+
+    let bytes = fs::read(&path).unwrap();
+    for error in [
+        reader.begin(claims([("x", ours("1"))])).unwrap_err(),
+        reader.settle(claims([("k", Claim::NotOurs)])).unwrap_err(),
+    ] {
+        let error = cause(&error);
+        assert_eq!(error.kind(), ErrorKind::ReadOnly);
+        let text = error.to_string();
+        assert_eq!(text, "the journal was opened to be read alone");
+        assert!(error.remedy().is_some());
+    }
+    assert!(peeked.compact().unwrap_err().is_read_only());
+    drop((reader, peeked));
+    assert!(fs::read(&path).unwrap() == bytes);
+}
+
+/// A reader never sees half a commit, and never less than was durable when it began.
+#[test]
+fn a_peek_beside_a_writer_sees_whole_commits() {
+    let directory = Directory::new("beside");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    let mut writer = ledger(&journal);
+    let pair = |value: u32| {
+        claims([
+            ("a", ours(value.to_be_bytes())),
+            ("b", ours(value.to_be_bytes())),
+        ])
+    };
+    writer.settle(pair(0)).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in 1..400 {
+                writer.settle(pair(value)).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut last = 0;
+        while !done.load(Ordering::Relaxed) {
+            let seen = match Journal::peek(&path) {
+                Ok(peeked) => ledger(&peeked).owned().unwrap(),
+                // A writer that does nothing else may spoil every attempt, and then that is what is told.
+                Err(error) => {
+                    assert!(error.is_damaged(), "{error}");
+                    continue;
+                }
+            };
+            let (a, b) = (&seen[&b"a"[..]], &seen[&b"b"[..]]);
+            assert_eq!(a, b);
+            let value = u32::from_be_bytes(a.as_slice().try_into().unwrap());
+            assert!(value >= last, "{value} after {last}");
+            last = value;
+        }
+    });
+    assert_eq!(
+        ledger(&Journal::peek(&path).unwrap()).owned().unwrap()[&b"a"[..]],
+        399u32.to_be_bytes()
+    );
+}
