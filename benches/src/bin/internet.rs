@@ -21,7 +21,7 @@ use trueup_benches::{floor, state};
 use trueup_cli::file::{Settings, to_json, to_toml};
 use trueup_diff::Desired;
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 
 use flags::Internet;
 
@@ -100,7 +100,8 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
         let held = memory("VmRSS")?;
         let (report, usage) = measure(|| {
             let here = Namespace::current();
-            Rtnl.reconcile(&here, desired, &LastApplied::default(), &Options::default())
+            let mut ledger = MemoryLedger::default();
+            Rtnl::new().reconcile(&here, desired, &mut ledger, &Options::default())
         })?;
         let report = report?;
         let count = report.ops().count();

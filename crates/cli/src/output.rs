@@ -10,7 +10,7 @@ use anyhow::{Context as _, Error, Result};
 use trueup_cli::file;
 
 pub(crate) use plan::plan;
-pub(crate) use report::{remains, report};
+pub(crate) use report::{is_news, remains, report};
 
 /// What to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

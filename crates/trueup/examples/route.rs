@@ -1,7 +1,7 @@
 //! One route, and no opinion on anything else.
 
 use trueup::{
-    Desired, LastApplied, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
+    Desired, MemoryLedger, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,12 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Desired::default() // no opinion on anything else
     };
     let here = Namespace::current();
-    let report = Rtnl.reconcile(
-        &here,
-        &desired,
-        &LastApplied::default(),
-        &Options::default(),
-    )?;
+    // Routes bear our marker: they need no record of ours.
+    let mut ledger = MemoryLedger::default();
+    let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &Options::default())?;
     for (done, failure) in report.failed() {
         eprintln!("{}: {failure}", done.op.command(done.devices));
     }

@@ -20,7 +20,7 @@
 //! # trueup_testkit::example();
 //! # let _blue = trueup_testkit::named_netns("blue");
 //! use trueup::{Address, Desired, Link, LinkKind, Namespace, NextHop, NextHops, Options, Route};
-//! use trueup::{LastApplied, Report as _, Rtnl, Source as _};
+//! use trueup::{MemoryLedger, Report as _, Rtnl, Source as _};
 //!
 //! let desired = Desired {
 //!     links: Some(vec![Link { up: Some(true), ..Link::new("ifb0".parse()?, LinkKind::Ifb) }]),
@@ -29,13 +29,13 @@
 //!     ..Desired::default()                // no opinion on neighbours and rules
 //! };
 //! let namespace: Namespace = "blue".parse()?;
-//! let report = Rtnl.reconcile(&namespace, &desired, &LastApplied::default(), &Options::default())?;
+//! let mut ledger = MemoryLedger::default(); // what proves links to be ours; `journal` has one that outlives us
+//! let report = Rtnl::new().reconcile(&namespace, &desired, &mut ledger, &Options::default())?;
 //! for (done, why) in report.failed() {
 //!     eprintln!("{:?} {:?}: {why}", done.op.action, done.op.object.key());
 //! }
 //! println!("converged: {}", report.converged());
-//! let remembered = report.last_applied(); // hand it to the next pass: it proves links to be ours
-//! # assert!(report.converged() && remembered.len() > 0);
+//! # assert!(report.converged() && ledger != MemoryLedger::default());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -52,5 +52,5 @@ pub use trueup_rtnl as rtnl;
 pub use trueup_diff::{
     Address, Desired, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType, Rule,
 };
-pub use trueup_reconcile::{Report, Source};
-pub use trueup_rtnl::{LastApplied, Namespace, Options, Rtnl};
+pub use trueup_reconcile::{MemoryLedger, Report, Source};
+pub use trueup_rtnl::{Namespace, Options, Rtnl};

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use trueup::{LastApplied, Rtnl};
+use trueup::reconcile::{Ledger, MemoryLedger};
+use trueup::Rtnl;
 
 use super::{Declared, Place};
 use crate::{Common, output};
@@ -16,20 +17,20 @@ const PENDING: u8 = 2;
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
     let place = Place::open(common)?;
-    let last_applied = match place.state(common, &declared.options) {
-        Ok(state) => state.peek()?,
+    let ledger: Box<dyn Ledger> = match place.state(common, &declared.options) {
+        Ok(state) => Box::new(state.peek()?),
         Err(none) => {
             output::note(format_args!(
                 "{none}. This plan is made as if nothing were remembered"
             ));
-            LastApplied::default()
+            Box::new(MemoryLedger::default())
         }
     };
-    let planned = Rtnl
+    let planned = Rtnl::new()
         .plan(
             &place.namespace,
             &declared.file.desired,
-            &last_applied,
+            &*ledger,
             &declared.options,
         )
         .map_err(|error| declared.explain(error))?;

@@ -14,15 +14,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use trueup::driver::{Config, Handle, Loop};
+use trueup::driver::{Config, Loop};
 use trueup::rtnl::{Error as PassError, Report};
 use trueup::{Report as _, Rtnl};
 
 use self::attend::Attendant;
-use super::apply::FORGOTTEN;
 use super::{Declared, Place, is_stdin, privilege};
 use crate::output::Format;
-use crate::state::State;
 use crate::{Common, output};
 
 /// How long what bears our marker and was never declared is left alone, unless the file says otherwise: whoever writes the file
@@ -43,10 +41,10 @@ pub(crate) fn watch(common: &Common, file: &Path, interval: Duration) -> Result<
 
     let shared = Arc::new(Shared::default());
     let passes = Loop::new(
-        Rtnl,
+        Rtnl::new(),
         place.namespace.clone(),
         declared.file.desired.clone(),
-        state.last_applied().clone(),
+        state.ledger(),
         declared.options,
         Config::default().with_interval(interval),
     )
@@ -54,9 +52,7 @@ pub(crate) fn watch(common: &Common, file: &Path, interval: Duration) -> Result<
     let handle = passes.handle();
     let mut teller = Teller {
         format: common.format,
-        state,
         shared: Arc::clone(&shared),
-        handle: handle.clone(),
         told: String::new(),
     };
     let attendant = Attendant {
@@ -65,6 +61,7 @@ pub(crate) fn watch(common: &Common, file: &Path, interval: Duration) -> Result<
         place,
         netns: common.netns.clone(),
         options: declared.options,
+        ledger: Box::new(state.ledger()),
         interval,
         handle: handle.clone(),
         shared: Arc::clone(&shared),
@@ -113,12 +110,10 @@ impl Shared {
     }
 }
 
-/// Saves and prints what comes of the passes.
+/// Prints what comes of the passes.
 struct Teller {
     format: Format,
-    state: State,
     shared: Arc<Shared>,
-    handle: Handle<Rtnl>,
     /// What was last said of what could not be done.
     told: String,
 }
@@ -127,18 +122,13 @@ impl Teller {
     fn tell(&mut self, outcome: Result<&Report, &PassError>) {
         match outcome {
             Ok(report) => {
-                let saved = self.state.save(report.last_applied()).context(FORGOTTEN);
                 let remains = output::remains(report);
-                let news = remains != self.told || report.applied().next().is_some();
+                let news = remains != self.told || output::is_news(report);
                 if news && let Err(error) = output::report(self.format, report) {
                     // A full disk under a log is no reason to leave the network alone.
                     output::note(format_args!("{error:#}"));
                 }
                 self.told = remains;
-                if let Err(failure) = saved {
-                    self.shared.lock().failure = Some(failure);
-                    self.handle.stop();
-                }
             }
             Err(error) => {
                 let shared = self.shared.lock();

@@ -9,7 +9,7 @@ use trueup::apply::Failure;
 use trueup::diff::render::{ConflictRecord, OpRecord};
 use trueup::diff::{Action, Hold, Kind};
 use trueup::reconcile::ErrorClass;
-use trueup::rtnl::{OpOutcome, Pending, Report};
+use trueup::rtnl::{Finding, OpOutcome, Pending, Report, Rule};
 
 use super::{Format, count, print};
 
@@ -24,7 +24,10 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
             for done in report.applied() {
                 writeln!(out, "{}", done.op.text(done.devices))?;
             }
-            text_of_the_rest(out, report)
+            for finding in unwritten(report) {
+                writeln!(out, "{}", finding_text(&finding))?;
+            }
+            text_of_the_rest(out, report, Told::WithTimes)
         }
         Format::Json => {
             serde_json::to_writer(&mut *out, &Record(report))?;
@@ -34,20 +37,59 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
     })
 }
 
-/// What a pass left undone, and its verdict: the same text says that nothing new is to be told.
+/// Whether a pass did something, or changed whose something is.
+pub(crate) fn is_news(report: &Report) -> bool {
+    report.applied().next().is_some() || unwritten(report).next().is_some()
+}
+
+/// What a pass left undone, and its verdict: the same text says that nothing new is to be told. How long something is left
+/// alone is not in it.
 pub(crate) fn remains(report: &Report) -> String {
+    rest(report, Told::WithoutTimes)
+}
+
+/// Whether it is told how long something is left alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    WithTimes,
+    WithoutTimes,
+}
+
+fn rest(report: &Report, told: Told) -> String {
     let mut out = Vec::new();
     // Writing to memory does not fail.
-    let _ = text_of_the_rest(&mut out, report);
+    let _ = text_of_the_rest(&mut out, report, told);
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+/// The findings that no op tells of: whose an object is has changed, and the object has not.
+fn unwritten(report: &Report) -> impl Iterator<Item = Finding<'_>> {
+    let still = |finding: &Finding<'_>| matches!(finding.rule, Rule::Adopted | Rule::Shed { .. });
+    report.findings().filter(still)
+}
+
+fn finding_text(finding: &Finding<'_>) -> String {
+    let (kind, spec) = (finding.object.kind(), finding.object.spec(finding.devices));
+    let meaning = match finding.rule {
+        Rule::Adopted => "it was there before us, and is ours from now on",
+        Rule::Shed { .. } => "somebody rewrote it, and it is not ours any more",
+        _ => "",
+    };
+    format!("* {kind} {spec}   ({}: {meaning})", finding.rule)
+}
+
+fn text_of_the_rest(out: &mut dyn Write, report: &Report, told: Told) -> io::Result<()> {
     for (failed, why) in report.failed() {
         writeln!(out, "! {}   (failed: {why})", command(&failed))?;
     }
     for (pending, why) in report.pending() {
-        let why = waits(&pending, why);
+        let why = match why {
+            Pending::Held(Hold::Grace(_)) if told == Told::WithoutTimes => "grace".to_owned(),
+            Pending::Held(Hold::Contention { .. }) if told == Told::WithoutTimes => {
+                "contention".to_owned()
+            }
+            why => waits(&pending, why),
+        };
         writeln!(out, "! {}   (pending: {why})", command(&pending))?;
     }
     for conflict in report.conflicts() {
@@ -104,7 +146,7 @@ fn verdict(report: &Report) -> Option<String> {
     }
     parts.extend(report.doubts().iter().map(ToString::to_string));
     if let Some(trouble) = report.trouble() {
-        parts.push(format!("could not look again: {trouble}"));
+        parts.push(format!("the pass could not be ended: {trouble}"));
     }
     if parts.is_empty() {
         parts.push("the state moved on meanwhile; another pass will tell".to_owned());
@@ -117,7 +159,10 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for done in report.applied() {
         writeln!(out, "{}", command(&done))?;
     }
-    for line in remains(report).lines() {
+    for finding in unwritten(report) {
+        writeln!(out, "# {}", finding_text(&finding))?;
+    }
+    for line in rest(report, Told::WithTimes).lines() {
         writeln!(out, "# {line}")?;
     }
     Ok(())
@@ -166,6 +211,33 @@ fn pending_record((done, why): (OpOutcome<'_>, &Pending)) -> PendingRecord {
     }
 }
 
+/// A rule of ownership that came to bear on an object.
+#[derive(serde::Serialize)]
+struct FindingRecord {
+    rule: &'static str,
+    kind: Kind,
+    object: String,
+    detail: String,
+}
+
+fn finding_record(finding: Finding<'_>) -> FindingRecord {
+    FindingRecord {
+        rule: match finding.rule {
+            Rule::Adopted => "adopted",
+            Rule::Taken => "taken",
+            Rule::GivenBack => "given_back",
+            Rule::Shed { .. } => "shed",
+            Rule::Orphan => "orphan",
+            Rule::Grace { .. } => "grace",
+            Rule::Contention { .. } => "contention",
+            _ => "other",
+        },
+        kind: finding.object.kind(),
+        object: finding.object.spec(finding.devices),
+        detail: finding.rule.to_string(),
+    }
+}
+
 /// A list that is made while it is written.
 struct List<F>(F);
 
@@ -178,7 +250,7 @@ impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let report = self.0;
-        let mut out = serializer.serialize_struct("Report", 5)?;
+        let mut out = serializer.serialize_struct("Report", 6)?;
         out.serialize_field("converged", &report.converged())?;
         out.serialize_field(
             "applied",
@@ -191,6 +263,8 @@ impl Serialize for Record<'_> {
             "conflicts",
             &List(|| report.conflicts().iter().map(conflict)),
         )?;
+        let findings = || report.findings().map(finding_record);
+        out.serialize_field("ownership", &List(findings))?;
         out.end()
     }
 }

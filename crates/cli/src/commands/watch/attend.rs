@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use trueup::diff::Kind;
 use trueup::driver::Handle;
-use trueup::{LastApplied, Namespace, Options, Report as _, Rtnl};
+use trueup::reconcile::Ledger;
+use trueup::{Namespace, Options, Rtnl};
 
 use super::{GRACE, Shared};
 use crate::commands::{Declared, Place, cookie};
@@ -78,6 +79,8 @@ pub(super) struct Attendant {
     /// What the place was named.
     pub(super) netns: Option<Namespace>,
     pub(super) options: Options,
+    /// To read, while the loop writes it.
+    pub(super) ledger: Box<dyn Ledger + Send>,
     pub(super) interval: Duration,
     pub(super) handle: Handle<Rtnl>,
     pub(super) shared: Arc<Shared>,
@@ -171,13 +174,9 @@ impl Attendant {
 
     /// What of a file cannot be in the namespace as it is.
     fn misdeclared(&self, declared: &Declared) -> Option<anyhow::Error> {
-        let nothing = LastApplied::default();
-        let report = self.handle.last_report();
-        let last_applied = report
-            .as_deref()
-            .map_or(&nothing, |report| report.last_applied());
         let desired = &declared.file.desired;
-        let planned = Rtnl.plan(&self.place.namespace, desired, last_applied, &self.options);
+        let namespace = &self.place.namespace;
+        let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, &self.options);
         // Any other error is no fault of the file; the next pass will meet it.
         Some(declared.misdeclared(&planned.err()?)?.into())
     }
