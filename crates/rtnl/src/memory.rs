@@ -129,6 +129,8 @@ impl Memory {
         now: Instant,
     ) {
         let count = first && self.is_same(desired);
+        // Without a grace nothing is noted of what is declared: after the first pass nothing can be called unknown.
+        let knows = !options.grace().is_zero() || self.desired.is_none();
         if first {
             self.forget(options, now);
         }
@@ -138,7 +140,7 @@ impl Memory {
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
             match (op.action, op.reason) {
-                (Action::Delete, Reason::Undesired) if !recorded(&op.object) => {
+                (Action::Delete, Reason::Undesired) if knows && !recorded(&op.object) => {
                     let id = id(&op.object, devices);
                     if self.declared.iter().any(|declared| declared.contains(&id)) {
                         continue;
