@@ -27,6 +27,8 @@ pub struct Announcement {
     /// The port of the socket that asked for it; 0 where the kernel does not tell: for links, IPv6 addresses, neighbours that
     /// are gone, and all that it derives.
     pub port: u32,
+    /// The request's flags as far as the kernel tells them: of routes whether `NLM_F_REPLACE` made another make room.
+    pub flags: u16,
     /// What was announced.
     pub message: RawMessage,
 }
@@ -86,8 +88,11 @@ impl Changes {
                     continue;
                 };
                 if message.kind != Kind::Link || self.link_moved(&message) {
-                    let port = received.port;
-                    changes.push(Announcement { port, message });
+                    changes.push(Announcement {
+                        port: received.port,
+                        flags: received.flags,
+                        message,
+                    });
                 }
             }
         }
