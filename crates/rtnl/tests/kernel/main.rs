@@ -8,6 +8,7 @@
 
 mod addresses;
 mod attack;
+mod cost;
 mod facts;
 mod judge;
 mod kinds;
@@ -53,6 +54,8 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_route_through_a_nexthop_object_holds_its_link,
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
     attack::own_writes_bring_no_further_pass,
+    cost::what_the_marker_proves_costs_no_write,
+    cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
     facts::an_ipv6_table_s_local_default_catches_its_gateways,

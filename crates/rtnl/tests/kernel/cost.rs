@@ -1,0 +1,147 @@
+//! What a pass writes to the disk, counted by the journal: nothing where the marker proves what is ours, one sync before and
+//! one after where the ledger does.
+
+use trueup_diff::{Desired, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction};
+use trueup_journal::{Journal, JournalLedger, Scope};
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
+use trueup_testkit::uplinks;
+
+use crate::support::{address, bridge, name, nothing, told, via};
+
+/// A journal in a directory of its own, which goes with it.
+struct Desk {
+    directory: std::path::PathBuf,
+    journal: Journal,
+    ledger: JournalLedger,
+}
+
+/// What a pass did to the disk.
+struct Cost {
+    syncs: u64,
+    writes: u64,
+}
+
+impl Desk {
+    fn new(of: &str) -> Desk {
+        let named = format!("trueup-cost-{of}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(named);
+        std::fs::create_dir(&directory).unwrap();
+        let journal = Journal::open(directory.join("journal")).unwrap();
+        let scope = Scope::new("here", "this boot");
+        let ledger = journal.ledger("rtnl", &scope).unwrap();
+        Desk {
+            directory,
+            journal,
+            ledger,
+        }
+    }
+
+    /// What a pass cost, which has to converge.
+    fn pass(&mut self, desired: &Desired, options: &Options) -> (Report, Cost) {
+        let before = self.journal.stats();
+        let here = Namespace::current();
+        let report = Rtnl::new()
+            .reconcile(&here, desired, &mut self.ledger, options)
+            .unwrap();
+        assert!(report.converged(), "{}", told(&report));
+        let after = self.journal.stats();
+        let cost = Cost {
+            syncs: after.syncs - before.syncs,
+            writes: after.writes - before.writes,
+        };
+        (report, cost)
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+fn marked() -> Desired {
+    let dev: IfName = name("up0");
+    let lladdr = "02:00:00:00:00:09".parse().unwrap();
+    Desired {
+        addresses: Some(vec![
+            address("up0", "10.3.0.1/24"),
+            address("up0", "fd00:3::1/64"),
+        ]),
+        neighbours: Some(vec![Neighbour::new(
+            dev,
+            "10.3.0.9".parse().unwrap(),
+            lladdr,
+        )]),
+        routes: Some(vec![
+            via("10.4.0.0/16", "10.3.0.9"),
+            via("fd00:4::/64", "fd00:3::9"),
+        ]),
+        rules: Some(vec![Rule::new(
+            trueup_diff::Family::Inet,
+            1000,
+            RuleAction::Lookup(100),
+        )]),
+        ..Desired::default()
+    }
+}
+
+/// Every kind but links, made, looked at, changed and taken down.
+pub(crate) fn what_the_marker_proves_costs_no_write() {
+    uplinks(1);
+    let mut desk = Desk::new("marked");
+    let options = Options::default();
+    for desired in [marked(), marked(), nothing()] {
+        let (report, cost) = desk.pass(&desired, &options);
+        assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", told(&report));
+    }
+}
+
+pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still() {
+    uplinks(1);
+    let mut desk = Desk::new("recorded");
+    // The first change of all makes the file.
+    let made = desk.pass(&links(["b0"]), &Options::default());
+    assert!(made.1.syncs > 0);
+    let _gone = desk.pass(&nothing(), &Options::default());
+
+    let by_ledger = [Kind::Address, Kind::Neighbour, Kind::Route, Kind::Rule];
+    let options = by_ledger
+        .into_iter()
+        .fold(Options::default(), |options, kind| {
+            options.with_ownership(kind, Ownership::Ledger)
+        });
+    let all = Desired {
+        links: links(["b0", "b1", "v0"]).links,
+        ..marked()
+    };
+    let (report, cost) = desk.pass(&all, &options);
+    assert!(report.applied().count() >= 9, "{}", told(&report));
+    assert_eq!(cost.syncs, 2, "{}", told(&report));
+    let (report, cost) = desk.pass(&all, &options);
+    assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", told(&report));
+    let (report, cost) = desk.pass(&nothing(), &options);
+    assert!(report.applied().count() >= 8, "{}", told(&report));
+    assert_eq!(cost.syncs, 2, "{}", told(&report));
+    let (report, cost) = desk.pass(&nothing(), &options);
+    assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", told(&report));
+}
+
+fn links<const N: usize>(names: [&str; N]) -> Desired {
+    let link = |dev: &str| match dev.strip_prefix('v') {
+        Some(number) => Link {
+            up: Some(true),
+            ..Link::new(
+                name(dev),
+                LinkKind::Veth {
+                    peer: Some(name(&format!("w{number}"))),
+                },
+            )
+        },
+        None => bridge(dev),
+    };
+    Desired {
+        links: Some(names.map(link).to_vec()),
+        ..Desired::default()
+    }
+}
