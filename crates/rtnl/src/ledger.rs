@@ -388,6 +388,11 @@ impl Book {
         }
         let either = || wanted.into_iter().chain(before);
         let as_meant = |object: &Object| either().any(|record| agrees(&record.object, object));
+        let bore = |borne| either().any(|record| protocol(&record.object) == borne);
+        let was_taken_with = |borne| {
+            let mut former = either().filter_map(|record| record.former.as_ref());
+            former.any(|former| protocol(former) == borne)
+        };
         let stored = !policy.unstored.contains(key.kind());
         let ours = there.iter().find(|object| match (key, protocol(object)) {
             // Its index was drawn for it.
@@ -395,11 +400,9 @@ impl Book {
             // The key has the protocol in it.
             (RecordKey::Rule(_), _) => either().next().is_some(),
             // Nobody's mark is on it: what looks otherwise than we meant it to is another's.
-            (_, 0) => {
-                let bore_none = either().any(|record| protocol(&record.object) == 0);
-                as_meant(object) && (!stored || bore_none)
-            }
-            (_, borne) => either().any(|record| protocol(&record.object) == borne),
+            (_, 0) => as_meant(object) && (!stored || bore(0) || was_taken_with(0)),
+            // Older kernels leave an IPv4 address that is replaced the mark that it had.
+            (_, borne) => bore(borne) || was_taken_with(borne) && as_meant(object),
         });
         match ours {
             Some(object) => Verdict::Ours(object.clone()),
