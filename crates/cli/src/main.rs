@@ -74,6 +74,11 @@ enum Command {
     },
     /// Print the namespace's state in the file's own form
     Observe,
+    /// Check, print or repair the files in which it is remembered what is ours
+    Journal {
+        #[command(subcommand)]
+        task: commands::Task,
+    },
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -104,6 +109,7 @@ fn main() -> ExitCode {
         Command::Apply { file } => commands::apply(&common, &file),
         Command::Watch { file, interval } => commands::watch(&common, &file, interval),
         Command::Observe => commands::observe(&common),
+        Command::Journal { task } => commands::journal(&common, &task),
     };
     done.unwrap_or_else(|error| {
         output::complain(&error);

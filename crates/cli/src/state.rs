@@ -1,64 +1,53 @@
-//! The ledger between runs: what we made that the kernel does not mark as ours, one file for each
-//! namespace and marker. Kernel state does not outlive a boot, and neither does this.
-//!
-//! Written whole or not at all, by one process at a time. Not a journal: what a process made after
-//! its last save is forgotten if it dies.
+//! What is ours between runs: a journal for each namespace and marker, in one directory. Not what stands in it: that is the
+//! source's, and how it is kept the journal's.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use rustix::fs::{Access, FlockOperation, access, flock};
-use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use trueup::LastApplied;
+use anyhow::{Context as _, Error, Result, anyhow};
+use rustix::fs::{Access, access};
+use trueup::journal::{self, Journal, JournalLedger, Scope};
+use trueup::reconcile::{Claim, Ledger, LedgerError};
 
-/// Of the content below.
-const VERSION: u32 = 1;
+/// The source whose ledger it is.
+const SOURCE: &str = "rtnl";
+
+/// Of a journal's file.
+pub(crate) const EXTENSION: &str = "journal";
 
 /// Names the boot: another one is another kernel, in which cookies and indexes mean other things.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// How long another process may hold the state before we give up.
+/// How long another process may hold the state before we give up: one that is about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The ledger's place: of one namespace and marker, in a directory.
+type Claims = std::collections::BTreeMap<Vec<u8>, Claim>;
+
+/// The journal's place: of one namespace and marker, in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     directory: PathBuf,
-    name: String,
+    cookie: u64,
+    marker: u8,
 }
 
-/// A ledger that is ours to write, until it is dropped.
+/// A journal that is ours to write, until it and all of its ledgers are dropped.
 #[derive(Debug)]
-pub(crate) struct State {
-    place: Place,
-    boot_id: String,
-    saved: LastApplied,
-    /// Held, and never deleted: two processes that lock two files of one name exclude nobody.
-    _lock: File,
-}
+pub(crate) struct State(Remembered);
 
-/// The file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Content<'a> {
-    version: u32,
+/// What is ours in the place's namespace, in this boot. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Remembered {
+    ledger: JournalLedger,
+    journal: Journal,
     boot_id: String,
-    #[serde(borrow)]
-    last_applied: &'a RawValue,
-}
-
-#[derive(Serialize)]
-struct NewContent<'a> {
-    version: u32,
-    boot_id: &'a str,
-    last_applied: &'a LastApplied,
+    /// What was ours in other boots is forgotten.
+    is_tidy: Arc<AtomicBool>,
 }
 
 impl Place {
@@ -68,168 +57,135 @@ impl Place {
     ///
     /// When none was given and neither of the usual directories is, or can be made, writable.
     pub(crate) fn new(given: Option<&Path>, cookie: u64, marker: u8) -> Result<Place> {
-        let directory = match given {
-            Some(directory) => directory.to_owned(),
-            None => usual_directory()?,
-        };
         Ok(Place {
-            directory,
-            name: format!("netns-{cookie}-{marker}"),
+            directory: directory(given)?,
+            cookie,
+            marker,
         })
     }
 
-    /// Reads the ledger without a claim to it. A file that is not there is an empty ledger.
+    /// Reads the ledger as it is, without a claim to it: it is not to be written. A journal that is not there is empty.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is damaged.
-    pub(crate) fn peek(&self) -> Result<LastApplied> {
-        self.read(&boot_id()?)
+    /// When the journal cannot be read or is damaged.
+    pub(crate) fn peek(&self) -> Result<JournalLedger> {
+        let file = self.file();
+        let journal = Journal::peek(&file).map_err(|error| explain(error, &file))?;
+        self.ledger(&journal, &boot_id()?)
     }
 
-    /// Claims the ledger and reads it. Proves by writing it back that it can be written.
+    /// Claims the journal and reads it. Writes nothing to it.
     ///
     /// # Errors
     ///
-    /// When another process holds it for longer than a second; when it cannot be read or written;
-    /// when it is damaged.
+    /// When another process holds it for longer than a second; when it cannot be opened; when it is damaged.
     pub(crate) fn claim(self) -> Result<State> {
         let boot_id = boot_id()?;
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder
-            .create(&self.directory)
-            .with_context(|| format!("cannot make the state directory {}", self.shown()))?;
-        let lock = self.lock()?;
-        let last_applied = self.read(&boot_id)?;
-        let state = State {
-            place: self,
-            boot_id,
-            saved: last_applied,
-            _lock: lock,
-        };
-        state.write(&state.saved)?;
-        Ok(state)
-    }
-
-    fn shown(&self) -> std::path::Display<'_> {
-        self.directory.display()
-    }
-
-    fn file(&self, extension: &str) -> PathBuf {
-        self.directory.join(format!("{}.{extension}", self.name))
-    }
-
-    fn lock(&self) -> Result<File> {
-        let path = self.file("lock");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("cannot open the state's lock {}", path.display()))?;
+        builder.create(&self.directory).with_context(|| {
+            let directory = self.directory.display();
+            format!("cannot make the state directory {directory}")
+        })?;
+        let file = self.file();
         let until = Instant::now() + PATIENCE;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+        let journal = loop {
+            match Journal::open(&file) {
+                Err(error) if error.is_held() && Instant::now() < until => {
                     thread::sleep(Duration::from_millis(20));
                 }
-                Err(Errno::WOULDBLOCK) => bail!(
-                    "another trueup writes to this namespace with this marker: it holds {}. Stop \
-                     it, or give the two files different `protocol` numbers",
-                    path.display()
-                ),
-                Err(errno) => {
-                    return Err(anyhow!(io::Error::from(errno)))
-                        .with_context(|| format!("cannot lock {}", path.display()));
-                }
-            }
-        }
-    }
-
-    fn read(&self, boot_id: &str) -> Result<LastApplied> {
-        let path = self.file("json");
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(LastApplied::default());
-            }
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("cannot read the state file {}", path.display()));
+                result => break result.map_err(|error| explain(error, &file))?,
             }
         };
-        content(&bytes, boot_id).with_context(|| {
-            format!(
-                "the state file {} is damaged. Delete it to go on without: links that were made \
-                 from a file then count as someone else's, and have to be deleted by hand",
-                path.display()
-            )
-        })
+        Ok(State(Remembered {
+            ledger: self.ledger(&journal, &boot_id)?,
+            journal,
+            boot_id,
+            is_tidy: Arc::default(),
+        }))
     }
-}
 
-fn content(bytes: &[u8], boot_id: &str) -> Result<LastApplied> {
-    let content: Content<'_> = serde_json::from_slice(bytes)?;
-    if content.boot_id != boot_id {
-        return Ok(LastApplied::default());
+    fn ledger(&self, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
+        let scope = Scope::new(self.cookie.to_string(), boot_id);
+        Ok(journal.ledger(SOURCE, &scope)?)
     }
-    if content.version != VERSION {
-        bail!("it is of version {}, not {VERSION}", content.version);
+
+    fn file(&self) -> PathBuf {
+        let Place { cookie, marker, .. } = self;
+        self.directory
+            .join(format!("netns-{cookie}-{marker}.{EXTENSION}"))
     }
-    Ok(serde_json::from_str(content.last_applied.get())?)
 }
 
 impl State {
-    /// What was read or saved last.
-    pub(crate) fn last_applied(&self) -> &LastApplied {
-        &self.saved
+    /// What is ours.
+    pub(crate) fn ledger(&self) -> Remembered {
+        self.0.clone()
+    }
+}
+
+impl Ledger for Remembered {
+    fn owned(&self) -> Result<std::collections::BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
+        self.ledger.owned()
     }
 
-    /// Saves the ledger, for good once this returns.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written. The former one stays.
-    pub(crate) fn save(&mut self, last_applied: &LastApplied) -> Result<()> {
-        if *last_applied != self.saved {
-            self.write(last_applied)?;
-            self.saved = last_applied.clone();
+    fn open_intents(&self) -> Result<Claims, LedgerError> {
+        self.ledger.open_intents()
+    }
+
+    fn begin(&mut self, intents: Claims) -> Result<(), LedgerError> {
+        self.ledger.begin(intents)
+    }
+
+    /// And forgets what was ours in other boots, once there is something to write at all.
+    fn settle(&mut self, claims: Claims) -> Result<(), LedgerError> {
+        self.ledger.settle(claims)?;
+        if self.journal.stats().commits > 0 && !self.is_tidy.swap(true, Ordering::Relaxed) {
+            let forgotten = self.journal.forget_other_boots(&self.boot_id);
+            forgotten.map_err(LedgerError::new)?;
         }
         Ok(())
     }
+}
 
-    fn write(&self, last_applied: &LastApplied) -> Result<()> {
-        let path = self.place.file("json");
-        let temporary = self.place.file("new");
-        let write = || -> io::Result<()> {
-            let mut bytes = serde_json::to_vec(&NewContent {
-                version: VERSION,
-                boot_id: &self.boot_id,
-                last_applied,
-            })?;
-            bytes.push(b'\n');
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&temporary)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)?;
-            File::open(&self.place.directory)?.sync_all()
+/// What a journal says, and what to do about it.
+pub(crate) fn explain(error: journal::Error, file: &Path) -> Error {
+    let shown = file.display();
+    if error.is_held() {
+        let holder = match error.holder() {
+            Some(holder) => format!("{holder}"),
+            None => "it".into(),
         };
-        write().with_context(|| format!("cannot write the state file {}", path.display()))
+        return anyhow!(
+            "another trueup writes to this namespace with this marker: {holder} holds {shown}.lock. Stop it, or give the two \
+             files different `protocol` numbers"
+        );
+    }
+    if error.is_damaged() {
+        return Error::new(error).context(format!(
+            "what is remembered in {shown} cannot be relied on, so nothing is done. `trueup journal check {shown}` looks at \
+             it, `trueup journal export {shown}` prints what can be read, `trueup journal repair {shown}` makes it usable and \
+             says what is lost"
+        ));
+    }
+    Error::new(error).context(format!("cannot use the state file {shown}"))
+}
+
+/// The directory of the journals: the one that was given, or the usual one.
+///
+/// # Errors
+///
+/// When none was given and neither of the usual directories is, or can be made, writable.
+pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(directory) => Ok(directory.to_owned()),
+        None => usual_directory(),
     }
 }
 
 fn boot_id() -> Result<String> {
-    let id = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
+    let id = std::fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
     Ok(id.trim().to_owned())
 }
 

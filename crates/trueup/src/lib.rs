@@ -12,6 +12,7 @@
 //! | [`apply`] | you have a plan and want it carried out, with one outcome an op |
 //! | [`rtnl`] | you want a whole pass: look, compare, change, look again, report |
 //! | [`reconcile`] | you have another subsystem to put under the same loop |
+//! | [`journal`] | you want what is ours, or what is under way, to survive a crash |
 //! | [`driver`] | you want passes again and again: by timer, by hint, on demand |
 //!
 //! One pass over the namespace `blue`:
@@ -43,6 +44,7 @@
 
 pub use trueup_apply as apply;
 pub use trueup_diff as diff;
+pub use trueup_journal as journal;
 pub use trueup_loop as driver;
 pub use trueup_netlink as netlink;
 pub use trueup_observe as observe;

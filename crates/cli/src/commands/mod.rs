@@ -2,6 +2,7 @@
 //! was named.
 
 mod apply;
+mod journal;
 mod observe;
 mod plan;
 mod privilege;
@@ -21,6 +22,7 @@ use crate::Common;
 use crate::state;
 
 pub(crate) use apply::apply;
+pub(crate) use journal::{Task, journal};
 pub(crate) use observe::observe;
 pub(crate) use plan::plan;
 pub(crate) use watch::watch;

@@ -23,7 +23,7 @@ use crate::output::{self, Format};
 
 pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
     let place = Place::open(common)?;
-    let snapshot = Rtnl
+    let snapshot = Rtnl::new()
         .observe(&place.namespace, &Options::default())?
         .seen()
         .context("the namespace cannot be shown")?;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use trueup::reconcile::{Ledger, MemoryLedger};
 use trueup::Rtnl;
+use trueup::reconcile::{Ledger, MemoryLedger};
 
 use super::{Declared, Place};
 use crate::{Common, output};

@@ -14,9 +14,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use trueup::Rtnl;
 use trueup::driver::{Config, Loop};
 use trueup::rtnl::{Error as PassError, Report};
-use trueup::{Report as _, Rtnl};
 
 use self::attend::Attendant;
 use super::{Declared, Place, is_stdin, privilege};

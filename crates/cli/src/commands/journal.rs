@@ -1,0 +1,233 @@
+//! `trueup journal`: what to do with the files in which it is remembered what is ours, when something is wrong with one.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Error, Result, bail};
+use serde::Serialize;
+use trueup::journal::{self, Counts, Loss, Repaired};
+
+use crate::output::{self, Format};
+use crate::{Common, state};
+
+/// What is to be done.
+#[derive(clap::Subcommand)]
+pub(crate) enum Task {
+    /// Read journals whole, and say what is in them and what is wrong with them
+    ///
+    /// Exits with 0 when all are whole, 2 when one is damaged, 1 when that could not be told.
+    Check(Files),
+    /// Print every record of journals as a line of JSON
+    ///
+    /// Exits with 0 when all was printed, 2 when one is damaged, 1 when one could not be read.
+    Export(Files),
+    /// Make damaged journals usable, keep each damaged file beside, and say what is lost
+    ///
+    /// Nobody may have them open. Exits with 0 when all are whole now, 1 when not.
+    Repair(Files),
+}
+
+/// Journals.
+#[derive(clap::Args)]
+pub(crate) struct Files {
+    /// The journals [default: all in the state directory]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// A file is damaged.
+const DAMAGED: u8 = 2;
+/// It could not be told, or not be done.
+const FAILED: u8 = 1;
+
+pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
+    let (Task::Check(Files { files })
+    | Task::Export(Files { files })
+    | Task::Repair(Files { files })) = task;
+    if common.format == Format::Ip {
+        bail!("a journal holds no commands: --format is text or json here");
+    }
+    let mut worst = 0;
+    for file in chosen(common, files)? {
+        let done = match task {
+            Task::Check(_) => check(common.format, &file),
+            Task::Export(_) => export(&file),
+            Task::Repair(_) => repair(common.format, &file),
+        };
+        // What is known to be damaged outweighs what is not known.
+        worst = worst.max(done.unwrap_or_else(|error| {
+            output::complain(&error);
+            FAILED
+        }));
+    }
+    Ok(ExitCode::from(worst))
+}
+
+/// Those that were named, or all in the state directory, in the order of their names.
+fn chosen(common: &Common, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    let directory = state::directory(common.state.as_deref())?;
+    let entries = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        entries => entries
+            .and_then(Iterator::collect)
+            .with_context(|| format!("cannot read the state directory {}", directory.display()))?,
+    };
+    let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|found| found == state::EXTENSION)
+    });
+    files.sort();
+    if files.is_empty() {
+        output::note(format_args!(
+            "there is no journal in {}",
+            directory.display()
+        ));
+    }
+    Ok(files)
+}
+
+/// What a check says of a file, as JSON.
+#[derive(Serialize)]
+struct Checked<'a> {
+    file: &'a Path,
+    whole: bool,
+    #[serde(flatten)]
+    records: Option<Records>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Records {
+    operations: u64,
+    keys: u64,
+    owned: u64,
+    intents: u64,
+}
+
+impl From<Counts> for Records {
+    fn from(counts: Counts) -> Records {
+        Records {
+            operations: counts.operations,
+            keys: counts.keys,
+            owned: counts.owned,
+            intents: counts.intents,
+        }
+    }
+}
+
+fn check(format: Format, file: &Path) -> Result<u8> {
+    let (records, problem) = match journal::check(file) {
+        Ok(counts) => (Some(Records::from(counts)), None),
+        Err(error) if error.is_damaged() => (None, Some(error.to_string())),
+        Err(error) => return Err(about(file, error)),
+    };
+    let code = if records.is_some() { 0 } else { DAMAGED };
+    output::print(|out| match format {
+        Format::Json => line(
+            out,
+            &Checked {
+                file,
+                whole: records.is_some(),
+                records,
+                problem,
+            },
+        ),
+        Format::Text | Format::Ip => match (records, problem) {
+            (Some(records), _) => writeln!(out, "{}: whole, {}", file.display(), told(&records)),
+            (None, problem) => {
+                let problem = problem.unwrap_or_default();
+                writeln!(out, "{}: {problem}", file.display())
+            }
+        },
+    })?;
+    Ok(code)
+}
+
+fn told(records: &Records) -> String {
+    [
+        (records.owned, "owned", "owned"),
+        (records.intents, "open intent", "open intents"),
+        (records.operations, "operation", "operations"),
+        (records.keys, "key", "keys"),
+    ]
+    .map(|(number, one, many)| format!("{number} {}", if number == 1 { one } else { many }))
+    .join(", ")
+}
+
+fn export(file: &Path) -> Result<u8> {
+    let mut lines = Vec::new();
+    match journal::export(file, &mut lines) {
+        Ok(()) => {
+            output::print(|out| out.write_all(&lines))?;
+            Ok(0)
+        }
+        Err(error) => {
+            let damaged = error.is_damaged();
+            output::complain(&about(file, error));
+            Ok(if damaged { DAMAGED } else { FAILED })
+        }
+    }
+}
+
+/// What a repair says of a file, as JSON.
+#[derive(Serialize)]
+struct Mended<'a> {
+    file: &'a Path,
+    lost: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<&'a Path>,
+}
+
+fn repair(format: Format, file: &Path) -> Result<u8> {
+    let repaired = journal::repair(file, Loss::Accept).map_err(|error| about(file, error))?;
+    let (lost, kept) = match &repaired {
+        Repaired::Whole => ("nothing", None),
+        Repaired::Shortened { damaged } => ("the last commits", Some(damaged)),
+        Repaired::Emptied { damaged } => ("everything", Some(damaged)),
+    };
+    output::print(|out| match (format, kept) {
+        (Format::Json, kept) => line(
+            out,
+            &Mended {
+                file,
+                lost,
+                kept: kept.map(PathBuf::as_path),
+            },
+        ),
+        (_, None) => writeln!(out, "{}: whole, nothing to repair", file.display()),
+        (_, Some(kept)) => writeln!(
+            out,
+            "{}: repaired, {lost} of what was remembered is lost. The damaged file is kept as {}",
+            file.display(),
+            kept.display()
+        ),
+    })?;
+    if kept.is_some() {
+        output::note(
+            "what the kernel does not mark as ours, such as links, may count as someone else's now, and then has to be deleted \
+             by hand",
+        );
+    }
+    Ok(0)
+}
+
+fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, record)?;
+    writeln!(out)
+}
+
+/// Names the file that an error is about, and what can be done.
+fn about(file: &Path, error: journal::Error) -> Error {
+    let remedy = match error.remedy() {
+        Some(remedy) => format!(". What can be done: {remedy}"),
+        None => String::new(),
+    };
+    anyhow::anyhow!("{}: {error}{remedy}", file.display())
+}
