@@ -17,6 +17,7 @@ use trueup_netlink::{Group, Namespace, Transport};
 use super::command::{Command, INET, INET6};
 use super::object::Names;
 use super::{Act, errno};
+use crate::enter::quiet_netns;
 use crate::fake;
 use crate::message::{Kind, RawMessage, framed, u16_at, u32_at};
 use crate::runner::running_version;
@@ -306,6 +307,25 @@ impl Machine {
         namespace(&self.place)
     }
 
+    /// The namespace goes, and an empty one takes its place. Its cookie is another: the fake's is where it lies in memory, and
+    /// the old one lies there until the new one does.
+    pub(super) fn recreate(&mut self) -> Result<()> {
+        let place = match self.place {
+            Place::Fake(_) => Place::Fake(fake::Kernel::new()),
+            Place::Kernel => {
+                quiet_netns();
+                Place::Kernel
+            }
+        };
+        let mut new = Machine::new(place)?;
+        let former = std::mem::take(&mut self.names).into_iter();
+        for (index, name) in former {
+            new.names.entry(index).or_insert(name);
+        }
+        *self = new;
+        Ok(())
+    }
+
     /// Major and minor number.
     pub(super) fn version(&self) -> (u32, u32) {
         match self.place {
@@ -324,7 +344,11 @@ impl Machine {
     /// Somebody acts: lines in order, each with the outcome that it says.
     pub(super) fn act(&mut self, acts: &[Act]) -> Result<()> {
         let real = matches!(self.place, Place::Kernel) && has_ip();
-        let mut rest = acts;
+        let acts = acts
+            .iter()
+            .map(|act| self.resolved(act))
+            .collect::<Result<Vec<_>>>()?;
+        let mut rest = acts.as_slice();
         while let Some((act, after)) = rest.split_first() {
             let batched = |act: &Act| {
                 real && !act.raw && act.errno.is_none() && tool(act) == Some(Tool::Batch)
@@ -341,6 +365,24 @@ impl Machine {
                 .map_err(|trouble| trouble.at(act.line))?;
         }
         Ok(())
+    }
+
+    /// The line with the indexes that it names.
+    pub(super) fn resolved(&mut self, act: &Act) -> Result<Act> {
+        if !act.text.contains('@') {
+            return Ok(act.clone());
+        }
+        let names = self.names()?;
+        let index = |name: &str| Some(*names.iter().find(|(_, known)| *known == name)?.0);
+        let text = super::resolved(&act.text, index)
+            .map_err(|name| trouble(format!("there never was a {name}")).at(act.line))?;
+        let command = super::command::parse(&text, act.raw)
+            .map_err(|fault| trouble(fault.message).at(act.line))?;
+        Ok(Act {
+            text,
+            command,
+            ..act.clone()
+        })
     }
 
     fn act_alone(&mut self, act: &Act, real: bool) -> Result<()> {

@@ -11,6 +11,8 @@
     allow(dead_code, reason = "read alone, not carried out")
 )]
 
+#[cfg(feature = "scenarios")]
+mod agent;
 mod command;
 mod errno;
 #[cfg(feature = "scenarios")]
@@ -27,6 +29,7 @@ mod run;
 mod text;
 
 use std::fmt;
+use std::time::Duration;
 
 #[cfg(feature = "scenarios")]
 pub use main::main;
@@ -149,10 +152,22 @@ enum What {
     },
     /// A pass that has nothing to do, and announces nothing.
     Again(Vec<Expected>),
-    /// What was remembered is read from its serialised form.
+    /// What follows is done by the agent of this name, until the next such step.
+    Agent(String),
+    /// So much time passes for the agents.
+    Later(Duration),
+    /// The agent ends, and runs anew: it knows what is in its journal.
     Restart,
-    /// What was remembered is lost.
+    /// As that, but the journal is lost.
     Forget,
+    /// The agents run anew after a boot. What the kernel holds is still there.
+    Reboot,
+    /// The namespace goes, and an empty one takes its place; the agents run anew.
+    Recreate,
+    /// The disk below the journal refuses to sync, until the agent runs anew.
+    JournalFails,
+    /// From here on the agents' kernel keeps no marker on objects of these kinds.
+    Mask(Vec<Kind>),
     /// What there is.
     State(Selection, Vec<String>),
     /// What is not ours is as it was before the last pass, but what sits on these devices.
@@ -200,6 +215,19 @@ enum Mishap {
     Corrupt,
     Overrun,
     BreakOff(i32),
+}
+
+/// A line with `@NAME` replaced by the index that an interface of that name has, or had; the error is a name that there
+/// never was.
+fn resolved(text: &str, index: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
+    let mut words = Vec::new();
+    for word in text.split(' ') {
+        words.push(match word.strip_prefix('@') {
+            Some(name) => index(name).ok_or_else(|| name.to_owned())?.to_string(),
+            None => word.to_owned(),
+        });
+    }
+    Ok(words.join(" "))
 }
 
 /// Which objects a `state` is about.

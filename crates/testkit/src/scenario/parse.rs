@@ -1,5 +1,7 @@
 //! From text to a [`Scenario`]. Pure; any text gives a scenario or an error with its place and a remedy.
 
+use std::time::Duration;
+
 use super::command::{self, Fault};
 use super::text::{self, Expected};
 use super::{
@@ -249,6 +251,31 @@ fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
         "again" => Ok(What::Again(expectations()?)),
         "restart" => bare(What::Restart),
         "forget" => bare(What::Forget),
+        "reboot" => bare(What::Reboot),
+        "recreate" => bare(What::Recreate),
+        "later" => {
+            let seconds = rest.first().and_then(|time| time.strip_suffix('s')).and_then(|n| n.parse().ok());
+            match (seconds, &rest[..], said().next()) {
+                (Some(seconds), [_], None) => Ok(What::Later(Duration::from_secs(seconds))),
+                _ => Err(head.wrong("write `later 11s`: so many seconds pass for the agents")),
+            }
+        }
+        "agent" => match (&rest[..], said().next()) {
+            ([name], None) => Ok(What::Agent((*name).to_owned())),
+            _ => Err(head.wrong("write `agent NAME`: what follows is another agent's, until the next such line")),
+        },
+        "journal" => match (&rest[..], said().next()) {
+            (["fails"], None) => Ok(What::JournalFails),
+            _ => Err(head.wrong("write `journal fails`")),
+        },
+        "mask" => {
+            let of = |word: &&str| kind(word).map(|(kind, _)| kind);
+            let kinds: Option<Vec<_>> = rest.iter().map(of).collect();
+            match (kinds.filter(|kinds| !kinds.is_empty()), said().next()) {
+                (Some(kinds), None) => Ok(What::Mask(kinds)),
+                _ => Err(head.wrong("write `mask address neighbour`, by the kinds of objects whose markers are not kept")),
+            }
+        }
         "settle" => bare(What::Settle),
         "silent" => bare(What::Events(Vec::new(), Vec::new())),
         "unchanged" => match rest[..] {
@@ -279,8 +306,8 @@ fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
             Ok(What::State(selection, said().map(|line| text::squeeze(line.text)).collect()))
         }
         _ => Err(head.wrong(format!(
-            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, restart, forget, \
-             settle, state, unchanged, events or silent"
+            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, agent, later, restart, \
+             forget, reboot, recreate, mask, journal, settle, state, unchanged, events or silent"
         ))),
     }
 }
@@ -301,7 +328,9 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<Act, Error> {
             (text.trim_end(), Some(number))
         }
     };
-    let command = command::parse(text, raw).map_err(|fault| line.fault(start, fault))?;
+    // What index a name had is known only when it is carried out.
+    let read = super::resolved(text, |_| Some(1)).unwrap_or_default();
+    let command = command::parse(&read, raw).map_err(|fault| line.fault(start, fault))?;
     Ok(Act {
         line: line.number,
         text: text.to_owned(),
@@ -499,6 +528,11 @@ mod tests {
             ),
             ("# t\nif kernel 6.1\nsilent\n", "2:4", "kernel >= 6.12"),
             ("# t\nsilent\n  now\n", "3:3", "takes no lines"),
+            ("# t\nreboot now\n", "2:1", "stands alone"),
+            ("# t\nlater 11\n", "2:1", "later 11s"),
+            ("# t\nagent\n", "2:1", "agent NAME"),
+            ("# t\njournal\n", "2:1", "journal fails"),
+            ("# t\nmask doors\n", "2:1", "mask address"),
         ] {
             let told = error(text);
             assert!(

@@ -1,21 +1,13 @@
 //! trueup's part of a scenario: a plan, a pass, and what they tell, each as the lines that a scenario would expect.
 
-use trueup_cli::file::{File, Tables};
-use trueup_diff::Desired;
 use trueup_diff::render::ConflictRecord;
+use trueup_netlink::Namespace;
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Namespace, Options, Pending, Report, Rtnl};
+use trueup_rtnl::{Finding, Pending, Report, Rule};
 
+use super::agent::{Agent, House};
 use super::errno;
 use super::text::Expected;
-
-/// What is desired, and what is remembered.
-#[derive(Default)]
-pub(super) struct Agent {
-    desired: Desired,
-    options: Options,
-    last_applied: LastApplied,
-}
 
 /// A line that a pass told.
 fn told(line: String) -> Expected {
@@ -23,23 +15,16 @@ fn told(line: String) -> Expected {
 }
 
 impl Agent {
-    /// Takes a desired-state file; `name` is what errors call it.
-    pub(super) fn want(&mut self, name: &str, text: &str) -> Result<(), String> {
-        let file = File::parse(name, text.as_bytes(), &Tables::default())
-            .map_err(|error| error.to_string())?;
-        let options = Options::default().with_protocol(file.protocol);
-        self.options = options.map_err(|error| error.to_string())?;
-        self.desired = file.desired;
-        Ok(())
-    }
-
-    pub(super) fn marker(&self) -> u8 {
-        self.options.protocol()
-    }
-
     /// What a pass would do.
-    pub(super) fn plan(&self, namespace: &Namespace) -> Vec<Expected> {
-        let planned = match Rtnl.plan(namespace, &self.desired, &self.last_applied, &self.options) {
+    pub(super) fn plan(&mut self, house: &House, namespace: &Namespace) -> Vec<Expected> {
+        let ledger = match self.ledger(house, namespace) {
+            Ok(ledger) => ledger,
+            Err(error) => return vec![told(format!("error {error}"))],
+        };
+        let planned = self
+            .source
+            .plan(namespace, &self.desired, &ledger, &self.options);
+        let planned = match planned {
             Ok(planned) => planned,
             Err(error) => return vec![told(format!("error {error}"))],
         };
@@ -64,40 +49,25 @@ impl Agent {
         lines
     }
 
-    /// One pass; what it remembers counts from here on. Also how many ops it had.
-    pub(super) fn pass(&mut self, namespace: &Namespace) -> (Vec<Expected>, usize) {
-        match Rtnl.reconcile(namespace, &self.desired, &self.last_applied, &self.options) {
-            Ok(report) => {
-                self.last_applied = report.last_applied().clone();
-                (report_lines(&report), report.ops().count())
+    /// One pass. Also how many ops it had.
+    pub(super) fn pass(&mut self, house: &House, namespace: &Namespace) -> (Vec<Expected>, usize) {
+        let mut ledger = match self.ledger(house, namespace) {
+            Ok(ledger) => ledger,
+            Err(error) => return (vec![told(format!("error {error}"))], 0),
+        };
+        let report = self
+            .source
+            .reconcile(namespace, &self.desired, &mut ledger, &self.options);
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => return (vec![told(format!("error {error}"))], 0),
+        };
+        for finding in report.findings() {
+            if matches!(finding.rule, Rule::Adopted | Rule::Taken) {
+                self.note_adopted(&finding.object.kind().to_string());
             }
-            Err(error) => (vec![told(format!("error {error}"))], 0),
         }
-    }
-
-    /// As another process would remember it.
-    pub(super) fn restart(&mut self) -> Result<(), String> {
-        let written =
-            serde_json::to_string(&self.last_applied).map_err(|error| error.to_string())?;
-        self.last_applied = serde_json::from_str(&written).map_err(|error| error.to_string())?;
-        Ok(())
-    }
-
-    pub(super) fn forget(&mut self) {
-        self.last_applied = LastApplied::default();
-    }
-
-    /// The indexes of links that are remembered as ours.
-    pub(super) fn links(&self) -> Vec<u32> {
-        let ledger = serde_json::to_value(&self.last_applied).unwrap_or_default();
-        let links = ledger.get("links").and_then(|links| links.as_array());
-        let indexes = links
-            .into_iter()
-            .flatten()
-            .filter_map(|index| index.as_u64());
-        indexes
-            .filter_map(|index| u32::try_from(index).ok())
-            .collect()
+        (report_lines(&report), report.ops().count())
     }
 }
 
@@ -114,8 +84,13 @@ fn report_lines(report: &Report) -> Vec<Expected> {
     for done in report.ops() {
         use trueup_apply::Outcome;
         let command = done.op.command(done.devices);
+        let of_op = |finding: &Finding<'_>| std::ptr::eq(finding.object, &raw const done.op.object);
+        let finding = report.findings().find(of_op);
         lines.push(told(match done.outcome {
-            Outcome::Applied => format!("applied {command}"),
+            Outcome::Applied => match finding {
+                Some(finding) => format!("applied {command}: {}", finding.rule),
+                None => format!("applied {command}"),
+            },
             Outcome::Failed(failure) => {
                 let why = match failure.errno() {
                     Some(code) => errno::name(code),
@@ -132,6 +107,21 @@ fn report_lines(report: &Report) -> Vec<Expected> {
                 format!("pending {command}: {why}")
             }
         }));
+    }
+    for Finding {
+        rule,
+        object,
+        devices,
+    } in report.findings()
+    {
+        let (verdict, details) = match rule {
+            Rule::Adopted => ("adopted", String::new()),
+            Rule::Shed { by } => ("shed", format!(": to protocol {by}")),
+            // Told with the op.
+            _ => continue,
+        };
+        let (kind, object) = (object.kind(), object.spec(devices));
+        lines.push(told(format!("{verdict} {kind} {object}{details}")));
     }
     for conflict in report.conflicts() {
         lines.push(told(conflict_line(conflict, report.devices())));

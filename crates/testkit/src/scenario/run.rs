@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use trueup_netlink::Namespace;
+
+use super::agent::Agents;
 use super::command::BRIDGE;
 use super::machine::{Machine, Trouble, Wire};
 use super::object::{self, is_the_kernels_own};
-use super::pass::Agent;
 use super::text::Expected;
 use super::{Act, FaultLine, INVARIANTS, Mishap, Scenario, Selection, What};
 use crate::faults::{Fault, Faults, died};
+use crate::mask::mask;
 use crate::message::{Kind, RawMessage};
 
 /// What is not as the scenario says, at which line of it.
@@ -22,10 +25,12 @@ type Result<T, E = Differs> = std::result::Result<T, E>;
 
 /// Runs a scenario; the error tells all that there is to tell. `file` is what it is called.
 pub(super) fn run(file: &str, scenario: &Scenario, machine: Machine) -> Result<(), String> {
+    let agents = Agents::new().map_err(|error| format!("{file}: {error}"))?;
     let mut run = Run {
         file,
         machine,
-        agent: Agent::default(),
+        agents,
+        masked: Vec::new(),
         before: Vec::new(),
         announced: Vec::new(),
     };
@@ -70,7 +75,9 @@ pub(super) fn what_it_shows(scenario: &Scenario) -> String {
 struct Run<'a> {
     file: &'a str,
     machine: Machine,
-    agent: Agent,
+    agents: Agents,
+    /// Kinds whose markers the agents' kernel does not keep.
+    masked: Vec<Kind>,
     /// What there was before the last pass.
     before: Vec<RawMessage>,
     /// By the step that acted last.
@@ -105,17 +112,32 @@ impl Run<'_> {
             })?;
             if acts && !matches!(step.what, What::Again(_)) {
                 self.announced = self.machine.announced().map_err(at)?;
+                self.agents.note_gone(&self.announced);
             }
         }
         Ok(())
     }
 
+    /// The kernel as the agents see it.
+    fn namespace(&self) -> Namespace {
+        let namespace = self.machine.namespace();
+        if self.masked.is_empty() {
+            return namespace;
+        }
+        mask(namespace, &self.masked)
+    }
+
     fn step(&mut self, what: &What) -> Result<(), Stop> {
         match what {
             What::Act(acts) => self.machine.act(acts)?,
-            What::Desired(text) => self.agent.want(self.file, text).map_err(Stop::Differs)?,
+            What::Desired(text) => {
+                let (agent, _) = self.agents.acting();
+                agent.want(self.file, text).map_err(Stop::Differs)?;
+            }
             What::Plan(expected) => {
-                let got = self.agent.plan(&self.machine.namespace());
+                let namespace = self.namespace();
+                let (agent, house) = self.agents.acting();
+                let got = agent.plan(house, &namespace);
                 let nothing = Expected::parse("nothing").map_err(Stop::Differs)?;
                 let expected = if expected.is_empty() {
                     std::slice::from_ref(&nothing)
@@ -126,8 +148,29 @@ impl Run<'_> {
             }
             What::Apply { faults, expected } => self.apply(faults, expected.as_deref())?,
             What::Again(expected) => self.again(expected)?,
-            What::Restart => self.agent.restart().map_err(Stop::Differs)?,
-            What::Forget => self.agent.forget(),
+            What::Agent(name) => self.agents.turn_to(name),
+            What::Later(time) => self.agents.later(*time),
+            What::Restart => {
+                let (agent, house) = self.agents.acting();
+                agent.restart(house);
+            }
+            What::Forget => {
+                let (agent, house) = self.agents.acting();
+                agent.forget(house).map_err(Stop::Differs)?;
+            }
+            What::Reboot => self.agents.reboot(),
+            What::Recreate => {
+                self.machine.recreate()?;
+                self.agents.restart();
+            }
+            What::JournalFails => {
+                let namespace = self.namespace();
+                let (agent, house) = self.agents.acting();
+                agent
+                    .break_journal(house, &namespace)
+                    .map_err(Stop::Differs)?;
+            }
+            What::Mask(kinds) => self.masked.extend(kinds),
             What::State(selection, expected) => self.state(selection, expected)?,
             What::Unchanged(except) => self.unchanged(except)?,
             What::Events(kinds, expected) => self.events(kinds, expected)?,
@@ -138,26 +181,31 @@ impl Run<'_> {
 
     fn apply(&mut self, faults: &[FaultLine], expected: Option<&[Expected]>) -> Result<(), Stop> {
         self.before = self.machine.everything()?;
-        let ours = self.agent.links();
         let strangers = faults
             .iter()
             .any(|fault| matches!(fault.what, Mishap::Stranger(_)));
-        let script = Faults::over(self.machine.namespace());
+        let namespace = self.namespace();
+        let script = Faults::over(namespace.clone());
         for FaultLine { at, what } in faults {
-            script.add(*at, self.mishap(what));
+            script.add(*at, self.mishap(what)?);
         }
         let through = if faults.is_empty() {
-            self.machine.namespace()
+            namespace
         } else {
             script.namespace()
         };
-        let agent = &mut self.agent;
-        let passed = died(|| agent.pass(&through));
+        let (agent, house) = self.agents.acting();
+        let passed = died(|| agent.pass(house, &through));
         script.clear();
+        if passed.is_none() {
+            agent.restart(house);
+        }
         let after = self.machine.everything()?;
         if !strangers {
-            self.foreign_is_untouched(&ours, &after)?;
+            self.foreign_is_untouched(&after)?;
         }
+        let (agent, _) = self.agents.acting();
+        agent.note_made(&self.before, &after);
         let Some((got, ops)) = passed else {
             return match expected {
                 None => Ok(()),
@@ -186,8 +234,8 @@ impl Run<'_> {
         }
     }
 
-    fn mishap(&self, what: &Mishap) -> Fault {
-        match what {
+    fn mishap(&mut self, what: &Mishap) -> Result<Fault, Stop> {
+        Ok(match what {
             Mishap::Refuse(errno) => Fault::Refuse(*errno),
             Mishap::LoseAnswer => Fault::LoseAnswer,
             Mishap::DieBefore => Fault::DieBefore,
@@ -207,7 +255,7 @@ impl Run<'_> {
                     errno,
                     text,
                     ..
-                } = act.clone();
+                } = self.machine.resolved(act)?;
                 let namespace = self.machine.namespace();
                 Fault::Stranger(Arc::new(move || {
                     let ended =
@@ -217,27 +265,27 @@ impl Run<'_> {
                     assert_eq!(ended, errno.unwrap_or(0), "stranger's `{text}` ended so");
                 }))
             }
-        }
+        })
     }
 
     /// Whatever a pass does, nothing of somebody else's is gone or changed after it.
-    fn foreign_is_untouched(&self, ours: &[u32], after: &[RawMessage]) -> Result<(), Stop> {
-        let marker = self.agent.marker();
+    fn foreign_is_untouched(&mut self, after: &[RawMessage]) -> Result<(), Stop> {
+        let (agent, _) = self.agents.acting();
         let mut lost = String::new();
         for row in &self.before {
-            let foreign = match row.kind {
-                // Links bear no marker. What is declared of one may change it, whoever made it.
-                Kind::Link => !ours.contains(&row.device()),
-                Kind::Neighbour => is_declared(row) && row.protocol() != Some(marker),
-                _ => row.protocol() != Some(marker) && !is_derived(row),
+            let concerns = match row.kind {
+                Kind::Link => true,
+                Kind::Neighbour => is_declared(row),
+                _ => !is_derived(row),
             };
             let there = match row.kind {
+                // What is declared of a link may change it, whoever made it.
                 Kind::Link => after
                     .iter()
                     .any(|now| now.kind == Kind::Link && now.device() == row.device()),
                 _ => after.binary_search(row).is_ok(),
             };
-            if foreign && !there && !self.is_remembered(row) {
+            if concerns && !there && !agent.owns(row) {
                 let _infallible = writeln!(lost, "  - {row}");
             }
         }
@@ -250,15 +298,10 @@ impl Run<'_> {
         )))
     }
 
-    /// Where the kernel does not give the marker back (addresses before 5.18), what is remembered is ours.
-    fn is_remembered(&self, row: &RawMessage) -> bool {
-        const MARKS_ADDRESSES: (u32, u32) = (5, 18);
-        row.kind == Kind::Address && self.machine.version() < MARKS_ADDRESSES
-    }
-
     fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
-        let namespace = self.machine.namespace();
-        let (got, ops) = self.agent.pass(&namespace);
+        let namespace = self.namespace();
+        let (agent, house) = self.agents.acting();
+        let (got, ops) = agent.pass(house, &namespace);
         let changes = self.machine.announced()?;
         if ops > 0 || !changes.is_empty() {
             let mut told = format!("invariant 3: {}\n", INVARIANTS[2]);
@@ -313,14 +356,11 @@ impl Run<'_> {
     }
 
     fn unchanged(&mut self, except: &[String]) -> Result<(), Stop> {
-        let marker = self.agent.marker();
-        let ours = self.agent.links();
         let names = self.machine.names()?.clone();
+        let (agent, _) = self.agents.acting();
         let foreign = |row: &&RawMessage| {
             let named = |name: &String| names.get(&row.device()) == Some(name);
-            row.protocol() != Some(marker)
-                && !ours.contains(&row.device())
-                && !except.iter().any(named)
+            !agent.owns(row) && !agent.has_link(row.device()) && !except.iter().any(named)
         };
         let lines = |rows: &[RawMessage]| {
             rows.iter()

@@ -265,7 +265,7 @@ pub(super) fn op(text: &str) -> Phrase {
 /// A line of `plan`, `apply` or `again`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// `applied`, `failed`, `pending`, `conflict`, ...; empty for an op of a plan.
+    /// One of [`VERDICTS`]; empty for an op of a plan.
     verdict: String,
     phrase: Phrase,
     /// What is behind the colon, or in brackets.
@@ -275,11 +275,13 @@ pub(super) struct Expected {
 }
 
 /// What a line begins with that is not an op.
-const VERDICTS: [&str; 10] = [
+const VERDICTS: [&str; 12] = [
     "applied",
     "failed",
     "pending",
     "conflict",
+    "adopted",
+    "shed",
     "doubt",
     "trouble",
     "converged",
@@ -311,23 +313,21 @@ impl Expected {
                 open: matches!(verdict, "doubt" | "trouble" | "error"),
             },
             _ => {
-                let (said, why) = match rest.split_once(": ") {
-                    Some((said, why)) => (said, Some(why)),
-                    None => match rest
-                        .strip_suffix(')')
-                        .and_then(|rest| rest.split_once(" ("))
-                    {
-                        Some((said, why)) if verdict.is_empty() => (said, Some(why)),
-                        _ => (rest, None),
-                    },
+                let in_brackets = || rest.strip_suffix(')')?.split_once(" (");
+                let split = match verdict {
+                    "" => in_brackets(),
+                    _ => rest.split_once(": "),
                 };
+                let (said, why) = split.map_or((rest, None), |(said, why)| (said, Some(why)));
                 let said = said.trim_end();
-                let open = said.ends_with("...") || verdict == "conflict";
+                // Of an object, and not an op.
+                let of_object = !matches!(verdict, "" | "applied" | "failed" | "pending");
+                let open = said.ends_with("...") || of_object;
                 let said = said.trim_end_matches("...").trim_end();
                 // The words of ops for the kinds as they are called elsewhere.
-                let said = match (verdict, said.split_once(' ')) {
-                    ("conflict", Some(("addr", object))) => format!("address {object}"),
-                    ("conflict", Some(("neigh", object))) => format!("neighbour {object}"),
+                let said = match said.split_once(' ') {
+                    Some(("addr", object)) if of_object => format!("address {object}"),
+                    Some(("neigh", object)) if of_object => format!("neighbour {object}"),
                     _ => said.to_owned(),
                 };
                 Expected {
@@ -462,6 +462,20 @@ mod tests {
         assert!(!admits(
             "conflict addr 10.0.0.2/24",
             "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0"
+        ));
+        assert!(admits(
+            "shed route 10.2.0.0/16",
+            "shed route 10.2.0.0/16 via 10.0.0.1 proto 12: to protocol 12"
+        ));
+        assert!(!admits(
+            "adopted route 10.2.0.0/16",
+            "shed route 10.2.0.0/16"
+        ));
+        let orphan = "applied route del default: orphan";
+        assert!(admits(orphan, orphan) && !admits(orphan, "applied route del default"));
+        assert!(admits(
+            "route del default (orphan)",
+            "route del default (orphan: ours, and declared by nobody)"
         ));
         assert!(!admits("converged", "not converged"));
         assert!(admits(
