@@ -115,7 +115,7 @@ pub(crate) struct Proof<'a> {
     pub(crate) managed: Kinds,
 }
 
-impl Proof<'_> {
+impl<'a> Proof<'a> {
     /// Whether an object may go along with another that goes: it is ours, and of a kind on which
     /// there is an opinion.
     pub(crate) fn may_go(&self, kind: Kind, ours: bool) -> bool {
@@ -124,12 +124,16 @@ impl Proof<'_> {
 
     /// Ours to delete.
     pub(crate) fn link(&self, link: &Link) -> bool {
-        link.index != 0 && self.owned.links.contains(&link.index)
+        link.index != 0 && self.owned.links.contains(&link.index) && !self.is_taken(link)
     }
 
     /// Ours to change: made by us, or taken.
     pub(crate) fn may_change(&self, link: &Link) -> bool {
-        self.link(link) || self.former(&ObjectKey::Link(link.name)).is_some()
+        self.link(link) || self.is_taken(link)
+    }
+
+    fn is_taken(&self, link: &Link) -> bool {
+        self.former(&ObjectKey::Link(link.name)).is_some()
     }
 
     pub(crate) fn address(&self, address: &Address) -> bool {
@@ -172,7 +176,7 @@ impl Proof<'_> {
     }
 
     /// What stood on a key before we took it.
-    pub(crate) fn former(&self, key: &ObjectKey) -> Option<&Object> {
+    pub(crate) fn former(&self, key: &ObjectKey) -> Option<&'a Object> {
         self.owned.former.get(key)
     }
 }

@@ -364,7 +364,7 @@ fn recreate(
     if !observed.complete.contains(Kind::Link) {
         return Ok(Recreated::default());
     }
-    let bystanders = Bystanders::new(observed, proof);
+    let bystanders = Bystanders::new(observed, std::iter::empty(), proof);
     let mut going = undesired(links, observed, proof);
     going.retain(|index| bystanders.on_link(*index).is_none());
     let mut recreated = BTreeSet::new();

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::desired::{Observed, Owned, Policy, Proof};
+use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
-use crate::model::{IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
+use crate::model::RuleAction::Lookup;
+use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors, table};
 use crate::plan::bystanders::DERIVED;
-use crate::plan::{Action, Bystanders, Conflict, Hold, Object, ObjectKey, Op, Reason};
+use crate::plan::{Action, Bystanders, Conflict, Hold, Object, Op, Reason};
 use crate::resolve::Resolved;
 
 /// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
@@ -84,7 +85,16 @@ impl Findings {
         let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
             holders.sort(present, &standing);
             let before = self.ops.len();
-            let kept = wanted.and_then(|wanted| self.settle(wanted, &holders, complete, handling));
+            let mut kept =
+                wanted.and_then(|wanted| self.settle(wanted, &holders, complete, handling));
+            if !complete {
+                return;
+            }
+            // Beside another's, what was taken is not given back: the other has the key already.
+            if wanted.is_none() && holders.foreign.is_empty() {
+                let taken = holders.ours.first().copied();
+                kept = taken.filter(|taken| self.give_back(*taken, handling));
+            }
             // What is made anew needs the key for itself alone.
             let anew = |op: &Op| op.reason == Reason::Recreated;
             let reason = if self.ops[before..].iter().any(anew) {
@@ -92,28 +102,32 @@ impl Findings {
             } else {
                 Reason::Undesired
             };
-            if complete {
-                for extra in &holders.ours {
-                    if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
-                        self.remove(T::clone(extra).into(), reason, handling);
-                    }
+            for extra in &holders.ours {
+                if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
+                    self.op(Action::Delete, T::clone(extra).into(), reason);
                 }
             }
         });
     }
 
-    /// Deletes an object of ours, or makes it again what it was before we took it.
-    fn remove(&mut self, object: Object, reason: Reason, handling: Handling<'_>) {
-        let former = (reason == Reason::Undesired)
-            .then(|| handling.former(&object))
-            .flatten();
-        match former {
-            Some(former) => {
-                let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
-                op.was = Some(Box::new(object));
-            }
-            None => drop(self.op(Action::Delete, object, reason)),
+    /// Makes an object of ours again what it was before we took it, if that is known and can be.
+    fn give_back<T: Clone + Into<Object>>(&mut self, taken: &T, handling: Handling<'_>) -> bool {
+        if handling.proof.owned.former.is_empty() {
+            return false;
         }
+        let taken: Object = taken.clone().into();
+        let Some(former) = handling.former(&taken) else {
+            return false;
+        };
+        let differences = former.differences(&taken);
+        if differences.iter().all(|difference| difference.in_place) {
+            let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
+            op.was = Some(Box::new(taken));
+        } else if taken.kind() != Kind::Link {
+            self.op(Action::Delete, taken, Reason::GivenBack);
+            self.op(Action::Create, former.clone(), Reason::GivenBack);
+        }
+        true
     }
 
     /// Sees to a desired object, and tells which observed object of ours serves for it.
@@ -133,19 +147,11 @@ impl Findings {
             // cannot be replaced either: the kernel might take the other for it.
             let serves = holders.foreign.iter().find(|other| wanted.agrees(other));
             match serves.filter(|_| ours.is_none()) {
-                Some(serves) if handling.adopts(wanted) => {
-                    self.adopted.push(T::clone(serves).into())
-                }
-                Some(_) => {}
+                Some(serves) => self.adopt(wanted, serves, handling),
                 None => {
                     let alone = ours.is_none() && holders.foreign.len() == 1;
-                    let taken = alone && changes_in_place(wanted, foreign);
-                    self.contest(
-                        wanted.clone().into(),
-                        foreign.clone().into(),
-                        taken,
-                        handling,
-                    );
+                    let in_place = alone && changes_in_place(wanted, foreign);
+                    self.contest(wanted, foreign, in_place, handling);
                 }
             }
             return ours;
@@ -166,12 +172,28 @@ impl Findings {
         }
         ours
     }
-}
 
-impl Findings {
-    /// A foreign object on a key that we desire: `taken` if it can be, and is to be.
-    fn contest(&mut self, desired: Object, foreign: Object, taken: bool, handling: Handling<'_>) {
-        if taken && handling.policy.take && !is_kernels_own(&foreign) {
+    /// A foreign object that is as desired: ours from now on, if it is to be.
+    fn adopt<T>(&mut self, wanted: &T, foreign: &T, handling: Handling<'_>)
+    where
+        T: Clone + Into<Object>,
+    {
+        if handling.adopts(wanted) {
+            let foreign: Object = foreign.clone().into();
+            if !is_kernels_own(&foreign) {
+                self.adopted.push(foreign);
+            }
+        }
+    }
+
+    /// A foreign object that is not as desired: taken if it is to be, and the kernel can change it
+    /// in place.
+    fn contest<T>(&mut self, wanted: &T, foreign: &T, in_place: bool, handling: Handling<'_>)
+    where
+        T: Clone + Into<Object>,
+    {
+        let (desired, foreign): (Object, Object) = (wanted.clone().into(), foreign.clone().into());
+        if in_place && handling.proof.policy.take && !is_kernels_own(&foreign) {
             let op = self.op(Action::Update, desired, Reason::Taken);
             op.was = Some(Box::new(foreign));
         } else {
@@ -186,34 +208,49 @@ fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
     keeps
 }
 
-/// What the kernel makes for itself is nobody's to take.
+/// What the kernel makes for itself is nobody's to take, nor to adopt: it would be deleted one day.
+/// Kernels before 4.17 do not say of which rules they made (`fib_default_rules_init`).
 fn is_kernels_own(object: &Object) -> bool {
     match object {
         Object::Address(address) => address.is_kernels_own(),
         Object::Route(route) => DERIVED.contains(&route.protocol),
-        Object::Link(_) | Object::Neighbour(_) | Object::Rule(_) => false,
+        Object::Rule(rule) => {
+            let default = matches!(
+                (rule.priority, &rule.action),
+                (0, Lookup(table::LOCAL))
+                    | (32766, Lookup(table::MAIN))
+                    | (32767, Lookup(table::DEFAULT))
+            );
+            DERIVED.contains(&rule.protocol) || default
+        }
+        Object::Link(_) | Object::Neighbour(_) => false,
     }
 }
 
 /// What is done where something foreign is in our place, or was.
 #[derive(Clone, Copy)]
 struct Handling<'a> {
-    policy: Policy,
-    adopt: &'a HashSet<ObjectKey>,
+    desired: &'a Resolved,
     proof: Proof<'a>,
 }
 
 impl<'a> Handling<'a> {
     fn adopts<T: Clone + Into<Object>>(&self, wanted: &T) -> bool {
-        let alone = || self.adopt.contains(&wanted.clone().into().key());
-        self.policy.adopt || !self.adopt.is_empty() && alone()
+        let adopt = &self.desired.adopt;
+        let alone = || adopt.contains(&wanted.clone().into().key());
+        self.proof.policy.adopt || !adopt.is_empty() && alone()
     }
 
-    fn former(&self, object: &Object) -> Option<&'a Object> {
-        let former = &self.proof.owned.former;
-        (!former.is_empty())
-            .then(|| former.get(&object.key()))
-            .flatten()
+    /// What an object was before we took it, if it can be that again: if the devices that it was on
+    /// are there and stay, and nothing of it is unknown.
+    fn former(&self, taken: &Object) -> Option<&'a Object> {
+        let former = self.proof.former(&taken.key())?;
+        let stays = |dev: Dev| {
+            let recreated = |index| self.desired.recreated.contains(&index);
+            self.desired.devices.name(dev).is_some() && !dev.as_index().is_some_and(recreated)
+        };
+        let known = !matches!(former, Object::Route(route) if route.unmodelled);
+        (known && former.devices().into_iter().all(stays)).then_some(former)
     }
 }
 
@@ -224,11 +261,7 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         owned,
         managed: desired.managed,
     };
-    let handling = Handling {
-        policy: desired.policy,
-        adopt: &desired.adopt,
-        proof,
-    };
+    let handling = Handling { desired, proof };
     let complete = |kind| observed.complete.contains(kind);
     let ours = |ours: bool| {
         if ours {
@@ -238,7 +271,7 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         }
     };
     let mut found = Findings::default();
-    links(&mut found, desired, observed, handling);
+    links(&mut found, observed, handling);
     found.sort_out(
         desired.addresses.as_deref(),
         &observed.addresses,
@@ -266,11 +299,10 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         handling,
         |route| ours(proof.route(route)),
     );
-    let unserved = desired.rules.as_deref().map(|rules| {
-        let (desired, observed, adopted) = without_served(rules, &observed.rules, handling);
-        found.adopted.extend(adopted.into_iter().map(Object::from));
-        (desired, observed)
-    });
+    let unserved = desired
+        .rules
+        .as_deref()
+        .map(|rules| without_served(&mut found, rules, &observed.rules, handling));
     found.sort_out(
         unserved.as_ref().map(|(desired, _)| &**desired),
         unserved.as_ref().map_or(&[], |(_, observed)| &**observed),
@@ -282,13 +314,14 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         make_way(&mut found, observed, proof);
     }
     spare_bystanders(&mut found, observed, proof);
+    found.adopted.sort_by_cached_key(Object::key);
     found
 }
 
 /// Links differ from the rest: some are not ours to create, the ends of a pair come and go
 /// together, and a new one is made first and set up after.
-fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, handling: Handling<'_>) {
-    let proof = handling.proof;
+fn links(found: &mut Findings, observed: &Observed, handling: Handling<'_>) {
+    let Handling { desired, proof } = handling;
     let Some(wanted) = desired.links.as_deref() else {
         return;
     };
@@ -305,31 +338,22 @@ fn links(found: &mut Findings, desired: &Resolved, observed: &Observed, handling
     let mut makers = makers(wanted);
     makers.retain(|_, maker| created(maker));
     let _ = merge::join(wanted, &observed.links, Link::key, |_, wanted, links| {
-        let there = links
-            .first()
-            .filter(|link| !desired.recreated.contains(&link.index));
-        let gone = links
-            .first()
-            .filter(|link| desired.recreated.contains(&link.index));
+        let there = links.first().copied();
+        let gone = there.filter(|link| desired.recreated.contains(&link.index));
+        let there = there.filter(|_| gone.is_none());
         if let Some(gone) = gone {
             let first_of_pair = peer(gone).is_none_or(|peer| {
                 let recreated = |link: &&Link| desired.recreated.contains(&link.index);
                 peer > gone.name || !present.get(&peer).is_some_and(recreated)
             });
             if first_of_pair {
-                found.op(Action::Delete, (*gone).clone().into(), Reason::Recreated);
+                found.op(Action::Delete, gone.clone().into(), Reason::Recreated);
             }
         }
         match (wanted, there) {
-            (Some(wanted), Some(there)) => existing(found, wanted, there, desired, handling),
+            (Some(wanted), Some(there)) => existing(found, wanted, there, handling),
             (Some(wanted), None) => missing(found, wanted, makers.contains_key(&wanted.name)),
-            (None, Some(taken)) => {
-                let taken = Object::from((*taken).clone());
-                if let Some(former) = handling.former(&taken) {
-                    let op = found.op(Action::Update, former.clone(), Reason::GivenBack);
-                    op.was = Some(Box::new(taken));
-                }
-            }
+            (None, Some(there)) => drop(found.give_back(there, handling)),
             (None, None) => {}
         }
     });
@@ -390,13 +414,7 @@ pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
     makers
 }
 
-fn existing(
-    found: &mut Findings,
-    wanted: &Link,
-    there: &Link,
-    desired: &Resolved,
-    handling: Handling<'_>,
-) {
+fn existing(found: &mut Findings, wanted: &Link, there: &Link, handling: Handling<'_>) {
     let mut differs = false;
     let mut keeps = true;
     wanted.compare(there, &mut |difference| {
@@ -406,18 +424,17 @@ fn existing(
     // What we could not have created is ours to set up, as far as the file says.
     let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
     if !differs {
-        let foreign = creatable && !handling.proof.may_change(there);
-        if foreign && handling.adopts(wanted) {
-            found.adopted.push(there.clone().into());
+        if creatable && !handling.proof.may_change(there) {
+            found.adopt(wanted, there, handling);
         }
     } else if keeps && (handling.proof.may_change(there) || !creatable) {
         let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
         op.was = Some(Box::new(there.clone().into()));
-    } else if let Some(bystander) = desired.held.get(&there.index) {
+    } else if let Some(bystander) = handling.desired.held.get(&there.index) {
         let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
         op.hold = Some(Hold::Bystander(Box::new(bystander.clone())));
     } else {
-        found.contest(wanted.clone().into(), there.clone().into(), keeps, handling);
+        found.contest(wanted, there, keeps, handling);
     }
 }
 
@@ -454,50 +471,53 @@ fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
     }
 }
 
-/// The desired rules that no other serves, the observed ones but those that serve, and those of them that become ours by that.
-/// The protocol is part of a rule's key, so that ours could stand beside an equal one of somebody else's; but one that was
-/// there before us is used.
+/// The desired rules that no other serves, and the observed ones but those that serve. The protocol
+/// is part of a rule's key, so that ours could stand beside an equal one of somebody else's; but one
+/// that was there before us is used.
 fn without_served<'a>(
+    found: &mut Findings,
     desired: &[Rule],
     observed: &'a [Rule],
     handling: Handling<'_>,
-) -> (Vec<Rule>, Cow<'a, [Rule]>, Vec<Rule>) {
-    let unmarked = |rule: &Rule| Rule {
-        protocol: 0,
+) -> (Vec<Rule>, Cow<'a, [Rule]>) {
+    let proof = handling.proof;
+    let bearing = |rule: &Rule, protocol| Rule {
+        protocol,
         ..rule.clone()
     };
-    let proof = handling.proof;
-    let (ours, foreign): (Vec<&Rule>, Vec<&Rule>) =
-        observed.iter().partition(|rule| proof.rule(rule));
-    let own_keys: HashSet<Rule> = ours.iter().map(|rule| rule.key()).collect();
-    let bears_other = |rule: &&Rule| !proof.bears_marker(Kind::Rule, rule.protocol);
-    // Of two equal ones that which is ours already serves.
-    let others = foreign
-        .into_iter()
-        .chain(ours.into_iter().filter(bears_other));
-    let others: HashMap<Rule, &Rule> = others.map(|rule| (unmarked(rule), rule)).collect();
+    let own_keys: HashSet<Rule> = observed
+        .iter()
+        .filter(|rule| proof.rule(rule))
+        .map(|rule| rule.key())
+        .collect();
+    // Of equal ones that which is ours already serves, else that of the lowest protocol.
+    let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
+    let theirs = |rule: &&Rule| !proof.bears_marker(Kind::Rule, rule.protocol);
+    for rule in observed.iter().filter(theirs) {
+        let rank = (!proof.rule(rule), rule.protocol);
+        let best = others.entry(bearing(rule, 0)).or_insert(rank);
+        *best = rank.min(*best);
+    }
     let mut rest = Vec::new();
-    let mut adopted = Vec::new();
     let mut serving: HashSet<Rule> = HashSet::new();
     for rule in desired {
-        match others.get(&unmarked(rule)) {
-            Some(other) if !own_keys.contains(&rule.key()) => {
-                if proof.rule(other) {
-                    serving.insert(other.key());
-                } else if handling.adopts(rule) {
-                    adopted.push(Rule::clone(other));
+        match others.get(&bearing(rule, 0)) {
+            Some((foreign, protocol)) if !own_keys.contains(&rule.key()) => {
+                let other = bearing(rule, *protocol);
+                if *foreign {
+                    found.adopt(rule, &other, handling);
+                } else {
+                    serving.insert(other);
                 }
             }
             _ => rest.push(rule.clone()),
         }
     }
     if serving.is_empty() {
-        return (rest, Cow::Borrowed(observed), adopted);
+        return (rest, Cow::Borrowed(observed));
     }
-    let idle = observed
-        .iter()
-        .filter(|rule| !serving.contains(&rule.key()));
-    (rest, idle.cloned().collect(), adopted)
+    let idle = observed.iter().filter(|rule| !serving.contains(*rule));
+    (rest, idle.cloned().collect())
 }
 
 /// A new rule is refused as existing where one of ours stands that has all of its selectors and
@@ -540,7 +560,10 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     if !found.ops.iter().any(takes_along) {
         return;
     }
-    let bystanders = Bystanders::new(observed, proof);
+    // What is given back is somebody else's again before anything is taken down.
+    let given_back = found.ops.iter().filter(|op| op.reason == Reason::GivenBack);
+    let given_back = given_back.map(|op| &op.object);
+    let bystanders = Bystanders::new(observed, given_back, proof);
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();

@@ -52,7 +52,26 @@ pub(crate) struct Bystanders {
 const IPV6_MIN_MTU: u32 = 1280;
 
 impl Bystanders {
-    pub(crate) fn new(observed: &Observed, proof: Proof<'_>) -> Bystanders {
+    /// Those among what was observed, and among what is to be given back to others.
+    pub(crate) fn new<'a>(
+        observed: &'a Observed,
+        given_back: impl Iterator<Item = &'a Object>,
+        proof: Proof<'_>,
+    ) -> Bystanders {
+        let mut returned_links = Vec::new();
+        let mut returned_routes = Vec::new();
+        // Of these all that matters here is in the key.
+        let mut returned_addresses = BTreeSet::new();
+        let mut returned_neighbours = BTreeSet::new();
+        for object in given_back {
+            match object {
+                Object::Link(link) => returned_links.push(&**link),
+                Object::Address(address) => drop(returned_addresses.insert(address.key())),
+                Object::Neighbour(neighbour) => drop(returned_neighbours.insert(neighbour.key())),
+                Object::Route(route) => returned_routes.push(route),
+                Object::Rule(_) => {}
+            }
+        }
         let mut along: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let by_name: BTreeMap<IfName, u32> =
             observed.links.iter().map(|l| (l.name, l.index)).collect();
@@ -81,12 +100,17 @@ impl Bystanders {
             }
             on_link.entry(index).or_insert(object);
         };
-        for link in in_order(&observed.links, |link| !proof.link(link)) {
+        let foreign = in_order(&observed.links, |link| !proof.link(link));
+        for link in foreign.into_iter().chain(returned_links) {
             link.parents()
                 .for_each(|parent| add(*parent, link.clone().into()));
+            if let Some(end) = peer(link).and_then(|name| by_name.get(&name)) {
+                add(Dev::index(*end), link.clone().into());
+            }
         }
         let foreign = |address: &Address| {
-            !proof.may_go(Kind::Address, proof.address(address)) && !address.is_kernels_own()
+            let ours = proof.address(address) && !returned_addresses.contains(&address.key());
+            !proof.may_go(Kind::Address, ours) && !address.is_kernels_own()
         };
         let mut secondaries = BTreeMap::new();
         for address in in_order(&observed.addresses, foreign) {
@@ -97,8 +121,11 @@ impl Bystanders {
             }
         }
         let mut neighbours = BTreeMap::new();
-        let foreign =
-            |n: &Neighbour| n.is_declared() && !proof.may_go(Kind::Neighbour, proof.neighbour(n));
+        let foreign = |neighbour: &Neighbour| {
+            let ours =
+                proof.neighbour(neighbour) && !returned_neighbours.contains(&neighbour.key());
+            neighbour.is_declared() && !proof.may_go(Kind::Neighbour, ours)
+        };
         for neighbour in in_order(&observed.neighbours, foreign) {
             add(neighbour.dev, neighbour.clone().into());
             if neighbour.family() == Family::Inet {
@@ -116,7 +143,8 @@ impl Bystanders {
         let foreign = |route: &Route| {
             !proof.may_go(Kind::Route, proof.route(route)) && !DERIVED.contains(&route.protocol)
         };
-        for route in in_order(&observed.routes, foreign) {
+        let foreign = in_order(&observed.routes, foreign);
+        for route in foreign.into_iter().chain(returned_routes.iter().copied()) {
             for dev in route.nexthops.devices() {
                 add(*dev, route.clone().into());
             }
@@ -138,7 +166,7 @@ impl Bystanders {
             raised,
             resolved,
             followers: followers(observed, proof),
-            on_subnet: on_subnet(observed, proof),
+            on_subnet: on_subnet(observed, returned_routes, proof),
             routes,
         }
     }
@@ -335,7 +363,11 @@ fn followers(observed: &Observed, proof: Proof<'_>) -> BTreeMap<u32, Vec<(Object
 
 /// What IPv6 finds when it looks for the route that it made to an address's subnet: the first on
 /// the device, in the table of the device, whoever made it (`addrconf_get_prefix_route`).
-fn on_subnet(observed: &Observed, proof: Proof<'_>) -> BTreeMap<(Dev, Prefix), Option<Object>> {
+fn on_subnet(
+    observed: &Observed,
+    returned: Vec<&Route>,
+    proof: Proof<'_>,
+) -> BTreeMap<(Dev, Prefix), Option<Object>> {
     let vrfs: BTreeMap<Dev, u32> = observed
         .links
         .iter()
@@ -350,8 +382,14 @@ fn on_subnet(observed: &Observed, proof: Proof<'_>) -> BTreeMap<(Dev, Prefix), O
     });
     let ports: BTreeMap<Dev, u32> = ports.collect();
     let mut first = BTreeMap::new();
-    let theirs = |route: &Route| route.family() == Family::Inet6 && !proof.route(route);
-    for route in in_order(&observed.routes, theirs) {
+    let of_v6 = |route: &Route| route.family() == Family::Inet6;
+    let theirs = in_order(&observed.routes, |route| {
+        of_v6(route) && !proof.route(route)
+    });
+    for route in theirs
+        .into_iter()
+        .chain(returned.into_iter().filter(|route| of_v6(route)))
+    {
         let [
             NextHop {
                 via: None,
@@ -417,6 +455,7 @@ mod tests {
         let owned = Owned::default();
         let bystanders = Bystanders::new(
             observed,
+            std::iter::empty(),
             Proof {
                 policy: 116.into(),
                 owned: &owned,

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
-    Address, AddressKey, IfName, Item, Kind, Link, Neighbour, NeighbourKey, Route, RouteKey, Rule,
+    Address, AddressKey, Dev, Difference, IfName, Item, Kind, Link, Neighbour, NeighbourKey, Route,
+    RouteKey, Rule,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
@@ -27,7 +28,7 @@ pub(crate) use bystanders::Bystanders;
 pub enum Action {
     /// Makes an object that is not there; fails if there is one by then.
     Create,
-    /// Changes an object of ours in place.
+    /// Changes an object in place: one of ours, or one that is taken, or a link that others made and that we set up.
     Update,
     /// Removes an object of ours.
     Delete,
@@ -89,6 +90,29 @@ impl Object {
             Object::Rule(rule) => ObjectKey::Rule(Box::new(rule.key())),
         }
     }
+
+    /// The devices that it is on, leads to or is stacked on, as far as that is told.
+    pub fn devices(&self) -> Vec<Dev> {
+        match self {
+            Object::Link(link) => link.parents().copied().collect(),
+            Object::Address(address) => vec![address.dev],
+            Object::Neighbour(neighbour) => vec![neighbour.dev],
+            Object::Route(route) => route.nexthops.devices().copied().collect(),
+            Object::Rule(_) => Vec::new(),
+        }
+    }
+
+    /// Every respect in which an object of the same kind is not as this one desires.
+    pub(crate) fn differences(&self, observed: &Object) -> Vec<Difference> {
+        match (self, observed) {
+            (Object::Link(new), Object::Link(was)) => new.differences(was),
+            (Object::Address(new), Object::Address(was)) => new.differences(was),
+            (Object::Neighbour(new), Object::Neighbour(was)) => new.differences(was),
+            (Object::Route(new), Object::Route(was)) => new.differences(was),
+            (Object::Rule(new), Object::Rule(was)) => new.differences(was),
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl From<Link> for Object {
@@ -137,7 +161,8 @@ pub enum Reason {
     Orphan,
     /// Foreign, on a key that we desire: the op's `was` says what it is.
     Taken,
-    /// Taken by us and no longer desired: it becomes again what it was.
+    /// Taken by us and no longer desired: it becomes again what it was, in place, or, where the kernel cannot do that, by a
+    /// delete and a create.
     GivenBack,
 }
 

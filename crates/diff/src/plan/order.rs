@@ -58,7 +58,7 @@ pub(crate) fn arrange(
     observed: &Observed,
 ) -> Result<Plan, DesiredError> {
     let Findings {
-        ops,
+        mut ops,
         conflicts,
         adopted,
     } = found;
@@ -90,7 +90,6 @@ pub(crate) fn arrange(
         };
         (stage, depth)
     };
-    let mut ops = ops;
     ops.sort_by_cached_key(rank);
     let needs = Needs::of(&ops, desired, observed);
     Ok(Plan {
@@ -247,6 +246,7 @@ impl Clearing {
 
     fn stage(&self, op: &Op) -> Stage {
         let delete = op.action == Action::Delete;
+        let anew = matches!(op.reason, Reason::Recreated | Reason::GivenBack);
         match &op.object {
             Object::Link(link) if delete => {
                 let clears = self.devs.contains(&Dev::index(link.index));
@@ -258,7 +258,7 @@ impl Clearing {
             }
             Object::Address(address) if delete => {
                 let clears = self.devs.contains(&address.dev)
-                    || op.reason == Reason::Recreated
+                    || anew
                     || self.subnets.contains(&(address.dev, address.subnet()));
                 if clears {
                     Stage::ClearAddresses
@@ -280,14 +280,14 @@ impl Clearing {
                     .iter()
                     .filter_map(|hop| hop.dev)
                     .any(|dev| self.devs.contains(&dev));
-                let clears = clears || op.reason == Reason::Recreated;
+                let clears = clears || anew;
                 match (clears, is_on_device(route)) {
                     (true, _) => Stage::ClearRoutes,
                     (false, true) => Stage::DropDeviceRoutes,
                     (false, false) => Stage::DropRoutes,
                 }
             }
-            Object::Rule(_) if delete && op.reason == Reason::Recreated => Stage::ClearRules,
+            Object::Rule(_) if delete && anew => Stage::ClearRules,
             Object::Rule(rule) => match (rule.family, delete) {
                 (Family::Inet, true) => Stage::DropRules4,
                 (Family::Inet6, true) => Stage::DropRules6,

@@ -6,7 +6,7 @@ use super::Name;
 use super::command::{Lifetime, Spec, state_name, word};
 use super::link::{LinkWords, Which};
 use super::route::{HopWords, MetricWords, TypeName};
-use crate::model::{Address, AddressFlags, Difference, Item, Link, Neighbour, Route};
+use crate::model::{Address, AddressFlags, Difference, Link, Neighbour, Route};
 use crate::plan::{Action, Hold, Object, Op, Reason};
 use crate::resolve::Devices;
 
@@ -49,13 +49,7 @@ fn differences(f: &mut fmt::Formatter<'_>, op: &Op, devices: &Devices) -> fmt::R
     let Some(was) = op.was.as_deref() else {
         return f.write_str("differs");
     };
-    let fields = match (&op.object, was) {
-        (Object::Link(new), Object::Link(was)) => new.differences(was),
-        (Object::Address(new), Object::Address(was)) => new.differences(was),
-        (Object::Neighbour(new), Object::Neighbour(was)) => new.differences(was),
-        (Object::Route(new), Object::Route(was)) => new.differences(was),
-        _ => Vec::new(),
-    };
+    let fields = op.object.differences(was);
     for (at, Difference { field, .. }) in fields.iter().enumerate() {
         let separator = if at == 0 { "" } else { "; " };
         let former = match was {
