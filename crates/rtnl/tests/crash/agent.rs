@@ -4,11 +4,12 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::thread::yield_now;
 
 use trueup_diff::Kind;
-use trueup_journal::{Journal, JournalLedger, Scope};
+use trueup_journal::{ErrorKind, Journal, JournalLedger, Scope};
 use trueup_netlink::Socket;
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
@@ -66,16 +67,27 @@ impl Agent {
 
     /// One pass in this process.
     pub(crate) fn pass(&self, file: File) -> Report {
-        let namespace = Namespace::current();
-        let journal = Journal::open(self.path()).unwrap();
-        pass(&namespace, &journal, file, self.proof)
+        pass(&Namespace::current(), &self.journal(), file, self.proof)
     }
 
-    /// The same, and all points of it.
-    pub(crate) fn watched(&self, file: File) -> (Report, Vec<String>) {
+    /// The same, what it sent, and what it wrote.
+    pub(crate) fn watched(&self, file: File) -> (Report, Vec<String>, u64) {
         let points = Points::counted();
-        let report = watched(&self.path(), file, self.proof, &points);
-        (report, points.passed())
+        let namespace = points.namespace(Namespace::current());
+        let journal = self.journal();
+        let report = pass(&namespace, &journal, file, self.proof);
+        (report, points.passed(), journal.stats().writes)
+    }
+
+    fn journal(&self) -> Journal {
+        loop {
+            match Journal::open(self.path()) {
+                Ok(journal) => return journal,
+                // Another thread's child is yet to execute its program, and holds what this process held.
+                Err(error) if error.kind() == ErrorKind::Held => yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     /// A pass in a process of its own that dies at its `at`-th point. What it said at last: the point.
@@ -109,7 +121,7 @@ impl Agent {
     /// What the journal says: how much is ours, and whose outcome is not known.
     pub(crate) fn ledger(&self) -> (usize, Vec<String>) {
         use trueup_reconcile::Ledger as _;
-        let journal = Journal::open(self.path()).unwrap();
+        let journal = self.journal();
         let ledger = ledger(&Namespace::current(), &journal);
         let shown = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
         (
@@ -188,7 +200,9 @@ pub(crate) fn live(will: &Will) -> ExitCode {
         0 => Points::counted(),
         at => Points::deadly(at),
     };
-    let report = watched(&will.path, will.file, will.proof, &points);
+    let journal = storage::open(&will.path, &points);
+    let namespace = points.namespace(Namespace::current());
+    let report = pass(&namespace, &journal, will.file, will.proof);
     if !report.converged() {
         eprintln!("not converged:\n{}", told(&report));
         return ExitCode::FAILURE;
@@ -198,19 +212,10 @@ pub(crate) fn live(will: &Will) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn watched(path: &Path, file: File, proof: Proof, points: &Points) -> Report {
-    let journal = storage::open(path, points);
-    pass(
-        &points.namespace(Namespace::current()),
-        &journal,
-        file,
-        proof,
-    )
-}
-
 fn pass(namespace: &Namespace, journal: &Journal, file: File, proof: Proof) -> Report {
     let mut ledger = ledger(namespace, journal);
-    Rtnl.reconcile(namespace, &file.desired(), &mut ledger, &proof.options())
+    Rtnl::new()
+        .reconcile(namespace, file.desired(), &mut ledger, &proof.options())
         .unwrap()
 }
 

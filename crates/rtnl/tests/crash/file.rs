@@ -1,5 +1,7 @@
 //! What is desired, as the agent reads it.
 
+use std::sync::OnceLock;
+
 use trueup_cli::file::{File as Parsed, Tables};
 use trueup_diff::Desired;
 
@@ -32,7 +34,12 @@ impl File {
         File::ALL.into_iter().find(|file| file.name() == name)
     }
 
-    pub(crate) fn desired(self) -> Desired {
+    pub(crate) fn desired(self) -> &'static Desired {
+        static READ: [OnceLock<Desired>; 4] = [const { OnceLock::new() }; 4];
+        READ[self as usize].get_or_init(|| self.read())
+    }
+
+    fn read(self) -> Desired {
         let text = match self {
             File::First => include_str!("states/first.toml"),
             File::Second => include_str!("states/second.toml"),
