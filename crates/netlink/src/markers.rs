@@ -11,7 +11,8 @@
 //!   when it is not 0, so there may be none to look at. But a dump may be asked for by attributes,
 //!   and under strict checking (Linux 4.20) the kernel refuses one that it knows and cannot filter by
 //!   in other words than one that it does not know (`__nla_validate_parse` in lib/nlattr.c). How it
-//!   speaks of the latter is learnt by asking with a number that no kernel has.
+//!   speaks of the latter is learnt by asking with a number that no kernel has. A kernel that does
+//!   not check strictly is older than both.
 //!
 //! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
 
@@ -28,8 +29,7 @@ pub enum Marker {
     Kept,
     /// It takes it, and forgets it.
     NotKept,
-    /// It could not be told: there is no rule to look at, or the kernel does not check strictly, as
-    /// before Linux 4.20. Best treated as not kept.
+    /// It could not be told, as there was no rule to look at, and so none of anybody's.
     Unknown,
 }
 
@@ -51,8 +51,8 @@ pub struct Markers {
 }
 
 /// Finds out which markers the kernel keeps, in the socket's namespace. Nothing is changed, and no
-/// privilege is needed. It costs five refused dumps and one of the rules; a kernel stays the same
-/// while it runs, so once for a namespace is enough, unless something was [`Marker::Unknown`].
+/// privilege is needed. It costs six refused dumps and one of the rules; a kernel stays the same
+/// while it runs, so once for a namespace is enough, unless rules were [`Marker::Unknown`].
 ///
 /// # Errors
 ///
@@ -90,7 +90,7 @@ fn of_attribute(
     number: u16,
 ) -> Result<Marker, Error> {
     let Some(unknown) = refusal(socket, kind, header, NOBODYS)? else {
-        return Ok(Marker::Unknown);
+        return Ok(Marker::NotKept);
     };
     Ok(match refusal(socket, kind, header, number)? {
         Some(words) if words == unknown => Marker::NotKept,
@@ -98,7 +98,7 @@ fn of_attribute(
     })
 }
 
-/// The kernel's words for not dumping by an attribute; `None` where it does.
+/// The kernel's words for not dumping by an attribute; `None` where it dumps.
 fn refusal(
     socket: &mut Socket,
     kind: u16,
@@ -153,5 +153,6 @@ mod tests {
         let found = markers(&mut socket).unwrap();
         assert_eq!((found.route, found.nexthop), (Marker::Kept, Marker::Kept));
         assert_ne!(found.neighbour, Marker::Unknown);
+        assert_ne!(found.address, Marker::Unknown);
     }
 }

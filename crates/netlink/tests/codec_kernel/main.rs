@@ -27,6 +27,7 @@ trueup_testkit::kernel_tests![
     links::what_netlink_cannot_create_is_refused,
     markers::a_marker_said_to_be_kept_comes_back_and_no_other,
     markers::asking_changes_nothing_and_takes_no_privilege,
+    markers::a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone,
     markers::without_a_rule_nothing_is_said_of_rules,
     neighbours::ipv4_neighbours_come_back_as_desired_and_go_alone,
     neighbours::ipv6_neighbours_come_back_as_desired_and_go_alone,

@@ -1,12 +1,16 @@
 //! What is said of a kernel's markers, held against objects that are written with one and read back: on the running
 //! kernel and on the fake one, as they are and as older ones.
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
 use trueup_diff::{
     Address, Dev, Family, LinkAddr, Neighbour, Prefix, Route, RouteType, Rule, RuleAction,
 };
 use trueup_netlink::codec::{address, existing, neighbour, route, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
-use trueup_netlink::{Marker, Markers, Namespace, Socket, markers};
+use trueup_netlink::{Connect, Group, Marker, Markers, Namespace, Socket, Transport, markers};
 use trueup_testkit::fake::Kernel;
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, fresh_netns, mask, without_net_admin};
 
@@ -147,6 +151,68 @@ pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
         found(&fake.namespace()),
         found(&fake.namespace_unprivileged())
     );
+}
+
+/// As before Linux 4.20: dumps are made whole, whatever the request says, and nothing is said in words.
+#[derive(Debug)]
+struct Lenient(Namespace);
+
+impl Connect for Lenient {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        let inner = self.0.connect().map_err(io::Error::other)?;
+        Ok(Box::new(Unprepared(inner)))
+    }
+}
+
+struct Unprepared(Box<dyn Transport>);
+
+impl Transport for Unprepared {
+    fn port(&self) -> u32 {
+        self.0.port()
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.0.join(group)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        self.0.receive_buffer()
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        self.0.set_receive_buffer(bytes)
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        self.0.netns_cookie()
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        self.0.send(datagram)
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        self.0.receive(buffer)
+    }
+}
+
+impl AsFd for Unprepared {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+pub(crate) fn a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone() {
+    for kernel in [Namespace::current(), Kernel::new().namespace()] {
+        let markers = found(&Namespace::through(Arc::new(Lenient(kernel))));
+        assert_eq!(markers.rule, Marker::Kept);
+        assert_eq!(markers.neighbour, Marker::NotKept);
+        assert_eq!(markers.address, Marker::NotKept);
+    }
 }
 
 /// On the fake kernel: the running one may have rules of multicast routing, which serve as well.
