@@ -1,11 +1,11 @@
 //! What is ours between runs: a journal for each namespace and marker, in one directory. Not what stands in it: that is the
 //! source's, and how it is kept the journal's.
 
-use std::fs::DirBuilder;
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,6 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long another process may hold the state before we give up: one that is about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Claims = std::collections::BTreeMap<Vec<u8>, Claim>;
-
 /// The journal's place: of one namespace and marker, in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -36,18 +34,25 @@ pub(crate) struct Place {
     marker: u8,
 }
 
-/// A journal that is ours to write, until it and all of its ledgers are dropped.
+/// A journal that is ours to write, until this and all of its ledgers are dropped.
 #[derive(Debug)]
 pub(crate) struct State(Remembered);
 
 /// What is ours in the place's namespace, in this boot. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
-    ledger: JournalLedger,
-    journal: Journal,
+    place: Place,
     boot_id: String,
+    /// `None` once it could not be opened again.
+    opened: Arc<Mutex<Option<Opened>>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    journal: Journal,
+    ledger: JournalLedger,
     /// What was ours in other boots is forgotten.
-    is_tidy: Arc<AtomicBool>,
+    is_tidy: bool,
 }
 
 impl Place {
@@ -88,6 +93,15 @@ impl Place {
             let directory = self.directory.display();
             format!("cannot make the state directory {directory}")
         })?;
+        let opened = self.open(&boot_id)?;
+        Ok(State(Remembered {
+            place: self,
+            boot_id,
+            opened: Arc::new(Mutex::new(Some(opened))),
+        }))
+    }
+
+    fn open(&self, boot_id: &str) -> Result<Opened> {
         let file = self.file();
         let until = Instant::now() + PATIENCE;
         let journal = loop {
@@ -98,12 +112,11 @@ impl Place {
                 result => break result.map_err(|error| explain(error, &file))?,
             }
         };
-        Ok(State(Remembered {
-            ledger: self.ledger(&journal, &boot_id)?,
+        Ok(Opened {
+            ledger: self.ledger(&journal, boot_id)?,
             journal,
-            boot_id,
-            is_tidy: Arc::default(),
-        }))
+            is_tidy: false,
+        })
     }
 
     fn ledger(&self, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
@@ -125,27 +138,49 @@ impl State {
     }
 }
 
-impl Ledger for Remembered {
-    fn owned(&self) -> Result<std::collections::BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.ledger.owned()
-    }
-
-    fn open_intents(&self) -> Result<Claims, LedgerError> {
-        self.ledger.open_intents()
-    }
-
-    fn begin(&mut self, intents: Claims) -> Result<(), LedgerError> {
-        self.ledger.begin(intents)
-    }
-
-    /// And forgets what was ours in other boots, once there is something to write at all.
-    fn settle(&mut self, claims: Claims) -> Result<(), LedgerError> {
-        self.ledger.settle(claims)?;
-        if self.journal.stats().commits > 0 && !self.is_tidy.swap(true, Ordering::Relaxed) {
-            let forgotten = self.journal.forget_other_boots(&self.boot_id);
-            forgotten.map_err(LedgerError::new)?;
+impl Remembered {
+    /// A journal of which a write failed does not write any more, so it is opened again: a disk that was full may have room.
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Opened) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = &mut *opened
+            && opened.journal.failure().is_none()
+        {
+            return act(opened);
         }
-        Ok(())
+        // Its lock goes with it.
+        *opened = None;
+        let again = self.place.open(&self.boot_id).map_err(LedgerError::new)?;
+        act(opened.insert(again))
+    }
+}
+
+impl Ledger for Remembered {
+    fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
+        self.with(|opened| opened.ledger.owned())
+    }
+
+    fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
+        self.with(|opened| opened.ledger.open_intents())
+    }
+
+    fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.with(|opened| opened.ledger.begin(intents))
+    }
+
+    /// And forgets what was ours in other boots, once something is written anyway.
+    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.with(|opened| {
+            opened.ledger.settle(claims)?;
+            if !opened.is_tidy && opened.journal.stats().commits > 0 {
+                let forgotten = opened.journal.forget_other_boots(&self.boot_id);
+                forgotten.map_err(LedgerError::new)?;
+                opened.is_tidy = true;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -185,7 +220,7 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
 }
 
 fn boot_id() -> Result<String> {
-    let id = std::fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
+    let id = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
     Ok(id.trim().to_owned())
 }
 

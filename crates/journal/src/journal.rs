@@ -142,6 +142,11 @@ impl Journal {
         self.inner.commits.stats()
     }
 
+    /// Why it does not write any more, if a write failed, or was opened to be read alone. Opened anew it may write again.
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.commits.frame().failed().cloned()
+    }
+
     /// Gives free pages back to the file system. What was forgotten is reused without it; this is for a file that has become
     /// much longer than its content. Writes wait meanwhile. One that is not there is made.
     ///

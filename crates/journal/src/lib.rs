@@ -34,7 +34,7 @@ pub use journal::{Compacted, Journal, Stats};
 pub use keys::{KeyState, Keys, Reservation, Reserved, Resolution};
 pub use ledger::{JournalLedger, Scope};
 pub use lines::Counts;
-pub use lock::Holder;
+pub use lock::{Holder, unheld};
 pub use operations::{Operation, OperationState, Operations};
 pub use retention::Keep;
 pub use storage::Storage;

@@ -71,6 +71,33 @@ impl Lock {
     }
 }
 
+/// Asks whether nobody has the journal at `path` open, at this moment. Nothing is made, and nobody is kept from opening it
+/// for longer than the asking takes.
+///
+/// # Errors
+///
+/// [`Held`](crate::ErrorKind::Held) if somebody has; [`Os`](crate::ErrorKind::Os) if that cannot be told.
+pub fn unheld(path: impl AsRef<Path>) -> Result<(), Error> {
+    let path = beside(path.as_ref(), "lock");
+    let shown = path.display();
+    let file = match File::open(&path) {
+        // Who opens a journal makes its lock.
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => {
+            opened.map_err(|cause| Error::os(format!("cannot open the lock {shown}"), cause))?
+        }
+    };
+    loop {
+        // Shared with others who ask; it goes with the file.
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Error::held(shown.to_string(), holder(&file))),
+            Err(errno) => return Err(Error::os(format!("cannot lock {shown}"), errno)),
+        }
+    }
+}
+
 /// A file that goes with the journal at `path`.
 pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

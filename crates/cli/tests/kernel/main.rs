@@ -8,6 +8,7 @@
 
 mod agent;
 mod convergence;
+mod journal;
 mod memory;
 mod observing;
 mod ownership;
@@ -16,6 +17,7 @@ mod refusals;
 mod watch;
 
 use convergence::*;
+use journal::*;
 use memory::*;
 use observing::*;
 use ownership::*;
@@ -44,7 +46,6 @@ trueup_testkit::kernel_tests![
     without_net_admin_nothing_is_changed,
     a_namespace_that_does_not_exist_is_told_with_where_it_was_looked_for,
     a_namespace_by_name_path_or_pid_is_the_one_that_is_changed,
-    a_damaged_state_file_is_told_and_left,
     a_state_that_cannot_be_written_stops_a_pass_before_it_starts,
     a_second_writer_is_refused,
     usage_errors_exit_with_one_and_help_with_zero,
@@ -55,7 +56,12 @@ trueup_testkit::kernel_tests![
     a_link_that_is_ours_stays_ours_over_runs_until_it_is_replaced,
     markers_and_namespaces_have_ledgers_of_their_own,
     state_is_kept_under_run_else_in_the_users_runtime_directory,
-    what_was_made_and_not_remembered_is_told_loudly,
+    a_damaged_journal_stops_a_pass_until_it_is_repaired,
+    what_is_no_whole_journal_is_told_and_left,
+    a_journal_that_is_held_can_be_read_and_not_repaired,
+    without_journals_there_is_nothing_to_do_and_nothing_is_made,
+    a_pass_without_changes_writes_nothing,
+    nothing_is_made_that_could_not_be_remembered,
     a_plan_of_what_is_observed_is_empty,
     what_a_file_cannot_say_is_left_out_and_told,
     a_pair_that_ends_elsewhere_is_observed_as_it_is,

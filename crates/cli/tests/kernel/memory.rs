@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use trueup_testkit::{Snapshot, assert_no_changes, ip, uplinks, wait_until};
+use trueup_testkit::{Snapshot, assert_no_changes, ip, uplinks};
 
 use crate::agent::{Agent, Ran};
 
@@ -32,19 +32,41 @@ pub(crate) fn the_ledger_of_another_boot_is_none() {
     uplinks(1);
     let agent = Agent::new();
     agent.settle("link = [{ name = \"ours\", kind = \"ifb\" }]");
-    let file = agent.state_file("json");
-    let now = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let now = now.trim();
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains(now), "{text}");
-    fs::write(
-        &file,
-        text.replace(now, "00000000-0000-0000-0000-000000000000"),
-    )
-    .unwrap();
-    assert_no_changes(|| agent.settle("link = []"));
+    let file = agent.state_file("journal");
+    let before = fs::read(&file).unwrap();
+
+    // The same state under another boot's id.
+    agent.write("boot_id", "00000000-0000-0000-0000-000000000000\n");
+    let rebooted = |text: &str| {
+        agent.write("f.toml", text);
+        let script = "mount --bind boot_id /proc/sys/kernel/random/boot_id && \
+                      exec \"$0\" --state state apply f.toml";
+        let mut shell = Command::new("unshare");
+        shell
+            .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_trueup")])
+            .current_dir(agent.directory());
+        let ran = Ran::of(shell.output().unwrap());
+        assert_eq!(ran.code, 0, "{ran:?}");
+    };
+    let boots = || {
+        let exported = agent.run(&["journal", "export"]).out;
+        let lines = exported.lines();
+        let mut boots: Vec<String> = lines
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .map(|line| line["boot"].as_str().unwrap().to_owned())
+            .collect();
+        boots.dedup();
+        boots
+    };
+    assert_no_changes(|| rebooted("link = []"));
     assert!(Snapshot::take().index_of("ours").is_some());
-    assert!(fs::read_to_string(&file).unwrap().contains(now), "replaced");
+    assert!(fs::read(&file).unwrap() == before, "not written to forget");
+    let now = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_eq!(boots(), [now.trim()]);
+
+    // The first change forgets what was ours in another boot.
+    rebooted("link = [{ name = \"new\", kind = \"ifb\" }]");
+    assert_eq!(boots(), ["00000000-0000-0000-0000-000000000000"]);
 }
 
 pub(crate) fn a_link_that_is_ours_stays_ours_over_runs_until_it_is_replaced() {
@@ -64,18 +86,21 @@ pub(crate) fn a_link_that_is_ours_stays_ours_over_runs_until_it_is_replaced() {
 
 pub(crate) fn markers_and_namespaces_have_ledgers_of_their_own() {
     let agent = Agent::new();
-    agent.settle("protocol = 117\nlink = [{ name = \"ours\", kind = \"ifb\" }]");
+    let made = |name: &str| format!("link = [{{ name = \"{name}\", kind = \"ifb\" }}]");
+    agent.settle(&format!("protocol = 117\n{}", made("ours")));
     assert_no_changes(|| agent.settle("protocol = 118\nlink = []"));
+    agent.settle(&format!("protocol = 118\n{}", made("others")));
     trueup_testkit::quiet_netns();
     // The same index and name as in the namespace before.
     ip(&["link", "add", "ours", "type", "ifb"]);
     assert_no_changes(|| agent.settle("protocol = 117\nlink = []"));
+    agent.settle(&format!("protocol = 117\n{}", made("others")));
     let files = fs::read_dir(agent.state()).unwrap();
     let names: Vec<_> = files.map(|entry| entry.unwrap().file_name()).collect();
-    let json = names
+    let journals = names
         .iter()
-        .filter(|name| name.to_str().unwrap().ends_with(".json"));
-    assert_eq!(json.count(), 3, "{names:?}");
+        .filter(|name| name.to_str().unwrap().ends_with(".journal"));
+    assert_eq!(journals.count(), 3, "{names:?}");
 }
 
 pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
@@ -95,9 +120,10 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
         "mount -t tmpfs none /run && \"$0\" apply f.toml && ls /run/trueup",
         own,
     );
-    assert!(ran.code == 0 && ran.out.contains(".json"), "{ran:?}");
+    assert!(ran.code == 0 && ran.out.contains(".journal\n"), "{ran:?}");
     assert!(!agent.directory().join("trueup").exists());
 
+    agent.write("f.toml", "link = [{ name = \"another\", kind = \"ifb\" }]");
     let read_only = "mount -t tmpfs -o ro none /run && exec \"$0\" apply f.toml";
     let ran = run(read_only, own);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -117,32 +143,5 @@ pub(crate) fn state_is_kept_under_run_else_in_the_users_runtime_directory() {
     assert!(
         ran.code == 0 && ran.err.contains("as if nothing were remembered"),
         "{ran:?}"
-    );
-}
-
-pub(crate) fn what_was_made_and_not_remembered_is_told_loudly() {
-    let agent = Agent::new();
-    agent.write("f.toml", "link = [{ name = \"one\", kind = \"ifb\" }]");
-    let mut child = agent.spawn(&["watch", "f.toml", "--interval", "0.2"]);
-    let made = |name: &str| wait_until(name, || Snapshot::take().index_of(name).is_some());
-    made("one");
-    wait_until("one is remembered", || {
-        let files = fs::read_dir(agent.state()).unwrap();
-        let mut texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
-        texts.any(|text| text.contains("one"))
-    });
-    // The lock is held by its descriptor; it is the directory's entry that the save needs.
-    fs::rename(agent.state(), agent.directory().join("elsewhere")).unwrap();
-    agent.write(
-        "f.toml",
-        "link = [{ name = \"one\", kind = \"ifb\" }, { name = \"two\", kind = \"ifb\" }]",
-    );
-    assert_eq!(child.ended(), 1);
-    made("two");
-    let (out, err) = (child.out(), child.err());
-    assert!(out.contains("+ link two type ifb"), "{out}");
-    assert!(
-        err.contains("is not remembered") && err.contains("cannot write the state file"),
-        "{err}"
     );
 }

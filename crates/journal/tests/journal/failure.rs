@@ -38,6 +38,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         let journal = Journal::open_on(disk.clone()).unwrap();
         journal.operations().begin("before", b"").unwrap();
         let known = export(&journal);
+        assert!(journal.failure().is_none());
         disk.fail_after(Some(good), Failing::All);
         let result = journal.operations().begin("failing", b"");
         disk.fail_after(None, Failing::All);
@@ -69,6 +70,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
         assert!(cause(&error).is_read_only());
         assert_eq!(disk.log().len(), log, "nothing reaches the device");
         assert_eq!(journal.stats().syncs, stats.syncs);
+        assert_eq!(errno(&journal.failure().unwrap()), Some(5));
         let seen = export(&journal);
         assert!(
             seen.contains("\"before\""),

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use trueup_journal::{Error, Journal, Loss, check, repair};
+use trueup_journal::{Error, Journal, Loss, check, repair, unheld};
 
 use crate::care::Directory;
 
@@ -48,14 +48,22 @@ fn assert_names(error: &Error, pid: u32) {
 fn a_second_process_is_told_who_holds_the_journal() {
     let directory = Directory::new("held");
     let path = directory.journal();
+    unheld(&path).unwrap();
+    assert!(
+        !path.with_extension("lock").exists() && !path.exists(),
+        "asking makes nothing"
+    );
     let mut child = hold(&path);
     assert_names(&Journal::open(&path).unwrap_err(), child.id());
+    assert_names(&unheld(&path).unwrap_err(), child.id());
     assert_eq!(check(&path).unwrap().operations, 1, "to look is free");
     assert_names(&repair(&path, Loss::Accept).unwrap_err(), child.id());
     // Killed, it holds nothing any more.
     child.kill().unwrap();
     child.wait().unwrap();
+    unheld(&path).unwrap();
     let journal = Journal::open(&path).unwrap();
+    assert_names(&unheld(&path).unwrap_err(), std::process::id());
     let error = Journal::open(&path).unwrap_err();
     assert_names(&error, std::process::id());
     drop(journal);
