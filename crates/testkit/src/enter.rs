@@ -76,6 +76,10 @@ pub fn quiet_netns() {
     ] {
         for scope in ["all", "default"] {
             let path = format!("/proc/sys/net/ipv6/conf/{scope}/{setting}");
+            // A writer spins for as long as others have the kernel's lock (`addrconf_sysctl_disable`), a reader does not.
+            if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
+                continue;
+            }
             fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
     }

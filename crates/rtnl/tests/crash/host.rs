@@ -23,9 +23,6 @@ impl Host {
     /// A fresh one.
     pub(crate) fn new(proof: Proof) -> Host {
         quiet_netns();
-        // A link-local address comes with a carrier that was there for a moment, and stays: chance.
-        let none = "/proc/sys/net/ipv6/conf/default/addr_gen_mode";
-        fs::write(none, "1").unwrap();
         ip_batch(include_str!("states/foreign.batch").lines());
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +73,8 @@ fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
 }
 
 /// What iproute2 shows, one object a line, by name: without what differs between two namespaces in which the same was done,
-/// and without the routes that the kernel makes for addresses and links.
+/// and without what the kernel makes of its own for addresses and links: a link-local address comes with a carrier that was
+/// there for a moment, and stays.
 pub(crate) fn seen() -> Vec<String> {
     let mut rows = Vec::new();
     for family in ["-4", "-6"] {
@@ -141,7 +139,8 @@ fn still(mut value: Value) -> Value {
         }
         Value::Array(list) => {
             let carrier = |flag: &Value| CARRIER.iter().any(|moving| flag == moving);
-            list.retain(|element| !carrier(element));
+            let local = |row: &Value| row["family"] == "inet6" && row["scope"] == "link";
+            list.retain(|element| !carrier(element) && !local(element));
             *list = list.drain(..).map(still).collect();
             list.sort_by_key(Value::to_string);
         }
