@@ -168,7 +168,11 @@ fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
     let directory = Directory::new("emptied");
     let path = directory.journal();
     fs::write(directory.0.join("journal.new"), b"half").unwrap();
-    drop(Journal::open(&path).unwrap());
+    let journal = Journal::open(&path).unwrap();
+    assert_eq!(check(&path).unwrap_err().kind(), ErrorKind::Os);
+    journal.operations().begin("first", b"").unwrap();
+    drop(journal);
+    assert_eq!(check(&path).unwrap().operations, 1);
     fs::write(&path, b"").unwrap();
     assert!(Journal::open(&path).unwrap_err().is_damaged());
 }

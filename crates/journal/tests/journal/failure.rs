@@ -138,29 +138,96 @@ fn a_sync_that_fails_fails_all_who_share_it() {
     }
 }
 
-/// Each event of opening, and of closing, fails once: an error or nothing, and the journal is whole afterwards.
+/// Each event of the first change, which opens for writing, and of closing fails once: an intent is durable or an error, and
+/// the journal is whole afterwards.
 #[test]
 fn a_failure_while_opening_or_closing_loses_nothing() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
     workload().into_iter().for_each(|step| step(&journal));
-    let (known, running) = (export(&journal), disk.bytes());
+    let (known, crashed) = (export(&journal), disk.bytes());
     drop(journal);
-    for start in [running, disk.bytes()] {
-        for good in 0..40 {
+    let scope = Scope::new("n", "b");
+    let intent = || claims([("k", Claim::NotOurs)]);
+    for (start, failing) in [
+        (&crashed, Failing::All),
+        (&crashed, Failing::Sync),
+        (&disk.bytes(), Failing::All),
+        (&disk.bytes(), Failing::Sync),
+    ] {
+        let (mut refused, mut begun) = (0, 0);
+        for good in 0..50 {
             let disk = Disk::of(start.clone());
-            disk.fail_after(Some(good), Failing::All);
-            match Journal::open_on(disk.clone()) {
-                Ok(journal) => assert_eq!(export(&journal), known),
-                Err(error) => assert_eq!(errno(&error), Some(5), "{error:?}"),
+            let journal = Journal::open_on(disk.clone()).unwrap();
+            assert_eq!(export(&journal), known);
+            disk.fail_after(Some(good), failing);
+            let mut ledger = journal.ledger("rtnl", &scope).unwrap();
+            let result = ledger.begin(intent());
+            match &result {
+                Ok(()) => begun += 1,
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(cause(error).kind(), ErrorKind::NotDurable, "{error}");
+                    assert_eq!(errno(cause(error)), Some(5), "{error:?}");
+                    let error = ledger.begin(intent()).unwrap_err();
+                    assert_eq!(cause(&error).kind(), ErrorKind::ReadOnly, "{error}");
+                    let seen = export(&journal);
+                    assert!(known.lines().all(|line| seen.contains(line)), "{seen}");
+                }
             }
-            disk.fail_after(None, Failing::All);
+            drop((journal, ledger));
+            disk.fail_after(None, failing);
             let journal = Journal::open_on(disk).unwrap();
+            let ledger = journal.ledger("rtnl", &scope).unwrap();
+            let open = ledger.open_intents().unwrap();
+            assert!(open == intent() || result.is_err() && open.is_empty());
+            ledger.forget().unwrap();
             assert_eq!(export(&journal), known);
             journal.operations().begin("more", b"").unwrap();
             journal.operations().succeeded("more", at(9)).unwrap();
         }
+        assert!(refused > 1 && begun > 1, "{refused} refused, {begun} begun");
     }
+}
+
+/// A device that cannot be read is no empty journal, nor a damaged one.
+#[test]
+fn what_cannot_be_read_is_the_systems_error() {
+    #[derive(Debug)]
+    struct Unreadable(Disk);
+
+    impl Storage for Unreadable {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            match offset {
+                0..8192 => self.0.read(offset, out),
+                _ => Err(io::Error::from_raw_os_error(5)),
+            }
+        }
+
+        fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    journal.operations().begin("one", b"").unwrap();
+    drop(journal);
+    let error = Journal::open_on(Unreadable(disk)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Os, "{error}");
+    assert_eq!(errno(&error), Some(5), "{error:?}");
 }
 
 /// A compaction that fails is a write that failed, and never costs a record.
