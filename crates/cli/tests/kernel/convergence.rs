@@ -232,7 +232,12 @@ pub(crate) fn ip_batch_takes_the_commands_of_a_plan() {
             Value::Array(rows) => rows,
             other => vec![other],
         });
-        let mut rows: Vec<String> = rows.concat().iter().map(Value::to_string).collect();
+        let mut rows: Vec<String> = rows
+            .concat()
+            .iter()
+            // Whether a link has a carrier by now is no part of it.
+            .map(|row| row.to_string().replace("\"linkdown\"", ""))
+            .collect();
         rows.sort();
         rows
     };
