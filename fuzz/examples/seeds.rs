@@ -6,13 +6,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use trueup_diff::{BondMode, Dev, Link, LinkKind, VlanProtocol};
+use trueup_cli::file::{File, Tables};
+use trueup_diff::{BondMode, Dev, Kind, Link, LinkKind, VlanProtocol};
 use trueup_netlink::codec::{address, existing, link, neighbour, route, rule};
 use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
 };
 use trueup_netlink::{Group, Namespace, Transport};
+use trueup_reconcile::{Ledger as _, MemoryLedger, Source as _};
+use trueup_rtnl::Rtnl;
 
 /// What there is to be dumped: something of everything that the model knows. A line that this
 /// kernel cannot do is passed over.
@@ -104,6 +108,8 @@ fn main() {
     run(CHANGES);
     recorder.events(&mut *events);
     recorder.answers();
+    recorder.ledgers();
+    recorder.journals();
 }
 
 fn run(lines: &str) {
@@ -263,6 +269,65 @@ impl Recorder {
                 self.save("event", &format!("real-{:02}", seen.len()), &datagram);
             }
         }
+    }
+
+    /// What is remembered of a pass in which all is ours by the ledger alone, one kind at a time, with what the kernel holds
+    /// of that kind then.
+    fn ledgers(&mut self) {
+        let file = File::parse("seeds", LEDGER.as_bytes(), &Tables::default()).unwrap();
+        let options = file.settings.options(Duration::ZERO).unwrap();
+        let mut ledger = MemoryLedger::default();
+        let here = Namespace::current();
+        let report = Rtnl::new().reconcile(&here, &file.desired, &mut ledger, &options);
+        let report = report.unwrap();
+        for (done, failure) in report.failed() {
+            println!("passed over: {:?}: {failure}", done.op.object);
+        }
+        let rows: Vec<_> = self.dump_all().iter().map(|row| slim(row)).collect();
+        let mut kinds = vec![link::NEW];
+        kinds.extend([address::NEW, neighbour::NEW, route::NEW, rule::NEW]);
+        for (kind, new) in Kind::ALL.into_iter().zip(kinds) {
+            let begins = format!("{{\"{kind}\":");
+            let mut lines = Vec::new();
+            for (key, record) in ledger.owned().unwrap() {
+                if key.starts_with(begins.as_bytes()) {
+                    lines.extend([&key[..], b"\t", &record, b"\n"].concat());
+                }
+            }
+            let rows = rows
+                .iter()
+                .filter(|row| [link::NEW, new].contains(&kind_of(row)));
+            let rows: Vec<u8> = rows.flat_map(|row| row.iter().copied()).collect();
+            let file = format!("ownership = {{ {kind} = \"ledger\" }}\n{kind} = []\n");
+            let whole = [&lines[..], &[0], file.as_bytes(), &[0], &rows].concat();
+            self.save("ledger", &format!("real-{kind}"), &whole);
+            let open = lines
+                .split_inclusive(|byte| *byte == b'\n')
+                .map(|line| [b"?", line].concat());
+            let open = open.collect::<Vec<_>>().concat();
+            let whole = [&open[..], &[0], file.as_bytes(), &[0], &rows].concat();
+            self.save("ledger", &format!("open-{kind}"), &whole);
+        }
+    }
+
+    /// What does not open, and what is done to a journal that would.
+    fn journals(&self) {
+        let mut head = b"\0trueup-journal\n\0".to_vec();
+        self.save("journal", "head-short", &head);
+        head.resize(8192, 0);
+        self.save("journal", "head-zeros", &head[..600]);
+        self.save("journal", "good", &[1]);
+        // The head, its two marks, what redb has there, and an end.
+        for (name, at) in [
+            ("head", 3),
+            ("mark", 512),
+            ("god", 4096 + 9),
+            ("slot", 4096 + 64),
+        ] {
+            let [_, a, b, c] = u32::to_be_bytes(at);
+            self.save("journal", &format!("changed-{name}"), &[1, a, b, c, 1]);
+        }
+        self.save("journal", "cut", &[1, 0, 0x20, 0, 0]);
     }
 
     /// What the kernel answers to requests that it does not like, and to one that it does.
@@ -449,6 +514,18 @@ const FILES: [(&str, u16, &str); 6] = [
         "route = []\nrule = []\naddress = []\nneighbour = []\nlink = []\n",
     ),
 ];
+
+/// Of every kind what is there already, what is somebody else's, and what is not there.
+const LEDGER: &str = r#"
+adopt = true
+on_conflict = "take"
+ownership = { link = "ledger", address = "ledger", neighbour = "ledger", route = "ledger", rule = "ledger" }
+link = [ { name = "v2", kind = "veth", mtu = 1480 }, { name = "n0", kind = "veth", peer = "n1" } ]
+address = [ { dev = "v2", address = "10.1.0.1/24", label = "v2:one" }, { dev = "v2", address = "fd00:7::1/64" } ]
+neighbour = [ { dev = "v2", dst = "10.1.0.9", lladdr = "02:00:00:00:00:0a" }, { dev = "v2", dst = "10.1.0.66", proxy = true } ]
+route = [ { dst = "10.3.0.0/16", metric = 5, via = "10.1.0.8" }, { dst = "fd00:9::/48", type = "blackhole" } ]
+rule = [ { priority = 1001, family = "inet6", action = "prohibit" }, { priority = 1009, fwmark = 7, table = 300 } ]
+"#;
 
 /// The scenarios below a folder, in the order of their names.
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -8,16 +8,20 @@
 //! Not for what takes a kernel: see the scenarios of `trueup-testkit`.
 
 mod codec;
+mod journal;
+mod pass;
 mod script;
 mod socket;
 mod text;
 
 pub use codec::{address, datagram, link, neighbour, route, rule};
-pub use socket::{ack, batch, dump, event, pass};
+pub use journal::journal;
+pub use pass::{ledger, pass};
+pub use socket::{ack, batch, dump, event};
 pub use text::{file, namespace, scenario};
 
 /// Every target by name.
-pub const TARGETS: [(&str, fn(&[u8])); 14] = [
+pub const TARGETS: [(&str, fn(&[u8])); 16] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -25,6 +29,8 @@ pub const TARGETS: [(&str, fn(&[u8])); 14] = [
     ("dump", dump),
     ("event", event),
     ("file", file),
+    ("journal", journal),
+    ("ledger", ledger),
     ("link", link),
     ("namespace", namespace),
     ("neighbour", neighbour),

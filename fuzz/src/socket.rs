@@ -1,24 +1,21 @@
-//! What a socket makes of a kernel that says anything: dumps, events, acknowledgements, a whole
-//! pass. What it may conclude is worked out here a second time, as plainly as can be.
+//! What a socket makes of a kernel that says anything: dumps, events, acknowledgements. What it may
+//! conclude is worked out here a second time, as plainly as can be. For whole passes see
+//! [`crate::pass`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use trueup_cli::file::{File, PROTOCOL, Tables};
-use trueup_diff::{Family, Item as _, Kind, NextHops, Prefix, Route, Rule, RuleAction};
+use trueup_cli::file::PROTOCOL;
+use trueup_diff::{Family, Kind, NextHops, Prefix, Route, Rule, RuleAction};
 use trueup_netlink::codec::{self, Undecodable};
 use trueup_netlink::wire::{
-    Attrs, Header, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NLMSG_DONE, NLMSG_ERROR,
-    NLMSG_NOOP,
+    Attrs, Header, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
 };
 use trueup_netlink::{
     Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
 };
 use trueup_observe::{Scope, Snapshot, snapshot};
-use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{LastApplied, Options, Rtnl};
 
 use crate::script::{self, Raw, messages};
 
@@ -338,7 +335,7 @@ fn dump_requests(kind: Kind) -> Vec<(Vec<u8>, u16)> {
 
 /// What a peer that holds the messages of a stream answers to a dump request: in the first datagram
 /// the rows, in the second the end.
-fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
     const ROWS: [u16; 5] = [
         codec::link::NEW,
         codec::address::NEW,
@@ -377,87 +374,6 @@ fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
     let body = &[0; 4];
     let done = Raw { header, body }.answering(request.sequence);
     vec![rows, done]
-}
-
-/// A file, a NUL, and a stream of messages as what the kernel holds: a whole pass. Every change is
-/// acknowledged and none comes about.
-///
-/// The pass ends, its report counts every op once, and nothing that is a stranger's is touched.
-pub fn pass(data: &[u8]) {
-    let Some(end) = data.iter().position(|byte| *byte == 0) else {
-        return;
-    };
-    let (text, stream) = (&data[..end], &data[end + 1..]);
-    let Ok(file) = File::parse("fuzzed", text, &Tables::default()) else {
-        return;
-    };
-    let given: Arc<[u8]> = stream.into();
-    let sent = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&sent);
-    let marker = file.settings.protocol;
-    let namespace = script::namespace(move |request: &Header, body: &[u8]| {
-        if request.flags & NLM_F_DUMP == NLM_F_DUMP {
-            return answer_dump(&given, request, body);
-        }
-        count.fetch_add(1, Ordering::Relaxed);
-        assert!(
-            is_allowed(&given, request, body, marker),
-            "{request:?} {body:?}"
-        );
-        if request.flags & NLM_F_ACK == 0 {
-            return Vec::new();
-        }
-        vec![script::acknowledgement(request.sequence)]
-    });
-    let Ok(options) = Options::default().with_protocol(marker) else {
-        return;
-    };
-    let none = LastApplied::default();
-    if let Ok(report) = Rtnl.reconcile(&namespace, &file.desired, &none, &options) {
-        let ops = report.applied().count() + report.failed().count() + report.pending().count();
-        assert_eq!(report.ops().count(), ops, "one outcome for each");
-        // Nothing comes about, so what there was to do is still to be done.
-        let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();
-        assert_eq!(report.converged(), nothing, "{report:?}");
-        assert!(sent.load(Ordering::Relaxed) >= report.applied().count());
-        let again = Rtnl.reconcile(&namespace, &file.desired, &none, &options);
-        assert_eq!(
-            again.ok(),
-            Some(report),
-            "the same input gives the same ops"
-        );
-    }
-}
-
-/// Whether a change touches only what bears our marker, or is not there.
-fn is_allowed(stream: &[u8], request: &Header, body: &[u8], marker: u8) -> bool {
-    let (rows, _) = messages(stream);
-    let rows = |new| {
-        rows.iter()
-            .filter(move |row| row.header.kind == new)
-            .map(|row| row.body)
-    };
-    let makes = request.flags & NLM_F_EXCL != 0;
-    /// The object of the request, if it can be told, is one of the rows, and ours.
-    macro_rules! is_ours {
-        ($decode:path, $new:path) => {{
-            let asked = $decode(body).ok().flatten().expect("we wrote it");
-            rows($new)
-                .filter_map(|row| $decode(row).ok().flatten())
-                .any(|row| row.key() == asked.key() && row.protocol == marker)
-        }};
-    }
-    use codec::{address, link, neighbour, route, rule};
-    match request.kind {
-        route::NEW | address::NEW | neighbour::NEW | rule::NEW if makes => true,
-        route::NEW | route::DELETE => is_ours!(route::decode, route::NEW),
-        rule::NEW | rule::DELETE => is_ours!(rule::decode, rule::NEW),
-        address::NEW | address::DELETE => is_ours!(address::decode, address::NEW),
-        neighbour::NEW | neighbour::DELETE => is_ours!(neighbour::decode, neighbour::NEW),
-        // Nothing proves a link ours but a ledger, and it is empty.
-        link::NEW | link::GET => true,
-        _ => false,
-    }
 }
 
 fn quick(namespace: &Namespace) -> Socket {

@@ -87,6 +87,8 @@ fed! {
     dump: 5_000,
     event: 10_000,
     file: 2_000,
+    journal: 400,
+    ledger: 4_000,
     link: 20_000,
     namespace: 20_000,
     neighbour: 20_000,

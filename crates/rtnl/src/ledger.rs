@@ -137,13 +137,40 @@ fn encode(what: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(what).unwrap_or_default()
 }
 
-fn decode<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T, LedgerError> {
-    serde_json::from_slice(bytes).map_err(|error| {
+/// What nobody here would have written so is not guessed at: a later version may mean something else by it.
+fn decode<'a, T: Deserialize<'a> + Serialize>(
+    what: &str,
+    bytes: &'a [u8],
+) -> Result<T, LedgerError> {
+    let unreadable = |why: &dyn std::fmt::Display| {
         let shown = String::from_utf8_lossy(bytes);
         LedgerError::new(format!(
-            "a {what} in the ledger cannot be read: {error}: {shown}"
+            "a {what} in the ledger cannot be read: {why}: {shown}"
         ))
-    })
+    };
+    let decoded = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
+    if encode(&decoded) != bytes {
+        return Err(unreadable(&"this version does not write it so"));
+    }
+    Ok(decoded)
+}
+
+/// A key, and what is recorded of it.
+fn entry(key: &[u8], record: Option<&[u8]>) -> Result<(RecordKey, Option<Record>), LedgerError> {
+    let (shown, key): (_, RecordKey) = (key, decode("key", key)?);
+    let record: Option<Record> = record.map(|bytes| decode("record", bytes)).transpose()?;
+    let name = |_| key.interface().map(|(name, _)| name);
+    let is_about = |object: &Object| RecordKey::of(object, name).as_ref() == Some(&key);
+    let mut objects = record
+        .iter()
+        .flat_map(|Record { object, former }| std::iter::once(object).chain(former));
+    if !objects.all(is_about) {
+        let shown = String::from_utf8_lossy(shown);
+        return Err(LedgerError::new(format!(
+            "a record in the ledger is not about its key: {shown}"
+        )));
+    }
+    Ok((key, record))
 }
 
 /// What is there of what a book is about.
@@ -234,16 +261,16 @@ impl Book {
     /// When the ledger cannot be read, or holds what nobody here has written.
     pub(crate) fn read(ledger: &dyn Ledger) -> Result<Book, LedgerError> {
         let mut book = Book::default();
-        for (key, value) in ledger.owned()? {
-            book.records
-                .insert(decode("key", &key)?, decode("record", &value)?);
+        for (key, record) in ledger.owned()? {
+            let (key, record) = entry(&key, Some(&record))?;
+            book.records.extend(record.map(|record| (key, record)));
         }
         for (key, claim) in ledger.open_intents()? {
-            let intended = match claim {
-                Claim::Ours(value) => Some(decode("record", &value)?),
+            let intended = match &claim {
+                Claim::Ours(record) => Some(&record[..]),
                 Claim::NotOurs => None,
             };
-            book.open.insert(decode("key", &key)?, intended);
+            book.open.extend([entry(&key, intended)?]);
         }
         Ok(book)
     }
@@ -506,4 +533,45 @@ fn devices_of(object: &Object) -> impl Iterator<Item = Dev> {
         Object::Rule(_) => (None, Vec::new()),
     };
     one.into_iter().chain(many)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trueup_diff::{Family, RuleAction};
+    use trueup_reconcile::MemoryLedger;
+
+    fn ledger(key: &str, record: &str) -> MemoryLedger {
+        let mut ledger = MemoryLedger::default();
+        let claims = [(key.into(), Claim::Ours(record.into()))];
+        ledger.settle(claims.into()).unwrap();
+        ledger
+    }
+
+    #[test]
+    fn what_nobody_here_would_have_written_is_an_error() {
+        let rule = Rule::new(Family::Inet, 77, RuleAction::Lookup(5));
+        let key = |rule: &Rule| {
+            let key = RecordKey::Rule(Box::new(rule.key()));
+            String::from_utf8(encode(&key)).unwrap()
+        };
+        let record = Record {
+            object: rule.clone().into(),
+            former: None,
+        };
+        let record = String::from_utf8(record.encode()).unwrap();
+        assert!(Book::read(&ledger(&key(&rule), &record)).is_ok());
+        let other = Rule::new(Family::Inet, 78, RuleAction::Lookup(5));
+        let later = record.replacen('{', "{\"until\":5,", 1);
+        for (key, record) in [
+            (key(&other), record.clone()),
+            (key(&rule), later),
+            (key(&rule) + " ", record.clone()),
+            (key(&rule), String::new()),
+            (String::new(), record),
+        ] {
+            let read = Book::read(&ledger(&key, &record));
+            assert!(read.is_err(), "{key}: {record}");
+        }
+    }
 }

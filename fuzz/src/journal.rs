@@ -1,0 +1,159 @@
+//! The journal's file, as a disk may give it back: other bytes than were written, or fewer.
+
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use trueup_journal::{ErrorKind, Journal, Scope, Storage};
+use trueup_reconcile::{Claim, Ledger as _};
+
+/// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one: of four bytes three are an
+/// offset, from the most significant on, and the last is what the byte there is changed by; 0 cuts the journal off there.
+///
+/// What opens is whole: of a good journal every record is there as it was written, and it can be written to. What does not
+/// open is an error.
+pub fn journal(data: &[u8]) {
+    let Some((&how, rest)) = data.split_first() else {
+        return;
+    };
+    let mut bytes = Vec::new();
+    if how & 1 == 0 {
+        bytes.extend_from_slice(rest);
+    } else {
+        bytes.extend_from_slice(&GOOD.bytes);
+        for [a, b, c, by] in rest.as_chunks::<4>().0 {
+            let at = u32::from_be_bytes([0, *a, *b, *c]) as usize % bytes.len().max(1);
+            match bytes.get_mut(at) {
+                Some(byte) if *by != 0 => *byte ^= by,
+                _ => bytes.truncate(at),
+            }
+        }
+    }
+    let disk = Disk(Arc::new(Mutex::new(bytes)));
+    let journal = match Journal::open_on(disk.clone()) {
+        Ok(journal) => journal,
+        Err(error) => {
+            let kinds = [ErrorKind::Damaged, ErrorKind::Format, ErrorKind::Os];
+            assert!(kinds.contains(&error.kind()), "{error}");
+            return;
+        }
+    };
+    let found = export(&journal);
+    if how & 1 == 1 {
+        assert_eq!(found, GOOD.records, "another record than was written");
+    }
+    if found.is_err() {
+        return;
+    }
+    let mut ledger = journal
+        .ledger("fuzz", &Scope::new("1", "boot"))
+        .expect("short names");
+    let (key, new) = (b"new".to_vec(), b"one".to_vec());
+    let claims = [(key.clone(), Claim::Ours(new.clone()))];
+    if ledger.settle(claims.into()).is_err() {
+        assert_eq!(how & 1, 0, "a good journal can be written to");
+        return;
+    }
+    drop((ledger, journal));
+    let journal = Journal::open_on(disk).expect("it was written whole");
+    let ledger = journal
+        .ledger("fuzz", &Scope::new("1", "boot"))
+        .expect("short names");
+    assert_eq!(ledger.last_applied(&key).expect("it opened"), Some(new));
+}
+
+/// All that is in a journal, as lines; the error if it holds what cannot be read.
+fn export(journal: &Journal) -> Result<String, ErrorKind> {
+    let mut out = Vec::new();
+    // Every face meets it, too.
+    let _ = journal.scopes();
+    let _ = journal.operations().in_flight();
+    let _ = journal.keys().in_doubt();
+    journal.export(&mut out).map_err(|error| error.kind())?;
+    Ok(String::from_utf8(out).expect("lines of text"))
+}
+
+/// A journal with a little of everything in it.
+struct Good {
+    bytes: Vec<u8>,
+    records: Result<String, ErrorKind>,
+}
+
+static GOOD: LazyLock<Good> = LazyLock::new(|| {
+    let disk = Disk::default();
+    Journal::create_on(disk.clone()).expect("an empty disk");
+    let journal = Journal::open_on(disk.clone()).expect("it was just made");
+    let now = SystemTime::UNIX_EPOCH;
+    let operations = journal.operations();
+    for name in ["one", "two"] {
+        operations.begin(name, b"what").expect("a good disk");
+    }
+    operations.succeeded("one", now).expect("it was begun");
+    drop(journal.keys().reserve(b"key").expect("a good disk"));
+    let scope = Scope::new("1", "boot");
+    let mut ledger = journal.ledger("fuzz", &scope).expect("short names");
+    let claim = |at: u8| (vec![at; 40], Claim::Ours(vec![at; 200]));
+    ledger
+        .settle((0..9).map(claim).collect())
+        .expect("a good disk");
+    ledger
+        .begin((5..20).map(claim).collect())
+        .expect("nothing is open");
+    let records = export(&journal);
+    drop((operations, ledger, journal));
+    let bytes = disk.bytes().clone();
+    Good { bytes, records }
+});
+
+/// Memory.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<Mutex<Vec<u8>>>);
+
+impl Disk {
+    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What no disk here holds.
+const LIMIT: u64 = 1 << 26;
+
+impl Storage for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = self.bytes();
+        let there = bytes.get(from..from.saturating_add(out.len()));
+        out.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = offset.saturating_add(data.len() as u64);
+        if end > LIMIT {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut bytes = self.bytes();
+        let (from, end) = (offset as usize, end as usize);
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[from..end].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if len > LIMIT {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes().resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
