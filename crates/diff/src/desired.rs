@@ -106,6 +106,39 @@ pub struct Owned {
     pub former: BTreeMap<ObjectKey, Object>,
 }
 
+/// What makes an observed object ours to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProvenBy {
+    /// The marker that it bears.
+    Marker,
+    /// Our own record. A link that was taken from others is ours to change, and not to delete.
+    Ledger,
+}
+
+/// Whether an observed object is ours to change, and by what: the very judgement that a plan is made by.
+pub fn proof(object: &Object, owned: &Owned, policy: impl Into<Policy>) -> Option<ProvenBy> {
+    let proof = Proof {
+        policy: policy.into(),
+        owned,
+        managed: Kinds::NONE,
+    };
+    let (ours, protocol) = match object {
+        Object::Link(link) => return proof.may_change(link).then_some(ProvenBy::Ledger),
+        Object::Address(address) => (proof.address(address), address.protocol),
+        Object::Neighbour(neighbour) => {
+            let ours = neighbour.is_declared() && proof.neighbour(neighbour);
+            (ours, neighbour.protocol)
+        }
+        Object::Route(route) => (proof.route(route), route.protocol),
+        Object::Rule(rule) => (proof.rule(rule), rule.protocol),
+    };
+    let by = match proof.bears_marker(object.kind(), protocol) {
+        true => ProvenBy::Marker,
+        false => ProvenBy::Ledger,
+    };
+    ours.then_some(by)
+}
+
 /// What proves an object to be ours: the marker that it bears, and the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof<'a> {

@@ -21,7 +21,7 @@ mod plan;
 pub mod render;
 mod resolve;
 
-pub use desired::{Desired, Observed, Owned, Policy};
+pub use desired::{Desired, Observed, Owned, Policy, ProvenBy, proof};
 pub use ipnetwork::IpNetwork;
 pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;

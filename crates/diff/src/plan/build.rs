@@ -210,7 +210,7 @@ fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
 
 /// What the kernel makes for itself is nobody's to take, nor to adopt: it would be deleted one day.
 /// Kernels before 4.17 do not say of which rules they made (`fib_default_rules_init`).
-fn is_kernels_own(object: &Object) -> bool {
+pub(super) fn is_kernels_own(object: &Object) -> bool {
     match object {
         Object::Address(address) => address.is_kernels_own(),
         Object::Route(route) => DERIVED.contains(&route.protocol),

@@ -115,6 +115,14 @@ impl Object {
     }
 }
 
+impl Object {
+    /// Whether the kernel made it for itself, so that it is nobody's to take or to adopt: routes of addresses and of router
+    /// advertisements, addresses as of [`Address::is_kernels_own`], the rules that every namespace begins with.
+    pub fn is_kernels_own(&self) -> bool {
+        build::is_kernels_own(self)
+    }
+}
+
 impl From<Link> for Object {
     fn from(link: Link) -> Object {
         Object::Link(Box::new(link))
