@@ -193,6 +193,7 @@ impl Run<'_> {
     fn push(&mut self, op: &Op, part: Part) -> Result<Push, codec::EncodeError> {
         let (created, indexes) = (&self.created, self.indexes);
         let devices = &self.plan.devices;
+        let unmarked = self.plan.unstored.contains(op.object.kind());
         let resolve = |dev: Dev| dev.as_index().or_else(|| created.get(&dev).copied());
         self.batch.push(|buffer| match (&op.object, op.action) {
             (Object::Link(link), Action::Create) => {
@@ -236,6 +237,12 @@ impl Run<'_> {
                 Action::Update => codec::route::replace(buffer, route, &resolve),
                 Action::Delete => codec::route::delete(buffer, route, &resolve),
             },
+            (Object::Rule(rule), Action::Create) if unmarked => {
+                codec::rule::create_unmarked(buffer, rule)
+            }
+            (Object::Rule(rule), Action::Delete) if unmarked => {
+                codec::rule::delete_unmarked(buffer, rule)
+            }
             (Object::Rule(rule), Action::Create) => codec::rule::create(buffer, rule),
             (Object::Rule(rule), Action::Delete) => codec::rule::delete(buffer, rule),
             (Object::Rule(_), Action::Update) => Err(codec::EncodeError::Refused(

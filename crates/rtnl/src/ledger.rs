@@ -76,7 +76,7 @@ impl RecordKey {
     }
 
     /// The interface that it is, or is on.
-    fn interface(&self) -> Option<(IfName, u32)> {
+    pub(crate) fn interface(&self) -> Option<(IfName, u32)> {
         match self {
             RecordKey::Link { name, index } => Some((*name, *index)),
             RecordKey::Address { name, key } => Some((*name, key.dev.as_index()?)),
@@ -92,7 +92,7 @@ impl Record {
     }
 
     /// Whether what is there is still what was recorded, in whoever's hands.
-    fn stands(&self, object: &Object) -> bool {
+    pub(crate) fn stands(&self, object: &Object) -> bool {
         match (&self.object, object) {
             // The kind of a link cannot change.
             (Object::Link(recorded), Object::Link(link)) => same_kind(&recorded.kind, &link.kind),
@@ -120,6 +120,7 @@ pub(crate) fn protocol(object: &Object) -> u8 {
     }
 }
 
+/// Whether an object is as wanted in every respect; of a link, whether it is of the kind.
 fn agrees(wanted: &Object, object: &Object) -> bool {
     match (wanted, object) {
         (Object::Link(wanted), Object::Link(link)) => same_kind(&wanted.kind, &link.kind),
@@ -127,6 +128,13 @@ fn agrees(wanted: &Object, object: &Object) -> bool {
         (Object::Neighbour(wanted), Object::Neighbour(neighbour)) => wanted.agrees(neighbour),
         (Object::Route(wanted), Object::Route(route)) => wanted.agrees(route),
         (Object::Rule(wanted), Object::Rule(rule)) => wanted.agrees(rule),
+        _ => false,
+    }
+}
+
+fn is_as_before(former: &Object, link: &Object) -> bool {
+    match (former, link) {
+        (Object::Link(former), Object::Link(link)) => former.agrees(link),
         _ => false,
     }
 }
@@ -284,6 +292,18 @@ impl Book {
         self.records.get(key)
     }
 
+    /// What is recorded, and what is meant to be.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &RecordKey> {
+        let meant = self.open.keys();
+        let meant = meant.filter(|key| !self.records.contains_key(key));
+        self.records.keys().chain(meant)
+    }
+
+    /// What is meant, where that is not known to have come about.
+    pub(crate) fn intent(&self, key: &RecordKey) -> Option<&Record> {
+        self.open.get(key)?.as_ref()
+    }
+
     pub(crate) fn is_open(&self, key: &RecordKey) -> bool {
         self.open.contains_key(key)
     }
@@ -422,8 +442,12 @@ impl Book {
         };
         let stored = !policy.unstored.contains(key.kind());
         let ours = there.iter().find(|object| match (key, protocol(object)) {
-            // Its index was drawn for it.
-            (RecordKey::Link { .. }, _) => as_meant(object),
+            // Its index was drawn for it. One that was taken, and is as it was before that, has been given back.
+            (RecordKey::Link { .. }, _) => {
+                let former = before.and_then(|record| record.former.as_ref());
+                let given_back = former.is_some_and(|former| is_as_before(former, object));
+                as_meant(object) && (wanted.is_some() || !given_back)
+            }
             // The key has the protocol in it.
             (RecordKey::Rule(_), _) => either().next().is_some(),
             // Nobody's mark is on it: what looks otherwise than we meant it to is another's.

@@ -265,6 +265,8 @@ pub struct Plan {
     pub adopted: Vec<Object>,
     /// The devices that the ops refer to.
     pub devices: Devices,
+    /// The kinds on whose objects the kernel stores no protocol: those of the ops bear none either.
+    pub unstored: crate::model::Kinds,
     /// Pairs of positions: the op at the first needs the op at the second, which comes before it,
     /// to succeed. Sorted.
     needs: Vec<(u32, u32)>,
@@ -310,6 +312,7 @@ impl Plan {
             conflicts: self.conflicts,
             adopted: self.adopted,
             devices: self.devices,
+            unstored: self.unstored,
         }
     }
 }

@@ -97,6 +97,7 @@ pub(crate) fn arrange(
         conflicts,
         adopted,
         devices: desired.devices.clone(),
+        unstored: desired.policy.unstored,
         needs,
     })
 }

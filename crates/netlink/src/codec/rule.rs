@@ -161,7 +161,17 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
 ///
 /// When the rule is such that it could not be deleted again (see [`delete`]).
 pub fn create(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    guarded(rule)?;
     put(buffer, NEW, NLM_F_CREATE | NLM_F_EXCL, rule)
+}
+
+/// As [`create`], on a kernel that stores no protocol on rules: none is sent.
+///
+/// # Errors
+///
+/// As [`create`], but for the protocol.
+pub fn create_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    put(buffer, NEW, NLM_F_CREATE | NLM_F_EXCL, &unmarked(rule))
 }
 
 /// Encodes the deletion of a rule by its priority, protocol, action and all its selectors.
@@ -176,7 +186,32 @@ pub fn create(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
 /// being an `l3mdev` rule: each of these means "any" to the kernel, down to the rule that looks
 /// up table local, without which the host is deaf.
 pub fn delete(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    guarded(rule)?;
     put(buffer, DELETE, 0, rule)
+}
+
+/// As [`delete`], on a kernel that stores no protocol on rules: none is sent, and there is at most one such rule.
+///
+/// # Errors
+///
+/// As [`delete`], but for the protocol.
+pub fn delete_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
+    put(buffer, DELETE, 0, &unmarked(rule))
+}
+
+fn unmarked(rule: &Rule) -> Rule {
+    Rule {
+        protocol: 0,
+        ..rule.clone()
+    }
+}
+
+/// Where the kernel stores a protocol, none means any.
+fn guarded(rule: &Rule) -> Result<(), EncodeError> {
+    if rule.protocol == 0 {
+        return Err(EncodeError::Refused("a rule needs a protocol"));
+    }
+    Ok(())
 }
 
 /// Encodes the request for all rules of a family; there is no narrower one.
@@ -198,7 +233,6 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
             unmodelled: true, ..
         } => Some("a rule with unknown selectors"),
         Rule { priority: 0, .. } => Some("a rule needs a priority"),
-        Rule { protocol: 0, .. } => Some("a rule needs a protocol"),
         Rule {
             action: RuleAction::Lookup(0),
             l3mdev: false,
@@ -232,7 +266,9 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
     let mut message = MessageWriter::begin(buffer, kind, NLM_F_REQUEST | nlm_flags);
     message.body(&head);
     message.attr_u32(FRA_PRIORITY, rule.priority);
-    message.attr_u8(FRA_PROTOCOL, rule.protocol);
+    if rule.protocol != 0 {
+        message.attr_u8(FRA_PROTOCOL, rule.protocol);
+    }
     if let Some(table) = table {
         message.attr_u32(FRA_TABLE, table);
     }
