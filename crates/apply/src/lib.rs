@@ -22,7 +22,7 @@ use trueup_diff::{Dev, Hold, IfName, Object};
 use trueup_netlink::{KernelError, codec};
 pub use trueup_reconcile::ErrorClass;
 
-pub use run::{apply, draw_indexes};
+pub use run::{apply, draw_indexes, is_drawn};
 
 /// What became of one op.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,6 +36,11 @@ fn random_index() -> u32 {
     INDEXES.start + (random % span) as u32
 }
 
+/// Whether an interface has an index that was [drawn](draw_indexes), by us or by another of our like.
+pub fn is_drawn(index: u32) -> bool {
+    INDEXES.contains(&index)
+}
+
 /// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
 /// `indexes` [drawn](draw_indexes) for them; the kernel numbers those that are not in it, and what
 /// rests on such a one waits.

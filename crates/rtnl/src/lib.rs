@@ -21,12 +21,14 @@ mod memory;
 mod options;
 mod report;
 mod source;
+mod why;
 
 pub use error::{Error, ErrorKind};
 pub use look::Planned;
 pub use options::{Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol};
 pub use report::{Finding, OpOutcome, Report, Rule};
 pub use source::Rtnl;
+pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 
 pub use trueup_apply::{Failure, Outcome, Pending};
 pub use trueup_netlink::Namespace;

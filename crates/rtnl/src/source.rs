@@ -18,6 +18,7 @@ use crate::ledger::{Book, Record, RecordKey, Records, names, settle};
 use crate::look::{self, Planned};
 use crate::memory::{self, Memory};
 use crate::report::Round;
+use crate::why::{self, Explanation, Query};
 use crate::{Error, OnConflict, Options, Ownership, Report};
 
 /// How often a pass goes over what its own ops took away, at most.
@@ -62,26 +63,59 @@ impl Rtnl {
         ledger: &dyn Ledger,
         options: &Options,
     ) -> Result<Planned, Error> {
+        let (_, planned, _) = self.begin(scope, desired, ledger, options, Kinds::NONE)?;
+        Ok(planned)
+    }
+
+    /// What there is to say of the objects that `query` asks about: what the kernel holds, whose it is and by what proof,
+    /// what is desired, and what a pass would do. Without a desired state nothing is managed. Changes nothing, neither in
+    /// the kernel nor in the ledger.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn why(
+        &self,
+        scope: &Namespace,
+        desired: Option<&Desired>,
+        ledger: &dyn Ledger,
+        options: &Options,
+        query: &Query,
+    ) -> Result<Explanation, Error> {
+        let nothing = Desired::default();
+        let desired = desired.unwrap_or(&nothing);
+        let asked = Kinds::NONE.with(query.kind());
+        let (mut pass, planned, owned) = self.begin(scope, desired, ledger, options, asked)?;
+        let resolved = resolve(desired, &planned.observed, &owned, pass.policy)?;
+        why::explain(&mut pass.socket, &pass.book, &resolved, planned, query)
+    }
+
+    /// A pass up to its first plan, also fit to judge objects of the kinds in `more`.
+    fn begin<'a>(
+        &self,
+        scope: &Namespace,
+        desired: &'a Desired,
+        ledger: &dyn Ledger,
+        options: &'a Options,
+        more: Kinds,
+    ) -> Result<(Pass<'a>, Planned, Owned), Error> {
         let mut socket = Socket::open(scope)?;
-        let markers = self.markers(&mut socket, desired)?;
+        let judged = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
+        let kinds = Kind::ALL.into_iter().filter(judged).collect();
+        let markers = self.markers(&mut socket, kinds)?;
         let mut pass = Pass::open(socket, desired, options, markers, ledger)?;
         let snapshot = pass.read()?;
         pass.recover(&snapshot.observed);
         let (mut planned, owned) = pass.planned(snapshot)?;
         let mut memory = self.memory.clone();
         pass.judge(&mut memory, &mut planned, &owned, (self.clock)())?;
-        Ok(planned)
+        Ok((pass, planned, owned))
     }
 
     /// On what this kernel stores a protocol. It is asked once for a namespace, and only where that matters.
-    fn markers(
-        &self,
-        socket: &mut Socket,
-        desired: &Desired,
-    ) -> Result<Option<(u64, Markers)>, Error> {
+    fn markers(&self, socket: &mut Socket, kinds: Kinds) -> Result<Option<(u64, Markers)>, Error> {
         let in_question = |kind: &Kind| {
-            matches!(kind, Kind::Address | Kind::Neighbour | Kind::Rule)
-                && desired.managed().contains(*kind)
+            matches!(kind, Kind::Address | Kind::Neighbour | Kind::Rule) && kinds.contains(*kind)
         };
         if !Kind::ALL.iter().any(in_question) {
             return Ok(None);
@@ -321,7 +355,7 @@ impl Source for Rtnl {
         options: &Options,
     ) -> Result<Report, Error> {
         let mut socket = Socket::open(scope)?;
-        let markers = self.markers(&mut socket, desired)?;
+        let markers = self.markers(&mut socket, desired.managed())?;
         self.markers = markers.or(self.markers);
         let mut pass = Pass::open(socket, desired, options, markers, ledger)?;
         let snapshot = pass.read()?;
@@ -383,7 +417,11 @@ impl Source for Rtnl {
             adopted = std::mem::take(&mut plan.adopted);
             let (gone, rewritten) = pass.book.tidy(observed, pass.policy);
             pass.unsettled.extend(gone);
-            shed.extend(rewritten);
+            let news = rewritten
+                .into_iter()
+                .filter(|object| !shed.contains(object));
+            let news: Vec<Object> = news.collect();
+            shed.extend(news);
             let names = names(observed);
             for object in &adopted {
                 let name = |dev: Dev| names.get(&dev.as_index()?).copied();

@@ -103,7 +103,7 @@ impl Object {
     }
 
     /// Every respect in which an object of the same kind is not as this one desires.
-    pub(crate) fn differences(&self, observed: &Object) -> Vec<Difference> {
+    pub fn differences(&self, observed: &Object) -> Vec<Difference> {
         match (self, observed) {
             (Object::Link(new), Object::Link(was)) => new.differences(was),
             (Object::Address(new), Object::Address(was)) => new.differences(was),
@@ -113,9 +113,7 @@ impl Object {
             _ => Vec::new(),
         }
     }
-}
 
-impl Object {
     /// Whether the kernel made it for itself, so that it is nobody's to take or to adopt: routes of addresses and of router
     /// advertisements, addresses as of [`Address::is_kernels_own`], the rules that every namespace begins with.
     pub fn is_kernels_own(&self) -> bool {

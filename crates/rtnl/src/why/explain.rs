@@ -1,0 +1,313 @@
+//! The gathering of an explanation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_apply::is_drawn;
+use trueup_diff::{
+    Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, Observed, Owned,
+    Policy, ProvenBy, Resolved, Rule, proof,
+};
+use trueup_netlink::Socket;
+use trueup_observe::{Doubt, Scope, routes_where, snapshot};
+
+use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
+use crate::ledger::{Book, RecordKey, protocol};
+use crate::{Error, Planned};
+
+/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `book` what is ours by then.
+pub(crate) fn explain(
+    socket: &mut Socket,
+    book: &Book,
+    resolved: &Resolved,
+    planned: Planned,
+    query: &Query,
+) -> Result<Explanation, Error> {
+    let (rows, doubts) = read(socket, query)?;
+    let mut book = book.clone();
+    // The pass looked only at what is managed.
+    book.look(&rows, resolved.policy, &BTreeSet::new());
+    let owned = book.owned(&rows);
+    let mut case = Case {
+        devices: &resolved.devices,
+        indexes: rows
+            .links
+            .iter()
+            .map(|link| (link.name, link.index))
+            .collect(),
+        found: BTreeMap::new(),
+    };
+    let name = |dev: Dev| resolved.devices.name(dev).copied();
+    for object in objects(&rows).filter(|object| query.is_about(object, name)) {
+        let whose = whose(&object, &owned, resolved.policy, |object| {
+            recorded_on(&book, object, name)
+        });
+        let explained = case.about(&object);
+        explained.present.push(Present { object, whose });
+    }
+    for key in book.keys() {
+        let record = book.record(key).or_else(|| book.intent(key));
+        let Some(record) = record else { continue };
+        let recorded = |_| key.interface().map(|(name, _)| name);
+        if query.is_about(&record.object, recorded) {
+            let entry = Entry {
+                object: record.object.clone(),
+                origin: origin(&record.object, record.former.is_some(), resolved.policy),
+                former: record.former.clone(),
+                is_open: book.is_open(key),
+            };
+            case.about(&record.object).entry = Some(entry);
+        }
+    }
+    for (position, object) in desired(resolved, query.kind()).enumerate() {
+        if query.is_about(&object, name) {
+            let wanted = object.clone();
+            case.about(&object).desired = Some((position, wanted));
+        }
+    }
+    let Planned { plan, observed, .. } = &planned;
+    let mut held: Vec<Option<usize>> = Vec::with_capacity(plan.ops.len());
+    for (at, op) in plan.ops.iter().enumerate() {
+        let cause = || plan.needs(at).find_map(|need| held[need]);
+        held.push(op.hold.as_ref().map_or_else(cause, |_| Some(at)));
+        if query.is_about(&op.object, name) {
+            let cause = held[at].filter(|cause| *cause != at);
+            let waits_for = cause.map(|cause| Box::new(plan.ops[cause].clone()));
+            let steps = &mut case.about(&op.object).next;
+            let op = Box::new(op.clone());
+            steps.push(Step::Op { op, waits_for });
+        }
+    }
+    for conflict in &plan.conflicts {
+        if query.is_about(&conflict.desired, name) {
+            let step = Step::Conflict(Box::new(conflict.clone()));
+            case.about(&conflict.desired).next.push(step);
+        }
+    }
+    for object in &plan.adopted {
+        if query.is_about(object, name) {
+            case.about(object).next.push(Step::Adopt);
+        }
+    }
+    let managed = desired_kinds(resolved).contains(query.kind());
+    let complete = observed.complete.contains(query.kind());
+    let deleted: BTreeSet<u32> = plan
+        .ops
+        .iter()
+        .filter(|op| op.action == Action::Delete)
+        .filter_map(|op| match &op.object {
+            Object::Link(link) => Some(link.index),
+            _ => None,
+        })
+        .collect();
+    let mut objects: Vec<Explained> = case.found.into_values().collect();
+    for explained in &mut objects {
+        if explained.next.is_empty() {
+            let nothing = match managed {
+                true => nothing(explained, complete, &deleted, &rows),
+                false => Nothing::Unmanaged,
+            };
+            explained.next.push(Step::Nothing(nothing));
+        }
+    }
+    Ok(Explanation {
+        objects,
+        devices: resolved.devices.clone(),
+        doubts,
+    })
+}
+
+/// Why nothing would be done.
+fn nothing(
+    explained: &Explained,
+    complete: bool,
+    deleted: &BTreeSet<u32>,
+    rows: &Observed,
+) -> Nothing {
+    let there = explained.present.iter();
+    if let Some((_, desired)) = &explained.desired {
+        let mut serving = there.filter(|present| desired.differences(&present.object).is_empty());
+        let creatable = match desired {
+            Object::Link(link) => link.kind.as_ref().is_some_and(LinkKind::is_creatable),
+            _ => true,
+        };
+        return match serving.next() {
+            // What must exist is nobody's to make.
+            Some(present) if present.whose.is_ours() || !creatable => Nothing::AsDesired,
+            Some(_) => Nothing::Serves,
+            None if explained.present.is_empty() => Nothing::Along,
+            None => Nothing::Unread,
+        };
+    }
+    let Some(ours) = there.clone().find(|present| present.whose.is_ours()) else {
+        return match explained.present.is_empty() {
+            true => Nothing::Absent,
+            false => Nothing::Foreign,
+        };
+    };
+    if !complete {
+        return Nothing::Unread;
+    }
+    match &ours.object {
+        Object::Link(link) => {
+            let other = match &link.kind {
+                Some(LinkKind::Veth { peer }) => *peer,
+                _ => None,
+            };
+            let other = rows.links.iter().find(|link| Some(link.name) == other);
+            match other.is_some_and(|other| deleted.contains(&other.index)) {
+                true => Nothing::Along,
+                false => Nothing::OtherEnd,
+            }
+        }
+        _ => Nothing::Along,
+    }
+}
+
+/// What was found, by key.
+struct Case<'a> {
+    devices: &'a Devices,
+    indexes: BTreeMap<IfName, u32>,
+    found: BTreeMap<ObjectKey, Explained>,
+}
+
+impl Case<'_> {
+    /// What is found on the key of an object. A device that is to be made anew is, for its name, the one that is there.
+    fn about(&mut self, object: &Object) -> &mut Explained {
+        let mut key = object.key();
+        match &mut key {
+            ObjectKey::Address(key) => key.dev = self.there(key.dev),
+            ObjectKey::Neighbour(key) => key.dev = self.there(key.dev),
+            ObjectKey::Rule(rule) => {
+                *rule = Box::new(Rule {
+                    protocol: 0,
+                    ..(**rule).clone()
+                });
+            }
+            ObjectKey::Link(_) | ObjectKey::Route(_) => {}
+        }
+        let empty = || Explained {
+            key: key.clone(),
+            present: Vec::new(),
+            entry: None,
+            desired: None,
+            next: Vec::new(),
+        };
+        self.found.entry(key.clone()).or_insert_with(empty)
+    }
+
+    fn there(&self, dev: Dev) -> Dev {
+        let planned = dev.as_index().is_none();
+        let name = self.devices.name(dev).filter(|_| planned);
+        let index = name.and_then(|name| self.indexes.get(name));
+        index.map_or(dev, |index| Dev::index(*index))
+    }
+}
+
+/// Reads all links, and what is asked about, whoever made it.
+fn read(socket: &mut Socket, query: &Query) -> Result<(Observed, Vec<Doubt>), Error> {
+    let kind = query.kind();
+    let kinds = Kinds::NONE.with(kind);
+    let scope = Scope {
+        kinds: kinds.without(Kind::Route),
+        ..Scope::default()
+    };
+    let read = snapshot(socket, &scope)?;
+    let (mut observed, mut doubts) = (read.observed, read.doubts);
+    if let Some(doubt) = doubts.iter().find(|doubt| doubt.kind() == Kind::Link) {
+        // Without all links, names lead nowhere.
+        return Err(Error::links(doubt.to_string()));
+    }
+    if let Query::Route { table, .. } = query {
+        let scope = Scope {
+            kinds,
+            tables: table.map(|table| BTreeSet::from([table])),
+            ..Scope::default()
+        };
+        let (routes, doubt) = routes_where(socket, &scope, |route| query.is_about_route(route))?;
+        observed.routes = routes;
+        if doubt.is_none() {
+            observed.complete = observed.complete.with(Kind::Route);
+        }
+        doubts.extend(doubt);
+    }
+    Ok((observed, doubts))
+}
+
+fn objects(observed: &Observed) -> impl Iterator<Item = Object> {
+    fn all<T: Clone + Into<Object>>(list: &[T]) -> impl Iterator<Item = Object> {
+        list.iter().cloned().map(Into::into)
+    }
+    all(&observed.links)
+        .chain(all(&observed.addresses))
+        .chain(all(&observed.neighbours))
+        .chain(all(&observed.routes))
+        .chain(all(&observed.rules))
+}
+
+/// What is desired of a kind, in the order of the list.
+fn desired(resolved: &Resolved, kind: Kind) -> impl Iterator<Item = Object> {
+    fn all<T: Clone + Into<Object>>(
+        list: &Option<Vec<T>>,
+        is_asked: bool,
+    ) -> impl Iterator<Item = Object> {
+        let list = list.iter().flatten().filter(move |_| is_asked);
+        list.cloned().map(Into::into)
+    }
+    all(&resolved.links, kind == Kind::Link)
+        .chain(all(&resolved.addresses, kind == Kind::Address))
+        .chain(all(&resolved.neighbours, kind == Kind::Neighbour))
+        .chain(all(&resolved.routes, kind == Kind::Route))
+        .chain(all(&resolved.rules, kind == Kind::Rule))
+}
+
+fn desired_kinds(resolved: &Resolved) -> Kinds {
+    let managed = |kind: &Kind| match kind {
+        Kind::Link => resolved.links.is_some(),
+        Kind::Address => resolved.addresses.is_some(),
+        Kind::Neighbour => resolved.neighbours.is_some(),
+        Kind::Route => resolved.routes.is_some(),
+        Kind::Rule => resolved.rules.is_some(),
+    };
+    Kind::ALL.into_iter().filter(managed).collect()
+}
+
+/// Whose an object is; `recorded` tells whether the ledger has anything on its key.
+fn whose(
+    object: &Object,
+    owned: &Owned,
+    policy: Policy,
+    recorded: impl Fn(&Object) -> bool,
+) -> Whose {
+    let passing = matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared());
+    match (proof(object, owned, policy), protocol(object)) {
+        (Some(ProvenBy::Marker), _) => Whose::Marked,
+        (Some(ProvenBy::Ledger), _) => Whose::Recorded,
+        _ if object.is_kernels_own() => Whose::Kernels,
+        _ if passing => Whose::Passing,
+        _ if recorded(object) => Whose::Rewritten,
+        (None, 0) => Whose::Unmarked,
+        (None, protocol) if protocol == policy.marker => Whose::MarkUnproven,
+        (None, protocol) => Whose::Others { protocol },
+    }
+}
+
+/// Whether the ledger has anything on an object's key, or had a link of its name.
+fn recorded_on(book: &Book, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
+    match object {
+        Object::Link(link) => book.link_named(&link.name).is_some(),
+        _ => RecordKey::of(object, name).is_some_and(|key| book.record(&key).is_some()),
+    }
+}
+
+/// The ledger does not say how an object became ours, but the object does: what we made bears our marker, or, a link, an
+/// index that was drawn for it.
+fn origin(object: &Object, taken: bool, policy: Policy) -> Origin {
+    match object {
+        _ if taken => Origin::Taken,
+        Object::Link(link) if is_drawn(link.index) => Origin::Made,
+        Object::Link(_) => Origin::Adopted,
+        _ if policy.unstored.contains(object.kind()) => Origin::MadeOrAdopted,
+        _ if protocol(object) == policy.marker => Origin::Made,
+        _ => Origin::Adopted,
+    }
+}
