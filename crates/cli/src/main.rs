@@ -74,6 +74,11 @@ enum Command {
     },
     /// Print the namespace's state in the file's own form
     Observe,
+    /// Print what this kernel and this caller can do, and what would hinder a pass
+    ///
+    /// Exits with 0 when an apply could work, 2 when something would hinder it, 1 when that could
+    /// not be told.
+    Doctor,
     /// Check, print or repair the files in which it is remembered what is ours
     Journal {
         #[command(subcommand)]
@@ -109,6 +114,7 @@ fn main() -> ExitCode {
         Command::Apply { file } => commands::apply(&common, &file),
         Command::Watch { file, interval } => commands::watch(&common, &file, interval),
         Command::Observe => commands::observe(&common),
+        Command::Doctor => commands::doctor(&common),
         Command::Journal { task } => commands::journal(&common, &task),
     };
     done.unwrap_or_else(|error| {

@@ -54,6 +54,6 @@ fn say(what: std::fmt::Arguments<'_>) {
 }
 
 /// A number of things, in words.
-fn count(number: usize, one: &str, many: &str) -> String {
+pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

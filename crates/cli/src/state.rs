@@ -124,7 +124,8 @@ impl Place {
         Ok(journal.ledger(SOURCE, &scope)?)
     }
 
-    fn file(&self) -> PathBuf {
+    /// Its file.
+    pub(crate) fn file(&self) -> PathBuf {
         let Place { cookie, marker, .. } = self;
         self.directory
             .join(format!("netns-{cookie}-{marker}.{EXTENSION}"))
@@ -219,7 +220,12 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-fn boot_id() -> Result<String> {
+/// The boot's name, as the kernel gives it.
+///
+/// # Errors
+///
+/// Without `/proc`.
+pub(crate) fn boot_id() -> Result<String> {
     let id = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
     Ok(id.trim().to_owned())
 }

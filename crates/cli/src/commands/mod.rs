@@ -2,6 +2,7 @@
 //! was named.
 
 mod apply;
+mod doctor;
 mod journal;
 mod observe;
 mod plan;
@@ -22,6 +23,7 @@ use crate::Common;
 use crate::state;
 
 pub(crate) use apply::apply;
+pub(crate) use doctor::doctor;
 pub(crate) use journal::{Task, journal};
 pub(crate) use observe::observe;
 pub(crate) use plan::plan;

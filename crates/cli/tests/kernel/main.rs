@@ -8,6 +8,7 @@
 
 mod agent;
 mod convergence;
+mod doctor;
 mod journal;
 mod memory;
 mod observing;
@@ -17,6 +18,7 @@ mod refusals;
 mod watch;
 
 use convergence::*;
+use doctor::*;
 use journal::*;
 use memory::*;
 use observing::*;
@@ -71,6 +73,11 @@ trueup_testkit::kernel_tests![
     a_changed_file_is_taken_up_and_a_broken_one_is_not,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again,
+    the_doctor_tells_what_is_so_and_changes_nothing,
+    the_doctor_takes_no_privilege_and_says_when_one_is_missing,
+    the_doctor_tells_who_holds_a_journal,
+    the_doctor_tells_what_is_wrong_with_the_state,
+    the_doctor_looks_at_the_namespace_that_is_named,
     every_command_of_the_page_does_as_it_says,
     the_commands_of_the_readme_bring_the_example_up,
 ];

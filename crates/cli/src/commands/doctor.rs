@@ -1,0 +1,312 @@
+//! `trueup doctor`: what this kernel and this caller can do in a namespace, and what would hinder a pass. It asks and reads;
+//! nothing is changed, made or held.
+
+mod text;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::{Access, access};
+use serde::Serialize;
+use trueup::diff::Kind;
+use trueup::journal::{self, Journal};
+use trueup::netlink::{Marker, Markers, Socket, markers};
+use trueup::rtnl::DEFAULT_PROTOCOL;
+
+use super::Place;
+use crate::output::{self, Format};
+use crate::{Common, state};
+
+/// Something would hinder a pass.
+const HINDERED: u8 = 2;
+
+/// More than an unprivileged socket may have unless `net.core.rmem_max` was raised.
+const RECEIVE_BUFFER: usize = 1 << 20;
+
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
+pub(crate) fn doctor(common: &Common) -> Result<ExitCode> {
+    if common.format == Format::Ip {
+        bail!("there is no command that makes a host well: --format is text or json here");
+    }
+    let found = Findings::gather(common)?;
+    output::print(|out| match common.format {
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &found)?;
+            writeln!(out)
+        }
+        Format::Text | Format::Ip => text::write(out, &found),
+    })?;
+    Ok(ExitCode::from(if found.ready { 0 } else { HINDERED }))
+}
+
+/// All that was found, as it is in the JSON.
+#[derive(Serialize)]
+struct Findings {
+    /// Nothing is known that would hinder a pass.
+    ready: bool,
+    kernel: String,
+    boot_id: Option<String>,
+    /// The namespace's.
+    cookie: u64,
+    privileged: bool,
+    strict_checking: bool,
+    receive_buffer: Buffer,
+    ownership: Vec<Proof>,
+    state_directory: Option<PathBuf>,
+    /// Those of the namespace, and the one that a file without `protocol` would have.
+    journals: Vec<Remembered>,
+    problems: Vec<Problem>,
+}
+
+/// In bytes, as the kernel accounts for it.
+#[derive(Serialize)]
+struct Buffer {
+    wanted: usize,
+    obtained: usize,
+}
+
+/// By what objects of a kind are known as ours, unless a file says otherwise.
+#[derive(Serialize)]
+struct Proof {
+    kind: &'static str,
+    proof: &'static str,
+    reason: &'static str,
+}
+
+/// A journal.
+#[derive(Serialize)]
+struct Remembered {
+    file: PathBuf,
+    protocol: u8,
+    present: bool,
+    held: bool,
+    /// Who holds it, if he is known.
+    holder: Option<Holder>,
+}
+
+#[derive(Serialize)]
+struct Holder {
+    pid: u32,
+    command: String,
+}
+
+/// What would hinder a pass, and what to do about it.
+#[derive(Serialize)]
+struct Problem {
+    problem: String,
+    remedy: String,
+}
+
+impl Findings {
+    fn gather(common: &Common) -> Result<Findings> {
+        let place = Place::open(common)?;
+        let mut socket = Socket::open(&place.namespace)?;
+        let mut problems = Vec::new();
+        let privileged = privileged(&mut socket, &mut problems)?;
+        let boot_id = or_problem(state::boot_id(), &mut problems, "mount /proc");
+        let directory = or_problem(
+            state::directory(common.state.as_deref()).and_then(usable),
+            &mut problems,
+            "name a directory that you can write to with --state DIR, and the same one each time",
+        );
+        let journals = match &directory {
+            Some(directory) => journals(directory, place.cookie, &mut problems)?,
+            None => Vec::new(),
+        };
+        Ok(Findings {
+            ready: problems.is_empty(),
+            kernel: read(RELEASE)?,
+            boot_id,
+            cookie: place.cookie,
+            privileged,
+            strict_checking: socket.strict(),
+            receive_buffer: Buffer {
+                wanted: RECEIVE_BUFFER,
+                obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
+            },
+            ownership: ownership(&markers(&mut socket)?),
+            state_directory: directory,
+            journals,
+            problems,
+        })
+    }
+}
+
+const READABLE: &str = "let it be read and written by whoever runs trueup";
+
+impl Problem {
+    /// Of a journal.
+    fn of(error: &journal::Error, file: &Path, protocol: u8) -> Problem {
+        let file = file.display();
+        let (problem, remedy) = if error.is_held() {
+            (
+                format!("another trueup writes with `protocol = {protocol}`: {error}"),
+                "stop it, or give the two files different `protocol` numbers".to_owned(),
+            )
+        } else if error.is_damaged() {
+            (
+                format!("what is remembered in {file} cannot be relied on: {error}"),
+                format!(
+                    "look with `trueup journal check {file}`, go on after `trueup journal repair {file}`"
+                ),
+            )
+        } else {
+            let remedy = error.remedy().unwrap_or(READABLE);
+            (format!("cannot use {file}: {error}"), remedy.to_owned())
+        };
+        Problem { problem, remedy }
+    }
+}
+
+fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -> Option<T> {
+    result
+        .map_err(|error| {
+            problems.push(Problem {
+                problem: format!("{error:#}"),
+                remedy: remedy.to_owned(),
+            });
+        })
+        .ok()
+}
+
+fn read(path: &str) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    Ok(text.trim().to_owned())
+}
+
+fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> {
+    match socket.may_change() {
+        Err(error) if error.is_permission() => {
+            problems.push(Problem {
+                problem: "may not change this network namespace: CAP_NET_ADMIN is missing in the user namespace that owns it"
+                    .to_owned(),
+                remedy: "run trueup as root there, or give it the capability, such as by AmbientCapabilities=CAP_NET_ADMIN in a \
+                         systemd unit"
+                    .to_owned(),
+            });
+            Ok(false)
+        }
+        asked => Ok(asked.map(|()| true)?),
+    }
+}
+
+/// What a pass would go by: the marker unless the kernel is known to drop it.
+fn ownership(markers: &Markers) -> Vec<Proof> {
+    let proof = |kind: Kind| {
+        let (marker, kept, dropped, unknown) = match kind {
+            Kind::Link => {
+                return Proof {
+                    kind: kind.name(),
+                    proof: "ledger",
+                    reason: "a link bears no marker",
+                };
+            }
+            Kind::Route => (markers.route, "every kernel keeps rtm_protocol", "", ""),
+            Kind::Address => (
+                markers.address,
+                "this kernel keeps IFA_PROTO",
+                "this kernel drops IFA_PROTO, as do those before 5.18",
+                "",
+            ),
+            Kind::Neighbour => (
+                markers.neighbour,
+                "this kernel keeps NDA_PROTOCOL",
+                "this kernel drops NDA_PROTOCOL, as do those before 5.0",
+                "",
+            ),
+            Kind::Rule => (
+                markers.rule,
+                "this kernel keeps FRA_PROTOCOL",
+                "this kernel drops FRA_PROTOCOL, as do those before 4.17",
+                "there is no rule on which FRA_PROTOCOL could be seen; kernels since 4.17 keep it",
+            ),
+        };
+        let (proof, reason) = match marker {
+            Marker::Kept => ("marker", kept),
+            Marker::NotKept => ("ledger", dropped),
+            Marker::Unknown => ("marker", unknown),
+        };
+        Proof {
+            kind: kind.name(),
+            proof,
+            reason,
+        }
+    };
+    Kind::ALL.map(proof).into()
+}
+
+/// The directory, if journals could be made in it: it, or the nearest above it that is there, can be written.
+fn usable(directory: PathBuf) -> Result<PathBuf> {
+    let shown = directory.display();
+    let absolute =
+        std::path::absolute(&directory).with_context(|| format!("what directory is {shown}?"))?;
+    let there = |path: &&Path| !matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let Some(nearest) = absolute.ancestors().find(there) else {
+        bail!("there is no root directory");
+    };
+    let reading = if nearest == absolute {
+        Access::READ_OK
+    } else {
+        Access::empty()
+    };
+    if let Err(errno) = access(nearest, reading | Access::WRITE_OK | Access::EXEC_OK) {
+        return Err(errno).with_context(|| {
+            format!(
+                "the state directory {shown} is of no use, as {} cannot be written",
+                nearest.display()
+            )
+        });
+    }
+    if !nearest.is_dir() {
+        bail!(
+            "the state directory {shown} is of no use, as {} is no directory",
+            nearest.display()
+        );
+    }
+    Ok(directory)
+}
+
+/// The namespace's journals, in the order of their protocol numbers.
+fn journals(directory: &Path, cookie: u64, problems: &mut Vec<Problem>) -> Result<Vec<Remembered>> {
+    let mut found = Vec::new();
+    for protocol in 0..=u8::MAX {
+        let place = state::Place::new(Some(directory), cookie, protocol)?;
+        let file = place.file();
+        let present = fs::exists(&file).unwrap_or(true);
+        if !present && protocol != DEFAULT_PROTOCOL {
+            continue;
+        }
+        let mut held = false;
+        let mut holder = None;
+        if let Err(error) = journal::unheld(&file) {
+            held = error.is_held();
+            holder = error.holder().map(|holder| Holder {
+                pid: holder.pid,
+                command: holder.command.clone(),
+            });
+            problems.push(Problem::of(&error, &file, protocol));
+        }
+        match Journal::peek(&file) {
+            Err(error) => problems.push(Problem::of(&error, &file, protocol)),
+            Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
+                problems.push(Problem {
+                    problem: format!("{} cannot be written", file.display()),
+                    remedy: READABLE.to_owned(),
+                });
+            }
+            Ok(_) => {}
+        }
+        found.push(Remembered {
+            file,
+            protocol,
+            present,
+            held,
+            holder,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,73 @@
+//! The findings for people: what is so, then each problem with its remedy, then whether an apply could work.
+
+use std::io::{self, Write};
+
+use super::{Findings, Remembered};
+use crate::output::count;
+
+pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
+    let mut line = |what: &str, is: &str| writeln!(out, "{what:<18}{is}");
+    let buffer = &found.receive_buffer;
+    let (wanted, obtained) = (buffer.wanted, buffer.obtained);
+    line("kernel", &found.kernel)?;
+    line("boot", found.boot_id.as_deref().unwrap_or("cannot be told"))?;
+    line("namespace", &format!("cookie {}", found.cookie))?;
+    line(
+        "privilege",
+        if found.privileged {
+            "CAP_NET_ADMIN in the namespace"
+        } else {
+            "none to change anything in the namespace"
+        },
+    )?;
+    line(
+        "dumps",
+        if found.strict_checking {
+            "checked strictly, and filtered by the kernel"
+        } else {
+            "not checked strictly: the kernel sends all, and we filter"
+        },
+    )?;
+    line(
+        "receive buffer",
+        &if obtained < wanted {
+            format!("{wanted} bytes wanted, {obtained} obtained: held to net.core.rmem_max")
+        } else {
+            format!("{wanted} bytes wanted, and obtained")
+        },
+    )?;
+    for proof in &found.ownership {
+        line(
+            &format!("own {}", proof.kind),
+            &format!("by {}: {}", proof.proof, proof.reason),
+        )?;
+    }
+    match &found.state_directory {
+        Some(directory) => line("state directory", &directory.display().to_string())?,
+        None => line("state directory", "none that can be used")?,
+    }
+    for journal in &found.journals {
+        line("journal", &told(journal))?;
+    }
+    for problem in &found.problems {
+        writeln!(out, "! {}", problem.problem)?;
+        writeln!(out, "  remedy: {}", problem.remedy)?;
+    }
+    match found.problems.len() {
+        0 => writeln!(out, "an apply could work"),
+        problems => {
+            let problems = count(problems, "problem", "problems");
+            writeln!(out, "{problems} would hinder an apply")
+        }
+    }
+}
+
+fn told(journal: &Remembered) -> String {
+    let of = format!("{} (protocol {})", journal.file.display(), journal.protocol);
+    match &journal.holder {
+        Some(holder) => format!("{of}: held by pid {} ({})", holder.pid, holder.command),
+        None if journal.held => format!("{of}: held"),
+        None if journal.present => format!("{of}: held by nobody"),
+        None => format!("{of}: not there yet"),
+    }
+}
