@@ -85,18 +85,20 @@ impl Findings {
         let _ = merge::join(desired, observed, T::key, |_, wanted, present| {
             holders.sort(present, &standing);
             let before = self.ops.len();
-            let mut kept =
-                wanted.and_then(|wanted| self.settle(wanted, &holders, complete, handling));
+            let kept = match wanted {
+                Some(wanted) => self.settle(wanted, &holders, complete, handling),
+                // Beside another's, what was taken is not given back: the other has the key already.
+                None if complete && holders.foreign.is_empty() => {
+                    let taken = holders.ours.first().copied();
+                    taken.filter(|taken| self.give_back(*taken, handling))
+                }
+                None => None,
+            };
             if !complete {
                 return;
             }
-            // Beside another's, what was taken is not given back: the other has the key already.
-            if wanted.is_none() && holders.foreign.is_empty() {
-                let taken = holders.ours.first().copied();
-                kept = taken.filter(|taken| self.give_back(*taken, handling));
-            }
             // What is made anew needs the key for itself alone.
-            let anew = |op: &Op| op.reason == Reason::Recreated;
+            let anew = |op: &Op| op.action == Action::Create && op.reason != Reason::Missing;
             let reason = if self.ops[before..].iter().any(anew) {
                 Reason::Recreated
             } else {

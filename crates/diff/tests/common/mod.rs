@@ -11,8 +11,8 @@ use proptest::sample::select;
 use trueup_diff::{
     Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Family, FwMark, IfName,
     Item, Kind, Kinds, Lifetimes, Link, LinkKind, Metric, Neighbour, NeighbourState, NextHop,
-    NextHops, Object, Observed, Op, Owned, Plan, Route, RouteType, Rule, RuleAction, VlanProtocol,
-    VxlanAttrs, plan,
+    NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route, RouteType, Rule,
+    RuleAction, Scope, VlanProtocol, VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -208,14 +208,40 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
         some_of(neighbour(), 3),
         some_of(route(), 5),
         some_of(rule(), 4),
+        prop::collection::btree_set((select(Kind::ALL.to_vec()), 0..5_usize), 0..6),
     );
-    parts.prop_map(|(links, addresses, neighbours, routes, rules)| Desired {
-        links,
-        addresses,
-        neighbours,
-        routes,
-        rules,
-    })
+    parts.prop_map(
+        |(links, addresses, neighbours, routes, rules, adopt)| Desired {
+            adopt,
+            links,
+            addresses,
+            neighbours,
+            routes,
+            rules,
+        },
+    )
+}
+
+/// All of the policies, among them often the plain one.
+fn policy() -> impl Strategy<Value = Policy> {
+    let policy = (0..32_u8, 0..32_u8, any::<[bool; 2]>()).prop_map(
+        |(by_ledger, unstored, [adopt, take])| {
+            let kinds = |bits: u8| -> Kinds {
+                let of = |kind: &Kind| bits >> (*kind as u8) & 1 != 0;
+                Kind::ALL.into_iter().filter(of).collect()
+            };
+            let unstored = kinds(unstored).without(Kind::Link).without(Kind::Route);
+            let forced = |kind: &Kind| unstored.contains(*kind) || kinds(by_ledger).contains(*kind);
+            Policy {
+                marker: MARKER,
+                by_ledger: Kind::ALL.into_iter().filter(forced).collect(),
+                unstored,
+                adopt,
+                take,
+            }
+        },
+    );
+    prop_oneof![1 => Just(Policy::from(MARKER)), 3 => policy]
 }
 
 /// Takes the wrong objects out of a desired state until it can be planned.
@@ -239,12 +265,13 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
     }
 }
 
-/// A world in which some is ours, some is not, and some keys are held twice.
+/// A world in which some is ours, by the marker or the ledger, some was taken, some is not ours,
+/// and some keys are held twice.
 pub(crate) fn world() -> impl Strategy<Value = World> {
-    let foreign = prop::collection::vec(0..6_u8, 32);
-    (desired(), desired(), foreign, any::<u8>()).prop_map(
-        |(mut first, mut second, fates, kinds)| {
-            let mut world = World::new();
+    let fates = prop::collection::vec(0..14_u8, 32);
+    (desired(), desired(), fates, any::<u8>(), policy()).prop_map(
+        |(mut first, mut second, fates, kinds, policy)| {
+            let mut world = World::new(policy);
             let plan = prune(&mut first, &world);
             world.carry_out(&plan);
             let mut twins = world.clone();
@@ -276,11 +303,12 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
 pub(crate) struct World {
     pub(crate) observed: Observed,
     pub(crate) owned: Owned,
+    pub(crate) policy: Policy,
     next: u32,
 }
 
 impl World {
-    pub(crate) fn new() -> World {
+    pub(crate) fn new(policy: Policy) -> World {
         let link = |index, text| Link {
             index,
             kind: Some(LinkKind::Other("".into())),
@@ -299,90 +327,307 @@ impl World {
         World {
             observed,
             owned: Owned::default(),
+            policy,
             next: 3,
         }
     }
 
     pub(crate) fn plan(&self, desired: &Desired) -> Result<Plan, DesiredError> {
-        plan(desired, &self.observed, &self.owned, MARKER)
+        plan(desired, &self.observed, &self.owned, self.policy)
     }
 
-    /// Makes somebody else's, or the kernel's, of some that is ours.
+    /// The protocol that the kernel stores where it is told one.
+    fn stored(&self, kind: Kind, protocol: u8) -> u8 {
+        if self.policy.unstored.contains(kind) {
+            0
+        } else {
+            protocol
+        }
+    }
+
+    /// Lets things happen to what is ours: others rewrite it, the ledger forgets it or has it from
+    /// before it was ours.
     fn estrange(&mut self, fates: &[u8]) {
         let mut fates = fates.iter().cycle();
         let mut fate = || *fates.next().unwrap();
         // Both ends of a pair have one owner.
         let mut estranged = BTreeSet::new();
-        let mut links: Vec<&Link> = self.observed.links.iter().collect();
-        links.sort_by_key(|link| link.name);
-        for link in links {
+        self.observed.links.sort_by_key(|link| link.name);
+        for link in &mut self.observed.links {
             let peer = match &link.kind {
                 Some(LinkKind::Veth { peer }) => *peer,
                 _ => None,
             };
+            let fate = fate();
             let with_peer = peer.is_some_and(|peer| estranged.contains(&peer));
-            if with_peer || (fate() == 0 && peer.is_none_or(|peer| peer > link.name)) {
+            let goes = matches!(fate, 0 | 7..=9);
+            if with_peer || (goes && peer.is_none_or(|peer| peer > link.name)) {
                 estranged.insert(link.name);
-                self.owned.links.remove(&link.index);
+                let ours = self.owned.links.remove(&link.index);
+                if ours && matches!(fate, 7..=9) {
+                    let former = Link {
+                        mtu: Some(1300),
+                        up: Some(fate != 7),
+                        ..link.clone()
+                    };
+                    let key = ObjectKey::Link(link.name);
+                    self.owned.former.insert(key, former.into());
+                }
             }
         }
+        let owned = &mut self.owned;
         for address in &mut self.observed.addresses {
-            match fate() {
-                0 => address.protocol = 4,
-                1 => address.protocol = 0,
-                2 => {
-                    address.protocol = 0;
-                    self.owned.addresses.insert(address.key());
+            let fate = fate();
+            rewrite(
+                address.key(),
+                &mut address.protocol,
+                &mut owned.addresses,
+                fate,
+            );
+            let brief = Lifetimes {
+                valid: 10,
+                preferred: 0,
+            };
+            match fate {
+                6 => (address.protocol, _) = (3, owned.addresses.remove(&address.key())),
+                7..=9 => {
+                    let mut former = address.clone();
+                    former.protocol = 4;
+                    // Neither of these can be had again in place.
+                    former.scope = Scope(if fate == 8 { 200 } else { former.scope.0 });
+                    former.metric = if fate == 9 { 0 } else { former.metric };
+                    former.lifetimes = brief;
+                    let former = former.canonical(None).into();
+                    owned
+                        .former
+                        .insert(Object::from(address.clone()).key(), former);
                 }
-                3 => {
-                    address.lifetimes = Lifetimes {
-                        valid: 10,
-                        preferred: 0,
-                    }
-                }
+                10 => address.lifetimes = brief,
                 _ => {}
             }
         }
         for neighbour in &mut self.observed.neighbours {
-            match fate() {
-                0 => neighbour.protocol = 4,
-                1 => {
-                    neighbour.protocol = 0;
-                    self.owned.neighbours.insert(neighbour.key());
-                }
-                2 if !neighbour.proxy => {
+            let fate = fate();
+            rewrite(
+                neighbour.key(),
+                &mut neighbour.protocol,
+                &mut owned.neighbours,
+                fate,
+            );
+            match fate {
+                6 if !neighbour.proxy => {
                     (neighbour.protocol, neighbour.ext_learn) = (0, false);
                     neighbour.state = NeighbourState::Dynamic;
                 }
+                7..=9 => {
+                    let former = Neighbour {
+                        protocol: 4,
+                        router: !neighbour.router,
+                        ..neighbour.clone()
+                    };
+                    owned
+                        .former
+                        .insert(Object::from(neighbour.clone()).key(), former.into());
+                }
                 _ => {}
             }
         }
+        let there: Vec<u32> = self.observed.links.iter().map(|link| link.index).collect();
         for route in &mut self.observed.routes {
-            match fate() {
-                0 | 1 => route.protocol = 4,
-                2 => route.unmodelled = true,
-                3 => route.protocol = MARKER,
+            let fate = fate();
+            rewrite(route.key(), &mut route.protocol, &mut owned.routes, fate);
+            match fate {
+                5 => route.unmodelled = true,
+                6 => (route.protocol, _) = (2, owned.routes.remove(&route.key())),
+                7..=9 => {
+                    // One of these is gone.
+                    let index = [there[0], there[there.len() - 1], 99][usize::from(fate) - 7];
+                    let former = Route {
+                        protocol: 4,
+                        kind: RouteType::Unicast,
+                        nexthops: NextHops::One(NextHop::dev(Dev::index(index))),
+                        unmodelled: route.dst.is_default(),
+                        ..route.clone()
+                    };
+                    owned
+                        .former
+                        .insert(Object::from(route.clone()).key(), former.into());
+                }
                 _ => {}
             }
         }
-        for rule in &mut self.observed.rules {
+        let mut rules = Vec::new();
+        for mut rule in std::mem::take(&mut self.observed.rules) {
+            let by = |protocol| Rule {
+                protocol,
+                ..rule.clone()
+            };
             match fate() {
-                0 | 1 => rule.protocol = 4,
+                0 | 1 => {
+                    owned.rules.remove(&rule.key());
+                    rule = by(4);
+                }
                 2 => rule.unmodelled = true,
+                3 => rules.push(by(4)),
+                4 => {
+                    owned.rules.insert(by(3).key());
+                    rules.extend([by(4), by(3)]);
+                }
+                5 => {
+                    owned.rules.insert(by(4).key());
+                    rule = by(4);
+                }
+                6 => drop(owned.rules.remove(&rule.key())),
+                7 => {
+                    owned.rules.remove(&rule.key());
+                    rules.push(by(4));
+                    rule.not = true;
+                }
+                8 => rule = by(2),
+                _ => {}
+            }
+            rules.push(rule);
+        }
+        let mut keys = BTreeSet::new();
+        rules.retain(|rule| keys.insert(rule.key()));
+        self.observed.rules = rules;
+        self.forget_protocols();
+        self.tidy();
+    }
+
+    /// What is stored nowhere nobody reads.
+    fn forget_protocols(&mut self) {
+        let unstored = |kind| self.policy.unstored.contains(kind);
+        let (observed, owned) = (&mut self.observed, &mut self.owned);
+        if unstored(Kind::Address) {
+            observed.addresses.iter_mut().for_each(|a| a.protocol = 0);
+            owned.addresses.values_mut().for_each(|p| *p = 0);
+        }
+        if unstored(Kind::Neighbour) {
+            observed.neighbours.iter_mut().for_each(|n| n.protocol = 0);
+            owned.neighbours.values_mut().for_each(|p| *p = 0);
+        }
+        if unstored(Kind::Rule) {
+            observed.rules.iter_mut().for_each(|rule| rule.protocol = 0);
+            let mut keys = BTreeSet::new();
+            observed.rules.retain(|rule| keys.insert(rule.key()));
+            let unmarked = |rule| Rule {
+                protocol: 0,
+                ..rule
+            };
+            owned.rules = std::mem::take(&mut owned.rules)
+                .into_iter()
+                .map(unmarked)
+                .collect();
+        }
+        for former in owned.former.values_mut() {
+            match former {
+                Object::Address(address) if unstored(Kind::Address) => address.protocol = 0,
+                Object::Neighbour(neighbour) if unstored(Kind::Neighbour) => neighbour.protocol = 0,
                 _ => {}
             }
         }
     }
 
-    /// Whether an observed object is ours, as the contract says it.
+    /// Takes out of the ledger what is gone.
+    fn tidy(&mut self) {
+        let (observed, owned) = (&self.observed, &mut self.owned);
+        fn keys<T: Item>(items: &[T]) -> BTreeSet<T::Key> {
+            items.iter().map(Item::key).collect()
+        }
+        let indexes: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
+        owned.links.retain(|index| indexes.contains(index));
+        let there = keys(&observed.addresses);
+        owned.addresses.retain(|key, _| there.contains(key));
+        let there = keys(&observed.neighbours);
+        owned.neighbours.retain(|key, _| there.contains(key));
+        let there = keys(&observed.routes);
+        owned.routes.retain(|key, _| there.contains(key));
+        let there = keys(&observed.rules);
+        owned.rules.retain(|key| there.contains(key));
+        let there: BTreeSet<ObjectKey> = self.objects().iter().map(Object::key).collect();
+        self.owned.former.retain(|key, _| there.contains(key));
+    }
+
+    /// Whether an observed object is ours to delete, as the contract says it.
     pub(crate) fn is_ours(&self, object: &Object) -> bool {
-        let marked = |protocol, listed: bool| protocol == MARKER || (protocol == 0 && listed);
+        let marked = |protocol: u8, recorded: Option<&u8>| {
+            let by_marker = !self.policy.by_ledger.contains(object.kind());
+            (protocol == MARKER && by_marker) || recorded == Some(&protocol)
+        };
+        let owned = &self.owned;
         match object {
-            Object::Link(link) => self.owned.links.contains(&link.index),
-            Object::Address(a) => marked(a.protocol, self.owned.addresses.contains(&a.key())),
-            Object::Neighbour(n) => marked(n.protocol, self.owned.neighbours.contains(&n.key())),
-            Object::Route(route) => route.protocol == MARKER,
-            Object::Rule(rule) => rule.protocol == MARKER && !rule.unmodelled,
+            Object::Link(link) => owned.links.contains(&link.index) && !self.is_taken(object),
+            Object::Address(a) => marked(a.protocol, owned.addresses.get(&a.key())),
+            Object::Neighbour(n) => marked(n.protocol, owned.neighbours.get(&n.key())),
+            Object::Route(route) => marked(route.protocol, owned.routes.get(&route.key())),
+            Object::Rule(rule) => {
+                let recorded = owned.rules.contains(&rule.key()).then_some(&rule.protocol);
+                !rule.unmodelled && marked(rule.protocol, recorded)
+            }
+        }
+    }
+
+    pub(crate) fn is_taken(&self, object: &Object) -> bool {
+        self.owned.former.contains_key(&object.key())
+    }
+
+    /// Writes down what an op made ours, and what it ended. `object` is what it left.
+    fn record(&mut self, op: &Op, object: Option<Object>) {
+        let kind = op.object.kind();
+        let key = object.as_ref().unwrap_or(&op.object).key();
+        match (op.reason, op.was.as_deref()) {
+            (Reason::Taken, Some(was)) => {
+                self.owned.former.insert(key.clone(), was.clone());
+            }
+            (Reason::GivenBack, _) => {
+                self.owned.former.remove(&key);
+                return self.disown(&key);
+            }
+            _ => {}
+        }
+        // Its index is what a link is recorded by, and what is made anew is not forgotten meanwhile.
+        if kind == Kind::Link || op.action == Action::Delete && op.reason == Reason::Recreated {
+            return;
+        }
+        let by_ledger = self.policy.by_ledger.contains(kind) || op.reason == Reason::Taken;
+        match object {
+            Some(object) if by_ledger || self.is_recorded(&key) => self.own(object),
+            Some(_) => {}
+            None => self.disown(&key),
+        }
+    }
+
+    fn is_recorded(&self, key: &ObjectKey) -> bool {
+        match key {
+            ObjectKey::Link(_) => false,
+            ObjectKey::Address(key) => self.owned.addresses.contains_key(key),
+            ObjectKey::Neighbour(key) => self.owned.neighbours.contains_key(key),
+            ObjectKey::Route(key) => self.owned.routes.contains_key(key),
+            ObjectKey::Rule(key) => self.owned.rules.contains(&**key),
+        }
+    }
+
+    /// Records an object as ours, with the protocol that it bears.
+    pub(crate) fn own(&mut self, object: Object) {
+        let owned = &mut self.owned;
+        match object {
+            Object::Link(link) => drop(owned.links.insert(link.index)),
+            Object::Address(a) => drop(owned.addresses.insert(a.key(), a.protocol)),
+            Object::Neighbour(n) => drop(owned.neighbours.insert(n.key(), n.protocol)),
+            Object::Route(route) => drop(owned.routes.insert(route.key(), route.protocol)),
+            Object::Rule(rule) => drop(owned.rules.insert(rule.key())),
+        }
+    }
+
+    fn disown(&mut self, key: &ObjectKey) {
+        let owned = &mut self.owned;
+        match key {
+            ObjectKey::Link(_) => {}
+            ObjectKey::Address(key) => drop(owned.addresses.remove(key)),
+            ObjectKey::Neighbour(key) => drop(owned.neighbours.remove(key)),
+            ObjectKey::Route(key) => drop(owned.routes.remove(key)),
+            ObjectKey::Rule(key) => drop(owned.rules.remove(&**key)),
         }
     }
 
@@ -418,7 +663,8 @@ impl World {
             .collect()
     }
 
-    /// Carries out all that is not held and does not wait for what is; tells what was done.
+    /// Carries out all that is not held and does not wait for what is, and records what became ours;
+    /// tells what was done.
     pub(crate) fn carry_out(&mut self, plan: &Plan) -> Vec<bool> {
         let mut real = BTreeMap::new();
         let mut done = Vec::new();
@@ -431,6 +677,12 @@ impl World {
                 },
             );
         }
+        let there = self.objects();
+        for object in &plan.adopted {
+            assert!(there.contains(object), "{object:?}");
+            self.own(object.clone());
+        }
+        self.tidy();
         done
     }
 
@@ -466,14 +718,19 @@ impl World {
     fn op(&mut self, op: &Op, plan: &Plan, real: &mut BTreeMap<Dev, Dev>) {
         let actual = |dev: Dev| real.get(&dev).copied().unwrap_or(dev);
         let object = match op.object.clone() {
-            Object::Link(link) => return self.link(op, &link, plan, real),
+            Object::Link(link) => {
+                self.record(op, Some(Object::Link(link.clone())));
+                return self.link(op, &link, plan, real);
+            }
             Object::Address(a) => Address {
                 dev: actual(a.dev),
+                protocol: self.stored(Kind::Address, a.protocol),
                 ..a
             }
             .into(),
             Object::Neighbour(n) => Neighbour {
                 dev: actual(n.dev),
+                protocol: self.stored(Kind::Neighbour, n.protocol),
                 ..n
             }
             .into(),
@@ -517,6 +774,7 @@ impl World {
             (Action::Delete, _) => Some(object.clone()),
         };
         let object = Some(object).filter(|_| op.action != Action::Delete);
+        self.record(op, object.clone());
         let observed = &mut self.observed;
         match object.as_ref().or(was.as_ref()).unwrap().kind() {
             Kind::Link => unreachable!(),
@@ -654,6 +912,18 @@ impl World {
                 self.unlink(index);
             }
         }
+    }
+}
+
+/// What becomes of the protocol of an object, and of its entry in the ledger.
+fn rewrite<K: Ord>(key: K, protocol: &mut u8, owned: &mut BTreeMap<K, u8>, fate: u8) {
+    match fate {
+        0 | 1 => (*protocol, _) = (4 * fate, owned.remove(&key)),
+        2 | 3 => (*protocol, _) = (4 * (fate - 2), owned.insert(key, 4 * (fate - 2))),
+        4 => drop(owned.insert(key, 4)),
+        5 => (*protocol, _) = (4, owned.insert(key, MARKER)),
+        11 => drop(owned.remove(&key)),
+        _ => {}
     }
 }
 
