@@ -16,13 +16,18 @@ use super::run::{run, what_it_shows};
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
 use crate::fake;
+use crate::message::Kind;
 use crate::runner::{may_skip, running_version, text};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds, on an emulated machine
 /// some hundred.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`.
+/// What bears a marker on newer kernels only.
+const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
+
+/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`; and once more on
+/// a fake kernel that keeps no markers, `masked::route/NAME`, those in which an agent acts.
 ///
 /// A scenario that needs what the running kernel lacks is left out there, and a line says so:
 /// `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on the kernel fail, as told at
@@ -58,22 +63,31 @@ pub fn main(directory: &Path) -> ExitCode {
                 continue;
             }
         };
-        let lacks = |version, link: &mut dyn FnMut(&str) -> bool| {
+        let lacks = |version, link: &mut dyn FnMut(&str) -> bool, markers: bool| {
             let needs = scenario.needs.iter().find(|need| match need {
                 Need::Kernel(wanted) => !wanted.admits(version),
                 Need::Link(kind) => !link(kind),
+                Need::Markers => !markers,
             });
             needs.map(|need| format!("needs {need}"))
         };
-        let (on_fake, called) = (scenario.clone(), file.clone());
-        let on_fake = move || carry_out(&called, &on_fake, Machine::fake);
-        match lacks(fake::VERSION, &mut |_| true) {
-            None => trials.push(Trial::test(format!("fake::{name}"), on_fake)),
-            Some(why) => left_out.push(format!("test fake::{name} ... not applicable ({why})")),
+        let fakes = [("fake", &[][..]), ("masked", &MARKED[..])];
+        for (place, masked) in fakes
+            .into_iter()
+            .filter(|(_, masked)| masked.is_empty() || scenario.has_agent())
+        {
+            let (on_fake, called) = (scenario.clone(), file.clone());
+            let on_fake = move || carry_out(&called, &on_fake, masked, Machine::fake);
+            match lacks(fake::VERSION, &mut |_| true, masked.is_empty()) {
+                None => trials.push(Trial::test(format!("{place}::{name}"), on_fake)),
+                Some(why) => {
+                    left_out.push(format!("test {place}::{name} ... not applicable ({why})"));
+                }
+            }
         }
         let mut is_known = |kind: &str| *has.entry(kind.to_owned()).or_insert_with(|| asked(kind));
         let lacks = match &forbidden {
-            None => lacks(running_version(), &mut is_known),
+            None => lacks(running_version(), &mut is_known, true),
             Some(_) => None,
         };
         if let Some(why) = lacks {
@@ -83,7 +97,7 @@ pub fn main(directory: &Path) -> ExitCode {
         let forbidden = forbidden.clone();
         let on_kernel = move || match forbidden {
             Some(reason) => Err(reason.into()),
-            None => carry_out(&file, &scenario, || {
+            None => carry_out(&file, &scenario, &[], || {
                 quiet_netns();
                 Machine::kernel()
             }),
@@ -126,13 +140,14 @@ fn asked(kind: &str) -> bool {
 fn carry_out(
     file: &str,
     scenario: &Arc<Scenario>,
+    masked: &'static [Kind],
     machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
 ) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
     let (tell, told) = mpsc::channel();
     let work = move || {
         let machine = machine().map_err(|trouble| trouble.message)?;
-        run(&name, &shown, machine)
+        run(&name, &shown, machine, masked)
     };
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));

@@ -69,6 +69,20 @@ pub struct Scenario {
     steps: Vec<Step>,
 }
 
+impl Scenario {
+    /// Whether an agent acts in it.
+    #[cfg(feature = "scenarios")]
+    fn has_agent(&self) -> bool {
+        let acts = |step: &Step| {
+            matches!(
+                step.what,
+                What::Plan(_) | What::Apply { .. } | What::Again(_)
+            )
+        };
+        self.steps.iter().any(acts)
+    }
+}
+
 /// What a kernel has to have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
@@ -76,6 +90,8 @@ pub enum Need {
     Link(String),
     /// A version.
     Kernel(Version),
+    /// It keeps the markers of addresses, neighbours and rules.
+    Markers,
 }
 
 /// A condition on the version of the kernel.
@@ -98,6 +114,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Need::Link(kind) => f.write_str(kind),
+            Need::Markers => f.write_str("markers"),
             Need::Kernel(version) => version.fmt(f),
         }
     }

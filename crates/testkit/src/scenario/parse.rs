@@ -177,11 +177,14 @@ fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Error> {
             for word in words {
                 let plain = word.chars().all(|c| c.is_ascii_alphanumeric());
                 if !plain || word == "kernel" {
-                    return Err(
-                        line.wrong("write `needs KIND`, a kind of link, or `needs kernel >= 6.12`")
-                    );
+                    return Err(line.wrong(
+                        "write `needs KIND`, a kind of link, `needs markers` or `needs kernel >= 6.12`",
+                    ));
                 }
-                scenario.needs.push(Need::Link(word.to_owned()));
+                scenario.needs.push(match word {
+                    "markers" => Need::Markers,
+                    kind => Need::Link(kind.to_owned()),
+                });
             }
         }
         _ => return Ok(false),
@@ -464,7 +467,7 @@ mod tests {
     #[test]
     fn a_head_and_steps_are_read() {
         let scenario = parse(
-            "# One thing,\n# told in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds kernel >= 6.8\n\n\
+            "# One thing,\n# told in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds markers\nneeds kernel >= 6.8\n\n\
              setup\n  link add v0 type veth peer name v1\n\n  # a comment\n  addr add 10.0.0.1/24 dev v0 -> EINVAL\n\
              if kernel < 6.12\nstate routes dev v0\napply\n  fault change 2: refuse EBUSY\n  converged\n",
         )
@@ -475,7 +478,7 @@ mod tests {
             (&[15, 17][..], &[1][..])
         );
         let needs: Vec<_> = scenario.needs.iter().map(ToString::to_string).collect();
-        assert_eq!(needs, ["vrf", "kernel >= 6.8"]);
+        assert_eq!(needs, ["vrf", "markers", "kernel >= 6.8"]);
         let [setup, state, apply] = &scenario.steps[..] else {
             panic!("{:?}", scenario.steps);
         };

@@ -23,14 +23,21 @@ struct Differs {
 
 type Result<T, E = Differs> = std::result::Result<T, E>;
 
-/// Runs a scenario; the error tells all that there is to tell. `file` is what it is called.
-pub(super) fn run(file: &str, scenario: &Scenario, machine: Machine) -> Result<(), String> {
+/// Runs a scenario; the error tells all that there is to tell. `file` is what it is called. Of the `masked` kinds no markers
+/// are kept, and those that it expects do not count.
+pub(super) fn run(
+    file: &str,
+    scenario: &Scenario,
+    machine: Machine,
+    masked: &[Kind],
+) -> Result<(), String> {
     let agents = Agents::new().map_err(|error| format!("{file}: {error}"))?;
     let mut run = Run {
         file,
         machine,
         agents,
-        masked: Vec::new(),
+        masked: masked.to_owned(),
+        unmarked: masked.to_owned(),
         before: Vec::new(),
         announced: Vec::new(),
     };
@@ -78,6 +85,8 @@ struct Run<'a> {
     agents: Agents,
     /// Kinds whose markers the agents' kernel does not keep.
     masked: Vec<Kind>,
+    /// Those of them of which the scenario does not know.
+    unmarked: Vec<Kind>,
     /// What there was before the last pass.
     before: Vec<RawMessage>,
     /// By the step that acted last.
@@ -144,7 +153,7 @@ impl Run<'_> {
                 } else {
                     expected
                 };
-                compare("the plan", expected, &got)?;
+                self.compare("the plan", expected, got)?;
             }
             What::Apply { faults, expected } => self.apply(faults, expected.as_deref())?,
             What::Again(expected) => self.again(expected)?,
@@ -223,7 +232,7 @@ impl Run<'_> {
             )));
         }
         match expected {
-            Some(expected) => compare("the report", expected, &got),
+            Some(expected) => self.compare("the report", expected, got),
             None if got.last().is_some_and(Expected::is_converged) => Ok(()),
             None => Err(Stop::Differs(format!(
                 "the pass did not converge:\n{}",
@@ -319,7 +328,30 @@ impl Run<'_> {
         } else {
             expected
         };
-        compare("the report of the second pass", expected, &got)
+        self.compare("the report of the second pass", expected, got)
+    }
+
+    /// In order; what is expected loosely is taken for what was got where it admits it.
+    fn compare(
+        &mut self,
+        what: &str,
+        expected: &[Expected],
+        got: Vec<Expected>,
+    ) -> Result<(), Stop> {
+        let marker = self.agents.acting().0.marker();
+        let unmarked = |line: Expected| line.unmarked(&self.unmarked, marker);
+        let got: Vec<_> = got.into_iter().map(unmarked).collect();
+        let got_lines: Vec<_> = got.iter().map(ToString::to_string).collect();
+        let mut wanted = Vec::new();
+        for (at, line) in expected.iter().cloned().map(unmarked).enumerate() {
+            let nearest = got.get(at).filter(|got| line.admits(got)).map(|_| at);
+            let place = nearest.or_else(|| got.iter().position(|got| line.admits(got)));
+            wanted.push(match place {
+                Some(place) => got_lines[place].clone(),
+                None => line.to_string(),
+            });
+        }
+        same(what, &wanted, &got_lines)
     }
 
     fn state(&mut self, selection: &Selection, expected: &[String]) -> Result<(), Stop> {
@@ -337,12 +369,19 @@ impl Run<'_> {
             .filter(stay)
             .map(|row| (row, object::phrase(row, &names, selection.details)))
             .filter(|(row, phrase)| selection.takes(row, phrase, &names))
-            .map(|(_, phrase)| phrase.to_string())
+            .map(|(_, phrase)| phrase)
             .collect();
         let mut wanted: Vec<_> = expected
             .iter()
-            .map(|text| object::expected(selection.kind, text).to_string())
+            .map(|text| object::expected(selection.kind, text))
             .collect();
+        if self.unmarked.contains(&selection.kind) {
+            let marker = self.agents.acting().0.marker();
+            let all = got.iter_mut().chain(&mut wanted);
+            all.for_each(|phrase| *phrase = phrase.clone().unmarked(marker));
+        }
+        let [mut got, mut wanted] =
+            [got, wanted].map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
         got.sort();
         wanted.sort();
         same(
@@ -440,21 +479,6 @@ impl From<Trouble> for Stop {
     }
 }
 
-/// In order; what is expected loosely is taken for what was got where it admits it.
-fn compare(what: &str, expected: &[Expected], got: &[Expected]) -> Result<(), Stop> {
-    let lines = |all: &[Expected]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let got_lines = lines(got);
-    let mut wanted = lines(expected);
-    for (at, line) in expected.iter().enumerate() {
-        let nearest = got.get(at).filter(|got| line.admits(got)).map(|_| at);
-        let place = nearest.or_else(|| got.iter().position(|got| line.admits(got)));
-        if let Some(place) = place {
-            wanted[at].clone_from(&got_lines[place]);
-        }
-    }
-    same(what, &wanted, &got_lines)
-}
-
 fn same(what: &str, wanted: &[String], got: &[String]) -> Result<(), Stop> {
     if wanted == got {
         return Ok(());
@@ -503,7 +527,7 @@ mod tests {
 
     fn told(text: &str) -> String {
         let machine = Machine::fake().map_err(|trouble| trouble.message).unwrap();
-        run("x.scenario", &parse(text).unwrap(), machine).unwrap_err()
+        run("x.scenario", &parse(text).unwrap(), machine, &[]).unwrap_err()
     }
 
     #[test]

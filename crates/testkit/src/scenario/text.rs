@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::command::{PROTOCOLS, SCOPES, TABLES};
+use crate::message::Kind;
 
 /// An object's words: pairs, and flags without a value, in one order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,6 +211,27 @@ impl Phrase {
         Phrase::new(&format!("{self} {word} {value}"))
     }
 
+    /// Without a marker: this one, or that there is none.
+    #[must_use]
+    pub(super) fn unmarked(mut self, marker: u8) -> Phrase {
+        let [ours, none] = [marker, 0].map(|protocol| pair("proto", &protocol.to_string()));
+        self.pairs.retain(|pair| *pair != ours && *pair != none);
+        self
+    }
+
+    /// What it is about, where its first words tell.
+    fn kind(&self) -> Option<Kind> {
+        let head = self.head.iter().find(|word| *word != "-6")?;
+        Some(match head.as_str() {
+            "addr" | "address" => Kind::Address,
+            "neigh" | "neighbour" => Kind::Neighbour,
+            "route" => Kind::Route,
+            "rule" => Kind::Rule,
+            "link" => Kind::Link,
+            _ => return None,
+        })
+    }
+
     /// Whether all that `other` says is said here.
     pub(super) fn says(&self, other: &Phrase) -> bool {
         other.head.iter().all(|word| self.head.contains(word))
@@ -347,6 +369,15 @@ impl Expected {
 
     pub(super) fn is_converged(&self) -> bool {
         self.verdict == "converged"
+    }
+
+    /// Without the marker of an object of these kinds.
+    #[must_use]
+    pub(super) fn unmarked(mut self, kinds: &[Kind], marker: u8) -> Expected {
+        if self.phrase.kind().is_some_and(|kind| kinds.contains(&kind)) {
+            self.phrase = self.phrase.unmarked(marker);
+        }
+        self
     }
 
     /// Whether this is what was got, also written as an expectation.
