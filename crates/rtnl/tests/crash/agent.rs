@@ -11,7 +11,7 @@ use std::thread::yield_now;
 use trueup_diff::Kind;
 use trueup_journal::{ErrorKind, Journal, JournalLedger, Scope};
 use trueup_netlink::Socket;
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{Ledger as _, Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
 use trueup_testkit::crash::Points;
 
@@ -70,13 +70,25 @@ impl Agent {
         pass(&Namespace::current(), &self.journal(), file, self.proof)
     }
 
-    /// The same, what it sent, and what it wrote.
-    pub(crate) fn watched(&self, file: File) -> (Report, Vec<String>, u64) {
+    /// The same, once more: what it did, and what the journal says by then.
+    pub(crate) fn again(&self, file: File) -> Again {
         let points = Points::counted();
         let namespace = points.namespace(Namespace::current());
         let journal = self.journal();
-        let report = pass(&namespace, &journal, file, self.proof);
-        (report, points.passed(), journal.stats().writes)
+        let ledger = ledger(&namespace, &journal);
+        let keys = |keys: Vec<Vec<u8>>| -> Vec<String> {
+            let shown = |key: Vec<u8>| String::from_utf8_lossy(&key).into_owned();
+            keys.into_iter().map(shown).collect()
+        };
+        let owned = keys(ledger.owned().unwrap().into_keys().collect());
+        let open = keys(ledger.open_intents().unwrap().into_keys().collect());
+        Again {
+            owned,
+            open,
+            report: pass(&namespace, &journal, file, self.proof),
+            points: points.passed(),
+            writes: journal.stats().writes,
+        }
     }
 
     fn journal(&self) -> Journal {
@@ -117,18 +129,18 @@ impl Agent {
             ),
         }
     }
+}
 
-    /// What the journal says: how much is ours, and whose outcome is not known.
-    pub(crate) fn ledger(&self) -> (usize, Vec<String>) {
-        use trueup_reconcile::Ledger as _;
-        let journal = self.journal();
-        let ledger = ledger(&Namespace::current(), &journal);
-        let shown = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
-        (
-            ledger.owned().unwrap().len(),
-            ledger.open_intents().unwrap().keys().map(shown).collect(),
-        )
-    }
+/// A pass after one that converged.
+pub(crate) struct Again {
+    /// What the ledger said before: the keys that are ours, and those whose outcome is not known.
+    pub(crate) owned: Vec<String>,
+    pub(crate) open: Vec<String>,
+    pub(crate) report: Report,
+    /// What it sent.
+    pub(crate) points: Vec<String>,
+    /// How often it wrote to the journal.
+    pub(crate) writes: u64,
 }
 
 /// How a process ended.
@@ -203,6 +215,8 @@ pub(crate) fn live(will: &Will) -> ExitCode {
     let journal = storage::open(&will.path, &points);
     let namespace = points.namespace(Namespace::current());
     let report = pass(&namespace, &journal, will.file, will.proof);
+    // It has something to write at its end too.
+    drop(journal);
     if !report.converged() {
         eprintln!("not converged:\n{}", told(&report));
         return ExitCode::FAILURE;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use trueup_testkit::{Snapshot, ip_batch, quiet_netns};
 
 use crate::agent::{Agent, Proof};
@@ -83,14 +83,17 @@ pub(crate) fn seen() -> Vec<String> {
                 panic!("{object}: {list}");
             };
             let declared = list.into_iter().filter(|row| row["protocol"] != "kernel");
-            rows.extend(declared.map(|row| format!("{family} {object}: {}", still(row))));
+            let declared = declared.map(still);
+            let shown = declared.filter(|row| row["addr_info"] != json!([]));
+            rows.extend(shown.map(|row| format!("{family} {object}: {row}")));
         }
     }
     rows.sort();
     rows
 }
 
-const LISTS: [&str; 5] = [
+const LISTS: [&str; 6] = [
+    "link show",
     "address show",
     "neighbour show",
     "neighbour show proxy",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::Report as _;
 use trueup_testkit::Snapshot;
 
-use crate::agent::{Died, Proof, told};
+use crate::agent::{Again, Died, Proof, told};
 use crate::file::File;
 use crate::host::{Host, seen};
 
@@ -224,22 +224,20 @@ fn restarted(known: &Known, host: &Host, file: File) {
         .collect();
     assert!(lost.is_empty(), "touched:\n{}", lost.join("\n"));
 
-    let (owned, open) = host.agent.ledger();
+    let again = host.agent.again(file);
+    let Again { owned, open, .. } = &again;
     assert!(open.is_empty(), "not known to be done or not: {open:?}");
-    if file == File::Nothing {
-        assert_eq!(owned, 0, "ours, though nothing is there");
-    }
-
-    let (again, points, writes) = host.agent.watched(file);
-    assert!(again.converged(), "{}", told(&again));
-    assert_eq!(again.ops().count(), 0, "{}", told(&again));
+    assert!(
+        owned.is_empty() || file != File::Nothing,
+        "ours, though gone: {owned:?}"
+    );
+    assert!(again.report.converged(), "{}", told(&again.report));
+    assert_eq!(again.report.ops().count(), 0, "{}", told(&again.report));
     let acts = ["create", "update", "delete"];
-    let did: BTreeSet<_> = points
-        .iter()
-        .filter(|point| acts.iter().any(|act| point.contains(act)))
-        .collect();
+    let is_act = |point: &&String| acts.iter().any(|act| point.contains(act));
+    let did: Vec<_> = again.points.iter().filter(is_act).collect();
     assert!(did.is_empty(), "a second pass did {did:?}");
-    assert_eq!(writes, 0, "a second pass wrote to its journal");
+    assert_eq!(again.writes, 0, "a second pass wrote to its journal");
 }
 
 #[track_caller]
