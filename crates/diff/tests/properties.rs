@@ -14,7 +14,7 @@ use common::{World, address, desired, devices, neighbour, prune, route, rule, wo
 use proptest::prelude::*;
 use trueup_diff::{
     Action, Desired, Dev, Difference, Hold, Item, Kind, Object, ObjectKey, Observed, Op, Plan,
-    Reason, Resolved, Rule, resolve, three_way, two_way,
+    ProvenBy, Reason, Resolved, Rule, proof, resolve, three_way, two_way,
 };
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -242,15 +242,6 @@ fn serves(desired: &Object, observed: &Object) -> bool {
     }
 }
 
-fn is_kernels_own(object: &Object) -> bool {
-    match object {
-        Object::Address(address) => address.is_kernels_own(),
-        Object::Route(route) => matches!(route.protocol, 1 | 2 | 9),
-        Object::Rule(rule) => matches!(rule.protocol, 1 | 2 | 9),
-        Object::Link(_) | Object::Neighbour(_) => false,
-    }
-}
-
 /// What a plan does to what is not ours: it takes what it may, sets up links that others make or
 /// that were taken, and leaves all else as it is.
 fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(), TestCaseError> {
@@ -281,7 +272,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
             let mut links = after.observed.links.iter();
             !links.any(|link| Some(link.index) == dev.as_index())
         };
-        let by_right = is_kernels_own(&object) && object.devices().iter().any(gone);
+        let by_right = object.is_kernels_own() && object.devices().iter().any(gone);
         prop_assert!(stays || by_right, "gone: {object:?}\n{}", plan.text());
     }
     for op in &plan.ops {
@@ -302,7 +293,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
                 "{op:?}"
             );
             prop_assert!(
-                target.kind() != Kind::Rule && !is_kernels_own(target),
+                target.kind() != Kind::Rule && !target.is_kernels_own(),
                 "{op:?}"
             );
             prop_assert!(changes_in_place(&op.object, target), "{op:?}");
@@ -385,7 +376,7 @@ proptest! {
         // What the kernel made for a device goes with it by right.
         let standing = |plan: &Plan| {
             let conflicts = plan.conflicts.iter();
-            conflicts.filter(|conflict| !is_kernels_own(&conflict.foreign)).count()
+            conflicts.filter(|conflict| !conflict.foreign.is_kernels_own()).count()
         };
         prop_assert_eq!(standing(&again), standing(&plan));
         // Every desired object is there, but for conflicts and for what is held.
@@ -401,6 +392,17 @@ proptest! {
             // To create anew is to delete, which takes a complete view.
             let met = met || !after.observed.complete.contains(object.kind());
             prop_assert!(met || blocked.contains(&object.key()), "unmet: {object:?}\n{}", plan.text());
+        }
+    }
+
+    #[test]
+    fn the_proof_of_an_object_is_what_plans_go_by(world in world()) {
+        for object in world.objects() {
+            let by = proof(&object, &world.owned, world.policy);
+            let taken = object.kind() == Kind::Link && world.is_taken(&object);
+            prop_assert_eq!(by.is_some(), world.is_ours(&object) || taken, "{:?}", object);
+            let by_ledger = world.policy.by_ledger.contains(object.kind());
+            prop_assert!(!by_ledger || by != Some(ProvenBy::Marker), "{object:?}");
         }
     }
 
@@ -423,7 +425,7 @@ proptest! {
         };
         let mut after = world.clone();
         for object in &plan.adopted {
-            prop_assert!(foreign.contains(object) && !is_kernels_own(object), "{object:?}");
+            prop_assert!(foreign.contains(object) && !object.is_kernels_own(), "{object:?}");
             prop_assert!(wanted.iter().any(|wanted| serves(wanted, object)), "{object:?}");
             prop_assert!(world.policy.adopt || flagged(object), "{object:?}");
             after.own(object.clone());
@@ -614,7 +616,7 @@ proptest! {
                 object.kind() == other.kind() && serves(&object, other)
             });
             let taken = |other: &Object| {
-                world.policy.take && changes_in_place(&object, other) && !is_kernels_own(other)
+                world.policy.take && changes_in_place(&object, other) && !other.is_kernels_own()
             };
             if let Some(other) = other.filter(|other| !served && !taken(other))
                 && object.kind() != Kind::Link

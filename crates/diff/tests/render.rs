@@ -7,6 +7,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use trueup_diff::{
     Action, Address, AddressFlags, Desired, Dev, Devices, Family, FwMark, Hold, IfName, Kinds,
@@ -493,6 +494,123 @@ fn reasons_name_each_field_with_its_former_value() {
     );
     assert_eq!(reason(op(Action::Create, route.clone())), "missing");
     assert_eq!(reason(op(Action::Delete, route)), "ours, no longer desired");
+}
+
+/// Ops whose reasons tell whose the object is or was, each with what it is printed as.
+fn of_owners() -> Vec<(Op, &'static str)> {
+    let route = |protocol, gateway: &str| Route {
+        protocol,
+        ..Route::new(prefix("10.2.0.0/16"), NextHops::One(via(gateway).on(br0()))).canonical()
+    };
+    let because = |reason, hold, op: Op| Op { reason, hold, ..op };
+    let undesired =
+        |reason, hold| because(reason, hold, op(Action::Delete, route(116, "10.1.0.9")));
+    let missing = |hold| {
+        because(
+            Reason::Missing,
+            hold,
+            op(Action::Create, route(116, "10.1.0.9")),
+        )
+    };
+    let take = update(route(116, "10.1.0.9"), route(4, "10.1.0.8"));
+    let back = update(route(4, "10.1.0.8"), route(116, "10.1.0.9"));
+    let ms = Duration::from_millis;
+    vec![
+        (
+            because(Reason::Taken, None, take),
+            "taken: nexthops: was via 10.1.0.8 dev br0",
+        ),
+        (
+            because(Reason::GivenBack, None, back),
+            "given back: no longer desired",
+        ),
+        (
+            undesired(Reason::Orphan, None),
+            "orphan: ours, and declared by nobody",
+        ),
+        (
+            undesired(Reason::Orphan, Some(Hold::Grace(ms(9_001)))),
+            "orphan: ours, and declared by nobody; held: grace: bears our marker and was not seen \
+             declared, left alone for 10 s",
+        ),
+        (
+            missing(Some(Hold::Contention {
+                times: 3,
+                by: Some(4),
+                left: ms(2_000),
+            })),
+            "missing; held: contention: taken from us 3 times, by protocol 4; left alone for 2 s",
+        ),
+        (
+            missing(Some(Hold::Contention {
+                times: 5,
+                by: None,
+                left: ms(1),
+            })),
+            "missing; held: contention: taken from us 5 times; left alone for 1 s",
+        ),
+        (
+            missing(Some(Hold::Unrecorded("disk full".to_owned()))),
+            "missing; held: could not be recorded beforehand: disk full",
+        ),
+    ]
+}
+
+#[test]
+fn reasons_and_holds_tell_whose_an_object_is() {
+    for (op, reason) in of_owners() {
+        assert_eq!(op.reason_text(&devices()), reason);
+        let spec = op.object.spec(&devices());
+        let (mark, end) = match op.action {
+            Action::Create => ('+', "9"),
+            Action::Update if op.reason == Reason::GivenBack => ('~', "8"),
+            Action::Update => ('~', "9"),
+            Action::Delete => ('-', "9"),
+        };
+        assert!(spec.contains(&format!("via 10.1.0.{end}")), "{spec}");
+        let mut plan = Plan::default();
+        plan.devices = devices();
+        plan.ops = vec![op.clone()];
+        let held = if op.hold.is_some() { "! " } else { "" };
+        let text = format!("{held}{mark} route {spec}   ({reason})\n");
+        assert_eq!(plan.text().to_string(), text);
+        let command = op.command(&devices());
+        let batch = match op.hold {
+            Some(_) => format!("# {command}   ({reason})\n"),
+            None => format!("{command}\n"),
+        };
+        assert_eq!(plan.batch().to_string(), batch);
+    }
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn the_json_of_an_op_tells_whose_its_object_is() {
+    use trueup_diff::render::OpRecord;
+
+    for (op, reason) in of_owners() {
+        let json = serde_json::to_value(OpRecord::new(&op, &devices())).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "op": op.action,
+                "kind": "route",
+                "command": op.command(&devices()),
+                "reason": reason,
+            })
+        );
+    }
+    let commands = of_owners()
+        .into_iter()
+        .map(|(op, _)| op.command(&devices()));
+    assert_eq!(
+        commands.take(3).collect::<Vec<_>>(),
+        [
+            "route replace 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254",
+            "route replace 10.2.0.0/16 via 10.1.0.8 dev br0 proto 4 table 254",
+            "route del 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254",
+        ]
+    );
 }
 
 /// A plan with an op of each action, one that is held, one that waits for it, and a conflict.

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
-use crate::model::RuleAction::Lookup;
-use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors, table};
-use crate::plan::bystanders::DERIVED;
+use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
 use crate::plan::{Action, Bystanders, Conflict, Hold, Object, Op, Reason};
 use crate::resolve::Resolved;
 
@@ -182,7 +180,7 @@ impl Findings {
     {
         if handling.adopts(wanted) {
             let foreign: Object = foreign.clone().into();
-            if !is_kernels_own(&foreign) {
+            if !foreign.is_kernels_own() {
                 self.adopted.push(foreign);
             }
         }
@@ -195,7 +193,7 @@ impl Findings {
         T: Clone + Into<Object>,
     {
         let (desired, foreign): (Object, Object) = (wanted.clone().into(), foreign.clone().into());
-        if in_place && handling.proof.policy.take && !is_kernels_own(&foreign) {
+        if in_place && handling.proof.policy.take && !foreign.is_kernels_own() {
             let op = self.op(Action::Update, desired, Reason::Taken);
             op.was = Some(Box::new(foreign));
         } else {
@@ -208,25 +206,6 @@ fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
     let mut keeps = true;
     wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
     keeps
-}
-
-/// What the kernel makes for itself is nobody's to take, nor to adopt: it would be deleted one day.
-/// Kernels before 4.17 do not say of which rules they made (`fib_default_rules_init`).
-pub(super) fn is_kernels_own(object: &Object) -> bool {
-    match object {
-        Object::Address(address) => address.is_kernels_own(),
-        Object::Route(route) => DERIVED.contains(&route.protocol),
-        Object::Rule(rule) => {
-            let default = matches!(
-                (rule.priority, &rule.action),
-                (0, Lookup(table::LOCAL))
-                    | (32766, Lookup(table::MAIN))
-                    | (32767, Lookup(table::DEFAULT))
-            );
-            DERIVED.contains(&rule.protocol) || default
-        }
-        Object::Link(_) | Object::Neighbour(_) => false,
-    }
 }
 
 /// What is done where something foreign is in our place, or was.

@@ -14,12 +14,13 @@ use std::time::Duration;
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
     Address, AddressKey, Dev, Difference, IfName, Item, Kind, Link, Neighbour, NeighbourKey, Route,
-    RouteKey, Rule,
+    RouteKey, Rule, RuleAction, table,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
 pub(crate) use build::{peer, undesired};
 pub(crate) use bystanders::Bystanders;
+use bystanders::DERIVED;
 
 /// What an op does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,10 +115,23 @@ impl Object {
         }
     }
 
-    /// Whether the kernel made it for itself, so that it is nobody's to take or to adopt: routes of addresses and of router
-    /// advertisements, addresses as of [`Address::is_kernels_own`], the rules that every namespace begins with.
+    /// Whether the kernel made it for itself, so that it is nobody's to take, nor to adopt, as it would be deleted one day:
+    /// routes of addresses and of router advertisements, addresses as of [`Address::is_kernels_own`], the rules that every
+    /// namespace begins with, of which it does not say so before Linux 4.17 (`fib_default_rules_init`).
     pub fn is_kernels_own(&self) -> bool {
-        build::is_kernels_own(self)
+        match self {
+            Object::Address(address) => address.is_kernels_own(),
+            Object::Route(route) => DERIVED.contains(&route.protocol),
+            Object::Rule(rule) => {
+                let default = [
+                    (0, RuleAction::Lookup(table::LOCAL)),
+                    (32766, RuleAction::Lookup(table::MAIN)),
+                    (32767, RuleAction::Lookup(table::DEFAULT)),
+                ];
+                DERIVED.contains(&rule.protocol) || default.contains(&(rule.priority, rule.action))
+            }
+            Object::Link(_) | Object::Neighbour(_) => false,
+        }
     }
 }
 

@@ -559,7 +559,9 @@ impl World {
         match object {
             Object::Link(link) => owned.links.contains(&link.index) && !self.is_taken(object),
             Object::Address(a) => marked(a.protocol, owned.addresses.get(&a.key())),
-            Object::Neighbour(n) => marked(n.protocol, owned.neighbours.get(&n.key())),
+            Object::Neighbour(n) => {
+                n.is_declared() && marked(n.protocol, owned.neighbours.get(&n.key()))
+            }
             Object::Route(route) => marked(route.protocol, owned.routes.get(&route.key())),
             Object::Rule(rule) => {
                 let recorded = owned.rules.contains(&rule.key()).then_some(&rule.protocol);
