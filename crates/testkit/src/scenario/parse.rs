@@ -483,7 +483,7 @@ mod tests {
             panic!("{:?}", scenario.steps);
         };
         assert!(
-            matches!(&setup.what, What::Act(acts) if acts[1].errno == Some(22) && acts[1].line == 13)
+            matches!(&setup.what, What::Act(acts) if acts[1].errno == Some(22) && acts[1].line == 14)
         );
         assert!(state.only.unwrap().admits((6, 1)) && !state.only.unwrap().admits((6, 12)));
         assert!(
