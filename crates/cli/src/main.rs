@@ -79,6 +79,10 @@ enum Command {
     /// Exits with 0 when an apply could work, 2 when something would hinder it, 1 when that could
     /// not be told.
     Doctor,
+    /// Print whose an object is, by what proof, and what the next pass would do to it
+    ///
+    /// Exits with 0 when that could be told, also of what is not there, and with 1 when not.
+    Why(commands::Why),
     /// Check, print or repair the files in which it is remembered what is ours
     Journal {
         #[command(subcommand)]
@@ -115,6 +119,7 @@ fn main() -> ExitCode {
         Command::Watch { file, interval } => commands::watch(&common, &file, interval),
         Command::Observe => commands::observe(&common),
         Command::Doctor => commands::doctor(&common),
+        Command::Why(asked) => commands::why(&common, &asked),
         Command::Journal { task } => commands::journal(&common, &task),
     };
     done.unwrap_or_else(|error| {

@@ -2,6 +2,7 @@
 
 mod plan;
 mod report;
+mod why;
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
@@ -11,6 +12,7 @@ use trueup_cli::file;
 
 pub(crate) use plan::plan;
 pub(crate) use report::{is_news, remains, report};
+pub(crate) use why::{Told, why};
 
 /// What to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

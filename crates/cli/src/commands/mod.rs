@@ -8,6 +8,7 @@ mod observe;
 mod plan;
 mod privilege;
 mod watch;
+mod why;
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -28,6 +29,7 @@ pub(crate) use journal::{Task, journal};
 pub(crate) use observe::observe;
 pub(crate) use plan::plan;
 pub(crate) use watch::watch;
+pub(crate) use why::{Why, why};
 
 /// A file with what follows from it.
 struct Declared {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_apply::is_drawn;
 use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, Observed, Owned,
-    Policy, ProvenBy, Resolved, Rule, proof,
+    Policy, ProvenBy, Resolved, proof,
 };
 use trueup_netlink::Socket;
 use trueup_observe::{Doubt, Scope, routes_where, snapshot};
@@ -177,12 +177,7 @@ impl Case<'_> {
         match &mut key {
             ObjectKey::Address(key) => key.dev = self.there(key.dev),
             ObjectKey::Neighbour(key) => key.dev = self.there(key.dev),
-            ObjectKey::Rule(rule) => {
-                *rule = Box::new(Rule {
-                    protocol: 0,
-                    ..(**rule).clone()
-                });
-            }
+            ObjectKey::Rule(rule) => rule.protocol = 0,
             ObjectKey::Link(_) | ObjectKey::Route(_) => {}
         }
         let empty = || Explained {
