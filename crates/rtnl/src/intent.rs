@@ -89,16 +89,11 @@ impl<'a> Intents<'a> {
                 let other = other.and_then(|name| self.made(name, Some(kind)));
                 own.into_iter().chain(other).collect()
             }
-            (Action::Update, Reason::Taken, Some(was)) => {
-                let former = Some(was.clone());
-                let object = was.clone();
-                let key = self.key(&object);
-                key.map(|key| (key, Some(Record { object, former })))
-                    .into_iter()
-                    .collect()
-            }
             (Action::Update, Reason::GivenBack, Some(was)) => {
                 self.key(was).map(|key| (key, None)).into_iter().collect()
+            }
+            (Action::Update, reason, Some(Object::Link(was))) => {
+                self.taken(reason, link, was).into_iter().collect()
             }
             (Action::Update, ..) => Vec::new(),
             (Action::Delete, ..) => {
@@ -109,6 +104,26 @@ impl<'a> Intents<'a> {
                     .collect()
             }
         }
+    }
+
+    /// A link that is taken, or was, with what of it is to be given back: what we changed, and no more.
+    fn taken(
+        &self,
+        reason: Reason,
+        wanted: &Link,
+        was: &Link,
+    ) -> Option<(RecordKey, Option<Record>)> {
+        let object = Object::Link(Box::new(was.clone()));
+        let key = self.key(&object)?;
+        let known = match self.book.record(&key).map(|record| &record.former) {
+            Some(Some(Object::Link(former))) => Some((**former).clone()),
+            _ if reason == Reason::Taken => None,
+            _ => return None,
+        };
+        let changed = was.where_stated(wanted);
+        let former = known.map_or(changed.clone(), |known| known.or(changed));
+        let former = Some(Object::Link(Box::new(former)));
+        Some((key, Some(Record { object, former })))
     }
 
     /// A link that the plan makes under a name. What is there under it already is not made.

@@ -101,6 +101,68 @@ impl<D> Link<D> {
     }
 }
 
+impl<D: Clone> Link<D> {
+    /// What of this link `stated` says something about that could be changed in place; all else is left open.
+    pub fn where_stated(&self, stated: &Link<D>) -> Link<D> {
+        Link {
+            name: self.name,
+            index: self.index,
+            kind: self.kind.as_ref().map(|kind| match &stated.kind {
+                Some(stated) => kind.where_stated(stated),
+                None => kind.clone(),
+            }),
+            up: stated.up.and(self.up),
+            mtu: stated.mtu.and(self.mtu),
+            address: stated.address.and(self.address),
+            master: stated.master.as_ref().and(self.master.clone()),
+            alias: stated.alias.as_ref().and(self.alias.clone()),
+            group: stated.group.and(self.group),
+        }
+    }
+
+    /// This link, with what it leaves open as in `other`.
+    #[must_use]
+    pub fn or(self, other: Link<D>) -> Link<D> {
+        Link {
+            name: self.name,
+            index: self.index,
+            kind: match (self.kind, other.kind) {
+                (Some(LinkKind::Bridge(one)), Some(LinkKind::Bridge(other))) => {
+                    Some(LinkKind::Bridge(BridgeAttrs {
+                        stp: one.stp.or(other.stp),
+                        vlan_filtering: one.vlan_filtering.or(other.vlan_filtering),
+                        forward_delay: one.forward_delay.or(other.forward_delay),
+                        ageing_time: one.ageing_time.or(other.ageing_time),
+                    }))
+                }
+                (kind, other) => kind.or(other),
+            },
+            up: self.up.or(other.up),
+            mtu: self.mtu.or(other.mtu),
+            address: self.address.or(other.address),
+            master: self.master.or(other.master),
+            alias: self.alias.or(other.alias),
+            group: self.group.or(other.group),
+        }
+    }
+}
+
+impl<D: Clone> LinkKind<D> {
+    fn where_stated(&self, stated: &LinkKind<D>) -> LinkKind<D> {
+        match (self, stated) {
+            (LinkKind::Bridge(bridge), LinkKind::Bridge(stated)) => {
+                LinkKind::Bridge(BridgeAttrs {
+                    stp: stated.stp.and(bridge.stp),
+                    vlan_filtering: stated.vlan_filtering.and(bridge.vlan_filtering),
+                    forward_delay: stated.forward_delay.and(bridge.forward_delay),
+                    ageing_time: stated.ageing_time.and(bridge.ageing_time),
+                })
+            }
+            (kind, _) => kind.clone(),
+        }
+    }
+}
+
 /// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
