@@ -13,7 +13,7 @@ use trueup_cli::file::{self, Tables};
 use trueup_diff::Desired;
 use trueup_journal::{Journal, JournalLedger, Scope, Storage};
 use trueup_netlink::{Namespace, Socket};
-use trueup_rtnl::{Options, Rtnl};
+use trueup_rtnl::{OnConflict, Options, Rtnl};
 
 use crate::message::{Action, Kind, RawMessage};
 
@@ -177,6 +177,11 @@ impl Agent {
 
     pub(super) fn marker(&self) -> u8 {
         self.options.protocol()
+    }
+
+    /// Whether it may replace what is a stranger's.
+    pub(super) fn takes(&self) -> bool {
+        self.options.on_conflict() == OnConflict::Take
     }
 
     /// Another process takes its place.
