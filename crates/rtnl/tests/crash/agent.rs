@@ -14,6 +14,7 @@ use trueup_netlink::Socket;
 use trueup_reconcile::{Ledger as _, Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
 use trueup_testkit::crash::Points;
+use trueup_testkit::{Kind as MaskedKind, mask};
 
 use crate::file::File;
 use crate::storage;
@@ -23,20 +24,31 @@ use crate::storage;
 pub(crate) enum Proof {
     /// The marker where the kernel keeps one.
     Markers,
-    /// The ledger alone.
+    /// The ledger, on a kernel that would keep markers.
     Ledger,
+    /// The ledger, on one that keeps those of routes alone.
+    Masked,
 }
 
 impl Proof {
-    const ALL: [Proof; 2] = [Proof::Markers, Proof::Ledger];
+    const ALL: [Proof; 3] = [Proof::Markers, Proof::Ledger, Proof::Masked];
 
-    pub(crate) fn options(self) -> Options {
+    fn options(self) -> Options {
         let options = Options::default();
         match self {
-            Proof::Markers => options,
+            Proof::Markers | Proof::Masked => options,
             Proof::Ledger => Kind::ALL.into_iter().fold(options, |options, kind| {
                 options.with_ownership(kind, Ownership::Ledger)
             }),
+        }
+    }
+
+    /// The calling thread's namespace as the agent sees it.
+    fn namespace(self) -> Namespace {
+        let hidden = [MaskedKind::Address, MaskedKind::Neighbour, MaskedKind::Rule];
+        match self {
+            Proof::Markers | Proof::Ledger => Namespace::current(),
+            Proof::Masked => mask(Namespace::current(), &hidden),
         }
     }
 }
@@ -46,6 +58,7 @@ impl fmt::Display for Proof {
         f.write_str(match self {
             Proof::Markers => "markers",
             Proof::Ledger => "ledger",
+            Proof::Masked => "ledger without markers",
         })
     }
 }
@@ -67,13 +80,13 @@ impl Agent {
 
     /// One pass in this process.
     pub(crate) fn pass(&self, file: File) -> Report {
-        pass(&Namespace::current(), &self.journal(), file, self.proof)
+        pass(&self.proof.namespace(), &self.journal(), file, self.proof)
     }
 
     /// The same, once more: what it did, and what the journal says by then.
     pub(crate) fn again(&self, file: File) -> Again {
         let points = Points::counted();
-        let namespace = points.namespace(Namespace::current());
+        let namespace = points.namespace(self.proof.namespace());
         let journal = self.journal();
         let ledger = ledger(&namespace, &journal);
         let keys = |keys: Vec<Vec<u8>>| -> Vec<String> {
@@ -213,7 +226,7 @@ pub(crate) fn live(will: &Will) -> ExitCode {
         at => Points::deadly(at),
     };
     let journal = storage::open(&will.path, &points);
-    let namespace = points.namespace(Namespace::current());
+    let namespace = points.namespace(will.proof.namespace());
     let report = pass(&namespace, &journal, will.file, will.proof);
     // It has something to write at its end too.
     drop(journal);

@@ -30,6 +30,10 @@ fn a_kill_at_any_point_is_made_good_by_the_ledger() {
     matrix::killed_at_every_point(Proof::Ledger);
 }
 
+fn a_kill_at_any_point_is_made_good_without_markers() {
+    matrix::killed_at_every_point(Proof::Masked);
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().collect();
     if let Some(will) = Will::told(&words) {
@@ -43,6 +47,10 @@ fn main() -> ExitCode {
         (
             "a_kill_at_any_point_is_made_good_by_the_ledger",
             a_kill_at_any_point_is_made_good_by_the_ledger,
+        ),
+        (
+            "a_kill_at_any_point_is_made_good_without_markers",
+            a_kill_at_any_point_is_made_good_without_markers,
         ),
     ])
 }
