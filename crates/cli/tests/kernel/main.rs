@@ -16,6 +16,7 @@ mod ownership;
 mod page;
 mod refusals;
 mod watch;
+mod why;
 
 use convergence::*;
 use doctor::*;
@@ -29,6 +30,13 @@ use watch::{
     a_changed_file_is_taken_up_and_a_broken_one_is_not, a_deleted_route_is_restored,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again, both_signals_end_it_well_and_its_links_are_remembered,
+};
+use why::{
+    a_question_changes_nothing_and_takes_no_privilege, the_text_of_a_route_that_is_ours,
+    the_text_on_the_page_is_what_is_printed, what_cannot_be_told_exits_with_one,
+    what_is_held_and_what_waits_is_told, what_is_ours_is_told_with_its_proof_for_each_kind,
+    what_is_somebody_elses_is_told_with_its_proof,
+    what_was_adopted_or_taken_is_told_with_what_it_was,
 };
 
 trueup_testkit::kernel_tests![
@@ -78,6 +86,14 @@ trueup_testkit::kernel_tests![
     the_doctor_tells_who_holds_a_journal,
     the_doctor_tells_what_is_wrong_with_the_state,
     the_doctor_looks_at_the_namespace_that_is_named,
+    what_is_ours_is_told_with_its_proof_for_each_kind,
+    what_is_somebody_elses_is_told_with_its_proof,
+    what_was_adopted_or_taken_is_told_with_what_it_was,
+    what_is_held_and_what_waits_is_told,
+    the_text_of_a_route_that_is_ours,
+    the_text_on_the_page_is_what_is_printed,
+    a_question_changes_nothing_and_takes_no_privilege,
+    what_cannot_be_told_exits_with_one,
     every_command_of_the_page_does_as_it_says,
     the_commands_of_the_readme_bring_the_example_up,
 ];
