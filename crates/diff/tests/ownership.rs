@@ -263,6 +263,10 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
         [],
         "it differs"
     );
+    // The ledger could not tell which of two it means.
+    let beside = with_routes(vec![foreign.clone(), route("10.1.0.7", eth0(), OTHER)]);
+    let plan = planned(&desired, &beside, &Owned::default(), adopting());
+    assert!(plan.is_empty() && plan.adopted.is_empty());
     // Once it is recorded it is ours, with the protocol that it bears.
     let owned = recorded(foreign);
     let plan = planned(&desired, &there, &owned, adopting());

@@ -157,7 +157,24 @@ proptest! {
 
 /// A world, a desired state that can be planned in it, and the plan.
 fn planned() -> impl Strategy<Value = (World, Desired, Plan)> {
-    (world(), desired()).prop_map(|(world, mut desired)| {
+    (world(), desired(), 0..32_u8).prop_map(|(world, mut desired, again)| {
+        // Of some kinds the same is desired again, so that much of it is there.
+        let again = |kind: Kind| again >> kind as u8 & 1 != 0;
+        if again(Kind::Link) {
+            desired.links.clone_from(&world.first.links);
+        }
+        if again(Kind::Address) {
+            desired.addresses.clone_from(&world.first.addresses);
+        }
+        if again(Kind::Neighbour) {
+            desired.neighbours.clone_from(&world.first.neighbours);
+        }
+        if again(Kind::Route) {
+            desired.routes.clone_from(&world.first.routes);
+        }
+        if again(Kind::Rule) {
+            desired.rules.clone_from(&world.first.rules);
+        }
         let plan = prune(&mut desired, &world);
         (world, desired, plan)
     })
@@ -428,6 +445,8 @@ proptest! {
             prop_assert!(foreign.contains(object) && !object.is_kernels_own(), "{object:?}");
             prop_assert!(wanted.iter().any(|wanted| serves(wanted, object)), "{object:?}");
             prop_assert!(world.policy.adopt || flagged(object), "{object:?}");
+            let on_key = world.objects().iter().filter(|o| o.key() == object.key()).count();
+            prop_assert_eq!(on_key, 1, "{:?}", object);
             after.own(object.clone());
         }
         let Ok(again) = after.plan(&desired) else { return Ok(()) };

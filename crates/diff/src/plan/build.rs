@@ -144,12 +144,14 @@ impl Findings {
         }
         if let Some(foreign) = holders.foreign.first().copied() {
             // One that equals what we desire serves as it is. Beside one that does not, ours
-            // cannot be replaced either: the kernel might take the other for it.
+            // cannot be replaced either: the kernel might take the other for it. And of several on
+            // the key none becomes ours, as the ledger could not tell which.
+            let alone = ours.is_none() && holders.foreign.len() == 1;
             let serves = holders.foreign.iter().find(|other| wanted.agrees(other));
             match serves.filter(|_| ours.is_none()) {
-                Some(serves) => self.adopt(wanted, serves, handling),
+                Some(serves) if alone => self.adopt(wanted, serves, handling),
+                Some(_) => {}
                 None => {
-                    let alone = ours.is_none() && holders.foreign.len() == 1;
                     let in_place = alone && changes_in_place(wanted, foreign);
                     self.contest(wanted, foreign, in_place, handling);
                 }

@@ -4,7 +4,7 @@
 //! a kernel would: of a create over what is there, of a device that is not. It knows nothing of
 //! reachability, so that order is for other tests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -274,6 +274,7 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             let mut world = World::new(policy);
             let plan = prune(&mut first, &world);
             world.carry_out(&plan);
+            world.first = first;
             let mut twins = world.clone();
             second.links = None;
             let plan = prune(&mut second, &twins);
@@ -304,6 +305,8 @@ pub(crate) struct World {
     pub(crate) observed: Observed,
     pub(crate) owned: Owned,
     pub(crate) policy: Policy,
+    /// What was desired when it was made.
+    pub(crate) first: Desired,
     next: u32,
 }
 
@@ -328,6 +331,7 @@ impl World {
             observed,
             owned: Owned::default(),
             policy,
+            first: Desired::default(),
             next: 3,
         }
     }
@@ -456,6 +460,11 @@ impl World {
                 _ => {}
             }
         }
+        // The kernel refuses the same row twice.
+        let mut rows = HashSet::new();
+        self.observed
+            .routes
+            .retain(|route| rows.insert(route.clone()));
         let mut rules = Vec::new();
         for mut rule in std::mem::take(&mut self.observed.rules) {
             let by = |protocol| Rule {
@@ -588,15 +597,15 @@ impl World {
             }
             _ => {}
         }
-        // Its index is what a link is recorded by, and what is made anew is not forgotten meanwhile.
-        if kind == Kind::Link || op.action == Action::Delete && op.reason == Reason::Recreated {
+        // Its index is what a link is recorded by.
+        if kind == Kind::Link {
             return;
         }
         let by_ledger = self.policy.by_ledger.contains(kind) || op.reason == Reason::Taken;
         match object {
             Some(object) if by_ledger || self.is_recorded(&key) => self.own(object),
-            Some(_) => {}
-            None => self.disown(&key),
+            // What is gone in the end is tidied up.
+            _ => {}
         }
     }
 
