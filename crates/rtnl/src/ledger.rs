@@ -132,11 +132,13 @@ fn agrees(wanted: &Object, object: &Object) -> bool {
     }
 }
 
-fn is_as_before(former: &Object, link: &Object) -> bool {
-    match (former, link) {
+/// Whether an object is what was there before we took it.
+fn is_as_before(former: &Object, object: &Object) -> bool {
+    let same = match (former, object) {
         (Object::Link(former), Object::Link(link)) => former.agrees(link),
-        _ => false,
-    }
+        _ => agrees(former, object),
+    };
+    same && protocol(former) == protocol(object)
 }
 
 /// Keys and records are text, for whoever reads an export.
@@ -436,18 +438,15 @@ impl Book {
         let either = || wanted.into_iter().chain(before);
         let as_meant = |object: &Object| either().any(|record| agrees(&record.object, object));
         let bore = |borne| either().any(|record| protocol(&record.object) == borne);
-        let was_taken_with = |borne| {
-            let mut former = either().filter_map(|record| record.former.as_ref());
-            former.any(|former| protocol(former) == borne)
-        };
+        let former = || either().filter_map(|record| record.former.as_ref());
+        let was_taken_with = |borne| former().any(|former| protocol(former) == borne);
         let stored = !policy.unstored.contains(key.kind());
-        let ours = there.iter().find(|object| match (key, protocol(object)) {
-            // Its index was drawn for it. One that was taken, and is as it was before that, has been given back.
-            (RecordKey::Link { .. }, _) => {
-                let former = before.and_then(|record| record.former.as_ref());
-                let given_back = former.is_some_and(|former| is_as_before(former, object));
-                as_meant(object) && (wanted.is_some() || !given_back)
-            }
+        // What was taken, and is as it was before that, has been given back, or was never changed.
+        let mine = |object: &&Object| !former().any(|former| is_as_before(former, object));
+        let mut candidates = there.iter().filter(mine);
+        let ours = candidates.find(|object| match (key, protocol(object)) {
+            // Its index was drawn for it, or it was taken.
+            (RecordKey::Link { .. }, _) => as_meant(object),
             // The key has the protocol in it.
             (RecordKey::Rule(_), _) => either().next().is_some(),
             // Nobody's mark is on it: what looks otherwise than we meant it to is another's.
