@@ -367,7 +367,7 @@ impl Source for Rtnl {
         let now = (self.clock)();
         let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
         let mut rounds = Vec::new();
-        // What failed or waits is not tried again in the same pass.
+        // What failed or waits is not tried again in the same pass, and what was made anew is not made anew again.
         let mut spent: HashSet<(Action, u64)> = HashSet::new();
         let mut seen = true;
         while rounds.len() < ROUNDS {
@@ -386,7 +386,7 @@ impl Source for Rtnl {
             }
             let Carried { round, refused } = pass.carry_out(plan, ledger);
             for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
-                if *outcome != Outcome::Applied {
+                if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
                     spent.insert((op.action, memory::id(&op.object, &devices)));
                 }
             }
