@@ -15,7 +15,7 @@
 mod class;
 mod run;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trueup_diff::{Dev, Hold, IfName, Object};
@@ -126,6 +126,8 @@ pub struct Outcomes {
     pub outcomes: Vec<Outcome>,
     /// The interface indexes of the planned devices that have come to be.
     pub created: BTreeMap<Dev, u32>,
+    /// The creates, by position, that count as applied although somebody else made the object: an equal rule was there by then.
+    pub found: BTreeSet<usize>,
 }
 
 /// Runs the examples of the contract page.

@@ -55,6 +55,7 @@ pub fn apply(plan: &Plan, socket: &mut Socket, indexes: &BTreeMap<Dev, u32>) -> 
         sent: Vec::new(),
         outcomes: vec![None; plan.ops.len()],
         created: Default::default(),
+        found: BTreeSet::new(),
         indexes,
     };
     for at in 0..plan.ops.len() {
@@ -69,6 +70,7 @@ pub fn apply(plan: &Plan, socket: &mut Socket, indexes: &BTreeMap<Dev, u32>) -> 
             .map(|outcome| outcome.unwrap_or_else(lost))
             .collect(),
         created: run.created,
+        found: run.found,
     }
 }
 
@@ -80,6 +82,7 @@ struct Run<'a> {
     sent: Vec<usize>,
     outcomes: Vec<Option<Outcome>>,
     created: BTreeMap<Dev, u32>,
+    found: BTreeSet<usize>,
     indexes: &'a BTreeMap<Dev, u32>,
 }
 
@@ -279,6 +282,9 @@ impl Run<'_> {
                 Answer::Failed(error) => {
                     let failure = Failure::refused(&op.object, op.action, error);
                     if failure.class().is_done() {
+                        if op.action == Action::Create {
+                            self.found.insert(at);
+                        }
                         Outcome::Applied
                     } else {
                         Outcome::Failed(Box::new(failure))

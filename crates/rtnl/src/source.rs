@@ -276,8 +276,14 @@ impl<'a> Pass<'a> {
         }
         let outcomes = apply(&plan, &mut self.socket, &indexes);
         let mut refused = BTreeSet::new();
-        for ((op, outcome), keys) in plan.ops.iter().zip(&outcomes.outcomes).zip(meant) {
+        let done = plan.ops.iter().zip(&outcomes.outcomes).zip(meant);
+        for (at, ((op, outcome), keys)) in done.enumerate() {
             match outcome {
+                // An equal rule that was made since we looked is not ours, unless it was before.
+                Outcome::Applied if outcomes.found.contains(&at) => {
+                    let unknown = |key: &RecordKey| self.book.record(key).is_none();
+                    refused.extend(keys.into_iter().filter(unknown));
+                }
                 Outcome::Applied => {}
                 Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
                 Outcome::Failed(failure)
