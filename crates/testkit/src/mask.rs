@@ -195,9 +195,9 @@ mod tests {
     fn a_marker_is_found_wherever_it_stands() {
         let mask = masked(&[Kind::Address]);
         let alone = address(&[(11, &[116])]);
-        assert_eq!(mask.markers(&alone), [24..32]);
+        assert_eq!(mask.markers(&alone), vec![24..32]);
         let between = address(&[(2, &[10, 0, 0, 1]), (11, &[116]), (12, &[1])]);
-        assert_eq!(mask.markers(&between), [32..40]);
+        assert_eq!(mask.markers(&between), vec![32..40]);
         assert!(masked(&[Kind::Rule]).markers(&between).is_empty());
         assert!(masked(&[Kind::Route]).markers(&between).is_empty());
         // Whatever is cut off, nothing is found beyond what is there.

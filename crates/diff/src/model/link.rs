@@ -150,14 +150,12 @@ impl<D: Clone> Link<D> {
 impl<D: Clone> LinkKind<D> {
     fn where_stated(&self, stated: &LinkKind<D>) -> LinkKind<D> {
         match (self, stated) {
-            (LinkKind::Bridge(bridge), LinkKind::Bridge(stated)) => {
-                LinkKind::Bridge(BridgeAttrs {
-                    stp: stated.stp.and(bridge.stp),
-                    vlan_filtering: stated.vlan_filtering.and(bridge.vlan_filtering),
-                    forward_delay: stated.forward_delay.and(bridge.forward_delay),
-                    ageing_time: stated.ageing_time.and(bridge.ageing_time),
-                })
-            }
+            (LinkKind::Bridge(bridge), LinkKind::Bridge(stated)) => LinkKind::Bridge(BridgeAttrs {
+                stp: stated.stp.and(bridge.stp),
+                vlan_filtering: stated.vlan_filtering.and(bridge.vlan_filtering),
+                forward_delay: stated.forward_delay.and(bridge.forward_delay),
+                ageing_time: stated.ageing_time.and(bridge.ageing_time),
+            }),
             (kind, _) => kind.clone(),
         }
     }

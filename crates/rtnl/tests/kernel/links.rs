@@ -116,9 +116,7 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
         assert!(report.pending().all(held), "{stranger}: {}", told(&report));
         before.assert_same(&Snapshot::take());
         ip_batch([end]);
-        last = converge(&nothing(), report.ledger())
-            .ledger()
-            .clone();
+        last = converge(&nothing(), report.ledger()).ledger().clone();
     }
 }
 

@@ -212,12 +212,7 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     let report = converge(&routes(wanted), &MemoryLedger::default());
     let here = Namespace::current();
     let planned = Rtnl::new()
-        .plan(
-            &here,
-            &routes(vec![]),
-            report.ledger(),
-            &Options::default(),
-        )
+        .plan(&here, &routes(vec![]), report.ledger(), &Options::default())
         .unwrap();
     assert_eq!(planned.plan.ops.len(), 2);
     for dst in dsts {
