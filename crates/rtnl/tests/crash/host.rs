@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use trueup_testkit::{Snapshot, ip_batch, quiet_netns};
 
 use crate::agent::{Agent, Proof};
@@ -77,38 +77,42 @@ fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
 /// there for a moment, and stays.
 pub(crate) fn seen() -> Vec<String> {
     let mut rows = Vec::new();
-    for family in ["-4", "-6"] {
-        for (list, object) in shown(family).into_iter().zip(LISTS) {
+    for (option, lists) in LISTS {
+        for (list, object) in shown(option, lists).into_iter().zip(lists) {
             let Value::Array(list) = list else {
                 panic!("{object}: {list}");
             };
             let declared = list.into_iter().filter(|row| row["protocol"] != "kernel");
-            let declared = declared.map(still);
-            let shown = declared.filter(|row| row["addr_info"] != json!([]));
-            rows.extend(shown.map(|row| format!("{family} {object}: {row}")));
+            rows.extend(declared.map(|row| format!("{option} {object}: {}", still(row))));
         }
     }
     rows.sort();
     rows
 }
 
-const LISTS: [&str; 6] = [
-    "link show",
-    "address show",
-    "neighbour show",
-    "neighbour show proxy",
-    "route show table all",
-    "rule show",
+/// Of routes and rules iproute2 shows one family at a time, and IPv4 unless told otherwise.
+const LISTS: [(&str, &[&str]); 2] = [
+    (
+        "-details",
+        &[
+            "address show",
+            "neighbour show",
+            "neighbour show proxy",
+            "route show table all",
+            "rule show",
+        ],
+    ),
+    ("-6", &["route show table all", "rule show"]),
 ];
 
-fn shown(family: &str) -> Vec<Value> {
+fn shown(option: &str, lists: &[&str]) -> Vec<Value> {
     let mut child = Command::new("ip")
-        .args([family, "-json", "-details", "-batch", "-"])
+        .args([option, "-json", "-details", "-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = LISTS.map(|list| format!("{list}\n")).concat();
+    let lines = lists.join("\n") + "\n";
     // Shorter than a pipe holds.
     child
         .stdin
@@ -122,7 +126,7 @@ fn shown(family: &str) -> Vec<Value> {
         .into_iter()
         .collect();
     let values = values.unwrap();
-    assert_eq!(values.len(), LISTS.len(), "{values:?}");
+    assert_eq!(values.len(), lists.len(), "{values:?}");
     values
 }
 
