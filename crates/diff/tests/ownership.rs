@@ -341,18 +341,21 @@ fn what_the_kernel_made_is_neither_adopted_nor_taken() {
 
 #[test]
 fn of_equal_rules_ours_serves_then_that_of_the_lowest_protocol() {
-    let adopted = |rules: Vec<Rule>, owned: &Owned| {
-        let plan = planned(&desired_rule(), &with_rules(rules), owned, adopting());
-        assert_eq!(plan.ops, []);
-        plan.adopted
+    let adopted = |one: u8, other: u8, owned: &Owned| {
+        let of = |rules: [Rule; 2]| {
+            let there = with_rules(rules.to_vec());
+            let plan = planned(&desired_rule(), &there, owned, adopting());
+            assert_eq!(plan.ops, []);
+            plan.adopted
+        };
+        let adopted = of([rule(one), rule(other)]);
+        assert_eq!(adopted, of([rule(other), rule(one)]), "whatever the order");
+        adopted
     };
     let none_owned = Owned::default();
-    assert_eq!(
-        adopted(vec![rule(12), rule(3)], &none_owned),
-        [rule(3).into()]
-    );
-    assert_eq!(adopted(vec![rule(3), rule(MARKER)], &none_owned), []);
-    assert_eq!(adopted(vec![rule(3), rule(12)], &recorded(rule(12))), []);
+    assert_eq!(adopted(3, 12, &none_owned), [rule(3).into()]);
+    assert_eq!(adopted(3, MARKER, &none_owned), []);
+    assert_eq!(adopted(3, 12, &recorded(rule(12))), []);
     // Nobody needs a second one of ours.
     let both = with_rules(vec![rule(3), rule(12), rule(MARKER)]);
     assert_eq!(
