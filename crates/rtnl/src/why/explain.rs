@@ -306,3 +306,98 @@ fn origin(object: &Object, taken: bool, policy: Policy) -> Origin {
         _ => Origin::Adopted,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trueup_diff::{Address, Desired, IpNetwork, Link};
+    use trueup_netlink::Namespace;
+    use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
+    use trueup_testkit::fake::Kernel;
+    use trueup_testkit::faults::{At, Fault, Faults};
+    use trueup_testkit::mask;
+
+    use crate::{Options, Rtnl};
+
+    /// An older kernel, that stores no marker on addresses, and what is remembered of a pass that made a link and an address.
+    fn older() -> (Namespace, MemoryLedger) {
+        let kernel = mask(Kernel::new().namespace(), &[trueup_testkit::Kind::Address]);
+        let name: IfName = "v0".parse().unwrap();
+        let peer = Some("v1".parse().unwrap());
+        let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
+        let desired = Desired {
+            links: Some(vec![Link::new(name, LinkKind::Veth { peer })]),
+            addresses: Some(vec![Address::new(name, network)]),
+            ..Desired::default()
+        };
+        let mut ledger = MemoryLedger::default();
+        let options = Options::default();
+        let report = Rtnl::new().reconcile(&kernel, &desired, &mut ledger, &options);
+        assert!(report.unwrap().converged());
+        (kernel, ledger)
+    }
+
+    fn address() -> Query {
+        Query::Address {
+            address: [10, 1, 0, 1].into(),
+            len: None,
+            dev: None,
+        }
+    }
+
+    fn why(kernel: &Namespace, ledger: &MemoryLedger, query: &Query) -> Explanation {
+        let options = Options::default();
+        let why = Rtnl::new().why(kernel, None, ledger, &options, query);
+        why.unwrap()
+    }
+
+    /// The same ledger, had the pass been cut short before it looked at what it did.
+    fn cut_short(ledger: &MemoryLedger) -> MemoryLedger {
+        let mut open = MemoryLedger::default();
+        let claims = ledger.owned().unwrap().into_iter();
+        let intents = claims.map(|(key, record)| (key, Claim::Ours(record)));
+        open.begin(intents.collect()).unwrap();
+        open
+    }
+
+    #[test]
+    fn where_no_marker_is_stored_the_ledger_alone_tells() {
+        let (kernel, ledger) = older();
+        let explained = why(&kernel, &ledger, &address()).objects.remove(0);
+        assert_eq!(explained.present[0].whose, Whose::Recorded);
+        assert_eq!(explained.entry.unwrap().origin, Origin::MadeOrAdopted);
+        assert_eq!(explained.next, [Step::Nothing(Nothing::Unmanaged)]);
+        let forgotten = MemoryLedger::default();
+        let explained = why(&kernel, &forgotten, &address()).objects.remove(0);
+        assert_eq!(explained.present[0].whose, Whose::Unmarked);
+        assert_eq!(explained.entry, None);
+    }
+
+    #[test]
+    fn an_open_intent_is_answered_by_what_is_there() {
+        let (kernel, ledger) = older();
+        let link = Query::Link {
+            name: "v1".parse().unwrap(),
+        };
+        for query in [&address(), &link] {
+            let told = why(&kernel, &cut_short(&ledger), query);
+            assert_eq!(told, why(&kernel, &ledger, query));
+            assert_eq!(told.objects[0].present[0].whose, Whose::Recorded);
+        }
+    }
+
+    #[test]
+    fn an_intent_of_which_nothing_can_be_read_stays_open() {
+        let (kernel, ledger) = older();
+        let faults = Faults::over(kernel);
+        let every = At::EveryDump(trueup_testkit::Kind::Address);
+        // The first is that of the loopback device.
+        faults.add(every, Fault::LoseRow(2));
+        faults.add(every, Fault::Interrupt);
+        let told = why(&faults.namespace(), &cut_short(&ledger), &address());
+        assert_eq!(told.doubts.len(), 1);
+        let explained = &told.objects[0];
+        assert_eq!(explained.present, []);
+        assert!(explained.entry.as_ref().unwrap().is_open);
+    }
+}
