@@ -32,7 +32,14 @@ impl fmt::Display for Holder {
 #[derive(Debug)]
 pub(crate) struct Lock {
     /// Never deleted: two processes that lock two files of one name exclude nobody.
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing it is not enough: a child that another thread has forked has it open as well, until it executes something.
+        let _closed_next = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// How often, and how far apart, a holder that has not yet left its name is asked for it.
@@ -67,7 +74,7 @@ impl Lock {
         file.set_len(0)
             .and_then(|()| file.write_all_at(name().as_bytes(), 0))
             .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use trueup_journal::{Error, Journal, Loss, check, repair, unheld};
 
 use crate::care::Directory;
@@ -74,6 +75,25 @@ fn a_second_process_is_told_who_holds_the_journal() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     drop(Journal::open(&path).unwrap());
+}
+
+/// A child that another thread forks has all files open, until it executes something.
+#[test]
+fn a_forked_childs_copy_of_the_lock_holds_nothing() {
+    let directory = Directory::new("forked");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    let lock = path.with_extension("lock");
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let number = open
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file == lock))
+        .find_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .unwrap();
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let copy = pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).unwrap();
+    drop(journal);
+    drop(Journal::open(&path).unwrap());
+    drop(copy);
 }
 
 #[test]
