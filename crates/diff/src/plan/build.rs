@@ -182,7 +182,10 @@ impl Findings {
     {
         if handling.adopts(wanted) {
             let foreign: Object = foreign.clone().into();
-            if !foreign.is_kernels_own() {
+            // To a kernel that stores protocols a delete without one is a delete of any.
+            let stored = !handling.proof.policy.unstored.contains(Kind::Rule);
+            let nobodys = matches!(&foreign, Object::Rule(rule) if stored && rule.protocol == 0);
+            if !foreign.is_kernels_own() && !nobodys {
                 self.adopted.push(foreign);
             }
         }
