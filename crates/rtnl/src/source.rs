@@ -286,6 +286,9 @@ impl<'a> Pass<'a> {
                 }
                 Outcome::Applied => {}
                 Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
+                // Of what is to be set on a link the kernel may have done a part before it refused the rest.
+                Outcome::Failed(_)
+                    if (op.action, op.object.kind()) == (Action::Update, Kind::Link) => {}
                 Outcome::Failed(failure)
                     if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
                 {
