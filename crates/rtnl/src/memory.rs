@@ -3,13 +3,13 @@
 //! may be lost.
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{Hash as _, Hasher as _};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher as _};
 use std::time::{Duration, Instant};
 
 use trueup_diff::{
-    Action, AddressKey, Desired, Dev, Devices, Hold, Item as _, NeighbourKey, Object, ObjectKey,
-    Op, Plan, Reason, Resolved,
+    Action, Address, AddressKey, Desired, Dev, Devices, FOREVER, Hold, Item as _, LinkKind,
+    NeighbourKey, Object, ObjectKey, Op, Plan, Prefix, Reason, Resolved,
 };
 
 use crate::Options;
@@ -39,11 +39,13 @@ pub(crate) struct Memory {
 }
 
 /// Where the lists of a desired state are in memory, and how long they are: as long as a caller hands the same one in, that
-/// stays. A change that it does not show costs a grace, or a loss not counted.
+/// stays. A change that it does not show costs a grace, or counts as one loss.
 type Fingerprint = [(usize, usize); 5];
 
 #[derive(Clone, Debug)]
 struct Fight {
+    /// What we want it to be. With another value it begins anew: that this is not there yet is nobody's doing.
+    wanted: u64,
     /// When it was taken from us, within the window.
     losses: VecDeque<Instant>,
     last: Instant,
@@ -71,6 +73,12 @@ pub(crate) fn id(object: &Object, devices: &Devices) -> Id {
     id_of(object.key(), devices)
 }
 
+fn digest(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A device is told by its name: one that is to be created has another number in each plan, and an index once it is there.
 fn id_of(mut key: ObjectKey, devices: &Devices) -> Id {
     let mut name = None;
@@ -82,9 +90,7 @@ fn id_of(mut key: ObjectKey, devices: &Devices) -> Id {
             *dev = Dev::index(0);
         }
     }
-    let mut hasher = DefaultHasher::new();
-    (key, name).hash(&mut hasher);
-    hasher.finish()
+    digest((key, name))
 }
 
 impl Memory {
@@ -155,8 +161,9 @@ impl Memory {
                 }
                 (_, Reason::Missing | Reason::Differs | Reason::Taken) => {
                     let id = id(&op.object, devices);
-                    if count && !self.unsettled.contains(&id) && counted.insert(id) {
-                        self.lost(id, holder(op), options, now);
+                    let is_loss = count && !self.unsettled.contains(&id) && !has_run_down(op);
+                    if is_loss && counted.insert(id) {
+                        self.lost(id, &op.object, holder(op), options, now);
                     }
                     op.hold = self.fights.get(&id).and_then(|fight| fight.hold(now));
                 }
@@ -171,10 +178,12 @@ impl Memory {
             for conflict in foreign {
                 let id = id(&conflict.desired, &plan.devices);
                 if !self.unsettled.contains(&id) {
-                    self.lost(id, Some(protocol(&conflict.foreign)), options, now);
+                    let by = protocol(&conflict.foreign);
+                    self.lost(id, &conflict.desired, Some(by), options, now);
                 }
             }
         }
+        spare(plan);
     }
 
     /// Whether an object was in place when the last pass ended.
@@ -193,18 +202,24 @@ impl Memory {
         self.desired = None;
     }
 
-    fn lost(&mut self, id: Id, by: Option<u8>, options: &Options, now: Instant) {
+    fn lost(&mut self, id: Id, wanted: &Object, by: Option<u8>, options: &Options, now: Instant) {
         if self.fights.len() >= FIGHTS && !self.fights.contains_key(&id) {
             return;
         }
         let contention = options.contention();
-        let fight = self.fights.entry(id).or_insert_with(|| Fight {
+        let begun = Fight {
+            wanted: digest(wanted),
             losses: VecDeque::new(),
             last: now,
             level: 0,
             until: now,
             by: None,
-        });
+        };
+        let fight = self.fights.entry(id).or_insert_with(|| begun.clone());
+        if fight.wanted != begun.wanted {
+            *fight = begun;
+            return;
+        }
         fight.last = now;
         fight.by = by.or(fight.by);
         fight.losses.push_back(now);
@@ -237,6 +252,74 @@ impl Fight {
             left,
         })
     }
+}
+
+/// What would take along an object that is left alone for a time waits with it.
+fn spare(plan: &mut Plan) {
+    // By device; addresses by their subnets too, as they go with the first of that and not with others.
+    let mut spared: BTreeMap<(Dev, Option<Prefix>), Object> = BTreeMap::new();
+    for op in &plan.ops {
+        if let Some(Hold::Grace(_)) = op.hold {
+            let subnet = match &op.object {
+                Object::Address(address) => Some(address.subnet()),
+                _ => None,
+            };
+            let on = op.object.devices().into_iter().map(|dev| (dev, subnet));
+            spared.extend(on.map(|place| (place, op.object.clone())));
+        }
+    }
+    if spared.is_empty() {
+        return;
+    }
+    // Deletes begin with what stands on others.
+    for op in &mut plan.ops {
+        if op.action != Action::Delete || op.hold.is_some() {
+            continue;
+        }
+        let spares = match &op.object {
+            Object::Link(link) => {
+                let other = match &link.kind {
+                    Some(LinkKind::Veth { peer: Some(peer) }) => plan.devices.dev(peer),
+                    _ => None,
+                };
+                let on = |dev: Dev| {
+                    let (place, object) = spared.range((dev, None)..).next()?;
+                    (place.0 == dev).then_some(object)
+                };
+                let ends = std::iter::once(Dev::index(link.index)).chain(other);
+                ends.into_iter().find_map(on)
+            }
+            Object::Address(address) => {
+                let places = [None, Some(address.subnet())];
+                let mut places = places.into_iter();
+                places.find_map(|subnet| spared.get(&(address.dev, subnet)))
+            }
+            _ => None,
+        };
+        let Some(object) = spares.cloned() else {
+            continue;
+        };
+        if let Object::Link(link) = &op.object {
+            let below = link.parents().map(|dev| ((*dev, None), object.clone()));
+            spared.extend(below);
+        }
+        op.hold = Some(Hold::Bystander(Box::new(object)));
+    }
+}
+
+/// Whether an address only has to be renewed: its lifetimes run down by themselves.
+fn has_run_down(op: &Op) -> bool {
+    let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, op.was.as_deref())
+    else {
+        return false;
+    };
+    let renewed = Address {
+        lifetimes: wanted.lifetimes,
+        ..was.clone()
+    };
+    let ran = |wanted: u32, left: u32| left == wanted || wanted != FOREVER && left < wanted;
+    let (wants, left) = (wanted.lifetimes, was.lifetimes);
+    wanted.agrees(&renewed) && ran(wants.valid, left.valid) && ran(wants.preferred, left.preferred)
 }
 
 /// The protocol that an object bears in the hands of whoever took it, where it is there.

@@ -13,6 +13,7 @@ mod facts;
 mod judge;
 mod kinds;
 mod links;
+mod ownership;
 mod pass;
 mod routes;
 mod support;
@@ -54,6 +55,7 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_route_through_a_nexthop_object_holds_its_link,
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
     attack::own_writes_bring_no_further_pass,
+    ownership::a_desired_state_changed_in_its_place_is_no_contention,
     cost::what_the_marker_proves_costs_no_write,
     cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,
     facts::a_port_costs_its_bridge_the_neighbours,
