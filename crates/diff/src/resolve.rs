@@ -404,6 +404,9 @@ fn recreate(
                 if let Some(gone) = peer(observed).and_then(|name| present.get(&name)) {
                     recreated.insert(gone.index);
                     devices.forget(Dev::index(gone.index));
+                    if links.iter().any(|(_, link)| link.name == gone.name) {
+                        devices.plan(gone.name);
+                    }
                 }
                 if let Some(other) = other.filter(|name| devices.dev(name).is_none()) {
                     devices.plan(other);
