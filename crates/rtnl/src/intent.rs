@@ -69,6 +69,8 @@ impl<'a> Intents<'a> {
         let kept = op.action != Action::Delete && op.reason != Reason::GivenBack;
         let former = match op.reason {
             Reason::Taken => op.was.as_deref().cloned(),
+            // What was taken and is not there now somebody else has removed: there is nothing to give back.
+            Reason::Missing => None,
             _ => before.and_then(|record| record.former.clone()),
         };
         vec![(key, kept.then_some(Record { object, former }))]

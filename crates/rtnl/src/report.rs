@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use trueup_apply::{Failure, Outcome, Outcomes, Pending};
-use trueup_diff::{Conflict, Devices, Hold, Object, Op, Plan, Reason};
+use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Doubt;
 
 use crate::ledger::protocol;
@@ -117,7 +117,7 @@ impl Report {
                 },
                 (_, Reason::Orphan) if applied => Rule::Orphan,
                 (_, Reason::Taken) if applied => Rule::Taken,
-                (_, Reason::GivenBack) if applied => Rule::GivenBack,
+                (_, Reason::GivenBack) if applied && op.action != Action::Delete => Rule::GivenBack,
                 _ => return None,
             };
             let object = &op.object;

@@ -120,7 +120,8 @@ impl Findings {
             return false;
         };
         let differences = former.differences(&taken);
-        if differences.iter().all(|difference| difference.in_place) {
+        let in_place = differences.iter().all(|difference| difference.in_place);
+        if in_place && !keeps_our_mark(former) {
             let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
             op.was = Some(Box::new(taken));
         } else if taken.kind() != Kind::Link {
@@ -205,6 +206,11 @@ impl Findings {
             self.conflicts.push(Conflict { desired, foreign });
         }
     }
+}
+
+/// A neighbour keeps its protocol where it is written over without one (`neigh_add`).
+fn keeps_our_mark(former: &Object) -> bool {
+    matches!(former, Object::Neighbour(neighbour) if neighbour.protocol == 0)
 }
 
 fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {

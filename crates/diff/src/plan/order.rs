@@ -268,7 +268,7 @@ impl Clearing {
                 }
             }
             Object::Neighbour(neighbour) if delete => {
-                let clears = self.devs.contains(&neighbour.dev);
+                let clears = self.devs.contains(&neighbour.dev) || anew;
                 if clears {
                     Stage::ClearNeighbours
                 } else {
