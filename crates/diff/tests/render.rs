@@ -735,5 +735,5 @@ fn a_plan_as_json() {
     );
     assert_eq!(json["snapshot"], snapshot.to_string());
     let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["conflicts", "ops", "snapshot"]);
+    assert_eq!(fields, ["adopted", "conflicts", "ops", "snapshot"]);
 }

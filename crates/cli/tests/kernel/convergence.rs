@@ -272,7 +272,7 @@ pub(crate) fn the_json_has_the_documented_keys() {
         route = [{ dst = "10.95.0.0/16", via = "10.200.0.9" }]
     "#;
     let plan = agent.plan(text).json();
-    assert_eq!(keys(&plan), "conflicts ops snapshot");
+    assert_eq!(keys(&plan), "adopted conflicts ops snapshot");
     assert_eq!(keys(&plan["ops"][0]), "command kind op reason");
     assert_eq!(keys(&plan["conflicts"][0]), "desired foreign kind");
     assert_eq!(agent.plan(text).json()["snapshot"], plan["snapshot"]);

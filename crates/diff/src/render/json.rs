@@ -56,7 +56,14 @@ impl ConflictRecord {
     }
 }
 
-/// A plan: `{ "ops": […], "conflicts": […], "snapshot": "<hash>" }`.
+/// What becomes ours as it is: `{ "kind": "route", "object": "10.2.0.0/16 via …" }`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+struct AdoptedRecord {
+    kind: Kind,
+    object: String,
+}
+
+/// A plan: `{ "ops": […], "conflicts": […], "adopted": […], "snapshot": "<hash>" }`.
 ///
 /// It borrows the plan and makes one record at a time while it is serialized, so that a plan of
 /// any length is written without a second copy of it.
@@ -75,11 +82,26 @@ impl<'a> PlanRecord<'a> {
 
 impl Serialize for PlanRecord<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut record = serializer.serialize_struct("Plan", 3)?;
+        let mut record = serializer.serialize_struct("Plan", 4)?;
         record.serialize_field("ops", &Ops(self.plan))?;
         record.serialize_field("conflicts", &Conflicts(self.plan))?;
+        record.serialize_field("adopted", &Adopted(self.plan))?;
         record.serialize_field("snapshot", &self.snapshot.to_string())?;
         record.end()
+    }
+}
+
+struct Adopted<'a>(&'a Plan);
+
+impl Serialize for Adopted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Plan {
+            adopted, devices, ..
+        } = self.0;
+        serializer.collect_seq(adopted.iter().map(|object| AdoptedRecord {
+            kind: object.kind(),
+            object: object.spec(devices),
+        }))
     }
 }
 

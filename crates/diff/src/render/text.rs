@@ -18,6 +18,7 @@ impl fmt::Display for Text<'_> {
             let held = if op.hold.is_some() { "! " } else { "" };
             writeln!(f, "{held}{}", OpText(op, &self.0.devices))?;
         }
+        adopted(f, self.0, '*')?;
         conflicts(f, self.0, '!')
     }
 }
@@ -40,6 +41,17 @@ fn conflicts(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result
         let desired = Spec(&conflict.desired, &plan.devices);
         let foreign = Spec(&conflict.foreign, &plan.devices);
         writeln!(f, "{mark} {kind} {desired}   (conflict: foreign {foreign})")?;
+    }
+    Ok(())
+}
+
+fn adopted(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
+    for object in &plan.adopted {
+        let (kind, spec) = (word(object.kind()), Spec(object, &plan.devices));
+        writeln!(
+            f,
+            "{mark} {kind} {spec}   (adopted: ours from now on, as it is)"
+        )?;
     }
     Ok(())
 }
@@ -87,6 +99,7 @@ impl fmt::Display for Batch<'_> {
                 }
             }
         }
+        adopted(f, self.0, '#')?;
         conflicts(f, self.0, '#')
     }
 }
