@@ -362,17 +362,13 @@ impl Book {
                     owned.rules.insert((**rule).clone());
                 }
             }
-            // To a device that is gone nothing is given back.
-            let former = record.former.as_ref().filter(|former| {
-                let there = |dev: Dev| {
-                    dev.as_index()
-                        .is_none_or(|dev| seen.names.contains_key(&dev))
-                };
-                devices_of(former).all(there)
-            });
-            if let Some(former) = former {
-                owned.former.insert(object.key(), former.clone());
-            }
+            // A link that has become another kind is another link.
+            let stands =
+                key.kind() != Kind::Link || seen.on(key).iter().any(|object| record.stands(object));
+            let former = record.former.clone().filter(|_| stands);
+            owned
+                .former
+                .extend(former.map(|former| (object.key(), former)));
         }
         owned
     }
@@ -544,18 +540,6 @@ fn claims(records: &Records) -> BTreeMap<Vec<u8>, Claim> {
         .iter()
         .map(|(key, record)| (encode(key), claim(record)))
         .collect()
-}
-
-/// The devices that an object refers to.
-fn devices_of(object: &Object) -> impl Iterator<Item = Dev> {
-    let (one, many): (Option<Dev>, Vec<Dev>) = match object {
-        Object::Link(link) => (None, link.parents().copied().collect()),
-        Object::Address(address) => (Some(address.dev), Vec::new()),
-        Object::Neighbour(neighbour) => (Some(neighbour.dev), Vec::new()),
-        Object::Route(route) => (None, route.nexthops.devices().copied().collect()),
-        Object::Rule(_) => (None, Vec::new()),
-    };
-    one.into_iter().chain(many)
 }
 
 #[cfg(test)]

@@ -322,7 +322,7 @@ fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> 
             (Kind::Neighbour, markers.neighbour),
             (Kind::Rule, markers.rule),
         ];
-        // Where it may not be asked, nothing can be changed either.
+        // Where it could not be found out there is no rule whose marker could be missed.
         let not = stored
             .iter()
             .filter(|(_, marker)| *marker == Marker::NotKept);
