@@ -13,7 +13,7 @@ use trueup_cli::file::{self, Tables};
 use trueup_diff::Desired;
 use trueup_journal::{Journal, JournalLedger, Scope, Storage};
 use trueup_netlink::{Namespace, Socket};
-use trueup_rtnl::{OnConflict, Options, Rtnl};
+use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
 
 use crate::message::{Action, Kind, RawMessage};
 
@@ -33,6 +33,8 @@ pub(super) struct House {
     directory: PathBuf,
     boot: u32,
     clock: Clock,
+    /// Agents go by the ledger where the file does not say otherwise.
+    by_ledger: bool,
 }
 
 /// Time stands still unless it is told to pass.
@@ -69,7 +71,7 @@ struct Open {
 }
 
 impl Agents {
-    pub(super) fn new() -> Result<Agents, String> {
+    pub(super) fn new(by_ledger: bool) -> Result<Agents, String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         // In memory where there is such a place, as syncs are then for nothing.
@@ -89,6 +91,7 @@ impl Agents {
             directory,
             boot: 1,
             clock,
+            by_ledger,
         };
         let first = Agent::new(&house);
         Ok(Agents {
@@ -165,11 +168,17 @@ impl Agent {
     }
 
     /// Takes a desired-state file; `name` is what errors call it.
-    pub(super) fn want(&mut self, name: &str, text: &str) -> Result<(), String> {
+    pub(super) fn want(&mut self, house: &House, name: &str, text: &str) -> Result<(), String> {
         let file = file::File::parse(name, text.as_bytes(), &Tables::default())
             .map_err(|error| error.to_string())?;
         // As `apply` has it where a file says nothing.
-        let options = file.settings.options(Duration::ZERO);
+        let mut settings = file.settings;
+        if house.by_ledger {
+            // Of the other kinds the kernel keeps no marker.
+            let routes = settings.ownership.entry(trueup_diff::Kind::Route);
+            routes.or_insert(Ownership::Ledger);
+        }
+        let options = settings.options(Duration::ZERO);
         self.options = options.map_err(|error| error.to_string())?;
         self.desired = file.desired;
         Ok(())
@@ -368,7 +377,7 @@ mod tests {
 
     #[test]
     fn what_appears_in_a_pass_is_the_agents_own_until_it_is_gone() {
-        let mut agents = Agents::new().unwrap();
+        let mut agents = Agents::new(false).unwrap();
         let (there, new) = (link(7, Action::New), link(8, Action::New));
         let (agent, _) = agents.acting();
         agent.note_made(std::slice::from_ref(&there), &[there.clone(), new.clone()]);
@@ -387,7 +396,7 @@ mod tests {
         use trueup_reconcile::{Claim, Ledger as _};
 
         let namespace = crate::fake::Kernel::new().namespace();
-        let mut agents = Agents::new().unwrap();
+        let mut agents = Agents::new(false).unwrap();
         let owned = |agents: &mut Agents| {
             let (agent, house) = agents.acting();
             agent

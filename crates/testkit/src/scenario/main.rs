@@ -16,18 +16,15 @@ use super::run::{run, what_it_shows};
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
 use crate::fake;
-use crate::message::Kind;
 use crate::runner::{may_skip, running_version, text};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds, on an emulated machine
 /// some hundred.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What bears a marker on newer kernels only.
-const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
-
-/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`; and once more on
-/// a fake kernel that keeps no markers, `masked::route/NAME`, those in which an agent acts.
+/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`; those in
+/// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: on a fake kernel that keeps none on addresses,
+/// neighbours and rules, with the ledger asked for routes.
 ///
 /// A scenario that needs what the running kernel lacks is left out there, and a line says so:
 /// `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on the kernel fail, as told at
@@ -71,14 +68,14 @@ pub fn main(directory: &Path) -> ExitCode {
             });
             needs.map(|need| format!("needs {need}"))
         };
-        let fakes = [("fake", &[][..]), ("masked", &MARKED[..])];
-        for (place, masked) in fakes
-            .into_iter()
-            .filter(|(_, masked)| masked.is_empty() || scenario.has_agent())
-        {
+        let fakes = [("fake", false), ("ledger", true)];
+        for (place, by_ledger) in fakes {
+            if by_ledger && !scenario.has_agent() {
+                continue;
+            }
             let (on_fake, called) = (scenario.clone(), file.clone());
-            let on_fake = move || carry_out(&called, &on_fake, masked, Machine::fake);
-            match lacks(fake::VERSION, &mut |_| true, masked.is_empty()) {
+            let on_fake = move || carry_out(&called, &on_fake, by_ledger, Machine::fake);
+            match lacks(fake::VERSION, &mut |_| true, !by_ledger) {
                 None => trials.push(Trial::test(format!("{place}::{name}"), on_fake)),
                 Some(why) => {
                     left_out.push(format!("test {place}::{name} ... not applicable ({why})"));
@@ -97,7 +94,7 @@ pub fn main(directory: &Path) -> ExitCode {
         let forbidden = forbidden.clone();
         let on_kernel = move || match forbidden {
             Some(reason) => Err(reason.into()),
-            None => carry_out(&file, &scenario, &[], || {
+            None => carry_out(&file, &scenario, false, || {
                 quiet_netns();
                 Machine::kernel()
             }),
@@ -140,14 +137,14 @@ fn asked(kind: &str) -> bool {
 fn carry_out(
     file: &str,
     scenario: &Arc<Scenario>,
-    masked: &'static [Kind],
+    by_ledger: bool,
     machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
 ) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
     let (tell, told) = mpsc::channel();
     let work = move || {
         let machine = machine().map_err(|trouble| trouble.message)?;
-        run(&name, &shown, machine, masked)
+        run(&name, &shown, machine, by_ledger)
     };
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
