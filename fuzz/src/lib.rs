@@ -20,8 +20,11 @@ pub use pass::{ledger, pass};
 pub use socket::{ack, batch, dump, event};
 pub use text::{file, namespace, scenario};
 
+/// What takes bytes.
+pub type Target = fn(&[u8]);
+
 /// Every target by name.
-pub const TARGETS: [(&str, fn(&[u8])); 16] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),

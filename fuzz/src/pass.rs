@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trueup_cli::file::{File, Tables};
 use trueup_diff::{Item as _, Kind};
-use trueup_netlink::codec;
-use trueup_netlink::wire::{Header, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
+use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
+use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
 use trueup_rtnl::{OnConflict, Options, Ownership, Report, Rtnl};
 
@@ -18,34 +18,42 @@ use crate::script::{self, messages};
 use crate::socket::answer_dump;
 
 /// A file, a NUL, and a stream of messages as what the kernel holds: a whole pass. Every change is
-/// acknowledged and none comes about.
+/// acknowledged and none comes about. The kernel is one that stores the markers of addresses and neighbours, and one that does not.
 ///
 /// The pass ends, its report counts every op once, and nothing that is a stranger's is touched.
 pub fn pass(data: &[u8]) {
     let Some(case) = Case::read(data) else { return };
     let none = MemoryLedger::default();
-    let Some((report, sent)) = case.run(&none, Claims::default()) else {
-        return;
-    };
-    let ops = report.applied().count() + report.failed().count() + report.pending().count();
-    assert_eq!(report.ops().count(), ops, "one outcome for each");
-    // Nothing comes about, so what there was to do is still to be done.
-    let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();
-    assert_eq!(report.converged(), nothing, "{report:?}");
-    assert!(sent >= report.applied().count());
-    let again = case.run(&none, Claims::default());
-    let again = again.expect("the same input");
-    let all = |report: &Report| {
-        let ops = report.ops();
-        ops.map(|done| (done.op.clone(), done.outcome.clone()))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        all(&again.0),
-        all(&report),
-        "the same input gives the same ops"
-    );
-    assert_eq!(again.0.conflicts(), report.conflicts());
+    for stores in [true, false] {
+        case.check(&none, stores);
+    }
+}
+
+impl Case {
+    fn check(&self, none: &MemoryLedger, stores: bool) {
+        let Some((report, sent)) = self.run(none, Claims::default(), stores) else {
+            return;
+        };
+        let ops = report.applied().count() + report.failed().count() + report.pending().count();
+        assert_eq!(report.ops().count(), ops, "one outcome for each");
+        // Nothing comes about, so what there was to do is still to be done.
+        let nothing = ops == 0 && report.conflicts().is_empty() && report.doubts().is_empty();
+        assert_eq!(report.converged(), nothing, "{report:?}");
+        assert!(sent >= report.applied().count());
+        let again = self.run(none, Claims::default(), stores);
+        let again = again.expect("the same input");
+        let all = |report: &Report| {
+            let ops = report.ops();
+            ops.map(|done| (done.op.clone(), done.outcome.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            all(&again.0),
+            all(&report),
+            "the same input gives the same ops"
+        );
+        assert_eq!(again.0.conflicts(), report.conflicts());
+    }
 }
 
 /// A ledger, a NUL, and then as of [`pass`]. A line of the ledger is a key, a tab and a record; one that begins with `?` is an
@@ -81,18 +89,23 @@ pub fn ledger(data: &[u8]) {
             }
         }
     }
-    let records = owned.iter().map(|(key, record)| (key, Some(record)));
+    let records = owned.iter().map(|(key, record)| (key, Some(record), false));
     let intents = open.iter().map(|(key, claim)| match claim {
-        Claim::Ours(record) => (key, Some(record)),
-        Claim::NotOurs => (key, None),
+        Claim::Ours(record) => (key, Some(record), true),
+        Claim::NotOurs => (key, None, true),
     });
-    let claims = records.chain(intents).map(|(key, record)| {
-        let key = serde_json::from_slice(key).ok()?;
+    let claims = records.chain(intents).map(|(key, record, is_open)| {
+        let about = serde_json::from_slice(key).ok()?;
         let record: Value = match record {
             Some(record) => serde_json::from_slice(record).ok()?,
             None => Value::Null,
         };
-        (record.is_null() || is_about(&record["object"], &key)).then_some((key, record))
+        let fits = record.is_null() || is_about(&record["object"], &about);
+        fits.then_some(Entry {
+            about,
+            record,
+            is_open,
+        })
     });
     let claims: Option<Claims> = claims.collect();
     let mut recorded = MemoryLedger::default();
@@ -102,8 +115,11 @@ pub fn ledger(data: &[u8]) {
     recorded.settle(owned.collect()).expect("it is memory");
     recorded.begin(open).expect("nothing is open yet");
     let readable = claims.is_some();
-    let ran = case.run(&recorded, claims.unwrap_or_default());
-    assert!(readable || ran.is_none(), "it cannot have been read");
+    let claims = claims.unwrap_or_default();
+    for stores in [true, false] {
+        let ran = case.run(&recorded, claims.clone(), stores);
+        assert!(readable || ran.is_none(), "it cannot have been read");
+    }
 }
 
 /// Whether a record is of the kind of object that its key says. Links are told by name and index in both.
@@ -119,7 +135,18 @@ fn is_about(object: &Value, key: &Value) -> bool {
 }
 
 /// Keys and what was last applied to them, or meant to be.
-type Claims = Vec<(Value, Value)>;
+type Claims = Vec<Entry>;
+
+/// An entry of a ledger.
+#[derive(Clone)]
+struct Entry {
+    /// The key.
+    about: Value,
+    /// Nothing where it was to be removed.
+    record: Value,
+    /// It was meant, and what became of that is not known.
+    is_open: bool,
+}
 
 /// What is declared, and what the kernel holds.
 struct Case {
@@ -146,26 +173,18 @@ impl Case {
         })
     }
 
-    /// Runs a pass. What it sends is held against the claims. The report, and how much was sent.
-    fn run(&self, ledger: &MemoryLedger, claims: Claims) -> Option<(Report, usize)> {
+    /// Runs a pass on a kernel that `stores` all markers, or not. What it sends is held against the claims. The report, and how
+    /// much was sent.
+    fn run(&self, ledger: &MemoryLedger, claims: Claims, stores: bool) -> Option<(Report, usize)> {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
-        let (given, options) = (Arc::clone(&self.stream), self.options);
-        let namespace = script::namespace(move |request: &Header, body: &[u8]| {
-            // That includes what the kernel is asked about its markers.
-            if request.flags & NLM_F_DUMP == NLM_F_DUMP {
-                return answer_dump(&given, request, body);
-            }
-            count.fetch_add(1, Ordering::Relaxed);
-            assert!(
-                is_allowed(&given, request, body, &options, &claims),
-                "{request:?} {body:?}"
-            );
-            if request.flags & NLM_F_ACK == 0 {
-                return Vec::new();
-            }
-            vec![script::acknowledgement(request.sequence)]
-        });
+        let case = Allowed {
+            stream: Arc::clone(&self.stream),
+            options: self.options,
+            claims,
+            stores,
+        };
+        let namespace = case.kernel(move || _ = count.fetch_add(1, Ordering::Relaxed));
         let mut ledger = ledger.clone();
         let desired = &self.file.desired;
         let report = Rtnl::new().reconcile(&namespace, desired, &mut ledger, &self.options);
@@ -173,82 +192,143 @@ impl Case {
     }
 }
 
-/// Whether a change touches only what is ours by its marker or by a record, or is not there. What is taken is somebody
-/// else's, and in its place.
-fn is_allowed(
-    stream: &[u8],
-    request: &Header,
-    body: &[u8],
-    options: &Options,
-    claims: &Claims,
-) -> bool {
-    let (rows, _) = messages(stream);
-    let rows = |new| {
-        rows.iter()
-            .filter(move |row| row.header.kind == new)
-            .map(|row| row.body)
+/// What a kernel that checks strictly, and stores the markers, says to the dumps by which it is asked about them.
+fn words_on_markers(request: &Header, body: &[u8]) -> Option<&'static str> {
+    let (fixed, marker) = match request.kind {
+        codec::address::GET => (8, 11),
+        codec::neighbour::GET => (12, 12),
+        _ => return None,
     };
-    let makes = request.flags & NLM_F_EXCL != 0;
-    let deletes = request.kind & 3 == 1;
-    let takes = options.on_conflict() == OnConflict::Take && !deletes;
-    let is_named = |index: u64, name: &Value| {
-        let links = rows(codec::link::NEW).filter_map(|row| codec::link::decode(row).ok()?);
-        links
-            .map(|link| link.link)
-            .any(|link| u64::from(link.index) == index && json!(link.name) == *name)
-    };
-    /// Whether the object of the request, if it can be told, is one of the rows, and ours.
-    macro_rules! is_ours {
-        ($decode:path, $new:path, $kind:expr) => {{
-            let asked = $decode(body).ok().flatten().expect("we wrote it");
-            let key = asked.key();
-            let by_marker = options.ownership($kind) != Some(Ownership::Ledger);
-            let is_claimed = |protocol: u8| {
-                claims.iter().any(|(about, record)| {
-                    let about = &about[$kind.name()];
-                    let is_it = match about.get("name") {
-                        Some(name) => {
-                            let index = about["key"]["dev"].as_u64().unwrap_or(0);
-                            about["key"] == json!(key) && is_named(index, name)
-                        }
-                        None => *about == json!(key),
-                    };
-                    is_it && record["object"][$kind.name()]["protocol"] == json!(protocol)
-                })
-            };
-            rows($new)
-                .filter_map(|row| $decode(row).ok().flatten())
-                .filter(|row| row.key() == key)
-                .any(|row| {
-                    takes
-                        || by_marker && row.protocol == options.protocol()
-                        || is_claimed(row.protocol)
-                })
-        }};
+    match Attrs::new(body.get(fixed..)?).next()? {
+        (number, [0]) if number == marker => Some("Unsupported attribute in dump request"),
+        (NLA_TYPE_MASK, [0]) => Some("Unknown attribute type"),
+        _ => None,
     }
-    use codec::{address, link, neighbour, route, rule};
-    match request.kind {
-        route::NEW | address::NEW | neighbour::NEW | rule::NEW if makes => true,
-        route::NEW | route::DELETE => is_ours!(route::decode, route::NEW, Kind::Route),
-        rule::NEW | rule::DELETE => is_ours!(rule::decode, rule::NEW, Kind::Rule),
-        address::NEW | address::DELETE => {
-            is_ours!(address::decode, address::NEW, Kind::Address)
+}
+
+/// What may be changed.
+struct Allowed {
+    stream: Arc<[u8]>,
+    options: Options,
+    claims: Claims,
+    stores: bool,
+}
+
+impl Allowed {
+    /// The kernel, which tells of each change that it is asked for.
+    fn kernel(self, changes: impl Fn() + Send + Sync + 'static) -> Namespace {
+        script::namespace(move |request: &Header, body: &[u8]| {
+            if request.flags & NLM_F_DUMP == NLM_F_DUMP {
+                let refused = words_on_markers(request, body).filter(|_| self.stores);
+                return match refused {
+                    Some(words) => vec![script::refusal(request.sequence, words)],
+                    None => answer_dump(&self.stream, request, body),
+                };
+            }
+            changes();
+            assert!(self.is_allowed(request, body), "{request:?} {body:?}");
+            if request.flags & NLM_F_ACK == 0 {
+                return Vec::new();
+            }
+            vec![script::acknowledgement(request.sequence)]
+        })
+    }
+
+    /// Whether a change touches only what is ours by its marker or by a record, or is not there. What is taken is somebody
+    /// else's, and in its place.
+    fn is_allowed(&self, request: &Header, body: &[u8]) -> bool {
+        let (rows, _) = messages(&self.stream);
+        let rows = |new| {
+            rows.iter()
+                .filter(move |row| row.header.kind == new)
+                .map(|row| row.body)
+        };
+        let makes = request.flags & NLM_F_EXCL != 0;
+        let deletes = request.kind & 3 == 1;
+        let takes = self.options.on_conflict() == OnConflict::Take && !deletes;
+        let is_named = |index: u64, name: &Value| {
+            let mut links =
+                rows(codec::link::NEW).filter_map(|row| codec::link::decode(row).ok()?);
+            links.any(|link| u64::from(link.link.index) == index && json!(link.link.name) == *name)
+        };
+        /// Whether the object of the request, if it can be told, is one of the rows, and ours.
+        macro_rules! is_ours {
+            ($decode:path, $new:path, $kind:expr) => {{
+                let asked = $decode(body).ok().flatten().expect("we wrote it");
+                let key = asked.key();
+                let stored = self.stores || !matches!($kind, Kind::Address | Kind::Neighbour);
+                let by_marker = stored && self.options.ownership($kind) != Some(Ownership::Ledger);
+                let is_claimed = |protocol: u8| {
+                    self.claims.iter().any(|entry| {
+                        let about = &entry.about[$kind.name()];
+                        let is_it = match about.get("name") {
+                            Some(name) => {
+                                let index = about["key"]["dev"].as_u64().unwrap_or(0);
+                                about["key"] == json!(key) && is_named(index, name)
+                            }
+                            None => *about == json!(key),
+                        };
+                        let recorded = &entry.record["object"][$kind.name()]["protocol"];
+                        // Of what was meant to bear a mark, it is not stored.
+                        let unmarked = entry.is_open && !stored && protocol == 0;
+                        is_it && (*recorded == json!(protocol) || unmarked)
+                    })
+                };
+                rows($new)
+                    .filter_map(|row| $decode(row).ok().flatten())
+                    .filter(|row| row.key() == key)
+                    .any(|row| {
+                        takes
+                            || by_marker && row.protocol == self.options.protocol()
+                            || is_claimed(row.protocol)
+                    })
+            }};
         }
-        neighbour::NEW | neighbour::DELETE => {
-            is_ours!(neighbour::decode, neighbour::NEW, Kind::Neighbour)
+        use codec::{address, link, neighbour, route, rule};
+        match request.kind {
+            route::NEW | address::NEW | neighbour::NEW | rule::NEW if makes => true,
+            route::NEW | route::DELETE => is_ours!(route::decode, route::NEW, Kind::Route),
+            rule::NEW | rule::DELETE => is_ours!(rule::decode, rule::NEW, Kind::Rule),
+            address::NEW | address::DELETE => {
+                is_ours!(address::decode, address::NEW, Kind::Address)
+            }
+            neighbour::NEW | neighbour::DELETE => {
+                is_ours!(neighbour::decode, neighbour::NEW, Kind::Neighbour)
+            }
+            // What must exist is set up, whosever it is.
+            link::NEW | link::GET => true,
+            link::DELETE => {
+                let index = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
+                let index = u64::from(index.map_or(0, |bytes| u32::from_ne_bytes(*bytes)));
+                self.claims.iter().any(|entry| {
+                    let about = &entry.about["link"];
+                    let is_it = about["index"] == json!(index) && is_named(index, &about["name"]);
+                    // What was taken is given back.
+                    is_it && entry.record.get("former").is_none()
+                })
+            }
+            _ => false,
         }
-        // What must exist is set up, whosever it is.
-        link::NEW | link::GET => true,
-        link::DELETE => {
-            let index = body.get(4..8).and_then(|bytes| bytes.first_chunk::<4>());
-            let index = u64::from(index.map_or(0, |bytes| u32::from_ne_bytes(*bytes)));
-            claims.iter().any(|(about, record)| {
-                let about = &about["link"];
-                let is_it = about["index"] == json!(index) && is_named(index, &about["name"]);
-                // What was taken is given back.
-                is_it && record.get("former").is_none()
-            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trueup_netlink::{Marker, Socket, markers};
+
+    #[test]
+    fn a_kernel_that_stores_markers_is_known_as_such() {
+        for (stores, marker) in [(true, Marker::Kept), (false, Marker::NotKept)] {
+            let case = Allowed {
+                stream: Arc::default(),
+                options: Options::default(),
+                claims: Claims::default(),
+                stores,
+            };
+            let mut socket = Socket::open(&case.kernel(|| {})).unwrap();
+            let found = markers(&mut socket).unwrap();
+            assert_eq!((found.address, found.neighbour), (marker, marker));
         }
-        _ => false,
     }
 }

@@ -137,6 +137,28 @@ pub(crate) fn acknowledgement(request: u32) -> Vec<u8> {
     Raw { header, body }.answering(request)
 }
 
+/// "It is invalid", in words, to the request of a sequence number.
+pub(crate) fn refusal(request: u32, words: &str) -> Vec<u8> {
+    const EINVAL: i32 = 22;
+    const NLM_F_CAPPED: u16 = 0x100;
+    const NLM_F_ACK_TLVS: u16 = 0x200;
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+    let header = Header {
+        length: 0,
+        kind: NLMSG_ERROR,
+        flags: NLM_F_CAPPED | NLM_F_ACK_TLVS,
+        sequence: 0,
+        port: 0,
+    };
+    let mut body = [&(-EINVAL).to_ne_bytes()[..], &[0; HEADER_LEN]].concat();
+    let length = (4 + words.len() + 1) as u16;
+    body.extend(length.to_ne_bytes());
+    body.extend(NLMSGERR_ATTR_MSG.to_ne_bytes());
+    body.extend(words.bytes().chain([0]));
+    let body = &body;
+    Raw { header, body }.answering(request)
+}
+
 /// A message as it stands in a stream.
 pub(crate) struct Raw<'a> {
     pub(crate) header: Header,
