@@ -1,6 +1,6 @@
 //! The pass.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::time::Instant;
 
@@ -255,10 +255,12 @@ impl<'a> Pass<'a> {
             }
         }
         let due = intents.of_plan(&plan);
-        let meant: Vec<Vec<RecordKey>> = match due.is_empty() {
-            true => Vec::new(),
-            false => plan.ops.iter().map(|op| keys(op).collect()).collect(),
-        };
+        // A plan can be of a million ops of which few are recorded.
+        let recorded = plan.ops.iter().enumerate().filter(|_| !due.is_empty());
+        let meant: BTreeMap<usize, Vec<RecordKey>> = recorded
+            .map(|(at, op)| (at, keys(op).collect::<Vec<_>>()))
+            .filter(|(_, keys)| !keys.is_empty())
+            .collect();
         let begun = match self.unsettled.keys().any(|key| due.contains_key(key)) {
             true => settle(ledger, &self.unsettled).map(|()| self.unsettled.clear()),
             false => Ok(()),
@@ -267,17 +269,16 @@ impl<'a> Pass<'a> {
         let begun = begun.and_then(|()| book.begin(ledger, due));
         if let Err(error) = begun {
             let why = error.to_string();
-            for (op, keys) in plan.ops.iter_mut().zip(&meant) {
-                if !keys.is_empty() && op.hold.is_none() {
-                    op.hold = Some(Hold::Unrecorded(why.clone()));
-                }
+            for at in meant.keys() {
+                let hold = &mut plan.ops[*at].hold;
+                hold.get_or_insert_with(|| Hold::Unrecorded(why.clone()));
             }
             self.trouble.get_or_insert(why);
         }
         let outcomes = apply(&plan, &mut self.socket, &indexes);
         let mut refused = BTreeSet::new();
-        let done = plan.ops.iter().zip(&outcomes.outcomes).zip(meant);
-        for (at, ((op, outcome), keys)) in done.enumerate() {
+        for (at, keys) in meant {
+            let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
             match outcome {
                 // An equal rule that was made since we looked is not ours, unless it was before.
                 Outcome::Applied if outcomes.found.contains(&at) => {
