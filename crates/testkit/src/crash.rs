@@ -19,14 +19,18 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use rustix::process::{Signal, getpid, kill_process};
 use trueup_netlink::{Connect, Group, Namespace, Transport};
 
 use crate::faults::requests;
 use crate::message::{Kind, u16_at};
+use crate::runner::text;
 
 /// The points at which this process may die, counted from 1 as it comes by. Clones share the count.
 #[derive(Clone, Debug)]
@@ -88,6 +92,36 @@ impl Points {
     fn lock(&self) -> MutexGuard<'_, Passed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Carries runs out, so many at once, each on whatever thread is free: most of the time a run waits for the kernel.
+///
+/// # Panics
+///
+/// After all of them, with the words of those that did.
+pub fn in_parallel<T: Sync>(runs: &[T], at_once: usize, run: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(one) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(one))) {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.push(text(&*panic).to_owned());
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.sort();
+    let (count, all) = (failed.len(), runs.len());
+    assert!(
+        failed.is_empty(),
+        "{count} of {all} failed:\n{}",
+        failed.join("\n")
+    );
 }
 
 fn die(point: Option<&String>) -> ! {
@@ -220,6 +254,21 @@ mod tests {
             assert_eq!(pushed.unwrap(), Push::Added);
         }
         assert_eq!(socket.send_batch(&mut batch).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn all_runs_are_carried_out_and_those_that_fail_are_told() {
+        let done = AtomicUsize::new(0);
+        let run = |at: &usize| {
+            done.fetch_add(1, Ordering::Relaxed);
+            assert_ne!(at % 3, 1, "run {at}");
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| in_parallel(&[1, 2, 3, 4, 5], 2, run)));
+        let panic = ended.unwrap_err();
+        assert_eq!(done.into_inner(), 5);
+        let told = text(&*panic);
+        assert!(told.starts_with("2 of 5 failed:"), "{told}");
+        assert!(told.contains("run 1") && told.contains("run 4"), "{told}");
     }
 
     #[test]

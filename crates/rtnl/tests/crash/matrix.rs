@@ -1,15 +1,15 @@
 //! Every point of a pass, times what comes after the kill.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::Report as _;
 use trueup_testkit::Snapshot;
+use trueup_testkit::crash::in_parallel;
 
 use crate::agent::{Again, Died, Proof, told};
 use crate::file::File;
@@ -84,7 +84,7 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
             .filter(|run| is_asked_for(story, *run))
             .collect();
         let elsewhere = AtomicUsize::new(0);
-        in_parallel(&runs, |&(at, file)| {
+        in_parallel(&runs, AT_ONCE, |&(at, file)| {
             let there = || kill(&known, story, at, file) == points[at - 1];
             let before = (0..TRIES).position(|_| there());
             let before = before.unwrap_or_else(|| panic!("out of reach: {}", points[at - 1]));
@@ -244,33 +244,4 @@ fn restarted(known: &Known, host: &Host, file: File) {
 fn converge(host: &Host, file: File) {
     let report = host.agent.pass(file);
     assert!(report.converged(), "{}:\n{}", file.name(), told(&report));
-}
-
-/// Runs all of them, each on whatever thread is free, and fails if any did.
-fn in_parallel<T: Sync>(runs: &[T], run: impl Fn(&T) + Sync) {
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some(one) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(one))) {
-                        failed.lock().unwrap().push(panic);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap();
-    let texts: BTreeSet<_> = failed
-        .iter()
-        .filter_map(|panic| panic.downcast_ref::<String>().cloned())
-        .collect();
-    assert!(
-        failed.is_empty(),
-        "{} of {} failed:\n{}",
-        failed.len(),
-        runs.len(),
-        texts.into_iter().collect::<Vec<_>>().join("\n")
-    );
 }

@@ -1,0 +1,167 @@
+//! A program as it is, stopped at each of its system calls, and killed before or after one of those that send something or
+//! write something down.
+
+use std::collections::HashMap;
+use std::io::{self, Read as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use libc::{c_int, c_long, pid_t};
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Killed, at this point.
+    At(String),
+    /// By itself: with this code, past these points, and with these words on standard error.
+    Itself {
+        code: Option<i32>,
+        points: Vec<String>,
+        words: String,
+    },
+}
+
+/// Runs a program, and kills it at its `at`-th point from 1, if it comes to it.
+pub(crate) fn run(command: &mut Command, at: usize) -> Ended {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = {
+        let ask = || call(libc::PTRACE_TRACEME, 0, 0);
+        #[allow(unsafe_code, reason = "code between fork(2) and execve(2)")]
+        // SAFETY: it makes one system call, and allocates nothing.
+        unsafe { command.pre_exec(ask) }.spawn().unwrap()
+    };
+    let pid = child.id() as pid_t;
+    let mut points = Vec::new();
+    let mut entered = HashMap::new();
+    let mut killed = false;
+    let code = loop {
+        let (thread, status) = wait();
+        if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+            if thread == pid {
+                break libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+            }
+            continue;
+        }
+        let deliver = match libc::WSTOPSIG(status) {
+            AT_A_CALL => {
+                points.extend(point(thread, &mut entered));
+                0
+            }
+            // It has just begun: its program is there.
+            libc::SIGTRAP if status >> 16 == 0 => {
+                call(libc::PTRACE_SETOPTIONS, thread, OPTIONS as usize).unwrap();
+                0
+            }
+            // Threads, and their births.
+            libc::SIGTRAP | libc::SIGSTOP => 0,
+            signal => signal,
+        };
+        if points.len() == at && !killed {
+            killed = true;
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        // One that was killed meanwhile is not there.
+        let _gone = call(libc::PTRACE_SYSCALL, thread, deliver as usize);
+    };
+    if killed {
+        return Ended::At(points.swap_remove(at - 1));
+    }
+    let mut words = String::new();
+    let stderr = child.stderr.take().unwrap().read_to_string(&mut words);
+    stderr.unwrap();
+    Ended::Itself {
+        code,
+        points,
+        words,
+    }
+}
+
+const AT_A_CALL: c_int = libc::SIGTRAP | 0x80;
+const OPTIONS: c_int =
+    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE;
+
+#[allow(unsafe_code, reason = "ptrace(2)")]
+fn call(request: libc::c_uint, thread: pid_t, data: usize) -> io::Result<()> {
+    // SAFETY: none of the requests that are made here takes data for an address.
+    match unsafe { libc::ptrace(request, thread, 0, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// The next of this thread's children to stop or end.
+#[allow(unsafe_code, reason = "waitpid(2) with flags that are Linux's own")]
+fn wait() -> (pid_t, c_int) {
+    let mut status = 0;
+    loop {
+        // SAFETY: the status outlives the call.
+        let thread =
+            unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        match thread {
+            -1 => assert_eq!(
+                io::Error::last_os_error().kind(),
+                io::ErrorKind::Interrupted
+            ),
+            _ => return (thread, status),
+        }
+    }
+}
+
+/// What a thread that is stopped at a system call is about to do, or has done, if that counts.
+fn point(thread: pid_t, entered: &mut HashMap<pid_t, Option<&'static str>>) -> Option<String> {
+    let [kind, _, _, number, arguments @ ..] = info(thread);
+    const ENTRY: u8 = 1;
+    if kind.to_ne_bytes()[0] == ENTRY {
+        let what = named(number as c_long, &arguments);
+        entered.insert(thread, what);
+        return what.map(|what| format!("before {what}"));
+    }
+    let what = entered.remove(&thread).flatten();
+    what.map(|what| format!("after {what}"))
+}
+
+/// `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the first byte, the number the fourth
+/// word, the arguments follow.
+#[allow(unsafe_code, reason = "PTRACE_GET_SYSCALL_INFO")]
+fn info(thread: pid_t) -> [u64; 10] {
+    let mut info = [0_u64; 10];
+    // SAFETY: the kernel writes no more than the size that it is told.
+    let length = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GET_SYSCALL_INFO,
+            thread,
+            size_of_val(&info),
+            info.as_mut_ptr(),
+        )
+    };
+    assert!(length > 0, "{}", io::Error::last_os_error());
+    info
+}
+
+/// A system call that sends or writes something, but for what it prints.
+fn named(number: c_long, arguments: &[u64]) -> Option<&'static str> {
+    const PRINTED: u64 = 2;
+    match number {
+        libc::SYS_sendto | libc::SYS_sendmsg => Some("send"),
+        libc::SYS_write | libc::SYS_writev if arguments[0] > PRINTED => Some("write"),
+        libc::SYS_pwrite64 => Some("write"),
+        libc::SYS_ftruncate | libc::SYS_fallocate => Some("change of length"),
+        libc::SYS_fsync | libc::SYS_fdatasync => Some("sync"),
+        libc::SYS_openat if arguments[2] as c_int & libc::O_CREAT != 0 => Some("creation"),
+        libc::SYS_renameat2 | libc::SYS_renameat => Some("rename"),
+        libc::SYS_mkdirat => Some("creation of a directory"),
+        libc::SYS_unlinkat => Some("removal"),
+        // Others have only those with a directory to start from.
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename => Some("rename"),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_mkdir => Some("creation of a directory"),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_unlink => Some("removal"),
+        _ => None,
+    }
+}
