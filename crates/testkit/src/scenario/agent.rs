@@ -1,53 +1,30 @@
 //! The agents of a scenario: each with a source, a desired state, and a journal on disk as a process of its own would have it.
 //! Not what passes tell: that is in `pass.rs`.
 
+mod house;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trueup_cli::file::{self, Tables};
 use trueup_diff::Desired;
-use trueup_journal::{Journal, JournalLedger, Scope, Storage};
+use trueup_journal::JournalLedger;
 use trueup_netlink::{Namespace, Socket};
 use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
 
 use crate::message::{Action, Kind, RawMessage};
+pub(super) use house::House;
+use house::Of;
 
 /// The name of the agent that a scenario begins with.
 const FIRST: &str = "one";
 
 /// All agents of a scenario, one of whom acts, and what they share.
 pub(super) struct Agents {
-    house: House,
     agents: BTreeMap<String, Agent>,
     acting: String,
-}
-
-/// What is around a process.
-pub(super) struct House {
-    /// Of the journals, for the time of the scenario.
-    directory: PathBuf,
-    boot: u32,
-    clock: Clock,
-    /// Agents go by the ledger where the file does not say otherwise.
-    by_ledger: bool,
-}
-
-/// Time stands still unless it is told to pass.
-#[derive(Clone)]
-struct Clock {
-    start: Instant,
-    passed: Arc<Mutex<Duration>>,
-}
-
-impl Clock {
-    fn now(&self) -> Instant {
-        self.start + *self.passed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Goes last: journals lie in it.
+    house: House,
 }
 
 /// One agent. What it is told outlives its process; its source and its hold on the journal do not.
@@ -55,49 +32,22 @@ pub(super) struct Agent {
     pub(super) source: Rtnl,
     pub(super) desired: Desired,
     pub(super) options: Options,
-    open: Option<Open>,
+    /// The journal that is held, and whose it is.
+    open: Option<(Of, JournalLedger)>,
     /// What appeared in its passes, as it was then: its own, whatever it says of it.
     made: BTreeSet<RawMessage>,
     /// Kinds of which it said that it made a stranger's its own.
     adopted: BTreeSet<Kind>,
 }
 
-/// A journal that is held.
-struct Open {
-    /// What it is of.
-    cookie: u64,
-    marker: u8,
-    ledger: JournalLedger,
-}
-
 impl Agents {
     pub(super) fn new(by_ledger: bool) -> Result<Agents, String> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // In memory where there is such a place, as syncs are then for nothing.
-        let shared = Path::new("/dev/shm");
-        let base = if shared.is_dir() {
-            shared.to_owned()
-        } else {
-            std::env::temp_dir()
-        };
-        let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
-        fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let clock = Clock {
-            start: Instant::now(),
-            passed: Arc::default(),
-        };
-        let house = House {
-            directory,
-            boot: 1,
-            clock,
-            by_ledger,
-        };
+        let house = House::new(by_ledger)?;
         let first = Agent::new(&house);
         Ok(Agents {
-            house,
             agents: BTreeMap::from([(FIRST.to_owned(), first)]),
             acting: FIRST.to_owned(),
+            house,
         })
     }
 
@@ -114,13 +64,7 @@ impl Agents {
     }
 
     pub(super) fn later(&mut self, time: Duration) {
-        let mut passed = self
-            .house
-            .clock
-            .passed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *passed += time;
+        self.house.later(time);
     }
 
     /// All of them run anew.
@@ -131,7 +75,7 @@ impl Agents {
     }
 
     pub(super) fn reboot(&mut self) {
-        self.house.boot += 1;
+        self.house.reboot();
         self.restart();
     }
 
@@ -148,17 +92,10 @@ impl Agents {
     }
 }
 
-impl Drop for Agents {
-    fn drop(&mut self) {
-        self.agents.clear();
-        let _left_behind = fs::remove_dir_all(&self.house.directory);
-    }
-}
-
 impl Agent {
     fn new(house: &House) -> Agent {
         Agent {
-            source: source(house),
+            source: house.source(),
             desired: Desired::default(),
             options: Options::default(),
             open: None,
@@ -196,22 +133,14 @@ impl Agent {
     /// Another process takes its place.
     pub(super) fn restart(&mut self, house: &House) {
         self.open = None;
-        self.source = source(house);
+        self.source = house.source();
     }
 
     /// And finds no journal.
     pub(super) fn forget(&mut self, house: &House) -> Result<(), String> {
         self.restart(house);
-        for entry in fs::read_dir(&house.directory)
-            .map_err(|error| error.to_string())?
-            .flatten()
-        {
-            let marker = format!("-{}.", self.marker());
-            if entry.file_name().to_string_lossy().contains(&marker) {
-                fs::remove_file(entry.path()).map_err(|error| error.to_string())?;
-            }
-        }
-        Ok(())
+        let forgotten = house.forget(self.marker());
+        forgotten.map_err(|error| error.to_string())
     }
 
     /// What it owns here; opens the journal unless it is open.
@@ -220,23 +149,17 @@ impl Agent {
         house: &House,
         namespace: &Namespace,
     ) -> Result<JournalLedger, String> {
-        let cookie = cookie(namespace)?;
-        let marker = self.marker();
-        let open = match self.open.take() {
-            Some(open) if (open.cookie, open.marker) == (cookie, marker) => open,
-            other => {
-                // Closed first.
-                drop(other);
-                let journal = Journal::open(house.journal(cookie, marker))
-                    .map_err(|error| error.to_string())?;
-                Open {
-                    cookie,
-                    marker,
-                    ledger: house.ledger(&journal, cookie)?,
-                }
-            }
+        let of = self.journal(namespace)?;
+        if self.open.as_ref().is_none_or(|(open, _)| *open != of) {
+            // Closed first.
+            self.open = None;
+        }
+        let ledger = match self.open.take() {
+            Some((_, ledger)) => ledger,
+            None => house.open(of)?,
         };
-        Ok(self.open.insert(open).ledger.clone())
+        self.open = Some((of, ledger.clone()));
+        Ok(ledger)
     }
 
     /// Opens the journal on a disk that refuses every sync from then on.
@@ -246,28 +169,16 @@ impl Agent {
         namespace: &Namespace,
     ) -> Result<(), String> {
         self.open = None;
-        let (cookie, marker) = (cookie(namespace)?, self.marker());
-        let os = |error: io::Error| error.to_string();
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(house.journal(cookie, marker)).map_err(os)?;
-        if file.metadata().map_err(os)?.len() == 0 {
-            let made = Journal::create_on(file.try_clone().map_err(os)?);
-            made.map_err(|error| error.to_string())?;
-        }
-        let disk = Disk {
-            file,
-            broken: Arc::default(),
-        };
-        let broken = disk.broken.clone();
-        let journal = Journal::open_on(disk).map_err(|error| error.to_string())?;
-        broken.store(true, Ordering::Relaxed);
-        self.open = Some(Open {
-            cookie,
-            marker,
-            ledger: house.ledger(&journal, cookie)?,
-        });
+        let of = self.journal(namespace)?;
+        self.open = Some((of, house.open_broken(of)?));
         Ok(())
+    }
+
+    fn journal(&self, namespace: &Namespace) -> Result<Of, String> {
+        let socket = Socket::open(namespace).map_err(|error| error.to_string())?;
+        let cookie = socket.netns_cookie().map_err(|error| error.to_string())?;
+        let marker = self.marker();
+        Ok(Of { cookie, marker })
     }
 
     /// Notes what is there after its pass and was not before.
@@ -299,64 +210,6 @@ impl Agent {
         self.made
             .iter()
             .any(|row| row.kind == Kind::Link && row.device() == index)
-    }
-}
-
-impl House {
-    /// As the reference agent has it: of a namespace, by its cookie, and a marker.
-    fn journal(&self, cookie: u64, marker: u8) -> PathBuf {
-        self.directory
-            .join(format!("netns-{cookie}-{marker}.journal"))
-    }
-
-    fn ledger(&self, journal: &Journal, cookie: u64) -> Result<JournalLedger, String> {
-        let scope = Scope::new(cookie.to_string(), format!("boot {}", self.boot));
-        journal
-            .ledger("rtnl", &scope)
-            .map_err(|error| error.to_string())
-    }
-}
-
-fn source(house: &House) -> Rtnl {
-    let clock = house.clock.clone();
-    Rtnl::with_clock(move || clock.now())
-}
-
-fn cookie(namespace: &Namespace) -> Result<u64, String> {
-    let socket = Socket::open(namespace).map_err(|error| error.to_string())?;
-    socket.netns_cookie().map_err(|error| error.to_string())
-}
-
-/// A file whose syncs fail once it is broken.
-#[derive(Debug)]
-struct Disk {
-    file: File,
-    broken: Arc<AtomicBool>,
-}
-
-impl Storage for Disk {
-    fn len(&self) -> io::Result<u64> {
-        Storage::len(&self.file)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        Storage::read(&self.file, offset, out)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        Storage::write(&self.file, offset, data)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        Storage::set_len(&self.file, len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        const EIO: i32 = 5;
-        if self.broken.load(Ordering::Relaxed) {
-            return Err(io::Error::from_raw_os_error(EIO));
-        }
-        Storage::sync(&self.file)
     }
 }
 

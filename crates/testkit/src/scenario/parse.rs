@@ -1,63 +1,18 @@
 //! From text to a [`Scenario`]. Pure; any text gives a scenario or an error with its place and a remedy.
 
+mod fault;
+mod head;
+mod line;
+
 use std::time::Duration;
 
-use super::command::{self, Fault};
+use super::command;
 use super::text::{self, Expected};
-use super::{
-    Act, Error, FaultLine, INVARIANTS, Mishap, Need, Scenario, Selection, Step, Version, What,
-    errno,
-};
-use crate::faults::At;
+use super::{Act, Error, Scenario, Selection, Step, What, errno};
 use crate::message::Kind;
-
-/// A line that says something, in a block or at its head.
-#[derive(Clone, Copy)]
-struct Line<'a> {
-    /// From 1.
-    number: usize,
-    /// As written, without the end.
-    text: &'a str,
-}
-
-impl<'a> Line<'a> {
-    fn is_indented(self) -> bool {
-        self.text.starts_with([' ', '\t'])
-    }
-
-    fn is_blank(self) -> bool {
-        self.text.trim().is_empty()
-    }
-
-    fn is_comment(self) -> bool {
-        self.text.trim_start().starts_with('#')
-    }
-
-    /// An error at a byte of the line.
-    fn error(self, at: usize, message: impl Into<String>) -> Error {
-        let before = self.text.get(..at).unwrap_or(self.text);
-        Error {
-            line: self.number,
-            column: before.chars().count() + 1,
-            message: message.into(),
-        }
-    }
-
-    /// Where its first word begins.
-    fn start(self) -> usize {
-        self.text.len() - self.text.trim_start().len()
-    }
-
-    /// An error at its first word.
-    fn wrong(self, message: impl Into<String>) -> Error {
-        self.error(self.start(), message)
-    }
-
-    /// An error in a part of it that begins at a byte.
-    fn fault(self, start: usize, fault: Fault) -> Error {
-        self.error(start + fault.at, fault.message)
-    }
-}
+use fault::fault_line;
+use head::{header, version};
+use line::Line;
 
 /// Reads a scenario.
 ///
@@ -127,82 +82,6 @@ pub fn parse(text: &str) -> Result<Scenario, Error> {
         return Err(first.wrong("a scenario needs steps, such as setup, desired, apply and state"));
     }
     Ok(scenario)
-}
-
-/// Takes a line of the head; false if it is none.
-fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Error> {
-    let mut words = line.text.split_whitespace();
-    let keyword = words.next().unwrap_or_default();
-    let numbers = |most: usize, what: &str| -> Result<Vec<usize>, Error> {
-        let number = |word: &str| word.parse().ok().filter(|n| (1..=most).contains(n));
-        let all: Option<Vec<_>> = line.text.split_whitespace().skip(1).map(number).collect();
-        all.filter(|all| !all.is_empty()).ok_or_else(|| {
-            line.wrong(format!(
-                "{keyword} is followed by numbers of {what}, 1 to {most}"
-            ))
-        })
-    };
-    match keyword {
-        "fact" | "facts" => {
-            let facts = numbers(999, "the kernel's facts")?;
-            scenario.facts.extend(facts.into_iter().map(|n| n as u32));
-        }
-        "invariant" | "invariants" => {
-            let invariants = numbers(INVARIANTS.len(), "invariants")?;
-            scenario
-                .invariants
-                .extend(invariants.into_iter().map(|n| n as u8));
-        }
-        "faults" => {
-            let known = |word: &str| {
-                word.split_once('-').is_some_and(|(room, number)| {
-                    matches!(room, "diff" | "source") && number.parse::<u8>().is_ok_and(|n| n > 0)
-                })
-            };
-            for word in words {
-                if !known(word) {
-                    return Err(
-                        line.wrong(format!("{word:?} is no fault: write diff-N or source-N"))
-                    );
-                }
-                scenario.faults.push(word.to_owned());
-            }
-        }
-        "needs" => {
-            let rest = line.text.get("needs".len()..).unwrap_or_default().trim();
-            if let Some(version) = version(rest) {
-                scenario.needs.push(Need::Kernel(version));
-                return Ok(true);
-            }
-            for word in words {
-                let plain = word.chars().all(|c| c.is_ascii_alphanumeric());
-                if !plain || word == "kernel" {
-                    return Err(line.wrong(
-                        "write `needs KIND`, a kind of link, `needs markers` or `needs kernel >= 6.12`",
-                    ));
-                }
-                scenario.needs.push(match word {
-                    "markers" => Need::Markers,
-                    kind => Need::Link(kind.to_owned()),
-                });
-            }
-        }
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
-/// `kernel >= 6.12`, `kernel < 6.12`.
-fn version(text: &str) -> Option<Version> {
-    let words: Vec<_> = text.split_whitespace().collect();
-    let ["kernel", sign @ (">=" | "<"), number] = words[..] else {
-        return None;
-    };
-    let (major, minor) = number.split_once('.')?;
-    Some(Version {
-        below: sign == "<",
-        version: (major.parse().ok()?, minor.parse().ok()?),
-    })
 }
 
 fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
@@ -345,58 +224,6 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<Act, Error> {
 
 fn expected(line: Line<'_>) -> Result<Expected, Error> {
     Expected::parse(line.text).map_err(|message| line.wrong(message))
-}
-
-/// `fault WHEN: WHAT`.
-fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
-    let Some((when, what)) = line.text.split_once(": ") else {
-        return Err(line.wrong("write `fault WHEN: WHAT`, such as `fault change 2: lose answer`"));
-    };
-    let start = when.len() + 2;
-    let when: Vec<_> = when.split_whitespace().skip(1).collect();
-    let nth = |number: &str| number.parse().ok().filter(|n| *n > 0);
-    let at = match when[..] {
-        ["every", "change"] => Some(At::EveryChange),
-        ["change", n] => nth(n).map(At::Change),
-        ["every", "dump", "of", of] => kind(of).map(|(kind, _)| At::EveryDump(kind)),
-        ["dump", n, "of", of] => kind(of).and_then(|(kind, _)| Some(At::Dump(kind, nth(n)?))),
-        _ => None,
-    };
-    let at = at.ok_or_else(|| {
-        line.wrong("a fault happens at `change N`, `every change`, `dump N of KIND` or `every dump of KIND`")
-    })?;
-    let words: Vec<_> = what.split_whitespace().collect();
-    let row = |n: &str| n.parse::<usize>().ok().filter(|n| *n > 0);
-    let mishap = match words[..] {
-        ["stranger", ..] => {
-            let from = start + what.find("stranger").unwrap_or(0) + "stranger".len();
-            let rest = line.text.get(from..).unwrap_or_default();
-            let at = from + (rest.len() - rest.trim_start().len());
-            Some(Mishap::Stranger(act(line, at, true)?))
-        }
-        ["refuse", name] => errno::number(name).map(Mishap::Refuse),
-        ["break", "off", name] => errno::number(name).map(Mishap::BreakOff),
-        ["lose", "answer"] => Some(Mishap::LoseAnswer),
-        ["die", "before"] => Some(Mishap::DieBefore),
-        ["die", "after"] => Some(Mishap::DieAfter),
-        ["interrupt"] => Some(Mishap::Interrupt),
-        ["lose", "row", n] => row(n).map(Mishap::LoseRow),
-        ["repeat", "row", n] => row(n).map(Mishap::RepeatRow),
-        ["spoil", "row", n] => row(n).map(Mishap::SpoilRow),
-        ["unknown", "attribute"] => Some(Mishap::UnknownAttribute),
-        ["truncate"] => Some(Mishap::Truncate),
-        ["corrupt"] => Some(Mishap::Corrupt),
-        ["overrun"] => Some(Mishap::Overrun),
-        _ => None,
-    };
-    let what = mishap.ok_or_else(|| {
-        line.error(
-            start,
-            "what goes wrong is one of: refuse ERRNO, lose answer, die before, die after, stranger LINE, interrupt, \
-             lose row N, repeat row N, spoil row N, unknown attribute, truncate, corrupt, overrun, break off ERRNO",
-        )
-    })?;
-    Ok(FaultLine { at, what })
 }
 
 fn kind(word: &str) -> Option<(Kind, u8)> {

@@ -1,0 +1,58 @@
+//! The `fault` lines of `apply`.
+
+use super::super::{Error, FaultLine, Mishap, errno};
+use super::line::Line;
+use super::{act, kind};
+use crate::faults::At;
+
+/// `fault WHEN: WHAT`.
+pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
+    let Some((when, what)) = line.text.split_once(": ") else {
+        return Err(line.wrong("write `fault WHEN: WHAT`, such as `fault change 2: lose answer`"));
+    };
+    let start = when.len() + 2;
+    let when: Vec<_> = when.split_whitespace().skip(1).collect();
+    let nth = |number: &str| number.parse().ok().filter(|n| *n > 0);
+    let at = match when[..] {
+        ["every", "change"] => Some(At::EveryChange),
+        ["change", n] => nth(n).map(At::Change),
+        ["every", "dump", "of", of] => kind(of).map(|(kind, _)| At::EveryDump(kind)),
+        ["dump", n, "of", of] => kind(of).and_then(|(kind, _)| Some(At::Dump(kind, nth(n)?))),
+        _ => None,
+    };
+    let at = at.ok_or_else(|| {
+        line.wrong("a fault happens at `change N`, `every change`, `dump N of KIND` or `every dump of KIND`")
+    })?;
+    let words: Vec<_> = what.split_whitespace().collect();
+    let row = |n: &str| n.parse::<usize>().ok().filter(|n| *n > 0);
+    let mishap = match words[..] {
+        ["stranger", ..] => {
+            let from = start + what.find("stranger").unwrap_or(0) + "stranger".len();
+            let rest = line.text.get(from..).unwrap_or_default();
+            let at = from + (rest.len() - rest.trim_start().len());
+            Some(Mishap::Stranger(act(line, at, true)?))
+        }
+        ["refuse", name] => errno::number(name).map(Mishap::Refuse),
+        ["break", "off", name] => errno::number(name).map(Mishap::BreakOff),
+        ["lose", "answer"] => Some(Mishap::LoseAnswer),
+        ["die", "before"] => Some(Mishap::DieBefore),
+        ["die", "after"] => Some(Mishap::DieAfter),
+        ["interrupt"] => Some(Mishap::Interrupt),
+        ["lose", "row", n] => row(n).map(Mishap::LoseRow),
+        ["repeat", "row", n] => row(n).map(Mishap::RepeatRow),
+        ["spoil", "row", n] => row(n).map(Mishap::SpoilRow),
+        ["unknown", "attribute"] => Some(Mishap::UnknownAttribute),
+        ["truncate"] => Some(Mishap::Truncate),
+        ["corrupt"] => Some(Mishap::Corrupt),
+        ["overrun"] => Some(Mishap::Overrun),
+        _ => None,
+    };
+    let what = mishap.ok_or_else(|| {
+        line.error(
+            start,
+            "what goes wrong is one of: refuse ERRNO, lose answer, die before, die after, stranger LINE, interrupt, \
+             lose row N, repeat row N, spoil row N, unknown attribute, truncate, corrupt, overrun, break off ERRNO",
+        )
+    })?;
+    Ok(FaultLine { at, what })
+}
