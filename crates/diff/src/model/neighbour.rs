@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Dev, Difference, Family, Item, LinkAddr, in_place};
+use super::{Dev, Difference, Family, Item, LinkAddr, in_place, recreate};
 
 /// How a neighbour came to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,7 +138,12 @@ impl Item for Neighbour {
     }
 
     fn compare(&self, observed: &Neighbour, differ: &mut dyn FnMut(Difference)) {
-        in_place(self.lladdr == observed.lladdr, "lladdr", differ);
+        // The kernel keeps an address where it is given none.
+        let lladdr = match self.lladdr {
+            None => recreate,
+            Some(_) => in_place,
+        };
+        lladdr(self.lladdr == observed.lladdr, "lladdr", differ);
         in_place(self.state == observed.state, "state", differ);
         in_place(self.router == observed.router, "router", differ);
         in_place(self.ext_learn == observed.ext_learn, "ext_learn", differ);

@@ -121,7 +121,7 @@ impl Findings {
         };
         let differences = former.differences(&taken);
         let in_place = differences.iter().all(|difference| difference.in_place);
-        if in_place && !keeps_our_mark(former) {
+        if in_place && !keeps_our_mark(former, &taken) {
             let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
             op.was = Some(Box::new(taken));
         } else if taken.kind() != Kind::Link {
@@ -209,8 +209,13 @@ impl Findings {
 }
 
 /// A neighbour keeps its protocol where it is written over without one (`neigh_add`).
-fn keeps_our_mark(former: &Object) -> bool {
-    matches!(former, Object::Neighbour(neighbour) if neighbour.protocol == 0)
+fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
+    match (former, taken) {
+        (Object::Neighbour(former), Object::Neighbour(taken)) => {
+            former.protocol == 0 && taken.protocol != 0
+        }
+        _ => false,
+    }
 }
 
 fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
