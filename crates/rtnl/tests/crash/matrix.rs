@@ -199,11 +199,13 @@ fn kill(known: &Known, story: Story, at: usize, file: File) -> String {
         restarted(known, &host, file);
         if file != File::Nothing {
             // All of it can go: nothing was forgotten.
-            restarted(known, &host, File::Nothing);
+            converge(&host, File::Nothing);
+            host.becomes(&known.foreign);
         }
     }));
-    if ended.is_err() {
-        panic!("{} ({point})", called(story, at, file));
+    if let Err(panic) = ended {
+        let why = panic.downcast_ref::<String>().map_or("", String::as_str);
+        panic!("{} ({point}): {why}", called(story, at, file));
     }
     point
 }
@@ -213,16 +215,13 @@ fn restarted(known: &Known, host: &Host, file: File) {
     converge(host, file);
     match known.after.get(&file) {
         None => host.becomes(&known.foreign),
-        Some(expected) => host.looks(expected),
+        Some(expected) => {
+            host.looks(expected);
+            let diff = known.foreign.diff(&Snapshot::take());
+            let lost: Vec<_> = diff.lines().filter(|line| !line.starts_with('+')).collect();
+            assert!(lost.is_empty(), "touched:\n{}", lost.join("\n"));
+        }
     }
-    let lost: Vec<_> = known
-        .foreign
-        .diff(&Snapshot::take())
-        .lines()
-        .filter(|line| !line.starts_with('+'))
-        .map(str::to_owned)
-        .collect();
-    assert!(lost.is_empty(), "touched:\n{}", lost.join("\n"));
 
     let again = host.agent.again(file);
     let Again { owned, open, .. } = &again;

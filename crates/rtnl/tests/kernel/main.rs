@@ -15,6 +15,8 @@ mod kinds;
 mod links;
 mod ownership;
 mod pass;
+#[path = "../common/property.rs"]
+mod property;
 mod routes;
 mod support;
 
