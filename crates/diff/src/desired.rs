@@ -104,6 +104,8 @@ pub struct Owned {
     /// What stood on keys before we took them: it is put back once we no longer desire the key. A link that is here is ours to
     /// change, and never to delete.
     pub former: BTreeMap<ObjectKey, Object>,
+    /// What stood on keys before we took them, where we have deleted ours to put it back, and nothing is there yet. Not links.
+    pub returning: BTreeMap<ObjectKey, Object>,
 }
 
 /// What makes an observed object ours to change.

@@ -6,7 +6,7 @@ use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason,
 };
 
-use crate::ledger::{Book, Record, RecordKey, Records};
+use crate::ledger::{Book, Former, Record, RecordKey, Records};
 
 /// What says of each op what it would leave.
 pub(crate) struct Intents<'a> {
@@ -66,14 +66,20 @@ impl<'a> Intents<'a> {
         if by_marker && unrecorded && op.reason != Reason::Taken {
             return Vec::new();
         }
-        let kept = op.action != Action::Delete && op.reason != Reason::GivenBack;
         let former = match op.reason {
-            Reason::Taken => op.was.as_deref().cloned(),
+            Reason::Taken => op.was.as_deref().map(|was| self.former(was.clone())),
             // What was taken and is not there now somebody else has removed: there is nothing to give back.
-            Reason::Missing => None,
+            Reason::Missing => before
+                .filter(|record| record.is_returning())
+                .and_then(|record| record.former.clone()),
             _ => before.and_then(|record| record.former.clone()),
         };
-        vec![(key, kept.then_some(Record { object, former }))]
+        let record = match (op.action, op.reason) {
+            (Action::Delete, _) | (Action::Update, Reason::GivenBack) => None,
+            (Action::Create, Reason::GivenBack) => former.as_ref().map(Record::returning),
+            _ => Some(Record { object, former }),
+        };
+        vec![(key, record)]
     }
 
     /// Of a link its making, taking and ending is recorded. What is set on it is not: it is ours by its index.
@@ -118,14 +124,21 @@ impl<'a> Intents<'a> {
         let object = Object::Link(Box::new(was.clone()));
         let key = self.key(&object)?;
         let known = match self.book.record(&key).map(|record| &record.former) {
-            Some(Some(Object::Link(former))) => Some((**former).clone()),
+            Some(Some(former)) => match &former.object {
+                Object::Link(former) => Some((**former).clone()),
+                _ => None,
+            },
             _ if reason == Reason::Taken => None,
             _ => return None,
         };
         let changed = was.where_stated(wanted);
         let former = known.map_or(changed.clone(), |known| known.or(changed));
-        let former = Some(Object::Link(Box::new(former)));
+        let former = Some(self.former(former.into()));
         Some((key, Some(Record { object, former })))
+    }
+
+    fn former(&self, object: Object) -> Former {
+        Former::new(object, |dev| self.devices.name(dev).copied())
     }
 
     /// A link that the plan makes under a name. What is there under it already is not made.

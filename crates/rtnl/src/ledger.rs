@@ -31,7 +31,41 @@ pub(crate) struct Record {
     pub(crate) object: Object,
     /// What was there before we took it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) former: Option<Object>,
+    pub(crate) former: Option<Former>,
+}
+
+/// What was on a key before we took it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Former {
+    pub(crate) object: Object,
+    /// The devices that it refers to: to another that has the index of one by now it is not given back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    devices: BTreeMap<u32, IfName>,
+}
+
+impl Former {
+    pub(crate) fn new(object: Object, name: impl Fn(Dev) -> Option<IfName>) -> Former {
+        let devices = object.devices();
+        let named = devices
+            .iter()
+            .filter_map(|dev| Some((dev.as_index()?, name(*dev)?)));
+        Former {
+            devices: named.collect(),
+            object,
+        }
+    }
+
+    /// Whether another device has the index of one of its by now.
+    fn is_elsewhere(&self, names: &BTreeMap<u32, IfName>) -> bool {
+        let mut devices = self.devices.iter();
+        devices.any(|(index, name)| names.get(index).is_some_and(|now| now != name))
+    }
+
+    /// Whether all that it was on is there.
+    fn has_devices(&self, names: &BTreeMap<u32, IfName>) -> bool {
+        let mut devices = self.devices.iter();
+        devices.all(|(index, name)| names.get(index) == Some(name))
+    }
 }
 
 /// What keys are to be, or are: `None` for what is not ours.
@@ -89,6 +123,19 @@ impl RecordKey {
 impl Record {
     fn encode(&self) -> Vec<u8> {
         encode(self)
+    }
+
+    /// What we deleted so that what was there before can be made again. A link is never deleted for that.
+    pub(crate) fn returning(former: &Former) -> Record {
+        Record {
+            object: former.object.clone(),
+            former: Some(former.clone()),
+        }
+    }
+
+    pub(crate) fn is_returning(&self) -> bool {
+        let is_former = |former: &Former| former.object == self.object;
+        self.object.kind() != Kind::Link && self.former.as_ref().is_some_and(is_former)
     }
 
     /// Whether what is there is still what was recorded, in whoever's hands.
@@ -171,9 +218,10 @@ fn entry(key: &[u8], record: Option<&[u8]>) -> Result<(RecordKey, Option<Record>
     let record: Option<Record> = record.map(|bytes| decode("record", bytes)).transpose()?;
     let name = |_| key.interface().map(|(name, _)| name);
     let is_about = |object: &Object| RecordKey::of(object, name).as_ref() == Some(&key);
-    let mut objects = record
-        .iter()
-        .flat_map(|Record { object, former }| std::iter::once(object).chain(former));
+    let mut objects = record.iter().flat_map(|Record { object, former }| {
+        let former = former.iter().map(|former| &former.object);
+        std::iter::once(object).chain(former)
+    });
     if !objects.all(is_about) {
         let shown = String::from_utf8_lossy(shown);
         return Err(LedgerError::new(format!(
@@ -261,6 +309,8 @@ pub(crate) fn names(observed: &Observed) -> BTreeMap<u32, IfName> {
 enum Verdict {
     Ours(Object),
     NotOurs,
+    /// Nothing is there, and what was before we took it is to be again.
+    Returning(Former),
     /// What is there is not known.
     Open,
 }
@@ -342,9 +392,18 @@ impl Book {
                 continue;
             }
             let object = &record.object;
+            let there = seen.on(key);
+            let former = record.former.as_ref();
+            if record.is_returning() {
+                let former = former.filter(|_| there.is_empty());
+                let former = former.filter(|former| !former.is_elsewhere(&seen.names));
+                let former = former.map(|former| (object.key(), former.object.clone()));
+                owned.returning.extend(former);
+                continue;
+            }
             match key {
                 RecordKey::Link { index, .. } => {
-                    let stands = seen.on(key).iter().any(|object| record.stands(object));
+                    let stands = there.iter().any(|object| record.stands(object));
                     if stands && record.former.is_none() {
                         owned.links.insert(*index);
                     }
@@ -364,18 +423,18 @@ impl Book {
             }
             // A link that has become another kind is another link.
             let stands =
-                key.kind() != Kind::Link || seen.on(key).iter().any(|object| record.stands(object));
-            let former = record.former.clone().filter(|_| stands);
-            owned
-                .former
-                .extend(former.map(|former| (object.key(), former)));
+                key.kind() != Kind::Link || there.iter().any(|object| record.stands(object));
+            let former = former.filter(|former| stands && !former.is_elsewhere(&seen.names));
+            let former = former.map(|former| (object.key(), former.object.clone()));
+            owned.former.extend(former);
         }
         owned
     }
 
-    /// Takes an intent back of which nothing was done.
-    pub(crate) fn withdraw(&mut self, key: &RecordKey) {
-        let before = self.records.get(key).cloned();
+    /// Takes an intent back of which nothing was done. `missing` is what was meant for an object that was not there.
+    pub(crate) fn withdraw(&mut self, key: &RecordKey, missing: bool) {
+        let stays = |record: &&Record| !missing || record.is_returning();
+        let before = self.records.get(key).filter(stays).cloned();
         if let Some(intended) = self.open.get_mut(key) {
             *intended = before;
         }
@@ -403,6 +462,9 @@ impl Book {
             match verdict {
                 Verdict::Open => drop(self.open.insert(key, intended)),
                 Verdict::NotOurs => drop(settled.insert(key, None)),
+                Verdict::Returning(former) => {
+                    settled.insert(key, Some(Record::returning(&former)));
+                }
                 Verdict::Ours(object) => {
                     let known = intended.as_ref().or_else(|| self.records.get(&key));
                     let former = known.and_then(|record| record.former.clone());
@@ -425,20 +487,30 @@ impl Book {
         let before = self.record(key);
         let there = seen.on(key);
         if there.is_empty() {
-            return if seen.is_whole(key) {
-                Verdict::NotOurs
-            } else {
-                Verdict::Open
+            if !seen.is_whole(key) {
+                return Verdict::Open;
+            }
+            // What was taken before, and is to be made anew or given back, was deleted by us for that.
+            let was_taken = |former: &&Former| {
+                let before = before.and_then(|record| record.former.as_ref());
+                wanted.is_some_and(Record::is_returning) || before == Some(*former)
+            };
+            let former = wanted.and_then(|record| record.former.as_ref());
+            return match former.filter(was_taken) {
+                Some(former) => Verdict::Returning(former.clone()),
+                None => Verdict::NotOurs,
             };
         }
-        let either = || wanted.into_iter().chain(before);
+        let known = || wanted.into_iter().chain(before);
+        let former = || known().filter_map(|record| record.former.as_ref());
+        let was_taken_with = |borne| former().any(|former| protocol(&former.object) == borne);
+        // What was there before us is no proof.
+        let either = || known().filter(|record| !record.is_returning());
         let as_meant = |object: &Object| either().any(|record| agrees(&record.object, object));
         let bore = |borne| either().any(|record| protocol(&record.object) == borne);
-        let former = || either().filter_map(|record| record.former.as_ref());
-        let was_taken_with = |borne| former().any(|former| protocol(former) == borne);
         let stored = !policy.unstored.contains(key.kind());
         // What was taken, and is as it was before that, has been given back, or was never changed.
-        let mine = |object: &&Object| !former().any(|former| is_as_before(former, object));
+        let mine = |object: &&Object| !former().any(|former| is_as_before(&former.object, object));
         let mut candidates = there.iter().filter(mine);
         let ours = candidates.find(|object| match (key, protocol(object)) {
             // Its index was drawn for it, or it was taken.
@@ -470,6 +542,13 @@ impl Book {
                 continue;
             }
             let standing = seen.on(key).iter().find(|object| record.stands(object));
+            if record.is_returning() {
+                let possible = |former: &Former| former.has_devices(&seen.names);
+                if !seen.on(key).is_empty() || !record.former.as_ref().is_some_and(possible) {
+                    gone.insert(key.clone(), None);
+                }
+                continue;
+            }
             let needed = standing.is_some_and(|object| {
                 let proven = key.kind() != Kind::Link
                     && !policy.by_ledger.contains(key.kind())

@@ -275,6 +275,8 @@ impl<'a> Pass<'a> {
             }
             self.trouble.get_or_insert(why);
         }
+        let unmarked = self.book.unmarked_routes(self.policy.marker);
+        self.unmarked.extend(unmarked);
         let outcomes = apply(&plan, &mut self.socket, &indexes);
         let mut refused = BTreeSet::new();
         for (at, keys) in meant {
@@ -286,6 +288,8 @@ impl<'a> Pass<'a> {
                     refused.extend(keys.into_iter().filter(unknown));
                 }
                 Outcome::Applied => {}
+                // What is to be given back is so until it is there.
+                _ if op.reason == Reason::GivenBack => {}
                 Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
                 // Of what is to be set on a link the kernel may have done a part before it refused the rest.
                 Outcome::Failed(_)
@@ -296,7 +300,8 @@ impl<'a> Pass<'a> {
                     refused.extend(keys);
                 }
                 Outcome::Failed(_) | Outcome::Pending(_) => {
-                    keys.iter().for_each(|key| self.book.withdraw(key));
+                    let missing = op.reason == Reason::Missing;
+                    keys.iter().for_each(|key| self.book.withdraw(key, missing));
                 }
             }
         }

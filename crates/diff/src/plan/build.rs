@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
 use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
-use crate::plan::{Action, Bystanders, Conflict, Hold, Object, Op, Reason};
+use crate::plan::{Action, Bystanders, Conflict, Hold, Object, ObjectKey, Op, Reason};
 use crate::resolve::Resolved;
 
 /// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
@@ -185,7 +185,11 @@ impl Findings {
             let foreign: Object = foreign.clone().into();
             // To a kernel that stores protocols a delete without one is a delete of any.
             let stored = !handling.proof.policy.unstored.contains(Kind::Rule);
-            let nobodys = matches!(&foreign, Object::Rule(rule) if stored && rule.protocol == 0);
+            let nobodys = match &foreign {
+                Object::Route(route) => route.protocol == 0,
+                Object::Rule(rule) => stored && rule.protocol == 0,
+                _ => false,
+            };
             if !foreign.is_kernels_own() && !nobodys {
                 self.adopted.push(foreign);
             }
@@ -238,16 +242,20 @@ impl<'a> Handling<'a> {
         self.proof.policy.adopt || !adopt.is_empty() && alone()
     }
 
-    /// What an object was before we took it, if it can be that again: if the devices that it was on
-    /// are there and stay, and nothing of it is unknown.
+    /// What an object was before we took it, if it can be that again.
     fn former(&self, taken: &Object) -> Option<&'a Object> {
         let former = self.proof.former(&taken.key())?;
+        self.can_be(former).then_some(former)
+    }
+
+    /// Whether the devices that an object was on are there and stay, and nothing of it is unknown.
+    fn can_be(&self, former: &Object) -> bool {
         let stays = |dev: Dev| {
             let recreated = |index| self.desired.recreated.contains(&index);
             self.desired.devices.name(dev).is_some() && !dev.as_index().is_some_and(recreated)
         };
         let known = !matches!(former, Object::Route(route) if route.unmodelled);
-        (known && former.devices().into_iter().all(stays)).then_some(former)
+        known && former.devices().into_iter().all(stays)
     }
 }
 
@@ -307,12 +315,38 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         handling,
         |rule| ours(proof.rule(rule)),
     );
+    give_back_what_is_gone(&mut found, observed, handling);
     if complete(Kind::Rule) {
         make_way(&mut found, observed, proof);
     }
     spare_bystanders(&mut found, observed, proof);
     found.adopted.sort_by_cached_key(Object::key);
     found
+}
+
+/// Where we deleted ours to give back what was there before, and came no further, that is yet to be made.
+fn give_back_what_is_gone(found: &mut Findings, observed: &Observed, handling: Handling<'_>) {
+    fn on<T: Item>(objects: &[T], key: &T::Key) -> bool {
+        objects.iter().any(|object| object.key() == *key)
+    }
+    fn either<T: Item>(desired: &Option<Vec<T>>, observed: &[T], key: &T::Key) -> bool {
+        on(desired.as_deref().unwrap_or_default(), key) || on(observed, key)
+    }
+    let Handling { desired, proof } = handling;
+    for (key, former) in &proof.owned.returning {
+        let in_use = match key {
+            ObjectKey::Link(_) => true,
+            ObjectKey::Address(key) => either(&desired.addresses, &observed.addresses, key),
+            ObjectKey::Neighbour(key) => either(&desired.neighbours, &observed.neighbours, key),
+            ObjectKey::Route(key) => either(&desired.routes, &observed.routes, key),
+            ObjectKey::Rule(key) => either(&desired.rules, &observed.rules, key),
+        };
+        let kind = former.kind();
+        let known = desired.managed.contains(kind) && observed.complete.contains(kind);
+        if known && !in_use && handling.can_be(former) {
+            found.op(Action::Create, former.clone(), Reason::GivenBack);
+        }
+    }
 }
 
 /// Links differ from the rest: some are not ours to create, the ends of a pair come and go

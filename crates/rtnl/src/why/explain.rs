@@ -52,7 +52,7 @@ pub(crate) fn explain(
             let entry = Entry {
                 object: record.object.clone(),
                 origin: origin(&record.object, record.former.is_some(), resolved.policy),
-                former: record.former.clone(),
+                former: record.former.clone().map(|former| former.object),
                 is_open: book.is_open(key),
             };
             case.about(&record.object).entry = Some(entry);
