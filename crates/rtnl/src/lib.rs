@@ -8,7 +8,7 @@
 //!
 //! Ownership: an object that bears our marker is ours, where the kernel keeps it. What it does not keep it on (links; on old
 //! kernels addresses, neighbours and rules), what was adopted, and what was taken from others is ours by the
-//! [`Ledger`](trueup_reconcile::Ledger), in which a pass records what it means to do before it does it. What is not ours by
+//! [`Ledger`], in which a pass records what it means to do before it does it. What is not ours by
 //! either is never changed or deleted.
 
 #![forbid(unsafe_code)]
