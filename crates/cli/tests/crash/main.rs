@@ -185,7 +185,7 @@ impl Drop for Host<'_> {
 }
 
 /// Runs at once.
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 16;
 /// A dump that was interrupted is repeated, and then all later points have other numbers.
 const TRIES: usize = 20;
 
