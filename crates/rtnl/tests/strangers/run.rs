@@ -179,7 +179,9 @@ impl Run {
             }
         }
         if let Some(taken) = &mut self.taken {
-            taken.forget(|id| flushed(id, &before, &after));
+            // To a link that is gone, or made anew, nothing is given back.
+            let gone = |id: &Id| id.device != 0 && !after.names.contains_key(&id.device);
+            taken.forget(|id| flushed(id, &before, &after) || gone(id));
         }
         self.owners.passed(&before, &after);
         for (id, rows) in after.declared() {
