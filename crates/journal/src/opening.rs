@@ -2,7 +2,7 @@
 //! if it is not there. Not what is in it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -22,8 +22,12 @@ use crate::{Error, Storage};
 /// Memory for pages that were read or are to be written, in bytes.
 const CACHE: usize = 32 * 1024 * 1024;
 
-/// How often, and how far apart, a file is read that someone else may be writing to.
-const TRIES: (u32, Duration) = (5, Duration::from_millis(10));
+/// How often, and how far apart, a file is read that someone else may be writing to; more often if it changed meanwhile.
+const TRIES: u32 = 5;
+const TRIES_MOVED: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
+/// The head of the journal, and after it that of redb: every commit changes them last.
+const HEADS: u64 = 8192;
 
 /// The table for reading.
 pub(crate) type View = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -62,26 +66,33 @@ pub(crate) fn look_leniently(storage: &Arc<dyn Storage>) -> Result<(Database, u6
 
 /// Opens the file at `path` for reading, beside one who may be writing to it: as it was at one moment. `None` if there is none.
 ///
-/// A commit that is written while the file is read shows as damage, so damage is looked at again before it is told.
+/// A commit that is written while the file is read shows as damage, or as the commit before it. Each ends with a change of the
+/// head, so what was read while the head changed is read again, and damage is looked at again before it is told.
 pub(crate) fn glance(path: &Path) -> Result<Option<Database>, Error> {
     let mut tries = 1;
     loop {
+        let os = |cause| Error::os(format!("cannot read {}", path.display()), cause);
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => {
-                let what = format!("cannot read {}", path.display());
-                return Err(Error::os(what, cause));
-            }
+            Err(cause) => return Err(os(cause)),
         };
+        let mut head = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(HEADS).read_to_end(&mut head))
+            .map_err(os)?;
+        let moved = !bytes.starts_with(&head);
         let image: Arc<dyn Storage> = Arc::new(Image(bytes));
-        match look(&image) {
-            Err(error) if error.is_damaged() && tries < TRIES.0 => {
-                tries += 1;
-                thread::sleep(TRIES.1);
-            }
-            result => return result.map(Some),
+        let again = match look(&image) {
+            Ok(database) if !moved => return Ok(Some(database)),
+            Ok(_) => tries < TRIES_MOVED,
+            Err(error) => error.is_damaged() && tries < if moved { TRIES_MOVED } else { TRIES },
+        };
+        if !again {
+            return look(&image).map(Some);
         }
+        tries += 1;
+        thread::sleep(PAUSE);
     }
 }
 
