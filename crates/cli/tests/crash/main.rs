@@ -13,15 +13,16 @@
 mod trace;
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trueup::journal::Journal;
 use trueup_testkit::crash::in_parallel;
-use trueup_testkit::{Kind, Snapshot, ip_batch, quiet_netns, wait_until};
+use trueup_testkit::{Kind, Snapshot, ip_batch, quiet_netns};
 
 use trace::{Ended, run};
 
@@ -120,7 +121,7 @@ impl Host<'_> {
     fn new(theirs: &Snapshot) -> Host<'_> {
         quiet_netns();
         ip_batch(THEIRS);
-        wait_until("their links are up", || Snapshot::take() == *theirs);
+        until_it_is(theirs);
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = PathBuf::from(format!("/run/crash-{}-{next}", std::process::id()));
@@ -178,6 +179,20 @@ impl Host<'_> {
     }
 }
 
+/// Carriers, and the IPv6 rows that wait for them, follow in the kernel's own time, which is long where all namespaces are
+/// busy. Fails after a minute with what is wrong.
+fn until_it_is(expected: &Snapshot) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let diff = expected.diff(&Snapshot::take());
+        if diff.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < end, "not as it was:\n{diff}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 impl Drop for Host<'_> {
     fn drop(&mut self) {
         let _left = fs::remove_dir_all(&self.directory);
@@ -185,7 +200,7 @@ impl Drop for Host<'_> {
 }
 
 /// Runs at once.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 /// A dump that was interrupted is repeated, and then all later points have other numbers.
 const TRIES: usize = 20;
 
@@ -251,9 +266,15 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
                     "none".to_owned()
                 }
             };
-            host.restarted(after);
-            host.restarted(&NOTHING);
-            wait_until(&called, || Snapshot::take() == theirs);
+            let made_good = catch_unwind(AssertUnwindSafe(|| {
+                host.restarted(after);
+                host.restarted(&NOTHING);
+                until_it_is(&theirs);
+            }));
+            if let Err(panic) = made_good {
+                let why = panic.downcast_ref::<String>().map_or("", String::as_str);
+                panic!("{called} ({ended}): {why}");
+            }
             let there = ended == points[at - 1];
             elsewhere.fetch_add(usize::from(!there), Ordering::Relaxed);
             there
