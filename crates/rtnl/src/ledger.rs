@@ -380,6 +380,26 @@ impl Book {
         self.records.keys().find(key).cloned()
     }
 
+    /// The kinds of which something is not there that is ours, or was to be, and whose dumps lose rows without a sign while
+    /// others write: routes (`inet6_dump_fib`, `fn_trie_dump_leaf`) and rules (`dump_rules`).
+    pub(crate) fn missing(&self, observed: &Observed) -> Kinds {
+        let lossy = |kind| matches!(kind, Kind::Route | Kind::Rule);
+        let expected = |key: &&RecordKey| {
+            let recorded = || self.records.get(*key).is_some_and(|r| !r.is_returning());
+            let meant = self.open.get(*key).map(Option::is_some);
+            lossy(key.kind()) && meant.unwrap_or_else(recorded)
+        };
+        let mut expected = self.keys().filter(expected).peekable();
+        if expected.peek().is_none() {
+            return Kinds::NONE;
+        }
+        let seen = Seen::of(self, observed);
+        expected
+            .filter(|key| observed.complete.contains(key.kind()) && seen.on(key).is_empty())
+            .map(RecordKey::kind)
+            .collect()
+    }
+
     /// What of it holds among what is there.
     pub(crate) fn owned(&self, observed: &Observed) -> Owned {
         let mut owned = Owned::default();

@@ -37,14 +37,13 @@ impl Planned {
     }
 }
 
-/// Reads what is managed. `recorded` are routes of ours that do not bear the marker.
+/// Reads the kinds that are managed. `recorded` are routes of ours that do not bear the marker.
 pub(crate) fn read(
     socket: &mut Socket,
-    desired: &Desired,
+    managed: Kinds,
     marker: u8,
     recorded: &BTreeSet<RouteKey>,
 ) -> Result<Snapshot, Error> {
-    let managed = desired.managed();
     let scope = Scope {
         kinds: managed,
         protocol: Some(marker),
@@ -72,6 +71,23 @@ pub(crate) fn read(
         snapshot.doubts.extend(doubt);
     }
     Ok(snapshot)
+}
+
+/// Adds the routes and rules of another look of which the first has none on the key: its dumps may have lost them.
+pub(crate) fn fill(snapshot: &mut Snapshot, again: Snapshot) {
+    fn add<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
+        let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
+        to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
+    }
+    let observed = &mut snapshot.observed;
+    add(&mut observed.routes, again.observed.routes);
+    add(&mut observed.rules, again.observed.rules);
+    for doubt in again.doubts {
+        observed.complete = observed.complete.without(doubt.kind());
+        if !snapshot.doubts.contains(&doubt) {
+            snapshot.doubts.push(doubt);
+        }
+    }
 }
 
 /// Plans from what was read, after a look at whoever else the plan concerns.

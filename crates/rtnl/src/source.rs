@@ -176,9 +176,16 @@ impl<'a> Pass<'a> {
         })
     }
 
+    /// Looks at what is managed, and once more for what is ours by record and is not there: only what is missing twice is gone.
     fn read(&mut self) -> Result<Snapshot, Error> {
-        let marker = self.policy.marker;
-        look::read(&mut self.socket, self.desired, marker, &self.unmarked)
+        let (managed, marker) = (self.desired.managed(), self.policy.marker);
+        let mut snapshot = look::read(&mut self.socket, managed, marker, &self.unmarked)?;
+        let missing = self.book.missing(&snapshot.observed);
+        if missing != Kinds::NONE {
+            let again = look::read(&mut self.socket, missing, marker, &self.unmarked)?;
+            look::fill(&mut snapshot, again);
+        }
+        Ok(snapshot)
     }
 
     /// Sees what became of the intents that an earlier pass left open.
