@@ -6,7 +6,8 @@ use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason,
 };
 
-use crate::ledger::{Book, Former, Record, RecordKey, Records};
+use crate::ledger::Book;
+use crate::record::{Former, Record, RecordKey, Records};
 
 /// What says of each op what it would leave.
 pub(crate) struct Intents<'a> {

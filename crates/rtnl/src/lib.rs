@@ -19,6 +19,7 @@ mod ledger;
 mod look;
 mod memory;
 mod options;
+mod record;
 mod report;
 mod source;
 mod why;

@@ -13,7 +13,7 @@ use trueup_diff::{
 };
 
 use crate::Options;
-use crate::ledger::protocol;
+use crate::record::protocol;
 
 /// The first distance at which what is fought for is tried again. It doubles each time.
 const FIRST: Duration = Duration::from_secs(1);

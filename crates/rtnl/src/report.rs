@@ -7,7 +7,7 @@ use trueup_apply::{Failure, Outcome, Outcomes, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Doubt;
 
-use crate::ledger::protocol;
+use crate::record::protocol;
 
 /// The report of a pass. Every op of the pass has exactly one outcome in it.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,8 @@ use trueup_observe::{Scope, Snapshot, snapshot};
 use trueup_reconcile::{Ledger, Observation, Source};
 
 use crate::intent::Intents;
-use crate::ledger::{Book, Record, RecordKey, Records, names, settle};
+use crate::ledger::{Book, names, settle};
+use crate::record::{Record, RecordKey, Records};
 use crate::look::{self, Planned};
 use crate::memory::{self, Memory};
 use crate::report::Round;

@@ -11,7 +11,8 @@ use trueup_netlink::Socket;
 use trueup_observe::{Doubt, Scope, routes_where, snapshot};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
-use crate::ledger::{Book, RecordKey, protocol};
+use crate::ledger::Book;
+use crate::record::{RecordKey, protocol};
 use crate::{Error, Planned};
 
 /// Explains what is asked about. `planned` is the next pass, as of a look just before, and `book` what is ours by then.
