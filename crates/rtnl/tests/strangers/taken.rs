@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trueup_diff::Desired;
-use trueup_testkit::{Kind, RawMessage};
+use trueup_testkit::{Kind, RawMessage, running_version};
 
 use crate::row::OURS;
 use crate::world::{Id, Place, World};
@@ -29,6 +29,11 @@ impl Former {
     }
 }
 
+/// Before Linux 6.12 an IPv4 address that is replaced keeps the mark that it had: what was taken still bears his.
+fn keeps_its_mark(id: &Id) -> bool {
+    id.kind == Kind::Address && id.key.first() == Some(&2) && running_version() < (6, 12)
+}
+
 impl Taken {
     /// Whether a pass may have done what it did to a row of his: written over it, in its place, with what is desired.
     pub(crate) fn permits(
@@ -39,6 +44,15 @@ impl Taken {
         desired: &Desired,
     ) -> bool {
         let place = id.place();
+        if keeps_its_mark(id) && after.rows.contains_key(id) {
+            let former = self.0.get(&place);
+            if former.is_some_and(|former| former.kept == after.kept_of(&former.id)) {
+                self.0.remove(&place);
+            } else if former.is_none() {
+                self.0.insert(place, Former::new(id, before));
+            }
+            return true;
+        }
         if id.kind != Kind::Link {
             let ours = |other: &Id| other.protocol == OURS && other.place() == place;
             let permitted = !after.rows.contains_key(id) && after.rows.keys().any(ours);
