@@ -452,16 +452,12 @@ proptest! {
         let Ok(again) = after.plan(&desired) else { return Ok(()) };
         prop_assert_eq!(&again.adopted, &[]);
         // What held a link while it was foreign lets it be made anew once it is ours, and comes again on the new one.
-        let gone: BTreeSet<Dev> = again
+        // A pair goes with either end.
+        let made_anew = again
             .ops
             .iter()
-            .filter(|op| op.action == Action::Delete)
-            .filter_map(|op| match &op.object {
-                Object::Link(link) => Some(Dev::index(link.index)),
-                _ => None,
-            })
-            .collect();
-        let moves = |op: &&Op| op.object.devices().iter().any(|dev| gone.contains(dev));
+            .any(|op| op.action == Action::Delete && op.object.kind() == Kind::Link);
+        let moves = |op: &&Op| made_anew && !op.object.devices().is_empty();
         for op in again.ops.iter().filter(|op| op.reason != Reason::Recreated && !moves(op)) {
             prop_assert!(!plan.adopted.contains(&op.object), "{op:?}");
             prop_assert!(!op.was.as_deref().is_some_and(|was| plan.adopted.contains(was)), "{op:?}");
