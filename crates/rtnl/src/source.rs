@@ -15,9 +15,9 @@ use trueup_reconcile::{Ledger, Observation, Source};
 
 use crate::intent::Intents;
 use crate::ledger::{Book, names, settle};
-use crate::record::{Record, RecordKey, Records};
 use crate::look::{self, Planned};
 use crate::memory::{self, Memory};
+use crate::record::{Record, RecordKey, Records};
 use crate::report::Round;
 use crate::why::{self, Explanation, Query};
 use crate::{Error, OnConflict, Options, Ownership, Report};
