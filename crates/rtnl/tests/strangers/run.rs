@@ -14,7 +14,7 @@ use crate::oracle::{as_desired, lines};
 use crate::ours::{Ours, reasons};
 use crate::owners::{Owners, Whose};
 use crate::spec::DesiredSpec;
-use crate::taken::Taken;
+use crate::taken::{Taken, keeps_its_mark};
 use crate::world::{Id, World, derived};
 
 /// With a quiet stranger so many passes are enough.
@@ -173,7 +173,8 @@ impl Run {
             // written.
             let told = message.action == Action::Del || announcement.port != 0;
             let taken = self.taken.as_ref().is_some_and(|taken| taken.holds(&id));
-            let excused = taken || flushed(&id, &before, &after);
+            let given_back = self.taken.is_some() && keeps_its_mark(&id);
+            let excused = taken || given_back || flushed(&id, &before, &after);
             if told && !excused && self.owners.whose(&id, &rows[0]) == Whose::His {
                 wrong += &format!("announced {message} (port {})\n", announcement.port);
             }

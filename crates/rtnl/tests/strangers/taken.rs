@@ -30,7 +30,7 @@ impl Former {
 }
 
 /// Before Linux 6.12 an IPv4 address that is replaced keeps the mark that it had: what was taken still bears his.
-fn keeps_its_mark(id: &Id) -> bool {
+pub(crate) fn keeps_its_mark(id: &Id) -> bool {
     id.kind == Kind::Address && id.key.first() == Some(&2) && running_version() < (6, 12)
 }
 
