@@ -8,9 +8,11 @@
 
 #![forbid(unsafe_code)]
 
+mod doubtful;
 mod read;
 mod snapshot;
 
+pub use doubtful::Doubtful;
 pub use snapshot::{Doubt, Scope, Snapshot, routes_where, snapshot};
 
 /// Runs the examples of the contract page.

@@ -26,6 +26,8 @@ pub struct Scope {
     pub tables: Option<BTreeSet<u32>>,
     /// Only addresses and neighbours of these devices, by interface index.
     pub devices: Option<BTreeSet<u32>>,
+    /// Only routes and rules of this family.
+    pub family: Option<Family>,
 }
 
 impl Scope {
@@ -114,7 +116,7 @@ pub fn snapshot(socket: &mut Socket, scope: &Scope) -> Result<Snapshot, Error> {
                 doubt
             }
             Kind::Rule => {
-                let (rules, doubt) = rules(socket)?;
+                let (rules, doubt) = rules(socket, scope)?;
                 observed.rules = rules;
                 doubt
             }
@@ -227,10 +229,10 @@ fn is_mapped(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     })
 }
 
-fn rules(socket: &mut Socket) -> Read<Rule> {
+fn rules(socket: &mut Socket, scope: &Scope) -> Read<Rule> {
     settled(Kind::Rule, |rules| {
         let mut flaw = None;
-        for family in [Family::Inet, Family::Inet6] {
+        for family in families(scope) {
             let request = |buffer: &mut Vec<u8>| rule::dump_request(buffer, family);
             flaw = read(socket, request, rule::NEW, rule::decode, |_| true, rules)?.or(flaw);
         }
@@ -256,7 +258,7 @@ pub fn routes_where(
     };
     settled(Kind::Route, |routes| {
         let mut flaw = None;
-        for family in [Family::Inet, Family::Inet6] {
+        for family in families(scope) {
             for table in &tables {
                 let filter = if socket.strict() {
                     route::Filter {
@@ -325,6 +327,13 @@ fn only(devices: &Option<BTreeSet<u32>>) -> Option<u32> {
         .filter(|devices| devices.len() == 1)?
         .first()
         .copied()
+}
+
+/// The families of routes and rules that are in question.
+fn families(scope: &Scope) -> impl Iterator<Item = Family> {
+    let only = scope.family;
+    let all = [Family::Inet, Family::Inet6].into_iter();
+    all.filter(move |family| only.is_none_or(|only| only == *family))
 }
 
 fn on_device(scope: &Scope, dev: Dev) -> bool {

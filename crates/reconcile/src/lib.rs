@@ -13,12 +13,16 @@ mod hints;
 mod ledger;
 mod report;
 mod source;
+mod subscription;
+mod terms;
 
 pub use class::ErrorClass;
 pub use hints::Hints;
 pub use ledger::{Claim, Ledger, LedgerError, MemoryLedger};
-pub use report::Report;
+pub use report::{Outcome, Report, Told};
 pub use source::{Observation, Source, Subscribed};
+pub use subscription::{Heard, Subscription};
+pub use terms::{Extent, OpKey, Terms};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -1,12 +1,60 @@
 //! The least that a driver needs to know of a completed pass.
 
+use std::time::Duration;
+
+use crate::{ErrorClass, OpKey};
+
 /// What a completed pass tells, even one that could do only a part of its work.
 ///
-/// The trait is what a driver needs and no more. By convention a concrete report also says which ops were applied, which
-/// failed and which are pending, so that every op has exactly one outcome.
+/// The trait is what a driver needs and no more; all but [`converged`](Self::converged) has a default. By convention a concrete
+/// report also shows what was applied, what failed and what is pending, so that every op has exactly one outcome.
 pub trait Report {
     /// The world, as read back, is what was desired.
     ///
-    /// Computed from what was read, never from acknowledgements; false whenever that could not be told.
+    /// Computed from what was read, never from acknowledgements; false whenever that could not be told. Of a pass over what was
+    /// doubtful it says that this is right by now, and that nothing else was known to be wrong.
     fn converged(&self) -> bool;
+
+    /// Every op of the pass, with its outcome. A driver counts them, and spaces out what fails.
+    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
+        Box::new(std::iter::empty())
+    }
+
+    /// Whether ops are pending only because the driver's terms ended the pass before their turn.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
+    /// When the source wants to look again at the latest, from the end of the pass, where it has left something alone for a
+    /// time.
+    fn again_in(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How many objects somebody else takes from us again and again.
+    fn contended(&self) -> usize {
+        0
+    }
+}
+
+/// An op, as far as a driver needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The object that it is about.
+    pub key: OpKey,
+    /// The kind of the object, in the source's words: `route`, `sysctl`.
+    pub kind: &'static str,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was carried out.
+    Applied,
+    /// It was refused, or its answer was lost.
+    Failed(ErrorClass),
+    /// It was not tried.
+    Pending,
 }

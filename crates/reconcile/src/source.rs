@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::{Hints, Ledger, Report};
+use crate::{Hints, Ledger, Report, Subscription, Terms};
 
 /// A subsystem that can be made to agree with a declared state.
 ///
@@ -30,7 +30,7 @@ pub trait Source {
     /// Why a pass could not run, or why there are no hints.
     type Error: Error + Send + Sync + 'static;
     /// What keeps hints coming. Dropped, it ends them. `()` for a source that gives none.
-    type Subscription;
+    type Subscription: Subscription<Self::Error>;
 
     /// Runs one pass and tells what came of it.
     ///
@@ -47,6 +47,28 @@ pub trait Source {
         ledger: &mut dyn Ledger,
         options: &Self::Options,
     ) -> Result<Self::Report, Self::Error>;
+
+    /// Runs one pass on a driver's terms. A source that knows nothing of terms need not implement it: it then runs a whole one.
+    ///
+    /// # Errors
+    ///
+    /// As [`reconcile`](Self::reconcile).
+    fn reconcile_within(
+        &mut self,
+        scope: &Self::Scope,
+        desired: &Self::Desired,
+        ledger: &mut dyn Ledger,
+        options: &Self::Options,
+        _terms: &Terms<'_>,
+    ) -> Result<Self::Report, Self::Error> {
+        self.reconcile(scope, desired, ledger, options)
+    }
+
+    /// Whether an error is the last: the scope has ended, and what bears its name by now, if anything does, is another. A driver
+    /// then ends as well, and whoever started it decides what comes next.
+    fn is_end(_error: &Self::Error) -> bool {
+        false
+    }
 
     /// Shows the state as the source sees it, for diagnostics. Changes nothing. Optional.
     ///
@@ -90,6 +112,21 @@ impl<S: Source> Source for &mut S {
         options: &Self::Options,
     ) -> Result<Self::Report, Self::Error> {
         (**self).reconcile(scope, desired, ledger, options)
+    }
+
+    fn reconcile_within(
+        &mut self,
+        scope: &Self::Scope,
+        desired: &Self::Desired,
+        ledger: &mut dyn Ledger,
+        options: &Self::Options,
+        terms: &Terms<'_>,
+    ) -> Result<Self::Report, Self::Error> {
+        (**self).reconcile_within(scope, desired, ledger, options, terms)
+    }
+
+    fn is_end(error: &Self::Error) -> bool {
+        S::is_end(error)
     }
 
     fn observe(

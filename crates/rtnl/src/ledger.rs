@@ -26,8 +26,8 @@ struct Seen {
 
 impl Seen {
     fn of(book: &Book, observed: &Observed) -> Seen {
-        let keys = || book.records.keys().chain(book.open.keys());
-        let kinds: Kinds = keys().map(RecordKey::kind).collect();
+        let is_known = |key: &RecordKey| book.records.contains_key(key) || book.is_open(key);
+        let kinds: Kinds = book.keys().map(RecordKey::kind).collect();
         let mut seen = Seen {
             names: names(observed),
             objects: BTreeMap::new(),
@@ -36,8 +36,7 @@ impl Seen {
         let mut note = |object: Object| {
             let name = |dev: Dev| seen.names.get(&dev.as_index()?).copied();
             let key = RecordKey::of(&object, name);
-            if let Some(key) = key.filter(|key| book.records.contains_key(key) || book.is_open(key))
-            {
+            if let Some(key) = key.filter(is_known) {
                 seen.objects.entry(key).or_default().push(object);
             }
         };
@@ -55,10 +54,12 @@ impl Seen {
                     let declared = observed.neighbours.iter().filter(|n| n.is_declared());
                     declared.for_each(|neighbour| note(neighbour.clone().into()));
                 }
-                Kind::Route => observed
-                    .routes
-                    .iter()
-                    .for_each(|route| note(route.clone().into())),
+                // There can be a million of which few are in question.
+                Kind::Route => {
+                    let routes = observed.routes.iter();
+                    let known = routes.filter(|route| is_known(&RecordKey::Route(route.key())));
+                    known.for_each(|route| note(route.clone().into()));
+                }
                 Kind::Rule => observed
                     .rules
                     .iter()

@@ -18,7 +18,6 @@
 //! ```
 
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,9 +25,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::process::{Signal, getpid, kill_process};
-use trueup_netlink::{Connect, Group, Namespace, Transport};
+use trueup_netlink::{Connect, Namespace, Transport};
 
 use crate::faults::requests;
+use crate::layer::{self, Layer};
 use crate::message::{Kind, u16_at};
 use crate::runner::text;
 
@@ -141,60 +141,21 @@ struct Deadly {
 
 impl Connect for Deadly {
     fn connect(&self) -> io::Result<Box<dyn Transport>> {
-        let inner = self.inner.connect().map_err(|error| match error.errno() {
-            Some(errno) => io::Error::from_raw_os_error(errno),
-            None => io::Error::other(error.to_string()),
-        })?;
         let points = self.points.clone();
-        Ok(Box::new(OneByOne { inner, points }))
+        layer::connect(&self.inner, OneByOne { points })
     }
 }
 
 struct OneByOne {
-    inner: Box<dyn Transport>,
     points: Points,
 }
 
-impl Transport for OneByOne {
-    fn port(&self) -> u32 {
-        self.inner.port()
-    }
-
-    fn prepare_requests(&mut self) -> io::Result<bool> {
-        self.inner.prepare_requests()
-    }
-
-    fn join(&mut self, group: Group) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn receive_buffer(&self) -> io::Result<usize> {
-        self.inner.receive_buffer()
-    }
-
-    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
-        self.inner.set_receive_buffer(bytes)
-    }
-
-    fn netns_cookie(&self) -> io::Result<u64> {
-        self.inner.netns_cookie()
-    }
-
-    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+impl Layer for OneByOne {
+    fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()> {
         requests(datagram).try_for_each(|request| {
             let what = format!("send: {}", named(request));
-            self.points.around(&what, || self.inner.send(request))
+            self.points.around(&what, || inner.send(request))
         })
-    }
-
-    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        self.inner.receive(buffer)
-    }
-}
-
-impl AsFd for OneByOne {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
     }
 }
 

@@ -25,6 +25,7 @@ pub mod crash;
 mod enter;
 pub mod fake;
 pub mod faults;
+mod layer;
 mod mask;
 mod message;
 mod runner;

@@ -6,12 +6,12 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use trueup_netlink::{Connect, Group, Namespace, Transport};
+use trueup_netlink::{Connect, Namespace, Transport};
 
 use crate::faults::requests;
+use crate::layer::{self, Layer};
 use crate::message::{Kind, attributes, u16_at, u32_at};
 
 const HEADER: usize = 16;
@@ -47,18 +47,12 @@ struct Mask {
 
 impl Connect for Mask {
     fn connect(&self) -> io::Result<Box<dyn Transport>> {
-        Ok(Box::new(Masked {
-            inner: self.inner.connect().map_err(|error| match error.errno() {
-                Some(errno) => io::Error::from_raw_os_error(errno),
-                None => io::Error::other(error.to_string()),
-            })?,
-            hidden: Arc::clone(&self.hidden),
-        }))
+        let hidden = Arc::clone(&self.hidden);
+        layer::connect(&self.inner, Masked { hidden })
     }
 }
 
 struct Masked {
-    inner: Box<dyn Transport>,
     hidden: Arc<[Kind]>,
 }
 
@@ -87,32 +81,8 @@ impl Masked {
     }
 }
 
-impl Transport for Masked {
-    fn port(&self) -> u32 {
-        self.inner.port()
-    }
-
-    fn prepare_requests(&mut self) -> io::Result<bool> {
-        self.inner.prepare_requests()
-    }
-
-    fn join(&mut self, group: Group) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn receive_buffer(&self) -> io::Result<usize> {
-        self.inner.receive_buffer()
-    }
-
-    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
-        self.inner.set_receive_buffer(bytes)
-    }
-
-    fn netns_cookie(&self) -> io::Result<u64> {
-        self.inner.netns_cookie()
-    }
-
-    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+impl Layer for Masked {
+    fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()> {
         let mut sent = datagram.to_vec();
         let mut begin = 0;
         for request in requests(datagram) {
@@ -123,11 +93,11 @@ impl Transport for Masked {
             }
             begin += request.len();
         }
-        self.inner.send(&sent)
+        inner.send(&sent)
     }
 
-    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
-        let length = self.inner.receive(buffer)?;
+    fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let length = inner.receive(buffer)?;
         if length > buffer.len() {
             // It did not fit: nobody will read it.
             return Ok(length);
@@ -158,12 +128,6 @@ impl Transport for Masked {
     }
 }
 
-impl AsFd for Masked {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +137,6 @@ mod tests {
 
     fn masked(hidden: &[Kind]) -> Masked {
         Masked {
-            inner: Kernel::new().namespace().connect().unwrap(),
             hidden: hidden.into(),
         }
     }
@@ -209,7 +172,8 @@ mod tests {
 
     #[test]
     fn what_goes_out_is_dropped_and_what_comes_back_is_without() {
-        let mut mask = masked(&[Kind::Address]);
+        let kernel = Kernel::new().namespace();
+        let mut mask = layer::connect(&kernel, masked(&[Kind::Address])).unwrap();
         mask.prepare_requests().unwrap();
         let mut buffer = Vec::with_capacity(1 << 16);
         let mut ask = |request: Vec<u8>| {

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trueup_netlink::{Connect, Namespace, Transport};
 
+use crate::layer;
 use crate::message::{Kind, u16_at};
 use transport::Faulty;
 pub(crate) use transport::requests;
@@ -165,11 +166,7 @@ impl Faults {
 
 impl Connect for Faults {
     fn connect(&self) -> io::Result<Box<dyn Transport>> {
-        let inner = self.inner.connect().map_err(|error| match error.errno() {
-            Some(errno) => io::Error::from_raw_os_error(errno),
-            None => io::Error::other(error.to_string()),
-        })?;
-        Ok(Box::new(Faulty::new(inner, self.clone())))
+        layer::connect(&self.inner, Faulty::new(self.clone()))
     }
 }
 

@@ -2,35 +2,33 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 
-use trueup_netlink::{Group, Transport};
+use trueup_netlink::Transport;
 
 use super::rows::spoil;
 use super::{ENOBUFS, Fault, Faults, HEADER, NLMSG_ERROR};
+use crate::layer::Layer;
 use crate::message::{framed, u32_at};
 
 const NLM_F_CAPPED: u16 = 0x100;
 
 /// A transport with faults.
 pub(super) struct Faulty {
-    inner: Box<dyn Transport>,
     faults: Faults,
     /// What comes before anything that is still in the inner one; an errno for what cannot be received.
     queue: VecDeque<Result<Vec<u8>, i32>>,
 }
 
 impl Faulty {
-    pub(super) fn new(inner: Box<dyn Transport>, faults: Faults) -> Self {
+    pub(super) fn new(faults: Faults) -> Self {
         Self {
-            inner,
             faults,
             queue: VecDeque::new(),
         }
     }
 
     /// One request, with what goes wrong at it.
-    fn request(&mut self, request: &[u8]) -> io::Result<()> {
+    fn request(&mut self, inner: &mut dyn Transport, request: &[u8]) -> io::Result<()> {
         let due = self.faults.lock().due(request);
         for fault in &due {
             match fault {
@@ -48,18 +46,12 @@ impl Faulty {
             let mut body = (-errno).to_ne_bytes().to_vec();
             body.extend(&request[..HEADER]);
             let sequence = u32_at(request, 8);
-            let answer = framed(
-                NLMSG_ERROR,
-                NLM_F_CAPPED,
-                sequence,
-                self.inner.port(),
-                &body,
-            );
+            let answer = framed(NLMSG_ERROR, NLM_F_CAPPED, sequence, inner.port(), &body);
             self.queue.push_back(Ok(answer));
             return Ok(());
         }
-        self.inner.send(request)?;
-        let mut answers = self.drain();
+        inner.send(request)?;
+        let mut answers = drain(inner);
         for fault in &due {
             match fault {
                 Fault::DieAfter => self.faults.lock().die(),
@@ -70,50 +62,10 @@ impl Faulty {
         self.queue.extend(answers);
         Ok(())
     }
-
-    /// All that the inner one has to say by now: the kernel answers before `send` returns.
-    fn drain(&mut self) -> VecDeque<Result<Vec<u8>, i32>> {
-        let mut all = VecDeque::new();
-        let mut buffer = Vec::with_capacity(crate::wire::DATAGRAM);
-        loop {
-            match self.inner.receive(&mut buffer) {
-                Ok(_) => all.push_back(Ok(buffer.clone())),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => match error.raw_os_error() {
-                    Some(ENOBUFS) => all.push_back(Err(ENOBUFS)),
-                    _ => return all,
-                },
-            }
-        }
-    }
 }
 
-impl Transport for Faulty {
-    fn port(&self) -> u32 {
-        self.inner.port()
-    }
-
-    fn prepare_requests(&mut self) -> io::Result<bool> {
-        self.inner.prepare_requests()
-    }
-
-    fn join(&mut self, group: Group) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn receive_buffer(&self) -> io::Result<usize> {
-        self.inner.receive_buffer()
-    }
-
-    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
-        self.inner.set_receive_buffer(bytes)
-    }
-
-    fn netns_cookie(&self) -> io::Result<u64> {
-        self.inner.netns_cookie()
-    }
-
-    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+impl Layer for Faulty {
+    fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()> {
         let mut script = self.faults.lock();
         if script.dead {
             script.die();
@@ -127,14 +79,14 @@ impl Transport for Faulty {
         drop(script);
         if quiet {
             // As one datagram: what the kernel makes of it is its own.
-            return self.inner.send(datagram);
+            return inner.send(datagram);
         }
-        requests(datagram).try_for_each(|request| self.request(request))
+        requests(datagram).try_for_each(|request| self.request(inner, request))
     }
 
-    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self.queue.pop_front() {
-            None => self.inner.receive(buffer),
+            None => inner.receive(buffer),
             Some(Err(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(Ok(bytes)) => {
                 buffer.clear();
@@ -146,9 +98,19 @@ impl Transport for Faulty {
     }
 }
 
-impl AsFd for Faulty {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
+/// All that the inner one has to say by now: the kernel answers before `send` returns.
+fn drain(inner: &mut dyn Transport) -> VecDeque<Result<Vec<u8>, i32>> {
+    let mut all = VecDeque::new();
+    let mut buffer = Vec::with_capacity(crate::wire::DATAGRAM);
+    loop {
+        match inner.receive(&mut buffer) {
+            Ok(_) => all.push_back(Ok(buffer.clone())),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => match error.raw_os_error() {
+                Some(ENOBUFS) => all.push_back(Err(ENOBUFS)),
+                _ => return all,
+            },
+        }
     }
 }
 

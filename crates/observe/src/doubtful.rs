@@ -1,0 +1,77 @@
+//! What became doubtful since the last look: names, and nothing of what is there. A hint can be wrong in either direction, so
+//! nothing is ever concluded from one but that a look is due.
+
+use std::collections::BTreeSet;
+
+use trueup_diff::{Family, RouteKey};
+
+/// So many single names are kept of each sort; beyond that the whole of it is doubtful.
+const NAMES: usize = 256;
+
+/// What became doubtful.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doubtful {
+    /// Everything: events were lost.
+    pub everything: bool,
+    /// The links.
+    pub links: bool,
+    /// The addresses of these devices, by interface index.
+    pub addresses: BTreeSet<u32>,
+    /// The neighbours of these devices, by interface index.
+    pub neighbours: BTreeSet<u32>,
+    /// The rules of these families.
+    pub rules: BTreeSet<Family>,
+    /// All routes of these families.
+    pub routes: BTreeSet<Family>,
+    /// The routes of these tables.
+    pub tables: BTreeSet<(Family, u32)>,
+    /// Single routes that were said to be gone. Their tables are in [`tables`](Self::tables) as well.
+    pub gone: BTreeSet<RouteKey>,
+}
+
+impl Doubtful {
+    /// Everything.
+    pub fn everything() -> Doubtful {
+        Doubtful {
+            everything: true,
+            ..Doubtful::default()
+        }
+    }
+
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        *self == Doubtful::default()
+    }
+
+    /// Adds what became doubtful besides.
+    pub fn extend(&mut self, more: Doubtful) {
+        self.everything |= more.everything;
+        self.links |= more.links;
+        self.addresses.extend(more.addresses);
+        self.neighbours.extend(more.neighbours);
+        self.rules.extend(more.rules);
+        self.routes.extend(more.routes);
+        self.tables.extend(more.tables);
+        self.gone.extend(more.gone);
+        self.limit();
+    }
+
+    /// Keeps the list of names short.
+    pub(crate) fn limit(&mut self) {
+        if self.gone.len() > NAMES {
+            // Their tables are named.
+            self.gone.clear();
+        }
+        if self.tables.len() > NAMES {
+            let families = self.tables.iter().map(|(family, _)| *family);
+            self.routes.extend(families);
+            self.tables.clear();
+        }
+        if self.addresses.len().max(self.neighbours.len()) > NAMES {
+            self.everything = true;
+        }
+        if self.everything {
+            *self = Doubtful::everything();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What lies between a namespace and whoever speaks to it: it sees what is sent and received, and passes on all else.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use trueup_netlink::{Group, Namespace, Transport};
+
+pub(crate) trait Layer: Send {
+    fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()>;
+
+    fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        inner.receive(buffer)
+    }
+}
+
+/// Connects to a namespace through a layer.
+pub(crate) fn connect(
+    inner: &Namespace,
+    layer: impl Layer + 'static,
+) -> io::Result<Box<dyn Transport>> {
+    let inner = inner.connect().map_err(|error| match error.errno() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::other(error.to_string()),
+    })?;
+    Ok(Box::new(Layered { inner, layer }))
+}
+
+struct Layered<L> {
+    inner: Box<dyn Transport>,
+    layer: L,
+}
+
+impl<L: Layer> Transport for Layered<L> {
+    fn port(&self) -> u32 {
+        self.inner.port()
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        self.inner.prepare_requests()
+    }
+
+    fn join(&mut self, group: Group) -> io::Result<()> {
+        self.inner.join(group)
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        self.inner.receive_buffer()
+    }
+
+    fn set_receive_buffer(&mut self, bytes: usize) -> io::Result<()> {
+        self.inner.set_receive_buffer(bytes)
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        self.inner.netns_cookie()
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        self.layer.send(&mut *self.inner, datagram)
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        self.layer.receive(&mut *self.inner, buffer)
+    }
+}
+
+impl<L> AsFd for Layered<L> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
