@@ -3,10 +3,13 @@
 //! Nothing of the source's types is here, and no code of a source or a caller runs under the lock, so that whoever takes
 //! it has it at once.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use trueup_reconcile::{Heard, OpKey};
+
 use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, Wakeup, thread};
-use crate::{Action, Config, Error, ErrorKind, State};
+use crate::{Action, Config, Error, ErrorKind, Hearing, Passed, Revision, State, Stats};
 
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -30,7 +33,11 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) enum Step {
     Do(Action),
-    Sleep(Option<Instant>),
+    Sleep {
+        until: Option<Instant>,
+        /// The subscription's descriptor ends the sleep too.
+        listening: bool,
+    },
 }
 
 /// The driver's side.
@@ -38,7 +45,7 @@ impl Control {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
         Ok(Control {
             inner: Mutex::new(Inner {
-                state: State::new(config),
+                state: State::new(config).with_seed(sync::seed()),
                 thread: None,
                 in_source: false,
             }),
@@ -56,29 +63,65 @@ impl Control {
         let mut inner = self.lock();
         match inner.state.poll_action(sync::now()) {
             Some(action) => {
-                inner.in_source = action == Action::Pass;
+                inner.in_source = matches!(action, Action::Pass { .. });
                 Step::Do(action)
             }
-            None => Step::Sleep(inner.state.poll_timeout()),
+            None => Step::Sleep {
+                until: inner.state.poll_timeout(),
+                listening: inner.state.is_listening(),
+            },
         }
     }
 
-    /// Waits until then, or until an input changes what there is to do. May return early.
-    pub(crate) fn sleep(&self, until: Option<Instant>) -> Result<(), Error> {
-        self.wakeup.wait(until)
+    /// Waits until then, until an input changes what there is to do, or for the descriptor. May return early.
+    pub(crate) fn sleep(
+        &self,
+        until: Option<Instant>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Error> {
+        if self.wakeup.wait(until, descriptor)? {
+            self.lock().state.handle_readable();
+        }
+        Ok(())
     }
 
-    pub(crate) fn subscribed(&self) {
-        self.input(|inner, now| inner.state.handle_subscribed(now));
+    pub(crate) fn subscribed(&self, hearing: Hearing) {
+        self.input(|inner, now| inner.state.handle_subscribed(now, hearing));
     }
 
-    /// The source's part of a pass is over; the callback comes.
-    pub(crate) fn source_over(&self) {
-        self.lock().in_source = false;
+    /// The subscription has attended to its descriptor, or failed. Gives how often it has lost something by now.
+    pub(crate) fn attended(&self, heard: Option<Heard>) -> u64 {
+        self.input(|inner, now| inner.state.handle_attended(now, heard));
+        self.lock().state.overruns()
     }
 
-    pub(crate) fn pass_over(&self) {
-        self.input(|inner, now| inner.state.handle_pass_over(now));
+    pub(crate) fn go_on(&self) -> bool {
+        self.lock().state.go_on(sync::now())
+    }
+
+    pub(crate) fn held(&self, key: OpKey) -> Option<Duration> {
+        self.lock().state.held(sync::now(), key)
+    }
+
+    pub(crate) fn may_hold(&self) -> bool {
+        self.lock().state.may_hold()
+    }
+
+    /// The source's part of a pass is over; the callbacks come. Says whether ops in it mean drift.
+    pub(crate) fn source_over(&self) -> bool {
+        let mut inner = self.lock();
+        inner.in_source = false;
+        inner.state.would_be_drift()
+    }
+
+    /// The pass is over; `end`: and so is the scope.
+    pub(crate) fn pass_over(&self, passed: Option<&Passed>, end: bool) {
+        self.input(|inner, now| {
+            inner.state.handle_pass_over(now, passed);
+            if end {
+                inner.state.handle_stop(now);
+            }
+        });
         self.changed.notify_all();
     }
 
@@ -91,8 +134,45 @@ impl Control {
 
 /// The handle's side.
 impl Control {
-    pub(crate) fn refuse_if_stopping(&self) -> Result<(), Error> {
-        self.lock().refuse_if_stopping()
+    /// A hint of a subscription that has a thread of its own.
+    pub(crate) fn heard(&self) {
+        self.input(|inner, now| inner.state.handle_heard(now, Heard::Hint));
+    }
+
+    /// Another desired state was declared.
+    pub(crate) fn desired(&self) -> Result<Revision, Error> {
+        self.input(|inner, now| {
+            inner.refuse_if_stopping()?;
+            Ok(inner.state.handle_desired(now))
+        })
+    }
+
+    /// Returns once a pass over that revision, or a later one, has said converged.
+    pub(crate) fn converged(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
+        let before = {
+            let inner = self.lock();
+            let before = inner.state.last_started();
+            if inner.state.is_converged(revision, before) {
+                return Ok(());
+            }
+            inner.refuse_if_stopping()?;
+            inner.refuse_own_thread()?;
+            before
+        };
+        self.wait(timeout, |state| {
+            if state.is_converged(revision, before) {
+                return Some(Ok(()));
+            }
+            let comes = !state.is_over(state.last_started());
+            if state.is_ended() || state.is_stopping() && !comes {
+                return Some(Err(ErrorKind::Ended));
+            }
+            (state.is_paused() && !comes).then_some(Err(ErrorKind::Paused))
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.lock().state.stats(sync::now())
     }
 
     pub(crate) fn hint(&self) -> Result<(), Error> {

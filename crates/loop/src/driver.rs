@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
-use trueup_reconcile::{Ledger, Source, Subscribed};
+use trueup_reconcile::{
+    Extent, Heard, Ledger, OpKey, Report, Source, Subscribed, Subscription, Terms,
+};
 
 use crate::control::{Control, Step};
 use crate::handle::Shared;
-use crate::{Action, Config, Error, Handle};
+use crate::{Action, Config, Error, ErrorKind, Handle, Hearing, Passed, Revision, trace};
 
-type OnReport<'a, S> = dyn FnMut(Result<&<S as Source>::Report, &<S as Source>::Error>) + Send + 'a;
+type OnPass<'a, S> = dyn FnMut(Result<&<S as Source>::Report, &<S as Source>::Error>) + Send + 'a;
+type OnReport<'a, S> = dyn FnMut(&<S as Source>::Report) + Send + 'a;
 type OnSubscribe<'a, S> =
     dyn FnMut(Subscribed<&<S as Source>::Subscription, &<S as Source>::Error>) + Send + 'a;
 
 /// Runs passes of a source until it is told to stop.
 ///
-/// It subscribes, runs the first pass at once, and then one at each interval, counted from the end of a pass, or sooner
-/// when a hint or a handle asks for it. Each pass is handed the one ledger, in which the loop itself neither reads nor
-/// writes. See the crate's contract page for the whole.
+/// It subscribes, runs the first pass at once, and then a whole one at each interval, and sooner when a hint or a handle asks
+/// for one. Each pass is handed the one ledger, in which the loop itself neither reads nor writes. See the crate's contract page
+/// for the whole.
 pub struct Loop<'a, S: Source> {
     // Dropped in this order: by the time that handles hear of the end, all else is gone.
     source: S,
@@ -24,10 +27,20 @@ pub struct Loop<'a, S: Source> {
     desired: S::Desired,
     ledger: Box<dyn Ledger + Send + 'a>,
     options: S::Options,
-    on_report: Box<OnReport<'a, S>>,
-    on_subscribe: Box<OnSubscribe<'a, S>>,
+    calls: Calls<'a, S>,
+    /// How the scope ended.
+    ended: Option<Arc<S::Error>>,
     shared: Arc<Shared<S>>,
     _end: End,
+}
+
+/// What is called, all on the loop's thread.
+struct Calls<'a, S: Source> {
+    report: Box<OnPass<'a, S>>,
+    subscribe: Box<OnSubscribe<'a, S>>,
+    drift: Box<OnReport<'a, S>>,
+    contention: Box<OnReport<'a, S>>,
+    overrun: Box<dyn FnMut(u64) + Send + 'a>,
 }
 
 impl<'a, S: Source> Loop<'a, S> {
@@ -54,30 +67,59 @@ impl<'a, S: Source> Loop<'a, S> {
             desired,
             ledger: Box::new(ledger),
             options,
-            on_report: Box::new(|_| {}),
-            on_subscribe: Box::new(|_| {}),
+            calls: Calls {
+                report: Box::new(|_| {}),
+                subscribe: Box::new(|_| {}),
+                drift: Box::new(|_| {}),
+                contention: Box::new(|_| {}),
+                overrun: Box::new(|_| {}),
+            },
+            ended: None,
             shared,
             _end: end,
         })
     }
 
     /// Sets what is called after every pass, on the loop's thread, with the report, or the error of a pass that could not
-    /// run. The pass counts as over once it returns, so what it did is done before a forced pass or a pause returns.
+    /// run. The pass counts as over once it returns, and the other callbacks, so what they did is done before a forced pass or a
+    /// pause returns.
     pub fn on_report(
         mut self,
         call: impl FnMut(Result<&S::Report, &S::Error>) + Send + 'a,
     ) -> Self {
-        self.on_report = Box::new(call);
+        self.calls.report = Box::new(call);
         self
     }
 
-    /// Sets what is called once, on the loop's thread, with what became of the subscription. The place to say aloud that
-    /// it failed; also to be had from [`Handle::subscribed`].
+    /// Sets what is called, on the loop's thread, with what became of the subscription: at first, when it fails later, and when it
+    /// is there again; not each time that it is asked for in vain. The place to say aloud that it failed; also to be had from
+    /// [`Handle::subscribed`].
     pub fn on_subscribe(
         mut self,
         call: impl FnMut(Subscribed<&S::Subscription, &S::Error>) + Send + 'a,
     ) -> Self {
-        self.on_subscribe = Box::new(call);
+        self.calls.subscribe = Box::new(call);
+        self
+    }
+
+    /// Sets what is called, after [`on_report`](Self::on_report), with the report of a pass that had ops though an earlier pass over
+    /// the same desired state converged: something else has changed the world.
+    pub fn on_drift(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
+        self.calls.drift = Box::new(call);
+        self
+    }
+
+    /// Sets what is called, after [`on_report`](Self::on_report), with a report by which somebody else takes objects from us again and
+    /// again ([`Report::contended`]).
+    pub fn on_contention(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
+        self.calls.contention = Box::new(call);
+        self
+    }
+
+    /// Sets what is called when the subscription has lost something on the way, with how often it has by now. A whole pass follows
+    /// by itself.
+    pub fn on_overrun(mut self, call: impl FnMut(u64) + Send + 'a) -> Self {
+        self.calls.overrun = Box::new(call);
         self
     }
 
@@ -86,72 +128,184 @@ impl<'a, S: Source> Loop<'a, S> {
         self.shared.handle()
     }
 
-    /// Runs the loop on the calling thread, until a handle stops it.
+    /// Runs the loop on the calling thread, until a handle stops it or the scope ends.
     ///
     /// A panic of the source or of a callback goes on to the caller; handles then say that the loop has ended.
     ///
     /// # Errors
     ///
-    /// The operating system refuses to wait.
+    /// The scope has ended ([`ErrorKind::ScopeEnded`]). The operating system refuses to wait.
     pub fn run(mut self) -> Result<(), Error> {
         let control = Arc::clone(&self.shared.control);
         control.begin();
         let mut subscription = None;
         loop {
-            match control.step() {
+            match self.step() {
                 Step::Do(Action::Subscribe) => {
+                    // Two would be told everything twice.
+                    drop(subscription.take());
                     subscription = self.subscribe();
-                    control.subscribed();
                 }
-                Step::Do(Action::Pass) => {
-                    self.pass();
-                    control.pass_over();
-                }
+                Step::Do(Action::Attend) => self.attend(&mut subscription),
+                Step::Do(Action::Pass {
+                    extent,
+                    ops,
+                    revision,
+                }) => self.pass(extent, ops, revision),
                 Step::Do(Action::End) => break,
-                Step::Sleep(until) => control.sleep(until)?,
+                Step::Sleep { until, listening } => {
+                    let heard = subscription.as_ref().filter(|_| listening);
+                    control.sleep(until, heard.and_then(S::Subscription::descriptor))?;
+                }
             }
         }
         drop(subscription);
-        Ok(())
+        match self.ended.take() {
+            None => Ok(()),
+            Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
+        }
+    }
+
+    /// What to do next. A pass is given the desired state that is the last at this very moment.
+    fn step(&mut self) -> Step {
+        let mut mail = self.shared.mail();
+        let step = self.shared.control.step();
+        let declared = match step {
+            Step::Do(Action::Pass { .. }) => mail.desired.take(),
+            _ => None,
+        };
+        drop(mail);
+        if let Some(declared) = declared {
+            self.desired = declared;
+        }
+        step
     }
 
     fn subscribe(&mut self) -> Option<S::Subscription> {
-        let answer = self.source.subscribe(&self.scope, self.shared.hints());
-        (self.on_subscribe)(answer.as_ref());
-        let (told, subscription) = match answer {
-            Subscribed::Active(subscription) => (Subscribed::Active(()), Some(subscription)),
-            Subscribed::Unsupported => (Subscribed::Unsupported, None),
-            Subscribed::Failed(error) => (Subscribed::Failed(Arc::new(error)), None),
-        };
-        self.shared.mail().subscribed = Some(told);
-        subscription
+        match self.source.subscribe(&self.scope, self.shared.heard()) {
+            Subscribed::Active(subscription) => {
+                (self.calls.subscribe)(Subscribed::Active(&subscription));
+                self.shared.mail().subscribed = Some(Subscribed::Active(()));
+                self.shared
+                    .control
+                    .subscribed(match subscription.descriptor() {
+                        Some(_) => Hearing::Polled,
+                        None => Hearing::Pushed,
+                    });
+                Some(subscription)
+            }
+            Subscribed::Unsupported => {
+                (self.calls.subscribe)(Subscribed::Unsupported);
+                self.shared.mail().subscribed = Some(Subscribed::Unsupported);
+                self.shared.control.subscribed(Hearing::Unsupported);
+                None
+            }
+            Subscribed::Failed(error) => {
+                self.subscription_failed(error);
+                self.shared.control.subscribed(Hearing::Failed);
+                None
+            }
+        }
     }
 
-    fn pass(&mut self) {
-        let desired = self.shared.mail().desired.take();
-        if let Some(desired) = desired {
-            self.desired = desired;
+    fn attend(&mut self, subscription: &mut Option<S::Subscription>) {
+        match subscription.as_mut().map(Subscription::attend) {
+            None => drop(self.shared.control.attended(Some(Heard::Nothing))),
+            Some(Ok(heard)) => {
+                let count = self.shared.control.attended(Some(heard));
+                if heard == Heard::Lost {
+                    trace::overrun(count);
+                    (self.calls.overrun)(count);
+                }
+            }
+            Some(Err(error)) => {
+                drop(subscription.take());
+                self.subscription_failed(error);
+                self.shared.control.attended(None);
+            }
         }
-        let outcome =
-            self.source
-                .reconcile(&self.scope, &self.desired, &mut *self.ledger, &self.options);
-        self.shared.control.source_over();
+    }
+
+    fn subscription_failed(&mut self, error: S::Error) {
+        let error = Arc::new(error);
+        let failed = Some(Subscribed::Failed(Arc::clone(&error)));
         // Nothing is dropped under the lock.
-        match outcome.map(Arc::new).map_err(Arc::new) {
+        let before = std::mem::replace(&mut self.shared.mail().subscribed, failed);
+        if !matches!(before, Some(Subscribed::Failed(_))) {
+            trace::subscription_failed(&*error);
+            (self.calls.subscribe)(Subscribed::Failed(&error));
+        }
+        if S::is_end(&error) {
+            let replaced = self.shared.mail().error.replace(Arc::clone(&error));
+            drop(replaced);
+            self.ended = Some(error);
+            self.shared.control.stop();
+        }
+    }
+
+    fn pass(&mut self, extent: Extent, ops: Option<u64>, revision: Revision) {
+        let span = trace::Pass::new(extent, revision);
+        let control = &*self.shared.control;
+        let go_on = || control.go_on();
+        let held = |key: OpKey| control.held(key);
+        let mut terms = Terms::default().with_extent(extent).with_go_on(&go_on);
+        if let Some(ops) = ops {
+            terms = terms.with_ops(ops);
+        }
+        if control.may_hold() {
+            terms = terms.with_held(&held);
+        }
+        let outcome = span.within(|| {
+            self.source.reconcile_within(
+                &self.scope,
+                &self.desired,
+                &mut *self.ledger,
+                &self.options,
+                &terms,
+            )
+        });
+        let would_be_drift = control.source_over();
+        match outcome {
             Ok(report) => {
-                let mut mail = self.shared.mail();
-                let replaced = mail.report.replace(Arc::clone(&report));
-                let mended = mail.error.take();
-                drop(mail);
-                drop((replaced, mended));
-                (self.on_report)(Ok(&report));
+                let passed = Passed::of(&report);
+                span.over(&passed);
+                let report = Arc::new(report);
+                self.keep(&report, passed.converged);
+                let drift = would_be_drift && !passed.outcomes.is_empty();
+                span.within(|| self.tell(&report, drift));
+                self.shared.control.pass_over(Some(&passed), false);
             }
             Err(error) => {
+                span.failed(&error);
+                let error = Arc::new(error);
                 let replaced = self.shared.mail().error.replace(Arc::clone(&error));
                 drop(replaced);
-                (self.on_report)(Err(&error));
+                span.within(|| (self.calls.report)(Err(&error)));
+                let end = S::is_end(&error);
+                self.ended = end.then_some(error);
+                self.shared.control.pass_over(None, end);
             }
         }
+    }
+
+    fn tell(&mut self, report: &S::Report, drift: bool) {
+        (self.calls.report)(Ok(report));
+        if drift {
+            (self.calls.drift)(report);
+        }
+        if report.contended() > 0 {
+            (self.calls.contention)(report);
+        }
+    }
+
+    fn keep(&self, report: &Arc<S::Report>, converged: bool) {
+        let mut mail = self.shared.mail();
+        let settled = converged.then(|| mail.converged.replace(Arc::clone(report)));
+        let replaced = mail.report.replace(Arc::clone(report));
+        let mended = mail.error.take();
+        drop(mail);
+        // Nothing is dropped under the lock.
+        drop((settled, replaced, mended));
     }
 }
 

@@ -25,6 +25,9 @@ pub enum ErrorKind {
     OwnThread,
     /// The forced pass could not run. The source's own error is [`source`](StdError::source), and can be downcast.
     PassFailed,
+    /// The scope has ended, as [`Source::is_end`](trueup_reconcile::Source::is_end) says, and so has the loop. The source's own
+    /// error is [`source`](StdError::source), and can be downcast.
+    ScopeEnded,
     /// The loop's thread panicked.
     Panicked,
     /// The operating system refused a descriptor, a thread or a wait. Its error is [`source`](StdError::source), a
@@ -48,13 +51,19 @@ impl Error {
         self.kind == ErrorKind::Timeout
     }
 
+    /// The scope of the source has ended.
+    pub fn is_scope_ended(&self) -> bool {
+        self.kind == ErrorKind::ScopeEnded
+    }
+
     pub(crate) fn new(kind: ErrorKind) -> Self {
         Error { kind, cause: None }
     }
 
-    pub(crate) fn pass_failed(cause: Arc<dyn StdError + Send + Sync>) -> Self {
+    /// For a reason of the source's.
+    pub(crate) fn of_source(kind: ErrorKind, cause: Arc<dyn StdError + Send + Sync>) -> Self {
         Error {
-            kind: ErrorKind::PassFailed,
+            kind,
             cause: Some(cause),
         }
     }
@@ -75,6 +84,7 @@ impl fmt::Display for Error {
             ErrorKind::Paused => "the loop is paused",
             ErrorKind::OwnThread => "would wait, on the loop's thread, for that thread",
             ErrorKind::PassFailed => "the pass could not run",
+            ErrorKind::ScopeEnded => "the scope has ended, and the loop with it",
             ErrorKind::Panicked => "the loop's thread panicked",
             ErrorKind::Os => "the operating system refused",
         })

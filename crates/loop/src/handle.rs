@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use trueup_reconcile::{Hints, Source, Subscribed};
 
-use crate::Error;
 use crate::control::Control;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{Error, ErrorKind, Revision, Stats};
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
@@ -19,7 +19,8 @@ pub struct Handle<S: Source> {
 }
 
 impl<S: Source> Handle<S> {
-    /// Says that something may have changed: a pass follows within the debounce, or after the pass that is running.
+    /// Says that something may have changed: a whole pass follows within the debounce, or after the pass that is running and a rest as
+    /// long as that was.
     ///
     /// # Errors
     ///
@@ -33,19 +34,49 @@ impl<S: Source> Handle<S> {
         self.shared.hints()
     }
 
-    /// Declares another desired state: a hint. The passes that start from now on use it; of several only the last.
+    /// Declares another desired state: a hint. The passes that start from now on use it; of several only the last. Gives its revision,
+    /// to [wait](Self::wait_converged) for.
     ///
     /// # Errors
     ///
     /// The loop has ended.
-    pub fn set_desired(&self, desired: S::Desired) -> Result<(), Error> {
-        self.shared.control.refuse_if_stopping()?;
-        let replaced = self.shared.mail().desired.replace(desired);
+    pub fn set_desired(&self, desired: S::Desired) -> Result<Revision, Error> {
+        // Under one lock, so that a revision is that state and no other.
+        let mut mail = self.shared.mail();
+        let revision = self.shared.control.desired()?;
+        let replaced = mail.desired.replace(desired);
+        drop(mail);
         drop(replaced);
-        self.shared.control.hint()
+        Ok(revision)
     }
 
-    /// Runs a pass now and gives its report: that of a pass that started after this call, and whose
+    /// Returns the report of a pass that said converged over the desired state of that revision or a later one: at once if the last
+    /// pass did and nothing was heard or asked for since it began, or else once a pass does that started after this call, or that
+    /// was running.
+    ///
+    /// It asks for no pass.
+    ///
+    /// # Errors
+    ///
+    /// `timeout` ran out; the loop is paused, so that no pass will start; the loop has ended; the call is from the loop's own
+    /// thread, and would have to wait.
+    pub fn wait_converged(
+        &self,
+        revision: Revision,
+        timeout: Duration,
+    ) -> Result<Arc<S::Report>, Error> {
+        self.shared.control.converged(revision, timeout)?;
+        let converged = self.shared.mail().converged.clone();
+        // A pass said so, so there is one.
+        converged.ok_or_else(|| Error::new(ErrorKind::Ended))
+    }
+
+    /// What the loop has done so far, and how it stands.
+    pub fn stats(&self) -> Stats {
+        self.shared.control.stats()
+    }
+
+    /// Runs a whole pass now and gives its report: that of a pass that started after this call, and whose
     /// [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a pass.
     ///
     /// # Errors
@@ -56,15 +87,15 @@ impl<S: Source> Handle<S> {
         self.shared.control.force(timeout)?;
         let mail = self.shared.mail();
         match (&mail.error, &mail.report) {
-            (Some(error), _) => Err(Error::pass_failed(error.clone())),
+            (Some(error), _) => Err(Error::of_source(ErrorKind::PassFailed, error.clone())),
             (None, Some(report)) => Ok(Arc::clone(report)),
             // A pass is over, so there is one or the other.
-            (None, None) => Err(Error::new(crate::ErrorKind::Ended)),
+            (None, None) => Err(Error::new(ErrorKind::Ended)),
         }
     }
 
-    /// Lets no pass start from now on, and returns once the running one, with its callback, is over: nothing is written
-    /// from then until [`resume`](Self::resume). Pausing twice is no error, and one resume ends both.
+    /// Lets no pass start from now on, has the running one begin no further step, and returns once it is over, with its callbacks:
+    /// nothing is written from then until [`resume`](Self::resume). Pausing twice is no error, and one resume ends both.
     ///
     /// # Errors
     ///
@@ -74,7 +105,7 @@ impl<S: Source> Handle<S> {
         self.shared.control.pause(timeout)
     }
 
-    /// Ends the pause; a pass runs at once. No effect on a loop that is not paused.
+    /// Ends the pause; a whole pass runs at once. No effect on a loop that is not paused.
     ///
     /// # Errors
     ///
@@ -83,7 +114,7 @@ impl<S: Source> Handle<S> {
         self.shared.control.resume()
     }
 
-    /// Ends the loop: at once, or after the pass that is running. Does not wait, so it may be called from anywhere.
+    /// Ends the loop: at once, or after the pass that is running, which begins no further step. Does not wait, so it may be called from anywhere.
     /// Stopping what has ended is no error.
     pub fn stop(&self) {
         self.shared.control.stop();
@@ -108,12 +139,12 @@ impl<S: Source> Handle<S> {
         self.shared.mail().report.clone()
     }
 
-    /// Why the last pass could not run; none if it did.
+    /// Why the last pass could not run, or how the scope ended; none if neither.
     pub fn last_error(&self) -> Option<Arc<S::Error>> {
         self.shared.mail().error.clone()
     }
 
-    /// What became of the subscription; none before it was asked for.
+    /// What became of the subscription, at first or since; none before it was asked for.
     pub fn subscribed(&self) -> Option<Subscribed<(), Arc<S::Error>>> {
         self.shared.mail().subscribed.clone()
     }
@@ -146,6 +177,8 @@ pub(crate) struct Mail<S: Source> {
     /// The next pass is to use this one.
     pub(crate) desired: Option<S::Desired>,
     pub(crate) report: Option<Arc<S::Report>>,
+    /// The last one that said converged.
+    pub(crate) converged: Option<Arc<S::Report>>,
     pub(crate) error: Option<Arc<S::Error>>,
     pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
 }
@@ -157,6 +190,7 @@ impl<S: Source> Shared<S> {
             mail: Mutex::new(Mail {
                 desired: None,
                 report: None,
+                converged: None,
                 error: None,
                 subscribed: None,
             }),
@@ -169,6 +203,13 @@ impl<S: Source> Shared<S> {
         }
     }
 
+    /// For the subscription.
+    pub(crate) fn heard(&self) -> Hints {
+        let control = Arc::clone(&self.control);
+        Hints::new(move || control.heard())
+    }
+
+    /// For everybody else.
     pub(crate) fn hints(&self) -> Hints {
         let control = Arc::clone(&self.control);
         // A hint after the end has no effect, as promised.

@@ -13,16 +13,21 @@ mod control;
 mod driver;
 mod error;
 mod handle;
+mod passed;
 mod running;
 mod state;
+mod stats;
 mod sync;
+mod trace;
 
 pub use config::Config;
 pub use driver::Loop;
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
+pub use passed::Passed;
 pub use running::Running;
-pub use state::{Action, State};
+pub use state::{Action, Hearing, State};
+pub use stats::{Ops, Revision, Stats};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

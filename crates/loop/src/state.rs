@@ -1,126 +1,405 @@
 //! The loop's decisions, given the time. No clock, no sleep, no thread, no descriptor.
 //!
-//! All that can ask for a pass (the first one, the interval, a hint, a forced pass, a resume) comes down to one instant:
-//! when the next pass is due. An input can only bring it nearer, so nothing that happens pushes a pass back.
+//! What asks for a pass comes down to instants at which one is due ([`due`]); what holds back within a pass is how often an op
+//! failed ([`backoff`]), how many were carried out ([`budget`]), and the deadline.
 
-use std::time::Instant;
+mod backoff;
+mod budget;
+mod due;
+mod random;
 
-use crate::Config;
+#[cfg(test)]
+mod explored;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::{Extent, Heard, OpKey, Outcome};
+
+use self::backoff::{Backoff, Over};
+use self::budget::Budget;
+use self::due::{Due, nearer};
+use self::random::Random;
+use crate::{Config, Passed, Revision, Stats};
+
+/// For how long a descriptor is left alone after it was attended to: noise wakes the driver no more than a hundred times a second.
+const DEAF: Duration = Duration::from_millis(10);
+
+/// The least rest between a pass that left something and the one that goes on with it.
+const REST: Duration = Duration::from_millis(10);
 
 /// What the driver is to do next. Each is answered by an input: see the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Subscribe for hints, then call [`State::handle_subscribed`], whatever came of it.
+    /// Drop the subscription, if there is one, and subscribe for hints; then call [`State::handle_subscribed`], whatever came of it.
     Subscribe,
-    /// Run a pass, then call [`State::handle_pass_over`], whatever came of it.
-    Pass,
+    /// Have the subscription attend to its descriptor, then call [`State::handle_attended`].
+    Attend,
+    /// Run a pass, asking [`State::go_on`] and [`State::held`] on the way, then call [`State::handle_pass_over`], whatever came
+    /// of it.
+    Pass {
+        /// How much to look at.
+        extent: Extent,
+        /// How many ops may be carried out; none: any number; 0: a look.
+        ops: Option<u64>,
+        /// The desired state that was declared last.
+        revision: Revision,
+    },
     /// End the loop. Nothing follows.
     End,
 }
 
+/// How hints come, if they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// Not at all: the source has none to give.
+    Unsupported,
+    /// Not at all: the subscription failed. It is asked for again before a later whole pass, after half an interval at the soonest.
+    Failed,
+    /// From a thread of the subscription: [`State::handle_heard`].
+    Pushed,
+    /// From a descriptor, to be polled while [`State::is_listening`].
+    Polled,
+}
+
 /// The loop's decisions as a state machine.
 ///
-/// Call [`poll_action`](Self::poll_action) until it gives nothing, sleep until [`poll_timeout`](Self::poll_timeout) or the
-/// next input, and begin again. After an input that changed `poll_timeout`, a driver that sleeps must be woken.
+/// Call [`poll_action`](Self::poll_action) until it gives nothing, sleep until [`poll_timeout`](Self::poll_timeout), the next input,
+/// or, while [`is_listening`](Self::is_listening), until the descriptor is readable; and begin again. After an input that changed
+/// `poll_timeout`, a driver that sleeps must be woken.
 ///
 /// Passes are counted from 1 in the order of their start.
 #[derive(Clone, Debug)]
 pub struct State {
     config: Config,
+    random: Random,
     phase: Phase,
     paused: bool,
-    stopping: bool,
-    /// When the next pass is due. None: nothing asks for one.
-    due: Option<Instant>,
+    /// When a stop was asked for.
+    stopping: Option<Instant>,
+    hearing: Hearing,
+    /// When a failed subscription may be asked for again.
+    resubscribe: Option<Instant>,
+    attend: Option<Cause>,
+    /// Until when the descriptor is left alone.
+    deaf: Option<Instant>,
+    due: Due,
+    /// What hints ask for has to wait until then: as long after the last pass as that pass took.
+    rest: Option<Instant>,
+    backoff: Backoff,
+    budget: Option<Budget>,
     started: u64,
     over: u64,
+    /// When the last whole pass began.
+    last_whole: Option<Instant>,
+    /// The desired state of the last pass that began.
+    in_force: Revision,
+    converged: Option<Converged>,
+    /// What only grows, and the revision declared last.
+    stats: Stats,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     New,
     Subscribing,
+    Attending(Cause),
     Idle,
-    Passing,
+    Passing(Running),
     Ended,
 }
 
+/// Why the descriptor is attended to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Readable,
+    /// A pass is over: what is there is the echo of what it wrote, or a hint that need not wait.
+    PassOver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Running {
+    since: Instant,
+    extent: Extent,
+    ops: Option<u64>,
+    /// Something was heard or asked for that it answers.
+    answering: bool,
+}
+
+/// The last pass that said converged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Converged {
+    pass: u64,
+    revision: Revision,
+    at: Instant,
+}
+
+/// What the driver does.
 impl State {
     /// The state before anything was done: [`Action::Subscribe`] comes first.
     pub fn new(config: Config) -> Self {
         State {
             config,
+            random: Random(0),
             phase: Phase::New,
             paused: false,
-            stopping: false,
-            due: None,
+            stopping: None,
+            hearing: Hearing::Unsupported,
+            resubscribe: None,
+            attend: None,
+            deaf: None,
+            due: Due::default(),
+            rest: None,
+            backoff: Backoff::default(),
+            budget: config.budget().map(Budget::new),
             started: 0,
             over: 0,
+            last_whole: None,
+            in_force: Revision::default(),
+            converged: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// With another seed for jitter than 0. The same seed and inputs give the same decisions.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        State {
+            random: Random(seed),
+            ..self
         }
     }
 
     /// What to do now, if anything.
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
         match self.phase {
-            Phase::New | Phase::Idle if self.stopping => {
+            Phase::New | Phase::Idle if self.stopping.is_some() => {
                 self.phase = Phase::Ended;
-                Some(Action::End)
+                return Some(Action::End);
             }
             Phase::New => {
                 self.phase = Phase::Subscribing;
-                Some(Action::Subscribe)
+                return Some(Action::Subscribe);
             }
-            Phase::Idle if !self.paused && self.due.is_some_and(|due| due <= now) => {
-                self.phase = Phase::Passing;
-                self.started += 1;
-                // Whatever asked for a pass until now is answered by this one, which looks from here on.
-                self.due = None;
-                Some(Action::Pass)
-            }
-            _ => None,
+            Phase::Idle => {}
+            _ => return None,
         }
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(self.deaf) {
+            self.deaf = None;
+        }
+        if let Some(cause) = self.attend.take() {
+            self.phase = Phase::Attending(cause);
+            return Some(Action::Attend);
+        }
+        if self.paused {
+            return None;
+        }
+        if is_due(self.whole_due()) {
+            if self.hearing == Hearing::Failed && is_due(self.resubscribe) {
+                self.phase = Phase::Subscribing;
+                return Some(Action::Subscribe);
+            }
+            return Some(self.begin(now, Extent::Whole));
+        }
+        is_due(self.due.doubtful(self.rest)).then(|| self.begin(now, Extent::Doubtful))
     }
 
-    /// When to call [`poll_action`](Self::poll_action) again if there is no input before; it will give something then, and
-    /// nothing earlier. None while an action is carried out, while paused, and at the end.
+    /// When to call [`poll_action`](Self::poll_action) again if there is no input before; then it gives something, or
+    /// [`is_listening`](Self::is_listening) is true again, and neither earlier. None while an action is carried out, and at the end.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Idle if self.stopping || !self.paused => self.due,
-            _ => None,
+        if self.phase != Phase::Idle {
+            return None;
         }
+        if self.stopping.is_some() {
+            return self.stopping;
+        }
+        let passes = [self.whole_due(), self.due.doubtful(self.rest)];
+        let passes = passes.into_iter().filter(|_| !self.paused);
+        passes.chain([self.deaf]).flatten().min()
     }
 
-    /// Subscribing is over: the first pass is due at once.
-    pub fn handle_subscribed(&mut self, now: Instant) {
+    /// Whether to poll the subscription's descriptor while asleep. Not for 10 ms after it was attended to, or until a pass is over:
+    /// a flood of events does not wake the driver for each.
+    pub fn is_listening(&self) -> bool {
+        self.hearing == Hearing::Polled && self.phase == Phase::Idle && self.deaf.is_none()
+    }
+
+    /// Subscribing is over: a whole pass is due at once, since what happened before it was not heard.
+    pub fn handle_subscribed(&mut self, now: Instant, hearing: Hearing) {
         if self.phase == Phase::Subscribing {
             self.phase = Phase::Idle;
-            self.due_by(Some(now));
+            nearer(&mut self.due.at_once, now, Duration::ZERO);
+            self.hear(now, hearing);
         }
     }
 
-    /// The running pass is over, with a report or an error: the interval begins. What was asked for during the pass
-    /// leads to another one.
-    pub fn handle_pass_over(&mut self, now: Instant) {
-        if self.phase == Phase::Passing {
-            self.phase = Phase::Idle;
-            self.over = self.started;
-            self.due_by(now.checked_add(self.config.interval()));
+    /// The descriptor is readable, or has failed: [`Action::Attend`] follows.
+    pub fn handle_readable(&mut self) {
+        if self.is_listening() {
+            self.attend = Some(Cause::Readable);
         }
     }
 
-    /// A hint, or a new desired state: a pass is due one debounce from now, unless one is due sooner.
+    /// The subscription has attended to its descriptor. None: it failed, and the driver has dropped it.
+    pub fn handle_attended(&mut self, now: Instant, heard: Option<Heard>) {
+        let Phase::Attending(cause) = self.phase else {
+            return;
+        };
+        self.phase = Phase::Idle;
+        self.deaf = match cause {
+            Cause::Readable => now.checked_add(DEAF),
+            Cause::PassOver => None,
+        };
+        match heard {
+            Some(heard) => self.handle_heard(now, heard),
+            None => {
+                self.hear(now, Hearing::Failed);
+                // Whatever it had yet to tell.
+                self.ask(now);
+            }
+        }
+    }
+
+    /// Whether the running pass is to begin another step: not after its deadline, nor once a pause or a stop was asked for.
+    pub fn go_on(&self, now: Instant) -> bool {
+        let Phase::Passing(running) = self.phase else {
+            return false;
+        };
+        let lasted = now.saturating_duration_since(running.since);
+        lasted < self.config.deadline() && !self.paused && self.stopping.is_none()
+    }
+
+    /// For how long from now the running pass is not to try an op, because it failed before; [`Duration::MAX`] until something
+    /// changes.
+    pub fn held(&self, now: Instant, key: OpKey) -> Option<Duration> {
+        self.backoff.held(now, key)
+    }
+
+    /// Whether [`held`](Self::held) may answer anything.
+    pub fn may_hold(&self) -> bool {
+        self.backoff.len() > 0
+    }
+
+    /// Whether ops in the running pass mean that something else changed the world: its desired state was reached before.
+    pub fn would_be_drift(&self) -> bool {
+        self.converged
+            .is_some_and(|converged| converged.revision == self.in_force)
+    }
+
+    /// The running pass is over, with a report, or none if it could not run. What was asked for during the pass leads to another
+    /// one.
+    pub fn handle_pass_over(&mut self, now: Instant, passed: Option<&Passed>) {
+        let Phase::Passing(running) = self.phase else {
+            return;
+        };
+        let lasted = now.saturating_duration_since(running.since);
+        self.phase = Phase::Idle;
+        self.over = self.started;
+        self.rest = now.checked_add(lasted);
+        self.deaf = None;
+        self.attend = (self.hearing == Hearing::Polled).then_some(Cause::PassOver);
+        if running.extent == Extent::Whole {
+            let jitter = self.config.jitter();
+            let interval = self.random.spread(self.config.interval(), jitter);
+            nearer(
+                &mut self.due.interval,
+                now,
+                interval.max(Config::MIN_INTERVAL),
+            );
+        }
+        self.stats.last_pass = Some(lasted);
+        self.count(running.extent, passed);
+        self.backoff.over(
+            &Over {
+                since: running.since,
+                now,
+                last_whole: self.last_whole,
+                outcomes: passed.map_or(&[], |passed| &passed.outcomes),
+                seen_all: running.extent == Extent::Whole && passed.is_some_and(|it| !it.cut),
+            },
+            &self.config,
+            &mut self.random,
+        );
+        let Some(passed) = passed else { return };
+        if passed.converged {
+            self.converged = Some(Converged {
+                pass: self.over,
+                revision: self.in_force,
+                at: now,
+            });
+        }
+        let tried = passed.tried();
+        if let Some(budget) = &mut self.budget {
+            budget.spend(now, tried);
+        }
+        // Where nothing comes of it, no more than half of the time is spent on it.
+        let idle_rest = REST.max(lasted);
+        if let Some(after) = passed.again_in {
+            nearer(&mut self.due.again, now, after.max(idle_rest));
+        }
+        if passed.cut {
+            let rest = if tried > 0 { REST } else { idle_rest };
+            let left = passed.outcomes.len() as u64 - tried;
+            let refilled = match &mut self.budget {
+                Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
+                    budget.refilled(now, left)
+                }
+                _ => None,
+            };
+            let refill = refilled.map_or(Duration::ZERO, |at| at - now);
+            nearer(&mut self.due.again, now, refill.max(rest));
+        }
+    }
+
+    /// The driver is gone, for whatever reason: nothing follows.
+    pub fn handle_gone(&mut self) {
+        self.phase = Phase::Ended;
+    }
+}
+
+/// What is asked of the loop.
+impl State {
+    /// The subscription heard something. A hint: a pass over what is doubtful is due one debounce from now, unless one is due sooner.
+    /// A loss: a whole one is, likewise.
+    ///
+    /// With hints all the time, a pass for them begins no sooner after the last than that one took.
+    pub fn handle_heard(&mut self, now: Instant, heard: Heard) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Hint => {
+                self.stats.hints += 1;
+                nearer(&mut self.due.doubtful, now, self.config.debounce());
+            }
+            Heard::Lost => {
+                self.stats.overruns += 1;
+                self.ask(now);
+            }
+        }
+    }
+
+    /// A hint of a handle: a whole pass is due one debounce from now, unless one is due sooner.
     pub fn handle_hint(&mut self, now: Instant) {
-        self.due_by(now.checked_add(self.config.debounce()));
+        self.stats.hints += 1;
+        self.ask(now);
     }
 
-    /// A pass is asked for at once. Returns the number of the first pass that starts after this request.
+    /// Another desired state was declared: as a hint. Returns its revision.
+    pub fn handle_desired(&mut self, now: Instant) -> Revision {
+        self.ask(now);
+        self.stats.desired = self.stats.desired.next();
+        self.stats.desired
+    }
+
+    /// A whole pass is asked for at once. Returns the number of the first pass that starts after this request.
     pub fn handle_force(&mut self, now: Instant) -> u64 {
-        self.due_by(Some(now));
+        nearer(&mut self.due.at_once, now, Duration::ZERO);
         self.started + 1
     }
 
-    /// No pass starts from now on. Returns the number of the last pass that started: once it
-    /// [`is_over`](Self::is_over), nothing is written any more.
+    /// No pass starts from now on, and a running one begins no further step. Returns the number of the last pass that started: once
+    /// it [`is_over`](Self::is_over), nothing is written any more.
     ///
     /// Pausing what is paused changes nothing; one resume ends any number of pauses.
     pub fn handle_pause(&mut self) -> u64 {
@@ -128,23 +407,17 @@ impl State {
         self.started
     }
 
-    /// Passes may start again, and one is due at once, since hints may have been missed. No effect unless paused.
+    /// Passes may start again, and a whole one is due at once, since hints may have been missed. No effect unless paused.
     pub fn handle_resume(&mut self, now: Instant) {
         if self.paused {
             self.paused = false;
-            self.due_by(Some(now));
+            nearer(&mut self.due.at_once, now, Duration::ZERO);
         }
     }
 
-    /// The loop ends: at once, or as soon as the running pass is over. Pausing does not hold that up.
+    /// The loop ends: at once, or as soon as what it is doing is over. Pausing does not hold that up.
     pub fn handle_stop(&mut self, now: Instant) {
-        self.stopping = true;
-        self.due_by(Some(now));
-    }
-
-    /// The driver is gone, for whatever reason: nothing follows.
-    pub fn handle_gone(&mut self) {
-        self.phase = Phase::Ended;
+        self.stopping.get_or_insert(now);
     }
 
     /// No pass starts until a resume.
@@ -154,7 +427,7 @@ impl State {
 
     /// A stop was asked for, or the end has come: no further pass will start.
     pub fn is_stopping(&self) -> bool {
-        self.stopping || self.is_ended()
+        self.stopping.is_some() || self.is_ended()
     }
 
     /// The end has come.
@@ -172,212 +445,118 @@ impl State {
         self.started >= pass
     }
 
-    /// Brings the next pass nearer, never further away.
-    fn due_by(&mut self, at: Option<Instant>) {
-        self.due = match (self.due, at) {
-            (Some(due), Some(at)) => Some(due.min(at)),
-            (due, at) => due.or(at),
-        };
+    /// The number of the last pass that has started; 0 before the first.
+    pub fn last_started(&self) -> u64 {
+        self.started
+    }
+
+    /// Whether a pass over `revision` or a later one, among those numbered above `after`, said converged; or the last pass over did,
+    /// and nothing was heard or asked for since it began.
+    pub fn is_converged(&self, revision: Revision, after: u64) -> bool {
+        self.converged.is_some_and(|converged| {
+            converged.revision >= revision && (converged.pass > after || self.stands(&converged))
+        })
+    }
+
+    /// How often the subscription has lost something.
+    pub fn overruns(&self) -> u64 {
+        self.stats.overruns
+    }
+
+    /// What was done so far, and how things stand.
+    pub fn stats(&self, now: Instant) -> Stats {
+        Stats {
+            backed_off: self.backoff.len(),
+            since_converged: self
+                .converged
+                .map(|converged| match self.stands(&converged) {
+                    true => Duration::ZERO,
+                    false => now.saturating_duration_since(converged.at),
+                }),
+            converged: self.converged.map(|converged| converged.revision),
+            paused: self.paused,
+            subscribed: self.is_subscribed(),
+            ..self.stats.clone()
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const INTERVAL: Duration = Duration::from_secs(5);
-    const DEBOUNCE: Duration = Duration::from_millis(100);
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
+impl State {
+    fn whole_due(&self) -> Option<Instant> {
+        let due = self.due.whole(self.rest);
+        due.into_iter().chain(self.backoff.next()).min()
     }
 
-    /// A state before its first pass, and the time.
-    fn subscribed() -> (State, Instant) {
-        let now = Instant::now();
-        let mut state = State::new(Config::default());
-        assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-        state.handle_subscribed(now);
-        (state, now)
+    fn begin(&mut self, now: Instant, extent: Extent) -> Action {
+        let mut answering = self.due.doubtful.take().is_some();
+        // Whatever asked for a pass until now is answered by this one, which looks from here on.
+        if extent == Extent::Whole {
+            answering |= self.due.asked.is_some() || self.due.at_once.is_some();
+            self.due = Due::default();
+            self.last_whole = Some(now);
+        }
+        let renewed = self.in_force != self.stats.desired;
+        self.in_force = self.stats.desired;
+        self.backoff.begin(answering, renewed);
+        let ops = self.budget.as_mut().map(|budget| budget.available(now));
+        self.started += 1;
+        self.phase = Phase::Passing(Running {
+            since: now,
+            extent,
+            ops,
+            answering,
+        });
+        Action::Pass {
+            extent,
+            ops,
+            revision: self.in_force,
+        }
     }
 
-    /// A state whose first pass ended just now.
-    fn rested() -> (State, Instant) {
-        let (mut state, now) = subscribed();
-        pass(&mut state, now);
-        (state, now)
+    /// A whole pass is to look, as for a hint.
+    fn ask(&mut self, now: Instant) {
+        nearer(&mut self.due.asked, now, self.config.debounce());
     }
 
-    /// Runs a pass that takes no time.
-    fn pass(state: &mut State, now: Instant) {
-        assert_eq!(state.poll_action(now), Some(Action::Pass));
-        state.handle_pass_over(now);
+    fn hear(&mut self, now: Instant, hearing: Hearing) {
+        self.hearing = hearing;
+        self.deaf = None;
+        if hearing == Hearing::Failed {
+            self.stats.subscription_failures += 1;
+            self.resubscribe = now.checked_add(self.config.interval() / 2);
+        }
+        self.backoff
+            .set_subscribed(self.is_subscribed(), self.last_whole);
     }
 
-    #[test]
-    fn subscribes_before_the_first_pass_which_comes_at_once() {
-        let now = Instant::now();
-        let mut state = State::new(Config::default());
-        state.handle_force(now);
-        assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-        assert_eq!(state.poll_action(now + INTERVAL), None, "still subscribing");
-        state.handle_subscribed(now + ms(3));
-        assert_eq!(state.poll_action(now + ms(3)), Some(Action::Pass));
+    fn is_subscribed(&self) -> bool {
+        matches!(self.hearing, Hearing::Pushed | Hearing::Polled)
     }
 
-    #[test]
-    fn the_interval_runs_from_the_end_of_a_pass() {
-        let (mut state, now) = subscribed();
-        assert_eq!(state.poll_action(now), Some(Action::Pass));
-        assert_eq!(state.poll_timeout(), None, "no tick during a pass");
-        let end = now + INTERVAL * 3;
-        assert_eq!(state.poll_action(end), None);
-        state.handle_pass_over(end);
-        assert_eq!(state.poll_timeout(), Some(end + INTERVAL));
-        assert_eq!(state.poll_action(end + INTERVAL - ms(1)), None);
-        assert_eq!(state.poll_action(end + INTERVAL), Some(Action::Pass));
+    /// Nothing has happened since that makes it doubtful that the world is still as it was then.
+    fn stands(&self, converged: &Converged) -> bool {
+        let answering = matches!(self.phase, Phase::Passing(running) if running.answering);
+        converged.pass == self.over && !self.due.is_outstanding() && !answering
     }
 
-    #[test]
-    fn the_first_hint_arms_the_wakeup_and_later_ones_do_not_push_it_back() {
-        let (mut state, now) = rested();
-        state.handle_hint(now);
-        state.handle_hint(now + ms(60));
-        state.handle_hint(now + ms(99));
-        assert_eq!(state.poll_timeout(), Some(now + DEBOUNCE));
-        pass(&mut state, now + DEBOUNCE);
-        assert_eq!(
-            state.poll_timeout(),
-            Some(now + DEBOUNCE + INTERVAL),
-            "one pass for all"
-        );
-    }
-
-    #[test]
-    fn a_hint_does_not_put_off_a_tick_that_comes_sooner() {
-        let (mut state, now) = rested();
-        state.handle_hint(now + INTERVAL - ms(1));
-        assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
-    }
-
-    #[test]
-    fn a_hint_during_a_pass_leads_to_a_later_pass() {
-        let (mut state, now) = subscribed();
-        assert_eq!(state.poll_action(now), Some(Action::Pass));
-        state.handle_hint(now + ms(1));
-        assert_eq!(state.poll_action(now + ms(500)), None, "one pass at a time");
-        state.handle_pass_over(now + ms(20));
-        assert_eq!(state.poll_timeout(), Some(now + ms(101)));
-    }
-
-    #[test]
-    fn a_forced_pass_is_one_that_started_after_the_request() {
-        let (mut state, now) = rested();
-        assert_eq!(state.handle_force(now), 2);
-        assert_eq!(state.poll_action(now), Some(Action::Pass));
-        assert_eq!(
-            state.handle_force(now + ms(1)),
-            3,
-            "the running one will not do"
-        );
-        assert_eq!(state.handle_force(now + ms(2)), 3, "requests share a pass");
-        state.handle_pass_over(now + ms(3));
-        assert!(state.is_over(2) && !state.is_over(3) && !state.is_started(3));
-        assert_eq!(state.poll_action(now + ms(3)), Some(Action::Pass));
-        assert!(state.is_started(3) && !state.is_over(3));
-        state.handle_pass_over(now + ms(4));
-        assert!(state.is_over(3));
-        assert_eq!(state.poll_timeout(), Some(now + ms(4) + INTERVAL));
-    }
-
-    #[test]
-    fn no_pass_starts_while_paused_and_resume_looks_at_once() {
-        let (mut state, now) = rested();
-        assert_eq!(state.handle_pause(), 1);
-        assert!(state.is_over(1), "nothing to wait for");
-        state.handle_hint(now);
-        state.handle_force(now);
-        assert_eq!(
-            state.poll_timeout(),
-            None,
-            "paused, it does not even wake up"
-        );
-        assert_eq!(state.poll_action(now + INTERVAL * 2), None);
-        state.handle_pause();
-        state.handle_resume(now + INTERVAL * 2);
-        assert_eq!(state.poll_action(now + INTERVAL * 2), Some(Action::Pass));
-        state.handle_pass_over(now + INTERVAL * 2);
-        assert_eq!(
-            state.poll_timeout(),
-            Some(now + INTERVAL * 3),
-            "and only once"
-        );
-    }
-
-    #[test]
-    fn pause_names_the_running_pass() {
-        let (mut state, now) = subscribed();
-        assert_eq!(state.poll_action(now), Some(Action::Pass));
-        assert_eq!(state.handle_pause(), 1);
-        assert!(!state.is_over(1));
-        state.handle_pass_over(now);
-        assert!(state.is_over(1));
-        assert_eq!(state.poll_action(now + INTERVAL * 2), None);
-    }
-
-    #[test]
-    fn resuming_what_is_not_paused_is_no_hint() {
-        let (mut state, now) = rested();
-        state.handle_resume(now + ms(1));
-        assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
-    }
-
-    #[test]
-    fn stop_ends_at_once_or_within_the_running_pass_even_if_paused() {
-        let (mut idle, now) = rested();
-        idle.handle_pause();
-        idle.handle_stop(now);
-        assert_eq!(
-            idle.poll_timeout(),
-            Some(now),
-            "a sleeping driver learns of it"
-        );
-        assert_eq!(idle.poll_action(now), Some(Action::End));
-        idle.handle_hint(now);
-        assert_eq!(idle.poll_action(now + INTERVAL * 2), None);
-        assert_eq!(idle.poll_timeout(), None);
-
-        let (mut busy, now) = subscribed();
-        assert_eq!(busy.poll_action(now), Some(Action::Pass));
-        busy.handle_stop(now);
-        assert!(busy.is_stopping() && !busy.is_ended());
-        assert_eq!(busy.poll_action(now), None);
-        busy.handle_pass_over(now);
-        assert_eq!(busy.poll_action(now), Some(Action::End));
-
-        let mut new = State::new(Config::default());
-        new.handle_stop(now);
-        assert_eq!(new.poll_action(now), Some(Action::End));
-    }
-
-    #[test]
-    fn times_beyond_the_clock_mean_never() {
-        let endless = Config::default()
-            .with_interval(Duration::MAX)
-            .with_debounce(Duration::ZERO);
-        let now = Instant::now();
-        let mut state = State::new(endless);
-        assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-        state.handle_subscribed(now);
-        pass(&mut state, now);
-        assert_eq!(state.poll_timeout(), None);
-        state.handle_hint(now);
-        pass(&mut state, now);
-        assert_eq!(
-            Config::default().with_interval(Duration::ZERO).interval(),
-            Config::MIN_INTERVAL
-        );
+    fn count(&mut self, extent: Extent, passed: Option<&Passed>) {
+        match extent {
+            Extent::Whole => self.stats.whole += 1,
+            Extent::Doubtful => self.stats.doubtful += 1,
+        }
+        let Some(passed) = passed else {
+            self.stats.failed += 1;
+            return;
+        };
+        self.stats.cut += u64::from(passed.cut);
+        for told in &passed.outcomes {
+            let ops = self.stats.ops.entry(told.kind).or_default();
+            *match told.outcome {
+                Outcome::Applied => &mut ops.applied,
+                Outcome::Failed(class) if class.is_done() => &mut ops.applied,
+                Outcome::Failed(_) => &mut ops.failed,
+                Outcome::Pending => &mut ops.pending,
+            } += 1;
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! In one place so that `tests/model` can compile the same loop over the locks, threads and clock of a model checker.
 //! Nothing here knows what it is used for.
 
-use std::os::fd::OwnedFd;
+use std::hash::{BuildHasher as _, RandomState};
+use std::os::fd::{BorrowedFd, OwnedFd};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) use std::thread;
 use std::time::Instant;
@@ -15,6 +16,11 @@ use crate::Error;
 
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Another number for each loop.
+pub(crate) fn seed() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 /// The way to wake a thread that waits for a time to come.
@@ -34,19 +40,41 @@ impl Wakeup {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until then, or to be woken. May return early.
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Error> {
+    /// Waits until then, to be woken, or for a descriptor. May return early. Says whether there is something to be had from the
+    /// descriptor, be it an error.
+    pub(crate) fn wait(
+        &self,
+        until: Option<Instant>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<bool, Error> {
         // A time too long for the kernel's type is as good as no limit.
         let timeout =
             until.and_then(|until| Timespec::try_from(until.saturating_duration_since(now())).ok());
-        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], timeout.as_ref()) {
-            // Not readable (EAGAIN) after the time ran out.
-            Ok(_) => match rustix::io::read(&self.0, &mut [0u8; 8]) {
-                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-                Err(error) => Err(Error::os(error)),
-            },
-            Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(Error::os(error)),
+        let own = PollFd::new(&self.0, PollFlags::IN);
+        let other = descriptor.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
+        let (mut one, mut two);
+        let polled: &mut [PollFd<'_>] = match other {
+            None => {
+                one = [own];
+                &mut one
+            }
+            Some(other) => {
+                two = [own, other];
+                &mut two
+            }
+        };
+        match poll(polled, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(false),
+            Err(error) => return Err(Error::os(error)),
         }
+        let readable = polled.get(1).is_some_and(|it| !it.revents().is_empty());
+        if !polled[0].revents().is_empty() {
+            match rustix::io::read(&self.0, &mut [0u8; 8]) {
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(Error::os(error)),
+            }
+        }
+        Ok(readable)
     }
 }

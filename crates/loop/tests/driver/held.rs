@@ -72,6 +72,8 @@ pub(crate) struct Test {
 
 pub(crate) struct Subscription(Sender<&'static str>);
 
+impl trueup_reconcile::Subscription<Oops> for Subscription {}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
         let _ = self.0.send("subscription");

@@ -23,9 +23,11 @@ mod properties;
 mod running;
 mod source;
 mod sync;
+#[path = "../../src/trace.rs"]
+mod trace;
 
 pub use driver::Loop;
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
 pub use running::Running;
-pub use trueup_loop::{Action, Config, State};
+pub use trueup_loop::{Action, Config, Hearing, Ops, Passed, Revision, State, Stats};

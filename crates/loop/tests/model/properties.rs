@@ -6,7 +6,7 @@ use shuttle::rand::{Rng as _, thread_rng};
 use shuttle::thread;
 
 use crate::source::{LONG, check, make, start};
-use crate::{ErrorKind, sync};
+use crate::{ErrorKind, Revision, sync};
 
 /// Orders that each model is run under.
 const ORDERS: usize = 1_000;
@@ -119,6 +119,29 @@ fn a_pass_that_begins_after_another_state_was_declared_uses_it() {
     });
 }
 
+#[test]
+fn whoever_waits_for_a_revision_to_converge_gets_a_report_over_it_or_a_later_one() {
+    check(ORDERS, || {
+        let model = start(false);
+        let declaring: Vec<_> = [1, 2]
+            .map(|desired| {
+                let handle = model.handle.clone();
+                thread::spawn(move || {
+                    let revision = handle.set_desired(desired).unwrap();
+                    let report = handle.wait_converged(revision, LONG).unwrap();
+                    assert_ne!(report.desired, 0);
+                    (revision, desired)
+                })
+            })
+            .into();
+        let declared = declaring.into_iter().map(|it| it.join().unwrap());
+        let (revision, last) = declared.max().unwrap();
+        let report = model.handle.wait_converged(revision, LONG).unwrap();
+        assert_eq!(report.desired, last);
+        model.end();
+    });
+}
+
 /// Any calls, from three threads at once: each returns, with an answer that its page allows, and the loop ends.
 #[test]
 fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
@@ -129,12 +152,13 @@ fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
                 let handle = model.handle.clone();
                 thread::spawn(move || {
                     for _ in 0..3 {
-                        let answer = match thread_rng().gen_range(0..6_u8) {
+                        let answer = match thread_rng().gen_range(0..7_u8) {
                             0 => handle.hint(),
                             1 => handle.force(LONG).map(drop),
                             2 => handle.pause(LONG),
                             3 => handle.resume(),
-                            4 => handle.set_desired(9),
+                            4 => handle.set_desired(9).map(drop),
+                            5 => handle.wait_converged(Revision::default(), LONG).map(drop),
                             _ => {
                                 handle.stop();
                                 Ok(())

@@ -3,6 +3,7 @@
 //! deadlock; a wait for a time to come ends when the checker wills, and one for a time too far off only when woken.
 
 use std::cell::Cell;
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,10 @@ fn at(time: u64) -> Instant {
     *START.get_or_init(Instant::now) + Duration::from_millis(time)
 }
 
+pub(crate) fn seed() -> u64 {
+    0
+}
+
 #[derive(Debug)]
 pub(crate) struct Wakeup {
     woken: Mutex<bool>,
@@ -61,7 +66,12 @@ impl Wakeup {
         }
     }
 
-    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Error> {
+    /// No source of the model has a descriptor.
+    pub(crate) fn wait(
+        &self,
+        until: Option<Instant>,
+        _: Option<BorrowedFd<'_>>,
+    ) -> Result<bool, Error> {
         let mut woken = self.woken.lock().unwrap();
         match until.filter(|until| *until < at(TIME.get() + FAR)) {
             None => {
@@ -84,6 +94,6 @@ impl Wakeup {
             }
         }
         *woken = false;
-        Ok(())
+        Ok(false)
     }
 }
