@@ -2,7 +2,7 @@
 //!
 //! - [`Namespace`] names a namespace, opens it, runs code in it;
 //! - [`Socket`] makes requests, dumps ([`Socket::dump`]) and batches ([`Socket::send_batch`]);
-//! - [`Multicast`] listens to events;
+//! - [`Multicast`] listens to events, and [`filter`] has the kernel leave out those of no interest;
 //! - [`markers`] tells which objects' markers the kernel keeps;
 //! - [`Error`] and [`KernelError`] keep the kernel's errno and its own words;
 //! - [`Transport`] and [`Connect`] are what they speak through, for those who put something between;
@@ -40,6 +40,7 @@ pub mod codec;
 mod dump;
 mod error;
 mod extack;
+pub mod filter;
 mod markers;
 mod multicast;
 mod netns;

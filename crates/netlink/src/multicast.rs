@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::channel::{Channel, deadline};
 use crate::error::Error;
+use crate::filter::Instruction;
 use crate::netns::Namespace;
 use crate::wire::{Message, Messages};
 
@@ -105,6 +106,28 @@ impl Multicast {
     /// [`Io`](crate::ErrorKind::Io) when it can be neither set nor read.
     pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         self.channel.set_receive_buffer(bytes)
+    }
+
+    /// The cookie of the socket's namespace, as [`Socket::netns_cookie`](crate::Socket::netns_cookie).
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](crate::ErrorKind::Io): `ENOPROTOOPT` before Linux 5.14.
+    pub fn netns_cookie(&self) -> Result<u64, Error> {
+        self.channel.netns_cookie()
+    }
+
+    /// Has the kernel leave out what the program does not pass, from now on; an empty one lets all pass again. It saves work
+    /// and room in the queue, no more: a namespace that is reached through something else may not heed it.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](crate::ErrorKind::Io) when the kernel does not take it; what held before holds on.
+    pub fn set_filter(&mut self, program: &[Instruction]) -> Result<(), Error> {
+        self.channel
+            .transport()
+            .set_filter(program)
+            .map_err(|source| Error::io("cannot set a socket filter", source))
     }
 
     /// Waits up to `timeout` for events, passes all that are there to `each`, and gives back their

@@ -1,8 +1,10 @@
-//! The one system call that no dependency wraps: reading `SO_NETNS_COOKIE`.
+//! The socket options that no dependency wraps: `SO_NETNS_COOKIE`, `SO_ATTACH_FILTER` and `SO_DETACH_FILTER`.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::filter::Instruction;
 
 /// The cookie of the network namespace that a socket belongs to (Linux 5.14).
 pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
@@ -23,4 +25,43 @@ pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(cookie)
+}
+
+/// Puts a filter on what a socket queues, in the place of the one that is there; an empty one lets all pass.
+pub(crate) fn set_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    let mut program: Vec<libc::sock_filter> = program
+        .iter()
+        .map(|&Instruction { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
+        .collect();
+    let filter = libc::sock_fprog {
+        len: u16::try_from(program.len())
+            .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?,
+        filter: program.as_mut_ptr(),
+    };
+    let option = if program.is_empty() {
+        libc::SO_DETACH_FILTER
+    } else {
+        libc::SO_ATTACH_FILTER
+    };
+    let length = libc::socklen_t::try_from(size_of_val(&filter)).map_err(io::Error::other)?;
+    // SAFETY: `filter` is a live local of that `length`, which the kernel only reads, and it tells the place and the number of
+    // the instructions in `program`, which lives as long. To detach, only the room for an int is looked at.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            std::ptr::from_ref(&filter).cast(),
+            length,
+        )
+    };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        // There was none to take away.
+        if program.is_empty() && error.raw_os_error() == Some(libc::ENOENT) {
+            return Ok(());
+        }
+        return Err(error);
+    }
+    Ok(())
 }

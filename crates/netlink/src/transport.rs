@@ -12,6 +12,7 @@ use netlink_sys::SocketAddr;
 use rustix::net::sockopt;
 
 use crate::error::Error;
+use crate::filter::Instruction;
 use crate::multicast::Group;
 use crate::netns::Namespace;
 
@@ -58,6 +59,17 @@ pub trait Transport: AsFd + Send {
     ///
     /// `ENOPROTOOPT` before Linux 5.14.
     fn netns_cookie(&self) -> io::Result<u64>;
+
+    /// Has the kernel queue nothing that the program does not pass, from now on; an empty one lets all pass again. What is
+    /// queued already stays. A transport may ignore it, as this one does unless it says otherwise: filter again what comes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for what is no program. What held before holds on.
+    fn set_filter(&mut self, program: &[Instruction]) -> io::Result<()> {
+        let _all_pass = program;
+        Ok(())
+    }
 
     /// Sends one datagram of whole requests, which have been carried out when this returns.
     ///
@@ -135,6 +147,10 @@ impl Transport for Kernel {
 
     fn netns_cookie(&self) -> io::Result<u64> {
         crate::sys::netns_cookie(self.as_fd())
+    }
+
+    fn set_filter(&mut self, program: &[Instruction]) -> io::Result<()> {
+        crate::sys::set_filter(self.as_fd(), program)
     }
 
     fn send(&mut self, datagram: &[u8]) -> io::Result<()> {

@@ -9,10 +9,14 @@
 #![forbid(unsafe_code)]
 
 mod doubtful;
+mod monitor;
+mod observer;
 mod read;
 mod snapshot;
 
 pub use doubtful::Doubtful;
+pub use monitor::{Attended, Interest, Monitor};
+pub use observer::Observer;
 pub use snapshot::{Doubt, Scope, Snapshot, routes_where, snapshot};
 
 /// Runs the examples of the contract page.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use trueup_netlink::filter::Instruction;
 use trueup_netlink::{Group, Namespace, Transport};
 
 pub(crate) trait Layer: Send {
@@ -53,6 +54,10 @@ impl<L: Layer> Transport for Layered<L> {
 
     fn netns_cookie(&self) -> io::Result<u64> {
         self.inner.netns_cookie()
+    }
+
+    fn set_filter(&mut self, program: &[Instruction]) -> io::Result<()> {
+        self.inner.set_filter(program)
     }
 
     fn send(&mut self, datagram: &[u8]) -> io::Result<()> {

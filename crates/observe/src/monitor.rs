@@ -1,0 +1,229 @@
+//! What becomes doubtful, learnt from the kernel's events.
+//!
+//! An event is never taken for state: it names what to look at. What the kernel takes along without a word (routes, when a
+//! link goes down, an address is deleted, or a nexthop object) is named by what it goes with. Where nothing can be concluded,
+//! because an event could not be read or events were lost, everything is named.
+//!
+//! What is of no interest is left out by the kernel already ([`mod@filter`]), so that it wakes nobody and overruns nothing.
+
+mod event;
+mod filter;
+mod interest;
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use trueup_netlink::{Error, ErrorKind, Group, Multicast, Namespace};
+
+use crate::doubtful::Doubtful;
+use event::Reader;
+pub use interest::Interest;
+
+/// How many reads one [`Monitor::attend`] makes at the most, each of up to 1,024 events.
+const READS: usize = 16;
+/// How many strangers are kept by name.
+const WRITERS: usize = 16;
+
+/// Listens to the events of one namespace. Its descriptor is for polling: readable, or in error, means
+/// [`attend`](Self::attend).
+#[derive(Debug)]
+pub struct Monitor {
+    events: Multicast,
+    reader: Reader,
+    interest: Interest,
+    own: Option<u32>,
+    doubtful: Doubtful,
+    writers: BTreeSet<u32>,
+    /// Events were lost, and the queue has not been seen empty since. As long as it has not, the kernel loses more without
+    /// a word (`NETLINK_S_CONGESTED` in net/netlink/af_netlink.c).
+    congested: bool,
+}
+
+/// What a look at the events brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attended {
+    /// How many there were.
+    pub events: usize,
+    /// Whether any of them makes something doubtful.
+    pub news: bool,
+    /// Events were lost: everything is doubtful. Told once for each time.
+    pub lost: bool,
+}
+
+impl Monitor {
+    /// Begins to listen, to everything at first: see [`attach`](Self::attach).
+    ///
+    /// # Errors
+    ///
+    /// As [`Multicast::open`].
+    pub fn open(namespace: &Namespace) -> Result<Monitor, Error> {
+        let mut events = Multicast::open(namespace, &Group::OBJECTS)?;
+        match events.join(Group::NEXTHOP) {
+            // Before Linux 5.3 there is neither the group nor anything to tell of.
+            Err(error) if error.errno() == Some(libc::EINVAL) => {}
+            joined => joined?,
+        }
+        Ok(Monitor {
+            events,
+            reader: Reader::default(),
+            interest: Interest::everything(),
+            own: None,
+            doubtful: Doubtful::default(),
+            writers: BTreeSet::new(),
+            congested: false,
+        })
+    }
+
+    /// The cookie of the namespace, as [`Multicast::netns_cookie`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn cookie(&self) -> Result<u64, Error> {
+        self.events.netns_cookie()
+    }
+
+    /// Sets what matters from now on. Read what is new in it afterwards: the events of it that came before are not told any
+    /// more, and may have been left out already.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) when the kernel does not take the filter; what mattered before matters on.
+    pub fn attach(&mut self, interest: Interest) -> Result<(), Error> {
+        if interest != self.interest {
+            self.events
+                .set_filter(&filter::program(&interest, self.own))?;
+            self.interest = interest;
+        }
+        Ok(())
+    }
+
+    /// Leaves out the events of our own writes from now on, which bear the port id of the socket that made them
+    /// ([`Socket::port_id`](trueup_netlink::Socket::port_id)); `None`: no longer.
+    ///
+    /// Not all bear it: events of links, IPv6 addresses and deleted neighbours, and of what the kernel makes of a write, do
+    /// not. And what a write takes along in silence is for the writer to look at.
+    ///
+    /// # Errors
+    ///
+    /// As [`attach`](Self::attach).
+    pub fn own(&mut self, port: Option<u32>) -> Result<(), Error> {
+        // The kernel's own events bear 0.
+        let port = port.filter(|port| *port != 0);
+        if port != self.own {
+            self.events
+                .set_filter(&filter::program(&self.interest, port))?;
+            self.own = port;
+        }
+        Ok(())
+    }
+
+    /// Reads the events that are there, without waiting, some thousands at the most; if there are more, the descriptor stays
+    /// readable. After a loss all are read, for the kernel goes on to lose until its queue is empty; so look at the namespace
+    /// after this, not before.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) when the socket cannot be read. What was read before it is in
+    /// [`take`](Self::take), and what was not is unknown.
+    pub fn attend(&mut self) -> Result<Attended, Error> {
+        let mut attended = Attended::default();
+        for _ in 0..READS {
+            let mut found = Doubtful::default();
+            let Monitor {
+                events,
+                reader,
+                interest,
+                own,
+                writers,
+                ..
+            } = self;
+            let mut count = 0;
+            let read = events.receive(Duration::ZERO, |message| {
+                count += 1;
+                let port = message.header.port;
+                if *own == Some(port) {
+                    return;
+                }
+                if reader.read(&message, interest, &mut found)
+                    && port != 0
+                    && writers.len() < WRITERS
+                {
+                    writers.insert(port);
+                }
+            });
+            attended.events += count;
+            match read {
+                Ok(0) => {
+                    if std::mem::take(&mut self.congested) {
+                        self.doubt_everything();
+                    }
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) if error.is_loss() => {
+                    attended.lost = true;
+                    self.congested |= error.kind() == ErrorKind::Overrun;
+                    self.doubt_everything();
+                }
+                // Nobody knows what it was to say.
+                Err(error) if error.kind() == ErrorKind::Malformed => self.doubt_everything(),
+                Err(error) => {
+                    self.doubt_everything();
+                    return Err(error);
+                }
+            }
+            attended.news |= !found.is_empty();
+            self.doubtful.extend(found);
+        }
+        attended.news |= self.doubtful.everything;
+        if self.congested {
+            // There is no end of it: what was lost since is told at the next look.
+            self.doubt_everything();
+        }
+        Ok(attended)
+    }
+
+    /// What became doubtful since this was last asked.
+    pub fn take(&mut self) -> Doubtful {
+        self.writers.clear();
+        std::mem::take(&mut self.doubtful)
+    }
+
+    /// The port ids of those who made something doubtful since [`take`](Self::take), as far as the kernel told, some of
+    /// them where they are many. The first netlink socket of a process has the process's id.
+    pub fn writers(&self) -> &BTreeSet<u32> {
+        &self.writers
+    }
+
+    /// As [`Multicast::receive_buffer`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn receive_buffer(&self) -> Result<usize, Error> {
+        self.events.receive_buffer()
+    }
+
+    /// As [`Multicast::set_receive_buffer`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
+        self.events.set_receive_buffer(bytes)
+    }
+
+    fn doubt_everything(&mut self) {
+        self.reader.forget();
+        self.doubtful = Doubtful::everything();
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}

@@ -1,0 +1,206 @@
+//! One event, read for what it makes doubtful. Not for what is there: see the snapshot.
+
+use std::collections::HashMap;
+
+use trueup_diff::{Family, IfName, Item, Kind};
+use trueup_netlink::codec::{address, link, neighbour, route, rule};
+use trueup_netlink::wire::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, read_u32};
+
+use super::interest::{Interest, has};
+use crate::doubtful::Doubtful;
+
+/// `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`: linux/rtnetlink.h. There is no codec for them.
+pub(super) const NEW_NEXTHOP: u16 = 104;
+pub(super) const DELETE_NEXTHOP: u16 = 105;
+const NHA_ID: u16 = 1;
+/// `sizeof(struct nhmsg)`.
+const NHMSG_LEN: usize = 8;
+
+/// So many links are remembered; with more, all are strangers again.
+const LINKS: usize = 4096;
+/// `IPV6_MIN_MTU`: with less a device loses its IPv6 addresses and routes as if it went down.
+const IPV6_MIN_MTU: u32 = 1280;
+
+const BOTH: [Family; 2] = [Family::Inet, Family::Inet6];
+
+/// Reads events. It remembers the links that it heard of, so that a change of name is seen, and what is down is not said to
+/// go down again.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    links: HashMap<u32, Known>,
+}
+
+/// What was last heard of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    name: IfName,
+    /// Whether it holds routes and addresses.
+    usable: bool,
+}
+
+impl Reader {
+    /// Forgets all links: events were lost.
+    pub(super) fn forget(&mut self) {
+        self.links.clear();
+    }
+
+    /// Adds what an event makes doubtful; whether it does any.
+    pub(super) fn read(
+        &mut self,
+        event: &Message<'_>,
+        interest: &Interest,
+        found: &mut Doubtful,
+    ) -> bool {
+        let relevant = match event.header.kind {
+            link::NEW | link::DELETE => self.link(event, interest, found),
+            address::NEW | address::DELETE => addressed(event, interest, found),
+            neighbour::NEW | neighbour::DELETE => neighboured(event, interest, found),
+            route::NEW | route::DELETE => routed(event, interest, found),
+            rule::NEW | rule::DELETE => ruled(event, interest, found),
+            NEW_NEXTHOP | DELETE_NEXTHOP => hopped(event, interest, found),
+            // Nothing that was asked for.
+            _ => Some(true),
+        };
+        // What cannot be read may have said anything.
+        relevant.unwrap_or_else(|| {
+            found.everything = true;
+            true
+        })
+    }
+
+    /// `None` of this and the following: it cannot be read.
+    fn link(
+        &mut self,
+        event: &Message<'_>,
+        interest: &Interest,
+        found: &mut Doubtful,
+    ) -> Option<bool> {
+        let Some(decoded) = link::decode(event.body).ok()? else {
+            return Some(false);
+        };
+        let link = decoded.link;
+        let index = link.index;
+        let is_new = event.header.kind == link::NEW;
+        let now = Known {
+            name: link.name,
+            usable: is_new
+                && link.up == Some(true)
+                && link.mtu.is_none_or(|mtu| mtu >= IPV6_MIN_MTU),
+        };
+        let before = if is_new {
+            if self.links.len() >= LINKS && !self.links.contains_key(&index) {
+                self.links.clear();
+            }
+            self.links.insert(index, now)
+        } else {
+            self.links.remove(&index)
+        };
+        let ours = interest.of_device(index) || interest.of_route_device(index);
+        let other = !is_new || before.is_none_or(|before| before.name != now.name);
+        if !ours && !other {
+            return Some(false);
+        }
+        found.links = true;
+        let went_down = !now.usable && before.is_none_or(|before| before.usable);
+        if went_down && interest.of_device(index) {
+            found.addresses.insert(index);
+            found.neighbours.insert(index);
+        }
+        if went_down && interest.of_route_device(index) {
+            // Those of IPv4 go without a word, those of IPv6 where `skip_notify_on_dev_down` is set.
+            found.routes.extend(BOTH);
+        }
+        Some(true)
+    }
+}
+
+fn addressed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+    let Some(address) = address::decode(event.body).ok()? else {
+        return Some(false);
+    };
+    let index = address.dev.as_index()?;
+    let addresses = interest.kinds.contains(Kind::Address) && interest.of_device(index);
+    let of_routes = interest.of_route_device(index);
+    // A route that waits for a new one is not named: which it is, who desires it knows.
+    let mut relevant = addresses || of_routes;
+    if relevant {
+        found.addresses.insert(index);
+    }
+    if event.header.kind == address::DELETE && interest.routes() {
+        let ip = address.address.ip();
+        if of_routes || has(&interest.route_sources, &ip) {
+            found.routes.insert(Family::of(ip));
+            relevant = true;
+        }
+    }
+    Some(relevant)
+}
+
+fn neighboured(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+    let Some(neighbour) = neighbour::decode(event.body).ok()? else {
+        return Some(false);
+    };
+    let index = neighbour.dev.as_index()?;
+    // One of another protocol may have been ours before it was replaced.
+    let relevant = interest.kinds.contains(Kind::Neighbour)
+        && interest.of_device(index)
+        && (interest.any(Kind::Neighbour) || neighbour.protocol != 0);
+    if relevant {
+        found.neighbours.insert(index);
+    }
+    Some(relevant)
+}
+
+fn ruled(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+    let Some(rule) = rule::decode(event.body).ok()? else {
+        return Some(false);
+    };
+    let relevant = interest.kinds.contains(Kind::Rule)
+        && (interest.any(Kind::Rule) || rule.protocol == interest.protocol);
+    if relevant {
+        found.rules.insert(rule.family);
+    }
+    Some(relevant)
+}
+
+fn routed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+    if !interest.routes() {
+        return Some(false);
+    }
+    let Some(route) = route::decode(event.body).ok()? else {
+        return Some(false);
+    };
+    let is_new = event.header.kind == route::NEW;
+    let ours = route.protocol == interest.protocol;
+    let beside = is_new && !is_alone(event);
+    let named = || has(&interest.foreign_routes, &route.key());
+    let relevant = ours || beside || interest.any(Kind::Route) && named();
+    if relevant {
+        found.tables.insert((route.family(), route.table));
+        if !is_new {
+            found.gone.insert(route.key());
+        }
+    }
+    Some(relevant)
+}
+
+/// Whether there was nothing on the key of a new route: else one was replaced, which may have been ours, or got another
+/// beside it. The event bears the flags of what was done, not of what was asked for (`fib_table_insert` in
+/// net/ipv4/fib_trie.c, `fib6_add_rt2node` in net/ipv6/ip6_fib.c).
+fn is_alone(event: &Message<'_>) -> bool {
+    event.header.flags & NLM_F_EXCL != 0 && event.header.flags & NLM_F_REPLACE == 0
+}
+
+fn hopped(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+    let (_, attrs) = event.split(NHMSG_LEN)?;
+    let id = attrs.find(NHA_ID).and_then(read_u32)?;
+    // An event of a nexthop object bears the flags of the request.
+    let created = NLM_F_CREATE | NLM_F_REPLACE;
+    let is_new = event.header.kind == NEW_NEXTHOP && event.header.flags & created == NLM_F_CREATE;
+    let relevant = interest.routes() && !is_new && has(&interest.nexthops, &id);
+    if relevant {
+        // Those of IPv6 go without a word too, unless `nexthop_compat_mode` is set.
+        found.routes.extend(BOTH);
+    }
+    Some(relevant)
+}
