@@ -1,0 +1,143 @@
+//! What is declared: keys with their values.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use crate::value::same;
+use crate::{Error, Key, Value};
+
+/// What each key is to be. A key that is not there is not managed.
+///
+/// ```
+/// use trueup_sysctl::Desired;
+///
+/// let mut desired = Desired::default();
+/// desired.insert("net.ipv4.ip_forward".parse()?, true.into())?;
+/// let error = desired.insert("net/ipv4/conf/all/forwarding".parse()?, false.into());
+/// assert!(error.is_err(), "they are one switch");
+/// # Ok::<(), trueup_sysctl::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Desired(BTreeMap<Key, Value>);
+
+impl Desired {
+    /// What pairs of texts say.
+    ///
+    /// # Errors
+    ///
+    /// The first of [`Key`]'s and [`Value`]'s, and those of [`insert`](Self::insert); of two spellings of a key it names both.
+    pub fn parse<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Desired, Error> {
+        let mut desired = Desired::default();
+        let mut spelled = BTreeMap::new();
+        for (text, value) in pairs {
+            let key: Key = text.parse()?;
+            if let Some(other) = spelled.insert(key.clone(), text) {
+                return Err(twice(other, text));
+            }
+            let value = value.parse().map_err(|error: Error| error.of(&key))?;
+            desired.insert(key, value)?;
+        }
+        Ok(desired)
+    }
+
+    /// Declares a value.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) when the key is declared already, and when its one value is declared
+    /// otherwise under another name: `net.ipv4.ip_forward` is `net.ipv4.conf.all.forwarding`.
+    pub fn insert(&mut self, key: Key, value: Value) -> Result<(), Error> {
+        if let Some(twin) = key.twin()
+            && let Some(other) = self.0.get(&twin)
+            && !same(&key, value.as_str(), other.as_str())
+        {
+            return Err(Error::desired(format!(
+                "{twin} = {other} and {key} = {value} cannot both be: they are one switch"
+            )));
+        }
+        match self.0.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+                Ok(())
+            }
+            Entry::Occupied(entry) => {
+                let key = entry.key();
+                Err(twice(&key.to_string(), &key.to_string()))
+            }
+        }
+    }
+
+    /// What a key is to be, if it is declared.
+    pub fn get(&self, key: &Key) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// All of it, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
+        self.0.iter()
+    }
+
+    /// The keys, in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.0.keys()
+    }
+
+    /// How many keys are declared.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Nothing is declared.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The error of a key that is declared twice.
+fn twice(one: &str, other: &str) -> Error {
+    Error::desired(match one == other {
+        true => format!("{one} is given twice"),
+        false => format!("{one} and {other} are two spellings of one key: give it once"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_spellings_of_a_key_are_an_error_that_names_both() {
+        let (one, other) = ("net/ipv4/conf/a.b/tag", "net.ipv4.conf.a/b.tag");
+        let error = Desired::parse([(one, "1"), (other, "1")]).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(one) && error.contains(other), "{error}");
+        let error = Desired::parse([(one, "1"), (one, "2")]).unwrap_err();
+        assert_eq!(error.to_string(), format!("{one} is given twice"));
+    }
+
+    #[test]
+    fn one_switch_of_two_names_has_one_value() {
+        let names = ["net.ipv4.ip_forward", "net.ipv4.conf.all.forwarding"];
+        let error = Desired::parse([(names[0], "1"), (names[1], "0")]).unwrap_err();
+        let error = error.to_string();
+        assert!(names.iter().all(|name| error.contains(name)), "{error}");
+        assert_eq!(
+            Desired::parse([(names[0], "1"), (names[1], "0x1")])
+                .unwrap()
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_value_that_is_none_is_told_with_its_key() {
+        let error = Desired::parse([("net.ipv4.ip_forward", "1\n2")]).unwrap_err();
+        assert!(
+            error.to_string().starts_with("net.ipv4.ip_forward: "),
+            "{error}"
+        );
+        assert_eq!(error.kind(), crate::ErrorKind::Value);
+    }
+}

@@ -1,0 +1,259 @@
+//! The name of a value: parsed, checked, and of one form.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use trueup_reconcile::OpKey;
+
+use crate::Error;
+
+/// Longer than any key: the kernel's own parts are short, and a device's name has 15 bytes at most.
+const LONGEST: usize = 255;
+
+/// The name of a value of a network namespace: `net.ipv4.ip_forward`.
+///
+/// As in sysctl(8) and sysctl.d(5) the first separator decides. If it is a slash, slashes separate and dots are what they are:
+/// `net/ipv4/conf/eth0.100/rp_filter`. If it is a dot, dots separate, and a slash stands for a dot in a part:
+/// `net.ipv4.conf.eth0/100.rp_filter`. Both are one key, and the latter form is how it is shown.
+///
+/// Only keys below `net` can be made: what stands elsewhere (`kernel.`, `vm.`, `fs.`) belongs to the host and not to a namespace.
+/// Ordered by path.
+///
+/// ```
+/// use trueup_sysctl::Key;
+///
+/// let key: Key = "net/ipv4/conf/eth0.100/rp_filter".parse()?;
+/// assert_eq!(key.to_string(), "net.ipv4.conf.eth0/100.rp_filter");
+/// assert_eq!(key, "net.ipv4.conf.eth0/100.rp_filter".parse()?);
+/// assert!("kernel.hostname".parse::<Key>().is_err());
+/// # Ok::<(), trueup_sysctl::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(String);
+
+impl Key {
+    /// The path below `/proc/sys`: `net/ipv4/conf/eth0.100/rp_filter`.
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+
+    /// The file, as the thread that opens it sees it: what is below `/proc/sys/net` is that of the thread's namespace.
+    pub fn file(&self) -> PathBuf {
+        ["/proc/sys", &self.0].iter().collect()
+    }
+
+    /// How a driver knows it.
+    pub fn op_key(&self) -> OpKey {
+        // Without a random start: the same in each pass.
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        OpKey(hasher.finish())
+    }
+
+    /// The last part.
+    pub(crate) fn name(&self) -> &str {
+        self.0
+            .rsplit_once('/')
+            .map_or(self.path(), |(_, name)| name)
+    }
+
+    /// The place in the order of writing: what the kernel copies to others is written before them.
+    ///
+    /// The switch of IPv4 forwarding is copied to every device and to `default`, and turns `all/accept_redirects`; that of
+    /// IPv6 is copied likewise (`inet_forward_change` in `net/ipv4/devinet.c`, `addrconf_forward_change` in
+    /// `net/ipv6/addrconf.c`). Others of `all` are copied, too (IPv6 `disable_ipv6`, `addr_gen_mode`,
+    /// `ignore_routes_with_linkdown`), and what is written to an IPv4 `default` goes to each device that was not written to
+    /// itself (`devinet_copy_dflt_conf`).
+    pub(crate) fn rank(&self) -> u8 {
+        let mut parts = self.0.split('/').skip(2);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("ip_forward"), None, _) | (Some("conf"), Some("all"), Some("forwarding")) => 0,
+            (Some("conf" | "neigh"), Some("all"), _) => 1,
+            (Some("conf" | "neigh"), Some("default"), _) => 2,
+            _ => 3,
+        }
+    }
+
+    /// The other name of the same switch, where there is one.
+    pub(crate) fn twin(&self) -> Option<Key> {
+        match self.path() {
+            "net/ipv4/ip_forward" => Some(Key("net/ipv4/conf/all/forwarding".to_owned())),
+            "net/ipv4/conf/all/forwarding" => Some(Key("net/ipv4/ip_forward".to_owned())),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Key, Error> {
+        let no = |why: &str| Err(Error::key(format!("{text:?} is no key: {why}")));
+        if text.len() > LONGEST {
+            let text: String = text.chars().take(40).collect();
+            let message = format!("{text:?}... is no key: it has more than {LONGEST} bytes");
+            return Err(Error::key(message));
+        }
+        if text.starts_with('/') {
+            return no(
+                "it is a path from the root; write what is below /proc/sys, as net/ipv4/ip_forward",
+            );
+        }
+        let path = match text.find(['.', '/']) {
+            Some(first) if text.as_bytes()[first] == b'.' => swapped(text),
+            _ => text.to_owned(),
+        };
+        for part in path.split('/') {
+            if part.is_empty() {
+                return no("a part of it is empty");
+            }
+            if part == "." || part == ".." {
+                return no("it leads elsewhere, by \".\" or \"..\"");
+            }
+            if part.contains(|c: char| c.is_whitespace() || c.is_control()) {
+                return no("it has white space or a control character in it");
+            }
+        }
+        match path.split_once('/') {
+            Some(("net", _)) => Ok(Key(path)),
+            _ if path == "net" => no("it is a directory; name a key in it, as net.ipv4.ip_forward"),
+            _ => no(
+                "keys begin with `net.`; what is elsewhere belongs to the host and not to a network namespace, so set it by \
+                 sysctl.d(5)",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&swapped(&self.0))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// Dots for slashes, and slashes for dots.
+fn swapped(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '.' => '/',
+            '/' => '.',
+            c => c,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(text: &str) -> Key {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_spelling_of_a_key_is_that_key() {
+        for (shown, path, others) in [
+            ("net.ipv4.ip_forward", "net/ipv4/ip_forward", vec![]),
+            (
+                "net.ipv4.conf.eth0/100.rp_filter",
+                "net/ipv4/conf/eth0.100/rp_filter",
+                vec![],
+            ),
+            // A part may begin or end with a dot.
+            ("net.x./a/.y", "net/x/.a./y", vec![]),
+        ] {
+            let key = key(shown);
+            assert_eq!(key.path(), path);
+            assert_eq!(key.to_string(), shown);
+            for other in others.into_iter().chain([path]) {
+                assert_eq!(other.parse::<Key>().unwrap(), key);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_says_why() {
+        for (text, why) in [
+            ("", "empty"),
+            ("/proc/sys/net/ipv4/ip_forward", "from the root"),
+            ("net", "directory"),
+            ("net.", "empty"),
+            ("net..ipv4", "empty"),
+            ("net/ipv4//ip_forward", "empty"),
+            ("net/ipv4/", "empty"),
+            ("net/ipv4/../core/somaxconn", "elsewhere"),
+            ("net.ipv4.//.core", "elsewhere"),
+            ("net/./x", "elsewhere"),
+            ("net.ipv4.ip forward", "white space"),
+            ("net.ipv4.ip_forward\n", "white space"),
+            ("net.ipv4.\0", "control"),
+            ("kernel.hostname", "host"),
+            ("vm/swappiness", "host"),
+            ("network.x", "host"),
+            ("-net.ipv4.ip_forward", "host"),
+        ] {
+            let error = text.parse::<Key>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+        let error = format!("net.{}", "x".repeat(300)).parse::<Key>();
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("255 bytes") && error.len() < 120, "{error}");
+    }
+
+    #[test]
+    fn what_is_copied_comes_before_what_it_is_copied_to() {
+        let order = [
+            "net.ipv4.ip_forward",
+            "net.ipv4.conf.all.accept_redirects",
+            "net.ipv6.conf.default.forwarding",
+            "net.ipv4.conf.eth0.forwarding",
+        ];
+        assert!(
+            order
+                .map(|text| key(text).rank())
+                .is_sorted_by(|a, b| a < b)
+        );
+        for forwarding in [
+            "net.ipv4.conf.all.forwarding",
+            "net.ipv6.conf.all.forwarding",
+        ] {
+            assert_eq!(key(forwarding).rank(), 0);
+        }
+        // No devices of these names, and no copies.
+        for other in ["net.ipv4.all", "net.core.default.x", "net.core.somaxconn"] {
+            assert_eq!(key(other).rank(), 3, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_parses_is_shown_and_parses_the_same(text in "(net[./])?[a-z0-9./_ -]{0,40}|\\PC{0,40}") {
+            if let Ok(key) = text.parse::<Key>() {
+                prop_assert_eq!(&key.to_string().parse::<Key>().unwrap(), &key);
+                prop_assert_eq!(&key.path().parse::<Key>().unwrap(), &key);
+                prop_assert!(key.path().starts_with("net/"));
+                prop_assert!(key.path().split('/').all(|part| !["", ".", ".."].contains(&part)));
+                prop_assert!(key.file().starts_with("/proc/sys/net"));
+            }
+        }
+
+        #[test]
+        fn any_name_of_a_device_can_be_written_in_both_forms(device in "[!-.0-~]{1,15}") {
+            prop_assume!(device != "." && device != "..");
+            let path = format!("net/ipv4/conf/{device}/rp_filter");
+            let dotted = format!("net.ipv4.conf.{}.rp_filter", device.replace('.', "/"));
+            prop_assert_eq!(key(&path), key(&dotted));
+            prop_assert_eq!(key(&path).to_string(), dotted);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Values as text, and when two texts are one value to the kernel.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use crate::{Error, Key};
+
+/// With the newline one byte less than a page: what the kernel takes in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A
+/// second write would be a second value.
+const LONGEST: usize = 4094;
+
+/// What is to be written to a key: one line of text, white space at both ends taken away and runs of it made one space.
+///
+/// ```
+/// use trueup_sysctl::Value;
+///
+/// assert_eq!("  40000\t50000 ".parse::<Value>()?.as_str(), "40000 50000");
+/// assert_eq!(Value::from(true).as_str(), "1");
+/// assert!("1\n2".parse::<Value>().is_err());
+/// # Ok::<(), trueup_sysctl::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(String);
+
+impl Value {
+    /// The text, without a newline.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Value {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Value, Error> {
+        if text.contains('\n') {
+            let message = "a value has no newline in it: the kernel takes one line";
+            return Err(Error::value(message.to_owned()));
+        }
+        if let Some(c) = text.chars().find(|c| c.is_control() && *c != '\t') {
+            return Err(Error::value(format!(
+                "a value has no control character in it, such as {c:?}"
+            )));
+        }
+        let text = spaced(text);
+        if text.len() > LONGEST {
+            return Err(Error::value(format!(
+                "a value has {LONGEST} bytes at most, this one {}",
+                text.len()
+            )));
+        }
+        Ok(Value(text))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Value {
+        Value(number.to_string())
+    }
+}
+
+/// True is 1 and false 0.
+impl From<bool> for Value {
+    fn from(flag: bool) -> Value {
+        Value(u8::from(flag).to_string())
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Single spaces between words, and none around.
+pub(crate) fn spaced(text: &str) -> String {
+    let words: Vec<_> = text.split_ascii_whitespace().collect();
+    words.join(" ")
+}
+
+/// Whether two texts are one value of a key.
+pub(crate) fn same(key: &Key, one: &str, other: &str) -> bool {
+    one == other || canonical(key, one) == canonical(key, other)
+}
+
+/// What the kernel would read back, as far as that can be told without asking it.
+fn canonical(key: &Key, text: &str) -> String {
+    match key.name() {
+        // A bitmap, written as a list: `1,2,3` is read as `1-3` (`proc_do_large_bitmap`).
+        "ip_local_reserved_ports" => ports(text).unwrap_or_else(|| spaced(text)),
+        // Masks in hex without a prefix: 010 is sixteen, and 10 as well.
+        "rps_default_mask" | "flow_limit_cpu_bitmap" => spaced(text),
+        // A set, read in the order in which the kernel keeps its algorithms.
+        "tcp_allowed_congestion_control" => {
+            let words: BTreeSet<_> = text.split_ascii_whitespace().collect();
+            let words: Vec<_> = words.into_iter().collect();
+            words.join(" ")
+        }
+        // Read in full length.
+        "stable_secret" => {
+            let text = text.trim_ascii();
+            let address: Result<Ipv6Addr, _> = text.parse();
+            address.map_or_else(|_| text.to_owned(), |address| address.to_string())
+        }
+        _ => {
+            let words = text.split_ascii_whitespace();
+            let words: Vec<_> = words
+                .map(|word| number(word).unwrap_or_else(|| word.to_owned()))
+                .collect();
+            words.join(" ")
+        }
+    }
+}
+
+/// A number as the kernel reads it: hex after `0x`, octal after `0`, else decimal (`proc_get_long` in `kernel/sysctl.c`).
+fn number(word: &str) -> Option<String> {
+    let (sign, digits) = match word.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", word),
+    };
+    let hex = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match (hex, digits.strip_prefix('0')) {
+        (Some(hex), _) => (hex, 16),
+        (None, Some(octal)) if !octal.is_empty() => (octal, 8),
+        _ => (digits, 10),
+    };
+    // A plus sign is taken by the parser, and not by the kernel.
+    if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let number = u64::from_str_radix(digits, radix).ok()?;
+    let sign = if number == 0 { "" } else { sign };
+    Some(format!("{sign}{number}"))
+}
+
+/// A list of ports and ranges of them, as the shortest that says the same.
+fn ports(text: &str) -> Option<String> {
+    let mut ranges = Vec::new();
+    for part in text.split(',').map(str::trim_ascii) {
+        if part.is_empty() {
+            continue;
+        }
+        let port = |text: &str| number(text)?.parse::<u16>().ok();
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (port(first)?, port(last)?),
+            None => (port(part)?, port(part)?),
+        };
+        if first > last {
+            return None;
+        }
+        ranges.push((first, last));
+    }
+    ranges.sort_unstable();
+    let mut merged: Vec<(u16, u16)> = Vec::new();
+    for (first, last) in ranges {
+        match merged.last_mut() {
+            Some(before) if u32::from(first) <= u32::from(before.1) + 1 => {
+                before.1 = before.1.max(last);
+            }
+            _ => merged.push((first, last)),
+        }
+    }
+    let parts: Vec<_> = merged
+        .into_iter()
+        .map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        })
+        .collect();
+    Some(parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn are_one(key: &str, one: &str, other: &str) -> bool {
+        same(&key.parse().unwrap(), one, other)
+    }
+
+    #[test]
+    fn texts_that_are_one_value() {
+        for (key, one, other) in [
+            ("net.ipv4.ip_forward", "1", "1\n"),
+            (
+                "net.ipv4.ip_local_port_range",
+                "32768 60999",
+                "32768\t60999\n",
+            ),
+            ("net.ipv4.icmp_ratemask", "0xff", "255"),
+            ("net.ipv4.icmp_ratemask", "0XFF", "255"),
+            ("net.ipv4.tcp_fin_timeout", "074", "60"),
+            ("net.ipv4.conf.lo.forwarding", "-0", "0"),
+            ("net.ipv4.conf.lo.forwarding", "00", "0"),
+            ("net.ipv4.ip_local_reserved_ports", "1,2,3", "1-3\n"),
+            (
+                "net.ipv4.ip_local_reserved_ports",
+                "8, 5-6,7,65535",
+                "5-8,65535",
+            ),
+            ("net.ipv4.ip_local_reserved_ports", "", "\n"),
+            (
+                "net.ipv4.tcp_allowed_congestion_control",
+                "cubic reno",
+                "reno cubic\n",
+            ),
+            (
+                "net.ipv6.conf.eth0.stable_secret",
+                "2001:db8::1",
+                "2001:0db8:0000:0000:0000:0000:0000:0001\n",
+            ),
+        ] {
+            assert!(are_one(key, one, other), "{key}: {one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_not() {
+        for (key, one, other) in [
+            ("net.ipv4.ip_forward", "1", "0"),
+            ("net.ipv4.ip_forward", "1", "-1"),
+            ("net.ipv4.ip_forward", "1", "+1"),
+            ("net.ipv4.ip_forward", "8", "08"),
+            ("net.ipv4.ip_forward", "0", "0x"),
+            ("net.ipv4.ip_forward", "0", ""),
+            ("net.ipv4.ip_local_port_range", "1 2", "12"),
+            ("net.ipv4.tcp_rmem", "1 2 3", "1 2"),
+            ("net.core.rps_default_mask", "010", "8"),
+            ("net.ipv4.ip_local_reserved_ports", "1-3", "1,3"),
+            ("net.ipv4.ip_local_reserved_ports", "3-1", "1-3"),
+            ("net.ipv4.tcp_congestion_control", "reno", "Reno"),
+        ] {
+            assert!(!are_one(key, one, other), "{key}: {one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_one_line_of_text() {
+        for text in ["1\n", "\n", "a\nb", "1\r", "1\0", "\u{7f}"] {
+            assert!(text.parse::<Value>().is_err(), "{text:?}");
+        }
+        assert!("x".repeat(LONGEST).parse::<Value>().is_ok());
+        assert!("x".repeat(LONGEST + 1).parse::<Value>().is_err());
+        assert_eq!(Value::from(false).to_string(), "0");
+        assert_eq!(Value::from(-5).to_string(), "-5");
+        assert_eq!("".parse::<Value>().unwrap().as_str(), "");
+    }
+
+    fn any_key() -> impl Strategy<Value = Key> {
+        let names = prop::sample::select(vec![
+            "net.ipv4.ip_forward",
+            "net.ipv4.ip_local_reserved_ports",
+            "net.core.rps_default_mask",
+            "net.ipv4.tcp_allowed_congestion_control",
+            "net.ipv6.conf.eth0.stable_secret",
+        ]);
+        names.prop_map(|name| name.parse().unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn a_canonical_text_is_its_own(key in any_key(), text in "[-0-9a-fxX, \t\n]{0,24}|\\PC{0,24}") {
+            let once = canonical(&key, &text);
+            prop_assert_eq!(canonical(&key, &once), once.clone());
+            prop_assert!(same(&key, &text, &once));
+            // What the kernel puts around it makes no difference.
+            let line = format!("{text}\n");
+            prop_assert!(same(&key, &text, &line));
+        }
+
+        #[test]
+        fn numbers_are_what_they_count(number in any::<u64>()) {
+            let key: Key = "net.ipv4.x".parse().unwrap();
+            let decimal = number.to_string();
+            for other in [format!("{number:#x}"), format!("0{number:o}")] {
+                prop_assert!(same(&key, &decimal, &other));
+            }
+            prop_assert!(!same(&key, &decimal, &number.wrapping_add(1).to_string()));
+        }
+
+        #[test]
+        fn ports_are_the_set_that_they_are(one in prop::collection::vec((0..60u16, 0..4u16), 0..8), shift in 0..2u16) {
+            let key: Key = "net.ipv4.ip_local_reserved_ports".parse().unwrap();
+            let text = one.iter().map(|(first, more)| format!("{first}-{}", first + more));
+            let text = text.collect::<Vec<_>>().join(",");
+            let set: BTreeSet<u16> = one.iter().flat_map(|(first, more)| *first..=first + more).collect();
+            let other: BTreeSet<u16> = set.iter().map(|port| port + shift).collect();
+            let single = other.iter().rev().map(u16::to_string).collect::<Vec<_>>().join(",");
+            prop_assert_eq!(same(&key, &text, &single), set == other);
+        }
+
+        #[test]
+        fn a_value_is_read_back_as_it_was(text in "\\PC{0,40}|[\\x00-\\x20a-z]{0,10}") {
+            if let Ok(value) = text.parse::<Value>() {
+                prop_assert_eq!(&value.as_str().parse::<Value>().unwrap(), &value);
+                prop_assert!(!value.as_str().contains('\n'));
+            }
+        }
+    }
+}
