@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use trueup_diff::{Action, Dev, IfName, Link, LinkKind, Object, Op, Plan};
+use trueup_diff::{Action, Dev, Hold, IfName, Link, LinkKind, Object, Op, Plan};
 use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
 
 use crate::{Failure, Outcome, Outcomes, Pending};
@@ -45,9 +45,17 @@ pub fn is_drawn(index: u32) -> bool {
 /// `indexes` [drawn](draw_indexes) for them; the kernel numbers those that are not in it, and what
 /// rests on such a one waits.
 ///
+/// Before each batch `go_on` is asked whether to: once it says no, nothing more is sent, and the rest
+/// is pending ([`Hold::Cut`]).
+///
 /// Always gives one outcome for each op. If the socket fails altogether, the ops that it should
 /// have carried have failed with class `unknown`.
-pub fn apply(plan: &Plan, socket: &mut Socket, indexes: &BTreeMap<Dev, u32>) -> Outcomes {
+pub fn apply(
+    plan: &Plan,
+    socket: &mut Socket,
+    indexes: &BTreeMap<Dev, u32>,
+    go_on: &dyn Fn() -> bool,
+) -> Outcomes {
     let mut run = Run {
         plan,
         socket,
@@ -57,6 +65,8 @@ pub fn apply(plan: &Plan, socket: &mut Socket, indexes: &BTreeMap<Dev, u32>) -> 
         created: Default::default(),
         found: BTreeSet::new(),
         indexes,
+        go_on,
+        cut: false,
     };
     for at in 0..plan.ops.len() {
         run.op(at);
@@ -84,6 +94,9 @@ struct Run<'a> {
     created: BTreeMap<Dev, u32>,
     found: BTreeSet<usize>,
     indexes: &'a BTreeMap<Dev, u32>,
+    go_on: &'a dyn Fn() -> bool,
+    /// Nothing more is sent.
+    cut: bool,
 }
 
 /// A message of an op.
@@ -145,11 +158,19 @@ fn was(op: &Op) -> Option<&Link> {
     }
 }
 
+fn cut() -> Outcome {
+    Outcome::Pending(Pending::Held(Hold::Cut))
+}
+
 impl Run<'_> {
     fn op(&mut self, at: usize) {
         let op = &self.plan.ops[at];
         if let Some(hold) = &op.hold {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Held(hold.clone())));
+            return;
+        }
+        if self.cut {
+            self.outcomes[at] = Some(cut());
             return;
         }
         // What it needs may be in the batch at hand: its outcome has to be known first.
@@ -262,6 +283,17 @@ impl Run<'_> {
     /// Sends the batch at hand and settles the ops in it.
     fn flush(&mut self) {
         if self.batch.is_empty() {
+            return;
+        }
+        self.cut = self.cut || !(self.go_on)();
+        if self.cut {
+            self.batch.clear();
+            // Of an op of two messages the first may be done.
+            for at in self.sent.drain(..) {
+                if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
+                    self.outcomes[at] = Some(cut());
+                }
+            }
             return;
         }
         let answers = match self.socket.send_batch(&mut self.batch) {

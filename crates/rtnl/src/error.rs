@@ -3,7 +3,7 @@
 use std::fmt;
 
 use trueup_diff::{DesiredError, Kind};
-use trueup_netlink as netlink;
+use trueup_netlink::{self as netlink, Namespace};
 use trueup_reconcile::LedgerError;
 
 /// Why a pass could not run. Nothing was changed.
@@ -17,6 +17,8 @@ enum Repr {
     Links(String),
     Ledger(LedgerError),
     Unmarked(Kind),
+    Ended(String),
+    Descriptor(std::io::Error),
 }
 
 /// The kind of an [`Error`].
@@ -25,6 +27,9 @@ enum Repr {
 pub enum ErrorKind {
     /// The namespace does not exist or cannot be entered.
     Namespace,
+    /// The namespace that the source was subscribed to is gone, or another bears its name: what was ours in the one is no claim
+    /// to anything in the other.
+    Ended,
     /// The kernel could not be read.
     Observe,
     /// The ledger could not be read, so that nobody knows what is ours.
@@ -42,10 +47,11 @@ impl Error {
             Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
                 ErrorKind::Namespace
             }
-            Repr::Netlink(_) | Repr::Links(_) => ErrorKind::Observe,
+            Repr::Netlink(_) | Repr::Links(_) | Repr::Descriptor(_) => ErrorKind::Observe,
             Repr::Desired(_) => ErrorKind::Desired,
             Repr::Ledger(_) => ErrorKind::Ledger,
             Repr::Unmarked(_) => ErrorKind::Unmarked,
+            Repr::Ended(_) => ErrorKind::Ended,
         }
     }
 
@@ -69,8 +75,8 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),
-            Repr::Links(_) | Repr::Ledger(_) => true,
-            Repr::Desired(_) | Repr::Unmarked(_) => false,
+            Repr::Links(_) | Repr::Ledger(_) | Repr::Descriptor(_) => true,
+            Repr::Desired(_) | Repr::Unmarked(_) | Repr::Ended(_) => false,
         }
     }
 
@@ -89,6 +95,26 @@ impl Error {
     pub(crate) fn unmarked(kind: Kind) -> Error {
         Error(Repr::Unmarked(kind))
     }
+
+    pub(crate) fn replaced(scope: &Namespace) -> Error {
+        Error(Repr::Ended(format!(
+            "{scope} is another network namespace now: start again to go on with that one"
+        )))
+    }
+
+    pub(crate) fn descriptor(source: std::io::Error) -> Error {
+        Error(Repr::Descriptor(source))
+    }
+
+    /// That a namespace cannot be opened any more that could be.
+    pub(crate) fn into_end(self) -> Error {
+        match self.kind() {
+            ErrorKind::Namespace => Error(Repr::Ended(format!(
+                "the network namespace is gone: {self}"
+            ))),
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -98,6 +124,8 @@ impl fmt::Display for Error {
             Repr::Desired(error) => error.fmt(f),
             Repr::Links(doubt) => write!(f, "the links could not be read whole: {doubt}"),
             Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
+            Repr::Ended(why) => f.write_str(why),
+            Repr::Descriptor(error) => write!(f, "there is no descriptor to be had: {error}"),
             Repr::Unmarked(kind) => write!(
                 f,
                 "this kernel stores no marker on objects of kind {kind}: leave their ownership to the ledger"
@@ -112,7 +140,8 @@ impl std::error::Error for Error {
             Repr::Netlink(error) => Some(error),
             Repr::Desired(error) => Some(error),
             Repr::Ledger(error) => Some(error),
-            Repr::Links(_) | Repr::Unmarked(_) => None,
+            Repr::Descriptor(error) => Some(error),
+            Repr::Links(_) | Repr::Unmarked(_) | Repr::Ended(_) => None,
         }
     }
 }

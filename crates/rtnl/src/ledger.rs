@@ -9,6 +9,7 @@ use trueup_reconcile::{Claim, Ledger, LedgerError};
 use crate::record::{
     Former, Record, RecordKey, Records, agrees, encode, entry, is_as_before, protocol,
 };
+use crate::region::{Place, Region};
 
 /// The records of one scope, and the intents that are open.
 #[derive(Clone, Debug, Default)]
@@ -120,6 +121,16 @@ impl Book {
             book.open.extend([entry(&key, intended)?]);
         }
         Ok(book)
+    }
+
+    /// What of it is about a region. The rest stays as it is.
+    pub(crate) fn within(mut self, region: &Region) -> Book {
+        if !region.is_whole() {
+            self.records
+                .retain(|key, _| region.holds(Place::of_key(key)));
+            self.open.retain(|key, _| region.holds(Place::of_key(key)));
+        }
+        self
     }
 
     /// Whether nothing is recorded, nor open.

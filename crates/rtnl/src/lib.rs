@@ -19,9 +19,12 @@ mod ledger;
 mod look;
 mod memory;
 mod options;
+mod pass;
 mod record;
+mod region;
 mod report;
 mod source;
+mod watch;
 mod why;
 
 pub use error::{Error, ErrorKind};
@@ -29,6 +32,7 @@ pub use look::Planned;
 pub use options::{Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol};
 pub use report::{Finding, OpOutcome, Report, Rule};
 pub use source::Rtnl;
+pub use watch::Watch;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 
 pub use trueup_apply::{Failure, Outcome, Pending};

@@ -12,10 +12,10 @@ use trueup_diff::{
     Action, Desired, Dev, Family, Item, Kind, Kinds, LinkKind, Object, Observed, Op, Owned, Plan,
     Policy, Route, RouteKey, plan,
 };
-use trueup_netlink::Socket;
-use trueup_observe::{Doubt, Scope, Snapshot, routes_where, snapshot};
+use trueup_observe::{Doubt, Observer, Scope, Snapshot};
 
 use crate::Error;
+use crate::region::{Part, Region};
 
 /// What a pass would do, as of one look.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,19 +37,25 @@ impl Planned {
     }
 }
 
-/// Reads the kinds that are managed. `recorded` are routes of ours that do not bear the marker.
+/// Reads what is managed in a region. `recorded` are routes of ours that do not bear the marker.
 pub(crate) fn read(
-    socket: &mut Socket,
+    observer: &mut Observer,
+    region: &Region,
     managed: Kinds,
     marker: u8,
     recorded: &BTreeSet<RouteKey>,
 ) -> Result<Snapshot, Error> {
-    let scope = Scope {
-        kinds: managed,
-        protocol: Some(marker),
-        ..Scope::default()
+    let mut snapshot = match region {
+        Region::Whole => {
+            let scope = Scope {
+                kinds: managed,
+                protocol: Some(marker),
+                ..Scope::default()
+            };
+            observer.snapshot(&scope)?
+        }
+        Region::Part(part) => read_part(observer, part, managed, marker)?,
     };
-    let mut snapshot = snapshot(socket, &scope)?;
     let of_links = |doubt: &Doubt| doubt.kind() == Kind::Link;
     if let Some(doubt) = snapshot.doubts.iter().find(|doubt| of_links(doubt)) {
         // Without all links, names lead nowhere.
@@ -62,7 +68,7 @@ pub(crate) fn read(
             ..Scope::default()
         };
         let unmarked = |route: &Route| route.protocol != marker && recorded.contains(&route.key());
-        let (routes, doubt) = routes_where(socket, &scope, unmarked)?;
+        let (routes, doubt) = observer.routes_where(&scope, unmarked)?;
         let observed = &mut snapshot.observed;
         observed.routes.extend(routes);
         if doubt.is_some() {
@@ -70,6 +76,55 @@ pub(crate) fn read(
         }
         snapshot.doubts.extend(doubt);
     }
+    Ok(snapshot)
+}
+
+fn read_part(
+    observer: &mut Observer,
+    part: &Part,
+    managed: Kinds,
+    marker: u8,
+) -> Result<Snapshot, Error> {
+    let on_devices = [Kind::Address, Kind::Neighbour].into_iter();
+    let mut kinds: Kinds = on_devices
+        .filter(|kind| managed.contains(*kind) && !part.devices.is_empty())
+        .collect();
+    if managed.contains(Kind::Rule) && !part.rules.is_empty() {
+        kinds = kinds.with(Kind::Rule);
+    }
+    let one = (part.rules.len() == 1).then(|| part.rules.first().copied());
+    let mut snapshot = observer.snapshot(&Scope {
+        kinds,
+        devices: Some(part.devices.keys().copied().collect()),
+        family: one.flatten(),
+        ..Scope::default()
+    })?;
+    if !managed.contains(Kind::Route) {
+        return Ok(snapshot);
+    }
+    let mut doubts = Vec::new();
+    for family in [Family::Inet, Family::Inet6] {
+        let tables = part.tables.iter().filter(|(of, _)| *of == family);
+        let tables: BTreeSet<u32> = tables.map(|(_, table)| *table).collect();
+        let all = part.routes.contains(&family);
+        if !all && tables.is_empty() {
+            continue;
+        }
+        let scope = Scope {
+            kinds: Kinds::NONE.with(Kind::Route),
+            protocol: Some(marker),
+            tables: (!all).then_some(tables),
+            family: Some(family),
+            ..Scope::default()
+        };
+        let (routes, doubt) = observer.routes_where(&scope, |_| true)?;
+        snapshot.observed.routes.extend(routes);
+        doubts.extend(doubt);
+    }
+    if doubts.is_empty() {
+        snapshot.observed.complete = snapshot.observed.complete.with(Kind::Route);
+    }
+    snapshot.doubts.extend(doubts);
     Ok(snapshot)
 }
 
@@ -90,14 +145,16 @@ pub(crate) fn fill(snapshot: &mut Snapshot, again: Snapshot) {
     }
 }
 
-/// Plans from what was read, after a look at whoever else the plan concerns.
+/// Plans from what was read, after a look at whoever else the plan concerns. Who sits on the keys of routes that we mean to
+/// create is not asked where `at_once`: a create is exclusive, and so finds out by itself.
 pub(crate) fn planned(
-    socket: &mut Socket,
+    observer: &mut Observer,
     snapshot: Snapshot,
     desired: &Desired,
     owned: &Owned,
     policy: Policy,
     recorded: &BTreeSet<RouteKey>,
+    at_once: bool,
 ) -> Result<Planned, Error> {
     let marker = policy.marker;
     let Snapshot {
@@ -105,7 +162,7 @@ pub(crate) fn planned(
         mut doubts,
     } = snapshot;
     let mut plan = plan(desired, &observed, owned, policy)?;
-    let mut question = Question::of(&plan, &observed);
+    let mut question = Question::of(&plan, &observed, at_once);
     if !question.is_empty() {
         let doubtful = doubts.len();
         let managed = desired.managed();
@@ -117,7 +174,7 @@ pub(crate) fn planned(
                 kinds: unread.collect(),
                 ..Scope::default()
             };
-            let others = trueup_observe::snapshot(socket, &scope)?;
+            let others = observer.snapshot(&scope)?;
             observed.addresses.extend(others.observed.addresses);
             observed.neighbours.extend(others.observed.neighbours);
             doubts.extend(others.doubts);
@@ -127,7 +184,7 @@ pub(crate) fn planned(
             let known = route.protocol == marker || recorded.contains(&route.key());
             managed.contains(Kind::Route) && known
         };
-        let (foreign, doubt) = routes_where(socket, &question.scope(), |route| {
+        let (foreign, doubt) = observer.routes_where(&question.scope(), |route| {
             !read(route) && question.concerns(route)
         })?;
         let news = !foreign.is_empty() || !question.devs.is_empty();
@@ -162,10 +219,11 @@ struct Question {
 }
 
 impl Question {
-    fn of(plan: &Plan, observed: &Observed) -> Question {
+    fn of(plan: &Plan, observed: &Observed, at_once: bool) -> Question {
         let mut question = Question::default();
         for Op { action, object, .. } in &plan.ops {
             match (object, action) {
+                (Object::Route(_), Action::Create) if at_once => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     question.keys.push(route.key());
                 }

@@ -14,6 +14,7 @@ use trueup_diff::{
 
 use crate::Options;
 use crate::record::protocol;
+use crate::region::{Place, Region};
 
 /// The first distance at which what is fought for is tried again. It doubles each time.
 const FIRST: Duration = Duration::from_secs(1);
@@ -33,8 +34,8 @@ pub(crate) struct Memory {
     declared: [HashSet<Id>; 2],
     /// When what bears our marker and was never declared was seen first.
     strangers: HashMap<Id, Instant>,
-    /// What the last pass left undone: that it is not in place says nothing of others.
-    unsettled: HashSet<Id>,
+    /// What the last pass left undone, and where: that it is not in place says nothing of others.
+    unsettled: HashMap<Id, Place>,
     fights: HashMap<Id, Fight>,
 }
 
@@ -95,7 +96,7 @@ fn id_of(mut key: ObjectKey, devices: &Devices) -> Id {
 
 impl Memory {
     /// Whether the desired state is that of the last pass.
-    fn is_same(&self, desired: &Desired) -> bool {
+    pub(crate) fn is_same(&self, desired: &Desired) -> bool {
         self.desired == Some(fingerprint(desired))
     }
 
@@ -124,7 +125,9 @@ impl Memory {
     }
 
     /// Names the orphans of a plan, and holds what is to be left alone for a time. `recorded` tells whether an object is ours
-    /// by our own record: then it is not unknown. The first plan of a pass tells what was taken from us since the last.
+    /// by our own record: then it is not unknown. The first plan of a pass tells what was taken from us since the last; one
+    /// that is not of the whole says nothing of what is not in it.
+    #[expect(clippy::too_many_arguments)]
     pub(crate) fn judge(
         &mut self,
         plan: &mut Plan,
@@ -132,6 +135,7 @@ impl Memory {
         options: &Options,
         recorded: impl Fn(&Object) -> bool,
         first: bool,
+        whole: bool,
         now: Instant,
     ) {
         let count = first && self.is_same(desired);
@@ -161,7 +165,7 @@ impl Memory {
                 }
                 (_, Reason::Missing | Reason::Differs | Reason::Taken) => {
                     let id = id(&op.object, devices);
-                    let is_loss = count && !self.unsettled.contains(&id) && !has_run_down(op);
+                    let is_loss = count && !self.unsettled.contains_key(&id) && !has_run_down(op);
                     if is_loss && counted.insert(id) {
                         self.lost(id, &op.object, holder(op), options, now);
                     }
@@ -170,14 +174,17 @@ impl Memory {
                 _ => {}
             }
         }
+        if first && whole {
+            self.strangers.clear();
+        }
         if first {
-            self.strangers = strangers;
+            self.strangers.extend(strangers);
         }
         if count {
             let foreign = plan.conflicts.iter();
             for conflict in foreign {
                 let id = id(&conflict.desired, &plan.devices);
-                if !self.unsettled.contains(&id) {
+                if !self.unsettled.contains_key(&id) {
                     let by = protocol(&conflict.foreign);
                     self.lost(id, &conflict.desired, Some(by), options, now);
                 }
@@ -188,13 +195,20 @@ impl Memory {
 
     /// Whether an object was in place when the last pass ended.
     pub(crate) fn had(&self, desired: &Desired, object: &Object, devices: &Devices) -> bool {
-        self.is_same(desired) && !self.unsettled.contains(&id(object, devices))
+        self.is_same(desired) && !self.unsettled.contains_key(&id(object, devices))
     }
 
-    /// Notes how a pass ended.
-    pub(crate) fn end(&mut self, desired: &Desired, left: impl Iterator<Item = Id>) {
+    /// Notes what a pass over a region left undone. Gives back whether nothing was, there or elsewhere.
+    pub(crate) fn end(
+        &mut self,
+        desired: &Desired,
+        region: &Region,
+        left: impl Iterator<Item = (Id, Place)>,
+    ) -> bool {
         self.desired = Some(fingerprint(desired));
-        self.unsettled = left.collect();
+        self.unsettled.retain(|_, place| !region.holds(*place));
+        self.unsettled.extend(left);
+        self.unsettled.is_empty()
     }
 
     /// Notes that a pass could not tell how it ended.

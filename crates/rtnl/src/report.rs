@@ -1,12 +1,15 @@
 //! What a pass did and what came of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use trueup_apply::{Failure, Outcome, Outcomes, Pending};
+use trueup_apply::{ErrorClass, Failure, Outcome, Outcomes, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Doubt;
+use trueup_reconcile::{self as reconcile, OpKey, Told};
 
+use crate::memory;
 use crate::record::protocol;
 
 /// The report of a pass. Every op of the pass has exactly one outcome in it.
@@ -20,6 +23,7 @@ pub struct Report {
     pub(crate) trouble: Option<String>,
     pub(crate) adopted: Vec<Object>,
     pub(crate) shed: Vec<Object>,
+    pub(crate) again_in: Option<Duration>,
 }
 
 /// One turn of planning and applying.
@@ -148,9 +152,66 @@ impl Report {
     }
 }
 
+impl Round {
+    /// Whether somebody else had a key that was to be created.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.outcomes.outcomes.iter().any(is_refusal)
+    }
+
+    /// Counts as done what was refused because it was there, as the last look has it: `left` has no more to do about it.
+    pub(crate) fn excuse(&mut self, left: &Plan) {
+        if !self.is_refused() {
+            return;
+        }
+        let ops = left.ops.iter().map(|op| &op.object);
+        let conflicts = left.conflicts.iter().map(|conflict| &conflict.desired);
+        let open: BTreeSet<_> = ops.chain(conflicts).map(Object::key).collect();
+        for (op, outcome) in self.plan.ops.iter().zip(&mut self.outcomes.outcomes) {
+            if is_refusal(outcome) && !open.contains(&op.object.key()) {
+                *outcome = Outcome::Applied;
+            }
+        }
+    }
+}
+
+fn is_refusal(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
+}
+
 impl trueup_reconcile::Report for Report {
     fn converged(&self) -> bool {
         self.converged
+    }
+
+    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
+        Box::new(self.ops().map(|done| Told {
+            key: OpKey(memory::id(&done.op.object, done.devices)),
+            kind: done.op.object.kind().name(),
+            outcome: match done.outcome {
+                Outcome::Applied => reconcile::Outcome::Applied,
+                Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
+                Outcome::Pending(_) => reconcile::Outcome::Pending,
+            },
+        }))
+    }
+
+    fn is_cut(&self) -> bool {
+        self.pending()
+            .any(|(_, why)| matches!(why, Pending::Held(Hold::Cut)))
+    }
+
+    fn again_in(&self) -> Option<Duration> {
+        let left = self.findings().filter_map(|finding| match finding.rule {
+            Rule::Grace { left } | Rule::Contention { left, .. } => Some(left),
+            _ => None,
+        });
+        left.chain(self.again_in).min()
+    }
+
+    fn contended(&self) -> usize {
+        self.findings()
+            .filter(|finding| matches!(finding.rule, Rule::Contention { .. }))
+            .count()
     }
 }
 

@@ -1,26 +1,27 @@
-//! The pass.
+//! The rtnetlink source: its passes from beginning to end.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use trueup_apply::{ErrorClass, Outcome, apply, draw_indexes};
+use trueup_apply::Outcome;
 use trueup_diff::{
-    Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy, Reason,
-    RouteKey, resolve,
+    Action, Desired, Dev, IfName, Kind, Kinds, Object, Observed, Op, Owned, Policy, Reason, resolve,
 };
 use trueup_netlink::{Marker, Markers, Namespace, Socket, markers};
-use trueup_observe::{Scope, Snapshot, snapshot};
-use trueup_reconcile::{Ledger, Observation, Source};
+use trueup_observe::{Doubtful, Interest, Observer, Scope, Snapshot};
+use trueup_reconcile::{Extent, Hints, Ledger, Observation, Source, Subscribed, Terms};
 
-use crate::intent::Intents;
-use crate::ledger::{Book, names, settle};
-use crate::look::{self, Planned};
+use crate::ledger::{names, settle};
+use crate::look::Planned;
 use crate::memory::{self, Memory};
-use crate::record::{Record, RecordKey, Records};
+use crate::pass::{Carried, Pass};
+use crate::record::{Record, RecordKey};
+use crate::region::{self, Part, Place, Region};
 use crate::report::Round;
+use crate::watch::{Listening, Watch};
 use crate::why::{self, Explanation, Query};
-use crate::{Error, OnConflict, Options, Ownership, Report};
+use crate::{Error, ErrorKind, OnConflict, Options, Ownership, Report};
 
 /// How often a pass goes over what its own ops took away, at most.
 const ROUNDS: usize = 3;
@@ -28,13 +29,97 @@ const ROUNDS: usize = 3;
 /// The rtnetlink source.
 ///
 /// Between passes it keeps nothing that correctness needs: each opens its socket anew, so that a namespace that was recreated
-/// under its old name is met as what it is. What it remembers serves those with whom it shares the kernel: see
-/// [`Options::with_grace`] and [`Options::with_contention`].
+/// under its old name is met as what it is. What it remembers serves those with whom it shares the kernel (see
+/// [`Options::with_grace`] and [`Options::with_contention`]), and saves a pass over what is doubtful from reading the rest.
+///
+/// Subscribed, it is bound to the namespace that it listens to: once another bears the name, or none does, a pass ends with
+/// [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has touched nothing.
 pub struct Rtnl {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     memory: Memory,
     /// Of the namespace that was asked last, by its cookie.
     markers: Option<(u64, Markers)>,
+    listening: Option<Listening>,
+    known: Option<Known>,
+}
+
+/// What the last pass found that the next may build on, if only a part of the whole is doubtful.
+struct Known {
+    options: Options,
+    /// The interfaces.
+    names: BTreeMap<u32, IfName>,
+    /// Those that matter, by name.
+    relevant: BTreeSet<IfName>,
+    /// What our routes go through.
+    route_devices: BTreeSet<u32>,
+    /// The kinds of which what does not bear our marker matters too: it is ours by record, or in our place.
+    unmarked: Kinds,
+    /// Whether all that was read was whole.
+    whole: bool,
+}
+
+impl Known {
+    /// What a pass over a region leaves known, of which `before` is what the rest was.
+    fn of(pass: &Pass<'_>, planned: &Planned, before: Option<Known>, whole: bool) -> Known {
+        let mut known = Known {
+            options: *pass.options,
+            names: names(&planned.observed),
+            relevant: BTreeSet::new(),
+            route_devices: BTreeSet::new(),
+            unmarked: pass.policy.by_ledger,
+            whole,
+        };
+        match before.filter(|_| !pass.region.is_whole()) {
+            Some(before) => {
+                known.relevant = before.relevant;
+                known.route_devices = before.route_devices;
+                known.unmarked = before.unmarked;
+            }
+            None => known.relevant = region::named(pass.desired),
+        }
+        for key in pass.book.keys() {
+            known.unmarked = known.unmarked.with(key.kind());
+            known.relevant.extend(key.interface().map(|(name, _)| name));
+        }
+        for conflict in &planned.plan.conflicts {
+            known.unmarked = known.unmarked.with(conflict.desired.kind());
+        }
+        let routes = planned.observed.routes.iter();
+        let devices = routes.flat_map(|route| route.nexthops.devices());
+        for index in devices.filter_map(|dev| dev.as_index()) {
+            // Runs of one device are long.
+            if !known.route_devices.contains(&index) {
+                known.route_devices.insert(index);
+            }
+        }
+        known
+    }
+
+    /// What matters until the next pass. Where something is left to do, whatever happens may be what it waits for.
+    fn interest(&self, pass: &Pass<'_>, planned: &Planned) -> Interest {
+        let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
+        let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
+        let devices = devices.chain(self.route_devices.iter().copied());
+        let settled = self.whole && planned.plan.is_empty() && planned.plan.conflicts.is_empty();
+        Interest {
+            kinds: pass.desired.managed(),
+            protocol: pass.policy.marker,
+            any_protocol: self.unmarked,
+            devices: settled.then(|| devices.collect()),
+        }
+    }
+
+    /// Whether the interfaces that matter are those that they were.
+    fn has_links(&self, observed: &Observed) -> bool {
+        let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
+        let links = observed.links.iter();
+        let now: BTreeMap<u32, IfName> = links
+            .map(|link| (link.index, link.name))
+            .filter(matters)
+            .collect();
+        let known = self.names.iter().map(|(index, name)| (*index, *name));
+        known.filter(matters).eq(now)
+    }
 }
 
 impl Rtnl {
@@ -49,6 +134,8 @@ impl Rtnl {
             clock: Box::new(clock),
             memory: Memory::default(),
             markers: None,
+            listening: None,
+            known: None,
         }
     }
 
@@ -88,7 +175,7 @@ impl Rtnl {
         let asked = Kinds::NONE.with(query.kind());
         let (mut pass, planned, owned) = self.begin(scope, desired, ledger, options, asked)?;
         let resolved = resolve(desired, &planned.observed, &owned, pass.policy)?;
-        why::explain(&mut pass.socket, &pass.book, &resolved, planned, query)
+        why::explain(&mut pass.observer, &pass.book, &resolved, planned, query)
     }
 
     /// A pass up to its first plan, also fit to judge objects of the kinds in `more`.
@@ -100,14 +187,15 @@ impl Rtnl {
         options: &'a Options,
         more: Kinds,
     ) -> Result<(Pass<'a>, Planned, Owned), Error> {
-        let mut socket = Socket::open(scope)?;
+        let mut observer = Observer::open(scope)?;
         let judged = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
         let kinds = Kind::ALL.into_iter().filter(judged).collect();
-        let markers = self.markers(&mut socket, kinds)?;
-        let mut pass = Pass::open(socket, desired, options, markers, ledger)?;
+        let markers = self.markers(observer.socket(), kinds)?;
+        let policy = policy(markers.map(|(_, markers)| markers), options)?;
+        let mut pass = Pass::open(observer, Region::Whole, desired, options, policy, ledger)?;
         let snapshot = pass.read()?;
         pass.recover(&snapshot.observed);
-        let (mut planned, owned) = pass.planned(snapshot)?;
+        let (mut planned, owned) = pass.planned(snapshot, false)?;
         let mut memory = self.memory.clone();
         pass.judge(&mut memory, &mut planned, &owned, (self.clock)())?;
         Ok((pass, planned, owned))
@@ -127,6 +215,97 @@ impl Rtnl {
             _ => Ok(Some((cookie, markers(socket)?))),
         }
     }
+
+    /// Opens the namespace, which has to be the one that is listened to, if one is.
+    fn open(&self, scope: &Namespace) -> Result<Observer, Error> {
+        let bound = self.listening.as_ref().and_then(Listening::cookie);
+        let Some(cookie) = bound else {
+            return Ok(Observer::open(scope)?);
+        };
+        let mut observer = Observer::open(scope).map_err(|error| Error::from(error).into_end())?;
+        match observer.socket().netns_cookie()? == cookie {
+            true => Ok(observer),
+            false => Err(Error::replaced(scope)),
+        }
+    }
+
+    /// What a pass is to be about, given what was heard and what is known.
+    fn region(
+        &self,
+        known: Option<&Known>,
+        desired: &Desired,
+        options: &Options,
+        heard: Option<&Doubtful>,
+    ) -> Region {
+        let part = || {
+            let known = known?;
+            let same = known.options == *options && self.memory.is_same(desired);
+            Part::of(heard?, &known.names).filter(|_| same)
+        };
+        part().map_or(Region::Whole, Region::Part)
+    }
+}
+
+/// A pass that has its first plan.
+struct First<'a> {
+    pass: Pass<'a>,
+    planned: Planned,
+    owned: Owned,
+    /// Who sits on the keys of the routes that it creates was not asked.
+    at_once: bool,
+}
+
+/// The first plan of a pass: of what was doubtful, or of the whole where its consequences, or the interfaces, ask for it.
+fn first<'a>(
+    mut pass: Pass<'a>,
+    known: Option<&Known>,
+    heard: &Doubtful,
+    ledger: &mut dyn Ledger,
+) -> Result<First<'a>, Error> {
+    if let (Region::Part(_), Some(known)) = (&pass.region, known) {
+        if !heard.gone.is_empty() {
+            let links = pass.links()?;
+            if known.has_links(&links.observed)
+                && let Ok((planned, owned)) = pass.at_once(heard, links)
+                && !planned.plan.is_empty()
+                && !region::is_beyond(&planned.plan)
+            {
+                return Ok(First {
+                    pass,
+                    planned,
+                    owned,
+                    at_once: true,
+                });
+            }
+        }
+        let snapshot = pass.read()?;
+        if known.has_links(&snapshot.observed) {
+            let recovered = pass.recover(&snapshot.observed);
+            pass.record(ledger, &recovered);
+            let planned = pass.planned(snapshot, true);
+            if let Ok((planned, owned)) = planned
+                && !region::is_beyond(&planned.plan)
+            {
+                return Ok(First {
+                    pass,
+                    planned,
+                    owned,
+                    at_once: true,
+                });
+            }
+        }
+        pass = pass.widened(ledger)?;
+    }
+    let snapshot = pass.read()?;
+    let recovered = pass.recover(&snapshot.observed);
+    pass.record(ledger, &recovered);
+    let (planned, owned) = pass.planned(snapshot, false)?;
+    Ok(First {
+        pass,
+        planned,
+        owned,
+        at_once: false,
+    })
 }
 
 impl Default for Rtnl {
@@ -139,192 +318,6 @@ impl fmt::Debug for Rtnl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rtnl").finish_non_exhaustive()
     }
-}
-
-/// What stays the same throughout a pass, and what is ours in it.
-struct Pass<'a> {
-    socket: Socket,
-    desired: &'a Desired,
-    options: &'a Options,
-    policy: Policy,
-    book: Book,
-    /// Routes of ours that do not bear the marker.
-    unmarked: BTreeSet<RouteKey>,
-    /// What the ledger is yet to be told.
-    unsettled: Records,
-    trouble: Option<String>,
-}
-
-impl<'a> Pass<'a> {
-    fn open(
-        socket: Socket,
-        desired: &'a Desired,
-        options: &'a Options,
-        markers: Option<(u64, Markers)>,
-        ledger: &dyn Ledger,
-    ) -> Result<Pass<'a>, Error> {
-        let policy = policy(markers.map(|(_, markers)| markers), options)?;
-        let book = Book::read(ledger)?;
-        Ok(Pass {
-            socket,
-            desired,
-            options,
-            policy,
-            unmarked: book.unmarked_routes(policy.marker),
-            book,
-            unsettled: Records::new(),
-            trouble: None,
-        })
-    }
-
-    /// Looks at what is managed, and once more for what is ours by record and is not there: only what is missing twice is gone.
-    fn read(&mut self) -> Result<Snapshot, Error> {
-        let (managed, marker) = (self.desired.managed(), self.policy.marker);
-        let mut snapshot = look::read(&mut self.socket, managed, marker, &self.unmarked)?;
-        let missing = self.book.missing(&snapshot.observed);
-        if missing != Kinds::NONE {
-            let again = look::read(&mut self.socket, missing, marker, &self.unmarked)?;
-            look::fill(&mut snapshot, again);
-        }
-        Ok(snapshot)
-    }
-
-    /// Sees what became of the intents that an earlier pass left open.
-    fn recover(&mut self, observed: &Observed) -> Records {
-        self.book.look(observed, self.policy, &BTreeSet::new())
-    }
-
-    fn planned(&mut self, snapshot: Snapshot) -> Result<(Planned, Owned), Error> {
-        let owned = self.book.owned(&snapshot.observed);
-        let planned = look::planned(
-            &mut self.socket,
-            snapshot,
-            self.desired,
-            &owned,
-            self.policy,
-            &self.unmarked,
-        )?;
-        Ok((planned, owned))
-    }
-
-    /// Has the memory judge the first plan of a pass. What was in somebody else's hands since the last is answered.
-    fn judge(
-        &self,
-        memory: &mut Memory,
-        planned: &mut Planned,
-        owned: &Owned,
-        now: Instant,
-    ) -> Result<Vec<Object>, Error> {
-        if memory.is_behind(self.desired, self.options) {
-            let resolved = resolve(self.desired, &planned.observed, owned, self.policy)?;
-            memory.declare(&resolved);
-        }
-        let plan = &mut planned.plan;
-        let had = |object: &Object| memory.had(self.desired, object, &plan.devices);
-        let conflicts = plan.conflicts.iter();
-        let shed = conflicts.filter(|conflict| had(&conflict.desired));
-        let mut shed: Vec<Object> = shed.map(|conflict| conflict.foreign.clone()).collect();
-        let taken = plan.ops.iter().filter(|op| op.reason == Reason::Taken);
-        let retaken = taken.filter(|op| had(&op.object));
-        shed.extend(retaken.filter_map(|op| op.was.as_deref().cloned()));
-        self.hold(memory, plan, &planned.observed, true, now);
-        Ok(shed)
-    }
-
-    fn hold(
-        &self,
-        memory: &mut Memory,
-        plan: &mut Plan,
-        observed: &Observed,
-        first: bool,
-        now: Instant,
-    ) {
-        let names = names(observed);
-        let recorded = |object: &Object| {
-            let name = |dev: Dev| names.get(&dev.as_index()?).copied();
-            let key = RecordKey::of(object, name);
-            key.is_some_and(|key| self.book.record(&key).is_some())
-        };
-        let recorded = |object: &Object| !self.book.is_empty() && recorded(object);
-        memory.judge(plan, self.desired, self.options, recorded, first, now);
-    }
-
-    /// Carries a plan out, recording beforehand what has to be.
-    fn carry_out(&mut self, mut plan: Plan, ledger: &mut dyn Ledger) -> Carried {
-        let indexes = draw_indexes(&plan);
-        let devices = plan.devices.clone();
-        let intents = Intents::new(&self.book, self.policy, &devices, &indexes);
-        let keys = |op: &Op| intents.of(op).into_iter().map(|(key, _)| key);
-        // What an earlier pass meant, and nobody could see the end of, stands in the way of more.
-        for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
-            if !self.book.is_empty() && keys(op).any(|key| self.book.is_open(&key)) {
-                let why = "what became of an earlier intent is not known yet";
-                op.hold = Some(Hold::Unrecorded(why.to_owned()));
-            }
-        }
-        let due = intents.of_plan(&plan);
-        // A plan can be of a million ops of which few are recorded.
-        let recorded = plan.ops.iter().enumerate().filter(|_| !due.is_empty());
-        let meant: BTreeMap<usize, Vec<RecordKey>> = recorded
-            .map(|(at, op)| (at, keys(op).collect::<Vec<_>>()))
-            .filter(|(_, keys)| !keys.is_empty())
-            .collect();
-        let begun = match self.unsettled.keys().any(|key| due.contains_key(key)) {
-            true => settle(ledger, &self.unsettled).map(|()| self.unsettled.clear()),
-            false => Ok(()),
-        };
-        let book = &mut self.book;
-        let begun = begun.and_then(|()| book.begin(ledger, due));
-        if let Err(error) = begun {
-            let why = error.to_string();
-            for at in meant.keys() {
-                let hold = &mut plan.ops[*at].hold;
-                hold.get_or_insert_with(|| Hold::Unrecorded(why.clone()));
-            }
-            self.trouble.get_or_insert(why);
-        }
-        let unmarked = self.book.unmarked_routes(self.policy.marker);
-        self.unmarked.extend(unmarked);
-        let outcomes = apply(&plan, &mut self.socket, &indexes);
-        let mut refused = BTreeSet::new();
-        for (at, keys) in meant {
-            let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
-            match outcome {
-                // An equal rule that was made since we looked is not ours, unless it was before.
-                Outcome::Applied if outcomes.found.contains(&at) => {
-                    let unknown = |key: &RecordKey| self.book.record(key).is_none();
-                    refused.extend(keys.into_iter().filter(unknown));
-                }
-                Outcome::Applied => {}
-                // What is to be given back is so until it is there.
-                _ if op.reason == Reason::GivenBack => {}
-                Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
-                // Of what is to be set on a link the kernel may have done a part before it refused the rest.
-                Outcome::Failed(_)
-                    if (op.action, op.object.kind()) == (Action::Update, Kind::Link) => {}
-                Outcome::Failed(failure)
-                    if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
-                {
-                    refused.extend(keys);
-                }
-                Outcome::Failed(_) | Outcome::Pending(_) => {
-                    let missing = op.reason == Reason::Missing;
-                    keys.iter().for_each(|key| self.book.withdraw(key, missing));
-                }
-            }
-        }
-        Carried {
-            round: Round { plan, outcomes },
-            refused,
-        }
-    }
-}
-
-/// What came of a plan.
-struct Carried {
-    round: Round,
-    /// Keys that somebody else had by the time we asked for them.
-    refused: BTreeSet<RecordKey>,
 }
 
 /// What proves objects to be ours here.
@@ -368,7 +361,7 @@ impl Source for Rtnl {
     type Report = Report;
     type Observed = Snapshot;
     type Error = Error;
-    type Subscription = ();
+    type Subscription = Watch;
 
     fn reconcile(
         &mut self,
@@ -377,64 +370,160 @@ impl Source for Rtnl {
         ledger: &mut dyn Ledger,
         options: &Options,
     ) -> Result<Report, Error> {
-        let mut socket = Socket::open(scope)?;
-        let markers = self.markers(&mut socket, desired.managed())?;
+        self.reconcile_within(scope, desired, ledger, options, &Terms::default())
+    }
+
+    fn reconcile_within(
+        &mut self,
+        scope: &Namespace,
+        desired: &Desired,
+        ledger: &mut dyn Ledger,
+        options: &Options,
+        terms: &Terms<'_>,
+    ) -> Result<Report, Error> {
+        // Whatever goes wrong on the way, the next pass is over the whole.
+        let known = self.known.take();
+        let heard = self.listening.as_ref().and_then(Listening::take);
+        let mut observer = self.open(scope)?;
+        let markers = self.markers(observer.socket(), desired.managed())?;
         self.markers = markers.or(self.markers);
-        let mut pass = Pass::open(socket, desired, options, markers, ledger)?;
-        let snapshot = pass.read()?;
-        let recovered = pass.recover(&snapshot.observed);
-        if let Err(error) = settle(ledger, &recovered) {
-            pass.trouble = Some(error.to_string());
-        }
-        let (mut planned, owned) = pass.planned(snapshot)?;
+        let policy = policy(markers.map(|(_, markers)| markers), options)?;
+        let region = match terms.extent() {
+            Extent::Whole => Region::Whole,
+            Extent::Doubtful => self.region(known.as_ref(), desired, options, heard.as_ref()),
+        };
+        let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
+        let pass = pass.with_ops(terms.ops()).listening(self.listening.clone());
+        let First {
+            mut pass,
+            mut planned,
+            owned,
+            at_once,
+        } = first(pass, known.as_ref(), &heard.unwrap_or_default(), ledger)?;
         let now = (self.clock)();
-        let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
-        let mut rounds = Vec::new();
+        let shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
+        let done = self.rounds(&mut pass, (planned, at_once), ledger, terms, now);
+        Ok(self.conclude(pass, done, shed, known, ledger))
+    }
+
+    fn observe(
+        &mut self,
+        scope: &Namespace,
+        _options: &Options,
+    ) -> Result<Observation<Snapshot>, Error> {
+        let mut observer = Observer::open(scope)?;
+        Ok(Observation::Seen(observer.snapshot(&Scope::whole())?))
+    }
+
+    fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {
+        self.known = None;
+        match Watch::open(scope) {
+            Ok((watch, listening)) => {
+                self.listening = Some(listening);
+                Subscribed::Active(watch)
+            }
+            Err(error) => Subscribed::Failed(error),
+        }
+    }
+
+    fn is_end(error: &Error) -> bool {
+        error.kind() == ErrorKind::Ended
+    }
+}
+
+/// What came of the rounds of a pass.
+struct Done {
+    rounds: Vec<Round>,
+    /// What is left to do, as of the last look.
+    planned: Planned,
+    /// Whether there was a look after the last change.
+    seen: bool,
+}
+
+impl Rtnl {
+    /// Carries out what is planned and looks again, until there is nothing left that was not tried.
+    fn rounds(
+        &mut self,
+        pass: &mut Pass<'_>,
+        (mut planned, mut at_once): (Planned, bool),
+        ledger: &mut dyn Ledger,
+        terms: &Terms<'_>,
+        now: Instant,
+    ) -> Done {
+        let mut rounds: Vec<Round> = Vec::new();
         // What failed or waits is not tried again in the same pass, and what was made anew is not made anew again.
         let mut spent: HashSet<(Action, u64)> = HashSet::new();
-        let mut seen = true;
         while rounds.len() < ROUNDS {
             let Planned { plan, observed, .. } = &mut planned;
             let identity = |op: &Op| (op.action, memory::id(&op.object, &plan.devices));
-            if plan.ops.iter().all(|op| spent.contains(&identity(op))) {
+            let is_spent = |op: &Op| spent.contains(&identity(op));
+            if plan.ops.iter().all(is_spent) || pass.is_beyond(plan) {
                 break;
             }
             let devices = plan.devices.clone();
             let mut plan = std::mem::take(plan);
             // The observation can be large, and what is read next takes its place.
             *observed = Observed::default();
+            let identity = |op: &Op| (op.action, memory::id(&op.object, &devices));
             if !spent.is_empty() {
-                plan = plan
-                    .retain(|op| !spent.contains(&(op.action, memory::id(&op.object, &devices))));
+                plan = plan.retain(|op| !spent.contains(&identity(op)));
             }
-            let Carried { round, refused } = pass.carry_out(plan, ledger);
+            let Carried { mut round, refused } = pass.carry_out(plan, ledger, terms);
             for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
                 if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
-                    spent.insert((op.action, memory::id(&op.object, &devices)));
+                    spent.insert(identity(op));
                 }
             }
-            rounds.push(round);
+            let unasked = at_once;
+            at_once = at_once && !round.is_refused();
             let looked = pass.read().and_then(|snapshot| {
                 let settled = pass.book.look(&snapshot.observed, pass.policy, &refused);
                 pass.unsettled.extend(settled);
-                pass.planned(snapshot)
+                pass.planned(snapshot, at_once)
             });
             match looked {
-                Ok((seen, _)) => {
-                    planned = seen;
-                    let (plan, observed) = (&mut planned.plan, &planned.observed);
-                    pass.hold(&mut self.memory, plan, observed, false, now);
-                }
+                Ok((seen, _)) => planned = seen,
                 Err(error) => {
                     // What was changed is told all the same. What was meant stays open: the next pass sees to it.
                     pass.trouble.get_or_insert(error.to_string());
-                    planned = Planned::default();
-                    seen = false;
-                    break;
+                    rounds.push(round);
+                    return Done {
+                        rounds,
+                        planned: Planned::default(),
+                        seen: false,
+                    };
                 }
             }
+            if unasked {
+                round.excuse(&planned.plan);
+            }
+            rounds.push(round);
+            let (plan, observed) = (&mut planned.plan, &planned.observed);
+            pass.hold(&mut self.memory, plan, observed, false, now);
         }
+        Done {
+            rounds,
+            planned,
+            seen: true,
+        }
+    }
+
+    /// Notes what a pass has found out, in the ledger and for the next one, and tells it.
+    fn conclude(
+        &mut self,
+        mut pass: Pass<'_>,
+        done: Done,
+        mut shed: Vec<Object>,
+        known: Option<Known>,
+        ledger: &mut dyn Ledger,
+    ) -> Report {
+        let Done {
+            rounds,
+            mut planned,
+            seen,
+        } = done;
         let mut adopted = Vec::new();
+        let mut elsewhere = true;
         if seen {
             let Planned { plan, observed, .. } = &mut planned;
             adopted = std::mem::take(&mut plan.adopted);
@@ -455,32 +544,36 @@ impl Source for Rtnl {
             }
             let left = plan.ops.iter().map(|op| &op.object);
             let left = left.chain(plan.conflicts.iter().map(|conflict| &conflict.desired));
-            let left = left.map(|object| memory::id(object, &plan.devices));
-            self.memory.end(desired, left);
+            let name = |dev: Dev| plan.devices.name(dev).copied();
+            let place =
+                |object: &Object| (memory::id(object, &plan.devices), Place::of(object, name));
+            elsewhere = self.memory.end(pass.desired, &pass.region, left.map(place));
         } else {
             self.memory.end_unknown();
         }
         if let Err(error) = settle(ledger, &pass.unsettled) {
             pass.trouble.get_or_insert(error.to_string());
         }
-        Ok(Report {
-            converged: pass.trouble.is_none() && planned.is_converged(),
+        let beyond = pass.is_beyond(&planned.plan);
+        let whole = planned.doubts.is_empty()
+            && (pass.region.is_whole() || known.as_ref().is_some_and(|known| known.whole));
+        if seen && pass.trouble.is_none() && !beyond {
+            let known = Known::of(&pass, &planned, known, whole);
+            if let Some(listening) = &self.listening {
+                listening.attach(known.interest(&pass, &planned));
+            }
+            self.known = Some(known);
+        }
+        Report {
+            converged: pass.trouble.is_none() && planned.is_converged() && elsewhere && whole,
             rounds,
             conflicts: planned.plan.conflicts,
             devices: planned.plan.devices,
             doubts: planned.doubts,
-            trouble: pass.trouble,
+            trouble: pass.trouble.take(),
             adopted,
             shed,
-        })
-    }
-
-    fn observe(
-        &mut self,
-        scope: &Namespace,
-        _options: &Options,
-    ) -> Result<Observation<Snapshot>, Error> {
-        let mut socket = Socket::open(scope)?;
-        Ok(Observation::Seen(snapshot(&mut socket, &Scope::whole())?))
+            again_in: beyond.then_some(Duration::ZERO),
+        }
     }
 }

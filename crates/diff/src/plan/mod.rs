@@ -206,6 +206,10 @@ pub enum Hold {
     },
     /// It could not be recorded before that it is meant, for the reason told here, so that after a crash nobody would know.
     Unrecorded(String),
+    /// It failed before, and is tried again after so long; [`Duration::MAX`] when something changes.
+    Backoff(Duration),
+    /// The pass was to end before its turn came: its time, or the number of its ops, was limited. The next one goes on.
+    Cut,
 }
 
 impl fmt::Display for Hold {
@@ -238,6 +242,13 @@ impl fmt::Display for Hold {
                 write!(f, "; left alone for {} s", seconds(left))
             }
             Hold::Unrecorded(why) => write!(f, "could not be recorded beforehand: {why}"),
+            Hold::Backoff(Duration::MAX) => {
+                f.write_str("failed before; tried again when something changes")
+            }
+            Hold::Backoff(left) => {
+                write!(f, "failed before; tried again in {} s", seconds(left))
+            }
+            Hold::Cut => f.write_str("the pass ended before its turn came"),
         }
     }
 }

@@ -7,8 +7,7 @@ use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, Observed, Owned,
     Policy, ProvenBy, Resolved, proof,
 };
-use trueup_netlink::Socket;
-use trueup_observe::{Doubt, Scope, routes_where, snapshot};
+use trueup_observe::{Doubt, Observer, Scope};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 use crate::ledger::Book;
@@ -17,13 +16,13 @@ use crate::{Error, Planned};
 
 /// Explains what is asked about. `planned` is the next pass, as of a look just before, and `book` what is ours by then.
 pub(crate) fn explain(
-    socket: &mut Socket,
+    observer: &mut Observer,
     book: &Book,
     resolved: &Resolved,
     planned: Planned,
     query: &Query,
 ) -> Result<Explanation, Error> {
-    let (rows, doubts) = read(socket, query)?;
+    let (rows, doubts) = read(observer, query)?;
     let mut book = book.clone();
     // The pass looked only at what is managed.
     book.look(&rows, resolved.policy, &BTreeSet::new());
@@ -200,14 +199,14 @@ impl Case<'_> {
 }
 
 /// Reads all links, and what is asked about, whoever made it.
-fn read(socket: &mut Socket, query: &Query) -> Result<(Observed, Vec<Doubt>), Error> {
+fn read(observer: &mut Observer, query: &Query) -> Result<(Observed, Vec<Doubt>), Error> {
     let kind = query.kind();
     let kinds = Kinds::NONE.with(kind);
     let scope = Scope {
         kinds: kinds.without(Kind::Route),
         ..Scope::default()
     };
-    let read = snapshot(socket, &scope)?;
+    let read = observer.snapshot(&scope)?;
     let (mut observed, mut doubts) = (read.observed, read.doubts);
     if let Some(doubt) = doubts.iter().find(|doubt| doubt.kind() == Kind::Link) {
         // Without all links, names lead nowhere.
@@ -219,7 +218,7 @@ fn read(socket: &mut Socket, query: &Query) -> Result<(Observed, Vec<Doubt>), Er
             tables: table.map(|table| BTreeSet::from([table])),
             ..Scope::default()
         };
-        let (routes, doubt) = routes_where(socket, &scope, |route| query.is_about_route(route))?;
+        let (routes, doubt) = observer.routes_where(&scope, |route| query.is_about_route(route))?;
         observed.routes = routes;
         if doubt.is_none() {
             observed.complete = observed.complete.with(Kind::Route);

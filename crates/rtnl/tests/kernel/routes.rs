@@ -222,6 +222,7 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
         &planned.plan,
         &mut Socket::open(&here).unwrap(),
         &BTreeMap::new(),
+        &|| true,
     );
     assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
 }
@@ -245,6 +246,7 @@ pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_stranger() {
         &planned.plan,
         &mut Socket::open(&here).unwrap(),
         &BTreeMap::new(),
+        &|| true,
     );
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(f) if f.errno() == Some(17));
     assert!(outcomes.outcomes.iter().all(failed), "{outcomes:?}");

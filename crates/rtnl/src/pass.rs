@@ -1,0 +1,332 @@
+//! One pass at work: what it reads, what it means to do, and what it carries out. Not when it ends, and what is told of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use trueup_apply::{ErrorClass, Outcome, apply, draw_indexes};
+use trueup_diff::{
+    Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy, Reason,
+    RouteKey, resolve,
+};
+use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
+use trueup_reconcile::{Ledger, OpKey, Terms};
+
+use crate::intent::Intents;
+use crate::ledger::{Book, names, settle};
+use crate::look::{self, Planned};
+use crate::memory::{self, Memory};
+use crate::record::{RecordKey, Records};
+use crate::region::{self, Region};
+use crate::report::Round;
+use crate::watch::{Echo, Listening};
+use crate::{Error, Options};
+
+/// What stays the same throughout a pass, and what is ours in it.
+pub(crate) struct Pass<'a> {
+    pub(crate) observer: Observer,
+    pub(crate) desired: &'a Desired,
+    /// What is desired in the region, where that is a part.
+    narrowed: Option<Desired>,
+    pub(crate) region: Region,
+    pub(crate) options: &'a Options,
+    pub(crate) policy: Policy,
+    pub(crate) book: Book,
+    /// Routes of ours that do not bear the marker.
+    unmarked: BTreeSet<RouteKey>,
+    /// What the ledger is yet to be told.
+    pub(crate) unsettled: Records,
+    pub(crate) trouble: Option<String>,
+    /// So many ops may yet be carried out.
+    allowed: u64,
+    listening: Option<Listening>,
+    echo: Option<Echo>,
+}
+
+/// What came of a plan.
+pub(crate) struct Carried {
+    pub(crate) round: Round,
+    /// Keys that somebody else had by the time we asked for them.
+    pub(crate) refused: BTreeSet<RecordKey>,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) fn open(
+        observer: Observer,
+        region: Region,
+        desired: &'a Desired,
+        options: &'a Options,
+        policy: Policy,
+        ledger: &dyn Ledger,
+    ) -> Result<Pass<'a>, Error> {
+        let book = Book::read(ledger)?.within(&region);
+        let narrowed = match &region {
+            Region::Whole => None,
+            Region::Part(part) => Some(part.narrow(desired)),
+        };
+        Ok(Pass {
+            observer,
+            desired,
+            narrowed,
+            region,
+            options,
+            policy,
+            unmarked: book.unmarked_routes(policy.marker),
+            book,
+            unsettled: Records::new(),
+            trouble: None,
+            allowed: u64::MAX,
+            listening: None,
+            echo: None,
+        })
+    }
+
+    pub(crate) fn with_ops(mut self, allowed: u64) -> Self {
+        self.allowed = allowed;
+        self
+    }
+
+    /// Beside a subscription, which is not to hear of this pass.
+    pub(crate) fn listening(mut self, listening: Option<Listening>) -> Self {
+        self.listening = listening;
+        self
+    }
+
+    /// The same pass over everything.
+    pub(crate) fn widened(self, ledger: &dyn Ledger) -> Result<Pass<'a>, Error> {
+        let Pass {
+            observer,
+            desired,
+            options,
+            policy,
+            allowed,
+            listening,
+            ..
+        } = self;
+        let whole = Pass::open(observer, Region::Whole, desired, options, policy, ledger)?;
+        Ok(whole.with_ops(allowed).listening(listening))
+    }
+
+    fn wanted(&self) -> &Desired {
+        self.narrowed.as_ref().unwrap_or(self.desired)
+    }
+
+    /// Looks at what is managed, and once more for what is ours by record and is not there: only what is missing twice is gone.
+    pub(crate) fn read(&mut self) -> Result<Snapshot, Error> {
+        let (managed, marker) = (self.wanted().managed(), self.policy.marker);
+        if let Some(listening) = &self.listening {
+            listening.looking(&self.region);
+        }
+        let (observer, region) = (&mut self.observer, &self.region);
+        let mut snapshot = look::read(observer, region, managed, marker, &self.unmarked)?;
+        let missing = self.book.missing(&snapshot.observed);
+        if missing != Kinds::NONE {
+            let again = look::read(observer, region, missing, marker, &self.unmarked)?;
+            look::fill(&mut snapshot, again);
+        }
+        Ok(snapshot)
+    }
+
+    /// Sees what became of the intents that an earlier pass left open.
+    pub(crate) fn recover(&mut self, observed: &Observed) -> Records {
+        self.book.look(observed, self.policy, &BTreeSet::new())
+    }
+
+    pub(crate) fn planned(
+        &mut self,
+        snapshot: Snapshot,
+        at_once: bool,
+    ) -> Result<(Planned, Owned), Error> {
+        let owned = self.book.owned(&snapshot.observed);
+        let desired = self.narrowed.as_ref().unwrap_or(self.desired);
+        let planned = look::planned(
+            &mut self.observer,
+            snapshot,
+            desired,
+            &owned,
+            self.policy,
+            &self.unmarked,
+            at_once,
+        )?;
+        Ok((planned, owned))
+    }
+
+    /// What there is to do if the routes are gone that were said to be. Nothing is taken for read: they are created
+    /// exclusively, so that the kernel itself says whether it is so.
+    pub(crate) fn at_once(
+        &mut self,
+        doubtful: &Doubtful,
+        links: Snapshot,
+    ) -> Result<(Planned, Owned), Error> {
+        let gone = region::gone(self.desired, doubtful);
+        let owned = self.book.owned(&links.observed);
+        let (observer, policy, unmarked) = (&mut self.observer, self.policy, &self.unmarked);
+        let planned = look::planned(observer, links, &gone, &owned, policy, unmarked, true)?;
+        Ok((planned, owned))
+    }
+
+    /// The links alone.
+    pub(crate) fn links(&mut self) -> Result<Snapshot, Error> {
+        Ok(self.observer.snapshot(&Scope::default())?)
+    }
+
+    /// Has the memory judge the first plan of a pass. What was in somebody else's hands since the last is answered.
+    pub(crate) fn judge(
+        &self,
+        memory: &mut Memory,
+        planned: &mut Planned,
+        owned: &Owned,
+        now: Instant,
+    ) -> Result<Vec<Object>, Error> {
+        if memory.is_behind(self.desired, self.options) {
+            let resolved = resolve(self.desired, &planned.observed, owned, self.policy)?;
+            memory.declare(&resolved);
+        }
+        let plan = &mut planned.plan;
+        let had = |object: &Object| memory.had(self.desired, object, &plan.devices);
+        let conflicts = plan.conflicts.iter();
+        let shed = conflicts.filter(|conflict| had(&conflict.desired));
+        let mut shed: Vec<Object> = shed.map(|conflict| conflict.foreign.clone()).collect();
+        let taken = plan.ops.iter().filter(|op| op.reason == Reason::Taken);
+        let retaken = taken.filter(|op| had(&op.object));
+        shed.extend(retaken.filter_map(|op| op.was.as_deref().cloned()));
+        self.hold(memory, plan, &planned.observed, true, now);
+        Ok(shed)
+    }
+
+    pub(crate) fn hold(
+        &self,
+        memory: &mut Memory,
+        plan: &mut Plan,
+        observed: &Observed,
+        first: bool,
+        now: Instant,
+    ) {
+        let names = names(observed);
+        let recorded = |object: &Object| {
+            let name = |dev: Dev| names.get(&dev.as_index()?).copied();
+            let key = RecordKey::of(object, name);
+            key.is_some_and(|key| self.book.record(&key).is_some())
+        };
+        let recorded = |object: &Object| !self.book.is_empty() && recorded(object);
+        let whole = self.region.is_whole();
+        memory.judge(
+            plan,
+            self.desired,
+            self.options,
+            recorded,
+            first,
+            whole,
+            now,
+        );
+    }
+
+    /// Whether a plan is for more than this pass is about.
+    pub(crate) fn is_beyond(&self, plan: &Plan) -> bool {
+        !self.region.is_whole() && region::is_beyond(plan)
+    }
+
+    /// Tells the ledger what is so.
+    pub(crate) fn record(&mut self, ledger: &mut dyn Ledger, settled: &Records) {
+        if let Err(error) = settle(ledger, settled) {
+            self.trouble = Some(error.to_string());
+        }
+    }
+
+    /// Holds what the driver does not want tried.
+    fn limit(&mut self, plan: &mut Plan, terms: &Terms<'_>) {
+        let Plan { ops, devices, .. } = plan;
+        for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
+            let held = || terms.held(OpKey(memory::id(&op.object, devices)));
+            if terms.may_hold()
+                && let Some(left) = held()
+            {
+                op.hold = Some(Hold::Backoff(left));
+            } else if self.allowed == 0 {
+                op.hold = Some(Hold::Cut);
+            } else {
+                self.allowed = self.allowed.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Carries a plan out, recording beforehand what has to be.
+    pub(crate) fn carry_out(
+        &mut self,
+        mut plan: Plan,
+        ledger: &mut dyn Ledger,
+        terms: &Terms<'_>,
+    ) -> Carried {
+        self.limit(&mut plan, terms);
+        let indexes = draw_indexes(&plan);
+        let devices = plan.devices.clone();
+        let intents = Intents::new(&self.book, self.policy, &devices, &indexes);
+        let keys = |op: &Op| intents.of(op).into_iter().map(|(key, _)| key);
+        // What an earlier pass meant, and nobody could see the end of, stands in the way of more.
+        for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
+            if !self.book.is_empty() && keys(op).any(|key| self.book.is_open(&key)) {
+                let why = "what became of an earlier intent is not known yet";
+                op.hold = Some(Hold::Unrecorded(why.to_owned()));
+            }
+        }
+        let due = intents.of_plan(&plan);
+        // A plan can be of a million ops of which few are recorded.
+        let recorded = plan.ops.iter().enumerate().filter(|_| !due.is_empty());
+        let meant: BTreeMap<usize, Vec<RecordKey>> = recorded
+            .map(|(at, op)| (at, keys(op).collect::<Vec<_>>()))
+            .filter(|(_, keys)| !keys.is_empty())
+            .collect();
+        let begun = match self.unsettled.keys().any(|key| due.contains_key(key)) {
+            true => settle(ledger, &self.unsettled).map(|()| self.unsettled.clear()),
+            false => Ok(()),
+        };
+        let book = &mut self.book;
+        let begun = begun.and_then(|()| book.begin(ledger, due));
+        if let Err(error) = begun {
+            let why = error.to_string();
+            for at in meant.keys() {
+                let hold = &mut plan.ops[*at].hold;
+                hold.get_or_insert_with(|| Hold::Unrecorded(why.clone()));
+            }
+            self.trouble.get_or_insert(why);
+        }
+        let unmarked = self.book.unmarked_routes(self.policy.marker);
+        self.unmarked.extend(unmarked);
+        let socket = self.observer.socket();
+        if let Some(listening) = &self.listening {
+            self.echo
+                .get_or_insert_with(|| listening.writing(socket.port_id()));
+        }
+        let outcomes = apply(&plan, socket, &indexes, &|| terms.go_on());
+        let mut refused = BTreeSet::new();
+        for (at, keys) in meant {
+            let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
+            match outcome {
+                // An equal rule that was made since we looked is not ours, unless it was before.
+                Outcome::Applied if outcomes.found.contains(&at) => {
+                    let unknown = |key: &RecordKey| self.book.record(key).is_none();
+                    refused.extend(keys.into_iter().filter(unknown));
+                }
+                Outcome::Applied => {}
+                // What is to be given back is so until it is there.
+                _ if op.reason == Reason::GivenBack => {}
+                Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
+                // Of what is to be set on a link the kernel may have done a part before it refused the rest.
+                Outcome::Failed(_)
+                    if (op.action, op.object.kind()) == (Action::Update, Kind::Link) => {}
+                Outcome::Failed(failure)
+                    if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
+                {
+                    refused.extend(keys);
+                }
+                Outcome::Failed(_) | Outcome::Pending(_) => {
+                    let missing = op.reason == Reason::Missing;
+                    keys.iter().for_each(|key| self.book.withdraw(key, missing));
+                }
+            }
+        }
+        Carried {
+            round: Round { plan, outcomes },
+            refused,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! How much of a namespace a pass is about: all that is managed, or what has become doubtful. Whatever lies outside is neither
+//! read nor judged: nothing is concluded from its absence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_diff::{Action, Desired, Dev, Family, IfName, Kind, Object, Op, Plan, Route, RouteKey};
+use trueup_observe::Doubtful;
+
+use crate::record::RecordKey;
+
+/// What a pass is about.
+#[derive(Clone, Debug)]
+pub(crate) enum Region {
+    Whole,
+    Part(Part),
+}
+
+/// A part that can be read, planned and changed by itself. Links are always in it: names come from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Whose addresses and neighbours are in it.
+    pub(crate) devices: BTreeMap<u32, IfName>,
+    pub(crate) rules: BTreeSet<Family>,
+    /// The families of which all routes are in it.
+    pub(crate) routes: BTreeSet<Family>,
+    /// Other tables of routes.
+    pub(crate) tables: BTreeSet<(Family, u32)>,
+}
+
+/// Where an object is, as far as a region has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Link,
+    /// An address or a neighbour. Without a name: of a device that is to be.
+    On(Option<IfName>),
+    Rule(Family),
+    Route(Family, u32),
+}
+
+impl Place {
+    pub(crate) fn of(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Place {
+        match object {
+            Object::Link(_) => Place::Link,
+            Object::Address(address) => Place::On(name(address.dev)),
+            Object::Neighbour(neighbour) => Place::On(name(neighbour.dev)),
+            Object::Rule(rule) => Place::Rule(rule.family),
+            Object::Route(route) => Place::Route(route.family(), route.table),
+        }
+    }
+
+    pub(crate) fn of_key(key: &RecordKey) -> Place {
+        match key {
+            RecordKey::Link { .. } => Place::Link,
+            RecordKey::Address { name, .. } | RecordKey::Neighbour { name, .. } => {
+                Place::On(Some(*name))
+            }
+            RecordKey::Rule(rule) => Place::Rule(rule.family),
+            RecordKey::Route(key) => Place::Route(key.dst.family(), key.table),
+        }
+    }
+}
+
+impl Region {
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self, Region::Whole)
+    }
+
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        let Region::Part(part) = self else {
+            return true;
+        };
+        match place {
+            Place::Link => true,
+            Place::On(name) => name.is_some_and(|name| part.devices.values().any(|n| *n == name)),
+            Place::Rule(family) => part.rules.contains(&family),
+            Place::Route(family, table) => {
+                part.routes.contains(&family) || part.tables.contains(&(family, table))
+            }
+        }
+    }
+}
+
+impl Region {
+    /// What of that is not in it.
+    pub(crate) fn outside(&self, mut doubtful: Doubtful) -> Doubtful {
+        let Region::Part(part) = self else {
+            return Doubtful::default();
+        };
+        doubtful.links = false;
+        doubtful
+            .addresses
+            .retain(|index| !part.devices.contains_key(index));
+        doubtful
+            .neighbours
+            .retain(|index| !part.devices.contains_key(index));
+        doubtful.rules.retain(|family| !part.rules.contains(family));
+        doubtful
+            .routes
+            .retain(|family| !part.routes.contains(family));
+        let is_outside = |family, table| !self.holds(Place::Route(family, table));
+        doubtful
+            .tables
+            .retain(|(family, table)| is_outside(*family, *table));
+        doubtful
+            .gone
+            .retain(|key| is_outside(key.dst.family(), key.table));
+        doubtful
+    }
+}
+
+impl Part {
+    /// The part that is doubtful; none where it takes the whole to tell. `names` are those of the interfaces that were there.
+    pub(crate) fn of(doubtful: &Doubtful, names: &BTreeMap<u32, IfName>) -> Option<Part> {
+        if doubtful.everything {
+            return None;
+        }
+        let devices = doubtful.addresses.union(&doubtful.neighbours);
+        // What an interface has on it that is not known is nobody's concern, or its link is doubtful too.
+        let named = devices.filter_map(|index| Some((*index, *names.get(index)?)));
+        let routes = doubtful.routes.clone();
+        let tables = doubtful.tables.iter().copied();
+        Some(Part {
+            devices: named.collect(),
+            rules: doubtful.rules.clone(),
+            tables: tables
+                .filter(|(family, _)| !routes.contains(family))
+                .collect(),
+            routes,
+        })
+    }
+
+    /// What is desired in this part. Links in the whole, to know what a plan would do to them: see [`is_beyond`].
+    pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
+        let on = |name: &IfName| self.devices.values().any(|known| known == name);
+        let place = Region::Part(self.clone());
+        let mut adopt = BTreeSet::new();
+        let mut narrowed = Desired {
+            links: desired.links.clone(),
+            ..Desired::default()
+        };
+        let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
+        adopt.extend(links.copied());
+        if !self.devices.is_empty() {
+            narrowed.addresses = keep(
+                desired,
+                Kind::Address,
+                &desired.addresses,
+                &mut adopt,
+                |a| on(&a.dev),
+            );
+            let neighbours = &desired.neighbours;
+            narrowed.neighbours = keep(desired, Kind::Neighbour, neighbours, &mut adopt, |n| {
+                on(&n.dev)
+            });
+        }
+        if !self.rules.is_empty() {
+            narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
+                place.holds(Place::Rule(rule.family))
+            });
+        }
+        if !self.routes.is_empty() || !self.tables.is_empty() {
+            narrowed.routes = keep(desired, Kind::Route, &desired.routes, &mut adopt, |route| {
+                place.holds(Place::Route(route.family(), route.table))
+            });
+        }
+        narrowed.adopt = adopt;
+        narrowed
+    }
+}
+
+/// What is desired of single routes that were said to be gone.
+pub(crate) fn gone(desired: &Desired, doubtful: &Doubtful) -> Desired {
+    let mut adopt = BTreeSet::new();
+    let places: BTreeSet<_> = doubtful
+        .gone
+        .iter()
+        .map(|key| (key.table, key.dst))
+        .collect();
+    let routes = keep(desired, Kind::Route, &desired.routes, &mut adopt, |route| {
+        places.contains(&(route.table, route.dst)) && doubtful.gone.contains(&key_of(route))
+    });
+    Desired {
+        routes,
+        adopt,
+        ..Desired::default()
+    }
+}
+
+/// A route's key does not depend on its devices.
+fn key_of(route: &Route<IfName>) -> RouteKey {
+    let Route {
+        table,
+        dst,
+        metric,
+        tos,
+        from,
+        ..
+    } = route.clone().canonical();
+    RouteKey {
+        table,
+        dst,
+        metric,
+        tos,
+        from,
+    }
+}
+
+fn keep<T: Clone>(
+    desired: &Desired,
+    kind: Kind,
+    list: &Option<Vec<T>>,
+    adopt: &mut BTreeSet<(Kind, usize)>,
+    wanted: impl Fn(&T) -> bool,
+) -> Option<Vec<T>> {
+    let list = list.as_ref()?;
+    let mut kept = Vec::new();
+    for (at, item) in list.iter().enumerate().filter(|(_, item)| wanted(item)) {
+        if desired.adopt.contains(&(kind, at)) {
+            adopt.insert((kind, kept.len()));
+        }
+        kept.push(item.clone());
+    }
+    Some(kept)
+}
+
+/// Whether a plan for a part has consequences outside it: what happens to a link, or to an address that is there, takes other
+/// objects along.
+pub(crate) fn is_beyond(plan: &Plan) -> bool {
+    let far = |op: &Op| match op.object.kind() {
+        Kind::Link => true,
+        Kind::Address => op.action != Action::Create,
+        Kind::Neighbour | Kind::Route | Kind::Rule => false,
+    };
+    plan.ops.iter().any(far)
+}
+
+/// The devices that a desired state names.
+pub(crate) fn named(desired: &Desired) -> BTreeSet<IfName> {
+    let mut names = BTreeSet::new();
+    for link in desired.links.iter().flatten() {
+        names.insert(link.name);
+        names.extend(link.parents().copied());
+    }
+    names.extend(desired.addresses.iter().flatten().map(|it| it.dev));
+    names.extend(desired.neighbours.iter().flatten().map(|it| it.dev));
+    let routes = desired.routes.iter().flatten();
+    for route in routes {
+        // Runs of one device are long.
+        for dev in route.nexthops.devices() {
+            if !names.contains(dev) {
+                names.insert(*dev);
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,176 @@
+//! The subscription: a monitor that the driver polls, and that passes ask what became doubtful since the last.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use trueup_netlink::Namespace;
+use trueup_observe::{Doubtful, Interest, Monitor};
+use trueup_reconcile::{Heard, Subscription};
+
+use crate::Error;
+use crate::region::Region;
+
+/// What keeps hints coming from a namespace: its multicast groups. Dropped, it ends them.
+#[derive(Debug)]
+pub struct Watch {
+    descriptor: OwnedFd,
+    ear: Arc<Mutex<Ear>>,
+}
+
+impl Subscription<Error> for Watch {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
+    }
+
+    fn attend(&mut self) -> Result<Heard, Error> {
+        lock(&self.ear).attend()
+    }
+}
+
+impl Watch {
+    pub(crate) fn open(scope: &Namespace) -> Result<(Watch, Listening), Error> {
+        let monitor = Monitor::open(scope)?;
+        // Before Linux 5.14 a namespace cannot be told from its successor.
+        let cookie = monitor.cookie().ok();
+        let descriptor = monitor.as_fd().try_clone_to_owned();
+        let descriptor = descriptor.map_err(Error::descriptor)?;
+        let ear = Arc::new(Mutex::new(Ear {
+            monitor,
+            interest: None,
+            left: Doubtful::default(),
+            untold: Heard::Nothing,
+        }));
+        let listening = Listening {
+            ear: Arc::downgrade(&ear),
+            cookie,
+        };
+        Ok((Watch { descriptor, ear }, listening))
+    }
+}
+
+/// The source's side of a subscription, for as long as the driver keeps it.
+#[derive(Clone, Debug)]
+pub(crate) struct Listening {
+    ear: Weak<Mutex<Ear>>,
+    /// Of the namespace that is listened to.
+    cookie: Option<u64>,
+}
+
+impl Listening {
+    /// The cookie of the namespace that is listened to, if one is, and if this kernel tells.
+    pub(crate) fn cookie(&self) -> Option<u64> {
+        self.cookie.filter(|_| self.ear.strong_count() > 0)
+    }
+
+    /// What became doubtful; nothing can be said where the subscription has ended.
+    pub(crate) fn take(&self) -> Option<Doubtful> {
+        let ear = self.ear.upgrade()?;
+        let mut ear = lock(&ear);
+        // What the driver has yet to be told is taken as well: this pass is the answer to it.
+        ear.untold = match ear.untold {
+            Heard::Lost => Heard::Lost,
+            Heard::Hint | Heard::Nothing => Heard::Nothing,
+        };
+        let mut doubtful = std::mem::take(&mut ear.left);
+        doubtful.extend(ear.monitor.take());
+        Some(doubtful)
+    }
+
+    /// What comes back from this port is our own writes, for as long as the answer is kept.
+    pub(crate) fn writing(&self, port: u32) -> Echo {
+        let echo = Echo(self.clone());
+        echo.is_from(Some(port));
+        echo
+    }
+
+    /// A region is looked at from now on: what was heard of it so far needs no other look.
+    pub(crate) fn looking(&self, region: &Region) {
+        let Some(ear) = self.ear.upgrade() else {
+            return;
+        };
+        let mut ear = lock(&ear);
+        if ear.hear().is_err() {
+            // The driver meets the error itself.
+            return;
+        }
+        let heard = ear.monitor.take();
+        let outside = region.outside(heard);
+        if !outside.is_empty() {
+            ear.left.extend(outside);
+            ear.tell(Heard::Hint);
+        }
+    }
+
+    /// What matters from now on.
+    pub(crate) fn attach(&self, interest: Interest) {
+        let Some(ear) = self.ear.upgrade() else {
+            return;
+        };
+        let mut ear = lock(&ear);
+        if ear.interest.as_ref() != Some(&interest) {
+            // Where the kernel takes no filter, more wakes us than matters.
+            let _ = ear.monitor.attach(interest.clone());
+            ear.interest = Some(interest);
+        }
+    }
+}
+
+/// A port whose messages are the echo of our own writes. Once our socket is closed it may be another's.
+#[derive(Debug)]
+pub(crate) struct Echo(Listening);
+
+impl Echo {
+    fn is_from(&self, port: Option<u32>) {
+        if let Some(ear) = self.0.ear.upgrade() {
+            // Where it fails, an echo costs a pass.
+            let _ = lock(&ear).monitor.own(port);
+        }
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.is_from(None);
+    }
+}
+
+#[derive(Debug)]
+struct Ear {
+    monitor: Monitor,
+    interest: Option<Interest>,
+    /// What a pass heard and did not look at.
+    left: Doubtful,
+    /// What the driver is yet to hear of what a pass heard.
+    untold: Heard,
+}
+
+impl Ear {
+    fn attend(&mut self) -> Result<Heard, Error> {
+        let heard = self.hear()?;
+        self.tell(heard);
+        Ok(std::mem::replace(&mut self.untold, Heard::Nothing))
+    }
+
+    /// Takes in what there is to hear.
+    fn hear(&mut self) -> Result<Heard, Error> {
+        let attended = self.monitor.attend()?;
+        if attended.lost {
+            self.untold = Heard::Lost;
+        }
+        Ok(match attended.news {
+            true => Heard::Hint,
+            false => Heard::Nothing,
+        })
+    }
+
+    fn tell(&mut self, heard: Heard) {
+        if self.untold == Heard::Nothing {
+            self.untold = heard;
+        }
+    }
+}
+
+fn lock(ear: &Mutex<Ear>) -> MutexGuard<'_, Ear> {
+    // Nothing that can panic halfway runs under the lock.
+    ear.lock().unwrap_or_else(PoisonError::into_inner)
+}
