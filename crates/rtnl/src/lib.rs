@@ -15,6 +15,7 @@
 
 mod error;
 mod intent;
+mod known;
 mod ledger;
 mod look;
 mod memory;

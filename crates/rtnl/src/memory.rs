@@ -211,6 +211,11 @@ impl Memory {
         self.unsettled.is_empty()
     }
 
+    /// Where something was left undone.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = Place> {
+        self.unsettled.values().copied()
+    }
+
     /// Notes that a pass could not tell how it ended.
     pub(crate) fn end_unknown(&mut self) {
         self.desired = None;

@@ -106,6 +106,11 @@ impl<'a> Pass<'a> {
         Ok(whole.with_ops(allowed).listening(listening))
     }
 
+    /// The routes that are ours and do not bear the marker.
+    pub(crate) fn unmarked(&self) -> impl Iterator<Item = RouteKey> {
+        self.unmarked.iter().copied()
+    }
+
     fn wanted(&self) -> &Desired {
         self.narrowed.as_ref().unwrap_or(self.desired)
     }

@@ -129,6 +129,23 @@ impl Part {
         })
     }
 
+    /// Adds a place.
+    pub(crate) fn add(&mut self, place: Place, names: &BTreeMap<u32, IfName>) {
+        match place {
+            Place::Link | Place::On(None) => {}
+            Place::On(Some(name)) => {
+                let known = names.iter().filter(|(_, known)| **known == name);
+                self.devices
+                    .extend(known.map(|(index, name)| (*index, *name)));
+            }
+            Place::Rule(family) => drop(self.rules.insert(family)),
+            Place::Route(family, table) if !self.routes.contains(&family) => {
+                self.tables.insert((family, table));
+            }
+            Place::Route(..) => {}
+        }
+    }
+
     /// What is desired in this part. Links in the whole, to know what a plan would do to them: see [`is_beyond`].
     pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
         let on = |name: &IfName| self.devices.values().any(|known| known == name);

@@ -1,17 +1,18 @@
 //! The rtnetlink source: its passes from beginning to end.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use trueup_apply::Outcome;
 use trueup_diff::{
-    Action, Desired, Dev, IfName, Kind, Kinds, Object, Observed, Op, Owned, Policy, Reason, resolve,
+    Action, Desired, Dev, Kind, Kinds, Object, Observed, Op, Owned, Policy, Reason, resolve,
 };
 use trueup_netlink::{Marker, Markers, Namespace, Socket, markers};
-use trueup_observe::{Doubtful, Interest, Observer, Scope, Snapshot};
+use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
 use trueup_reconcile::{Extent, Hints, Ledger, Observation, Source, Subscribed, Terms};
 
+use crate::known::Known;
 use crate::ledger::{names, settle};
 use crate::look::Planned;
 use crate::memory::{self, Memory};
@@ -41,85 +42,6 @@ pub struct Rtnl {
     markers: Option<(u64, Markers)>,
     listening: Option<Listening>,
     known: Option<Known>,
-}
-
-/// What the last pass found that the next may build on, if only a part of the whole is doubtful.
-struct Known {
-    options: Options,
-    /// The interfaces.
-    names: BTreeMap<u32, IfName>,
-    /// Those that matter, by name.
-    relevant: BTreeSet<IfName>,
-    /// What our routes go through.
-    route_devices: BTreeSet<u32>,
-    /// The kinds of which what does not bear our marker matters too: it is ours by record, or in our place.
-    unmarked: Kinds,
-    /// Whether all that was read was whole.
-    whole: bool,
-}
-
-impl Known {
-    /// What a pass over a region leaves known, of which `before` is what the rest was.
-    fn of(pass: &Pass<'_>, planned: &Planned, before: Option<Known>, whole: bool) -> Known {
-        let mut known = Known {
-            options: *pass.options,
-            names: names(&planned.observed),
-            relevant: BTreeSet::new(),
-            route_devices: BTreeSet::new(),
-            unmarked: pass.policy.by_ledger,
-            whole,
-        };
-        match before.filter(|_| !pass.region.is_whole()) {
-            Some(before) => {
-                known.relevant = before.relevant;
-                known.route_devices = before.route_devices;
-                known.unmarked = before.unmarked;
-            }
-            None => known.relevant = region::named(pass.desired),
-        }
-        for key in pass.book.keys() {
-            known.unmarked = known.unmarked.with(key.kind());
-            known.relevant.extend(key.interface().map(|(name, _)| name));
-        }
-        for conflict in &planned.plan.conflicts {
-            known.unmarked = known.unmarked.with(conflict.desired.kind());
-        }
-        let routes = planned.observed.routes.iter();
-        let devices = routes.flat_map(|route| route.nexthops.devices());
-        for index in devices.filter_map(|dev| dev.as_index()) {
-            // Runs of one device are long.
-            if !known.route_devices.contains(&index) {
-                known.route_devices.insert(index);
-            }
-        }
-        known
-    }
-
-    /// What matters until the next pass. Where something is left to do, whatever happens may be what it waits for.
-    fn interest(&self, pass: &Pass<'_>, planned: &Planned) -> Interest {
-        let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
-        let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
-        let devices = devices.chain(self.route_devices.iter().copied());
-        let settled = self.whole && planned.plan.is_empty() && planned.plan.conflicts.is_empty();
-        Interest {
-            kinds: pass.desired.managed(),
-            protocol: pass.policy.marker,
-            any_protocol: self.unmarked,
-            devices: settled.then(|| devices.collect()),
-        }
-    }
-
-    /// Whether the interfaces that matter are those that they were.
-    fn has_links(&self, observed: &Observed) -> bool {
-        let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
-        let links = observed.links.iter();
-        let now: BTreeMap<u32, IfName> = links
-            .map(|link| (link.index, link.name))
-            .filter(matters)
-            .collect();
-        let known = self.names.iter().map(|(index, name)| (*index, *name));
-        known.filter(matters).eq(now)
-    }
 }
 
 impl Rtnl {
@@ -240,7 +162,12 @@ impl Rtnl {
         let part = || {
             let known = known?;
             let same = known.options == *options && self.memory.is_same(desired);
-            Part::of(heard?, &known.names).filter(|_| same)
+            let mut part = Part::of(heard?, &known.names).filter(|_| same)?;
+            // What has happened may be what it waits for.
+            self.memory
+                .unsettled()
+                .for_each(|place| part.add(place, &known.names));
+            Some(part)
         };
         part().map_or(Region::Whole, Region::Part)
     }
@@ -384,6 +311,9 @@ impl Source for Rtnl {
         // Whatever goes wrong on the way, the next pass is over the whole.
         let known = self.known.take();
         let heard = self.listening.as_ref().and_then(Listening::take);
+        if let Some(listening) = &self.listening {
+            listening.widen(desired.managed(), options.protocol());
+        }
         let mut observer = self.open(scope)?;
         let markers = self.markers(observer.socket(), desired.managed())?;
         self.markers = markers.or(self.markers);
@@ -557,11 +487,13 @@ impl Rtnl {
         let beyond = pass.is_beyond(&planned.plan);
         let whole = planned.doubts.is_empty()
             && (pass.region.is_whole() || known.as_ref().is_some_and(|known| known.whole));
-        if seen && pass.trouble.is_none() && !beyond {
+        if let Some(listening) = &self.listening
+            && seen
+            && pass.trouble.is_none()
+            && !beyond
+        {
             let known = Known::of(&pass, &planned, known, whole);
-            if let Some(listening) = &self.listening {
-                listening.attach(known.interest(&pass, &planned));
-            }
+            listening.attach(known.interest(&pass, elsewhere && whole));
             self.known = Some(known);
         }
         Report {

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use trueup_diff::{Kind, Kinds};
 use trueup_netlink::Namespace;
 use trueup_observe::{Doubtful, Interest, Monitor};
 use trueup_reconcile::{Heard, Subscription};
@@ -101,16 +102,47 @@ impl Listening {
         }
     }
 
-    /// What matters from now on.
+    /// Sees to it that what is to be looked at is heard of from before the look.
+    pub(crate) fn widen(&self, kinds: Kinds, protocol: u8) {
+        let Some(ear) = self.ear.upgrade() else {
+            return;
+        };
+        let mut ear = lock(&ear);
+        let covers = |interest: &Interest| {
+            let missing = |kind: &Kind| kinds.contains(*kind) && !interest.kinds.contains(*kind);
+            interest.protocol == protocol && !Kind::ALL.iter().any(missing)
+        };
+        if ear
+            .interest
+            .as_ref()
+            .is_some_and(|interest| !covers(interest))
+        {
+            ear.attach(Interest::new(kinds, protocol));
+        }
+    }
+
+    /// What matters from now on, as of the look that has just been.
     pub(crate) fn attach(&self, interest: Interest) {
         let Some(ear) = self.ear.upgrade() else {
             return;
         };
         let mut ear = lock(&ear);
-        if ear.interest.as_ref() != Some(&interest) {
-            // Where the kernel takes no filter, more wakes us than matters.
-            let _ = ear.monitor.attach(interest.clone());
-            ear.interest = Some(interest);
+        let Some(before) = &ear.interest else {
+            // So far everything was told.
+            return ear.attach(interest);
+        };
+        if *before == interest {
+            return;
+        }
+        let unheard = |kind: &Kind| {
+            interest.any_protocol.contains(*kind) && !before.any_protocol.contains(*kind)
+        };
+        let unheard = Kind::ALL.iter().any(unheard);
+        ear.attach(interest);
+        if unheard {
+            // What happened to those since the look was left out.
+            ear.left = Doubtful::everything();
+            ear.tell(Heard::Hint);
         }
     }
 }
@@ -145,6 +177,13 @@ struct Ear {
 }
 
 impl Ear {
+    fn attach(&mut self, interest: Interest) {
+        // Where the kernel does not take the filter, what mattered before matters on, and a whole pass finds the rest.
+        if self.monitor.attach(interest.clone()).is_ok() {
+            self.interest = Some(interest);
+        }
+    }
+
     fn attend(&mut self) -> Result<Heard, Error> {
         let heard = self.hear()?;
         self.tell(heard);

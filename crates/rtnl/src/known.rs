@@ -1,0 +1,118 @@
+//! What a pass over a part builds on: what the one before it has found of the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use trueup_diff::{IfName, Item as _, Kinds, NextHops, Object, Observed, RouteKey};
+use trueup_observe::Interest;
+
+use crate::Options;
+use crate::ledger::names;
+use crate::look::Planned;
+use crate::pass::Pass;
+use crate::region;
+
+/// With more foreign routes in our places than this, any matters.
+const FOREIGN: usize = 1024;
+
+/// What the last pass found that the next may build on, if only a part of the whole is doubtful.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) options: Options,
+    /// The interfaces.
+    pub(crate) names: BTreeMap<u32, IfName>,
+    /// Those that matter, by name.
+    relevant: BTreeSet<IfName>,
+    /// What our routes rest on.
+    devices: BTreeSet<u32>,
+    sources: BTreeSet<IpAddr>,
+    nexthops: BTreeSet<u32>,
+    /// The kinds of which what does not bear our marker matters too: it is ours by record, or in our place.
+    unmarked: Kinds,
+    /// Such routes.
+    foreign: BTreeSet<RouteKey>,
+    /// Whether all that was read was whole.
+    pub(crate) whole: bool,
+}
+
+impl Known {
+    /// What a pass over a region leaves known, of which `before` is what the rest was.
+    pub(crate) fn of(
+        pass: &Pass<'_>,
+        planned: &Planned,
+        before: Option<Known>,
+        whole: bool,
+    ) -> Known {
+        let names = names(&planned.observed);
+        let mut known = match before.filter(|_| !pass.region.is_whole()) {
+            Some(before) => Known {
+                names,
+                whole,
+                ..before
+            },
+            None => Known {
+                options: *pass.options,
+                names,
+                relevant: region::named(pass.desired),
+                devices: BTreeSet::new(),
+                sources: BTreeSet::new(),
+                nexthops: BTreeSet::new(),
+                unmarked: pass.policy.by_ledger,
+                foreign: BTreeSet::new(),
+                whole,
+            },
+        };
+        for key in pass.book.keys() {
+            known.unmarked = known.unmarked.with(key.kind());
+            known.relevant.extend(key.interface().map(|(name, _)| name));
+        }
+        known.foreign.extend(pass.unmarked());
+        for conflict in &planned.plan.conflicts {
+            known.unmarked = known.unmarked.with(conflict.desired.kind());
+            if let Object::Route(route) = &conflict.desired {
+                known.foreign.insert(route.key());
+            }
+        }
+        for route in &planned.observed.routes {
+            known.sources.extend(route.src);
+            if let NextHops::Object(id, _) = &route.nexthops {
+                known.nexthops.insert(*id);
+            }
+            for index in route.nexthops.devices().filter_map(|dev| dev.as_index()) {
+                // Runs of one device are long.
+                if !known.devices.contains(&index) {
+                    known.devices.insert(index);
+                }
+            }
+        }
+        known
+    }
+
+    /// What matters until the next pass. Where something is left to do, whatever happens may be what it waits for.
+    pub(crate) fn interest(&self, pass: &Pass<'_>, settled: bool) -> Interest {
+        let mut interest = Interest::new(pass.desired.managed(), pass.policy.marker);
+        interest.any_protocol = self.unmarked;
+        interest.foreign_routes = (self.foreign.len() <= FOREIGN).then(|| self.foreign.clone());
+        if settled {
+            let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
+            let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
+            interest.devices = Some(devices.collect());
+            interest.route_devices = Some(self.devices.clone());
+            interest.route_sources = Some(self.sources.clone());
+            interest.nexthops = Some(self.nexthops.clone());
+        }
+        interest
+    }
+
+    /// Whether the interfaces that matter are those that they were.
+    pub(crate) fn has_links(&self, observed: &Observed) -> bool {
+        let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
+        let links = observed.links.iter();
+        let now: BTreeMap<u32, IfName> = links
+            .map(|link| (link.index, link.name))
+            .filter(matters)
+            .collect();
+        let known = self.names.iter().map(|(index, name)| (*index, *name));
+        known.filter(matters).eq(now)
+    }
+}
