@@ -105,6 +105,32 @@ impl Backoff {
         self.held.len()
     }
 
+    /// What decides from now on, in numbers; with `rel` an instant in them.
+    #[cfg(test)]
+    pub(super) fn differs(
+        &self,
+        rel: impl Fn(Option<Instant>) -> u8,
+        since: Instant,
+        last_whole: Option<Instant>,
+    ) -> Vec<u8> {
+        let mut all = vec![u8::from(self.answering)];
+        for held in self.held.values() {
+            all.extend([
+                rel(Some(held.at)),
+                rel(Some(held.late)),
+                held.level.min(2) as u8,
+            ]);
+            let flags = [
+                self.heard > held.heard,
+                held.at > since,
+                last_whole.is_none_or(|last| held.at > last),
+                last_whole.is_none_or(|last| held.late > last),
+            ];
+            all.extend(flags.map(u8::from));
+        }
+        all
+    }
+
     fn failed(
         &mut self,
         key: OpKey,

@@ -54,6 +54,13 @@ impl Budget {
         ))
     }
 
+    /// The level in parts of an op.
+    #[cfg(test)]
+    pub(super) fn differs(&mut self, now: Instant, parts: u64) -> u8 {
+        self.fill(now);
+        (self.level * i128::from(parts) / OP) as u8
+    }
+
     fn fill(&mut self, now: Instant) {
         let since = self.at.map_or(0, |at| {
             i128::try_from(now.saturating_duration_since(at).as_nanos()).unwrap_or(i128::MAX)

@@ -1,1 +1,175 @@
+//! The decisions, held to their promises over every order of events, as far as the machine's states differ: a breadth-first search
+//! over discretised time, with a model beside it that is told the same events and knows only the promises.
+//!
+//! A tick is 10 ms. States that differ only by what is past, or by counters, are one.
 
+mod differs;
+mod model;
+mod world;
+
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::sync::OnceLock;
+
+use trueup_reconcile::ErrorClass;
+
+use self::world::World;
+use super::*;
+
+const TICK: Duration = Duration::from_millis(10);
+const INTERVAL: u64 = 6;
+const DEBOUNCE: u64 = 2;
+const DEADLINE: u64 = 2;
+const FIRST: u64 = 2;
+const LAST: u64 = 4;
+const BURST: u64 = 2;
+/// One op in so many ticks.
+const REFILL: u64 = 2;
+/// No pass takes longer.
+const LONGEST: u64 = 3;
+const KEY: OpKey = OpKey(1);
+
+fn at(tick: u64) -> Instant {
+    static BASE: OnceLock<Instant> = OnceLock::new();
+    *BASE.get_or_init(Instant::now) + TICK * tick as u32
+}
+
+/// What is explored: all at once would be more states than a test has time for.
+#[derive(Clone, Copy)]
+struct Setup {
+    /// How the op fails that does.
+    fails: Option<ErrorClass>,
+    /// What subscribing may come to.
+    subscribed: &'static [Hearing],
+    budget: bool,
+    /// States that there are at least.
+    floor: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Tick,
+    Hint,
+    Heard,
+    Readable,
+    Desired,
+    Force,
+    Pause,
+    Resume,
+    Stop,
+    Subscribed(Hearing),
+    Attended(Option<Heard>),
+    Over(Result),
+}
+
+/// What a pass comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Result {
+    Error,
+    Converged,
+    /// The op on the key.
+    Op(Outcome),
+    /// All ops that were granted, or one, and then it was cut.
+    Cut,
+    /// It wants to look again, at once.
+    Again,
+}
+
+/// Searches breadth-first until there is nothing new, and gives how many states there are.
+fn explore(setup: Setup) -> usize {
+    let mut seen = HashSet::new();
+    let mut wave = vec![World::new(setup)];
+    let mut steps = 0usize;
+    let mut depth = 0;
+    while !wave.is_empty() {
+        let mut next = Vec::new();
+        for world in wave {
+            for event in world.events() {
+                let mut world = world.clone();
+                world.event(event);
+                steps += 1;
+                let differs = world
+                    .state
+                    .differs(world.now)
+                    .chain(world.model.differs(world.now));
+                if seen.insert(differs.collect::<Vec<u8>>()) && !world.model.ended {
+                    next.push(world);
+                }
+            }
+        }
+        wave = next;
+        depth += 1;
+    }
+    println!(
+        "{} states, {steps} events, {depth} deep: all there are",
+        seen.len()
+    );
+    seen.len()
+}
+
+fn check(setup: Setup) {
+    let states = explore(setup);
+    assert!(
+        states >= setup.floor,
+        "{states} states, fewer than there were"
+    );
+}
+
+#[test]
+fn hints_timer_pause_and_stop() {
+    check(Setup {
+        fails: None,
+        subscribed: &[Hearing::Pushed],
+        budget: false,
+        floor: 25_000,
+    });
+}
+
+#[test]
+fn a_descriptor_that_fails_and_comes_again() {
+    check(Setup {
+        fails: None,
+        subscribed: &[Hearing::Polled, Hearing::Failed, Hearing::Unsupported],
+        budget: false,
+        floor: 100_000,
+    });
+}
+
+#[test]
+fn a_budget() {
+    check(Setup {
+        fails: None,
+        subscribed: &[Hearing::Pushed],
+        budget: true,
+        floor: 35_000,
+    });
+}
+
+#[test]
+fn an_op_that_is_busy() {
+    fails(ErrorClass::Busy, &[Hearing::Pushed]);
+}
+
+#[test]
+fn an_op_that_depends_on_another() {
+    fails(ErrorClass::Dependency, &[Hearing::Pushed]);
+}
+
+#[test]
+fn an_op_that_is_in_conflict() {
+    fails(ErrorClass::Conflict, &[Hearing::Pushed]);
+}
+
+#[test]
+fn an_op_that_is_in_conflict_and_nothing_would_say_that_it_no_longer_is() {
+    fails(ErrorClass::Conflict, &[Hearing::Unsupported]);
+}
+
+fn fails(class: ErrorClass, subscribed: &'static [Hearing]) {
+    check(Setup {
+        fails: Some(class),
+        subscribed,
+        budget: false,
+        floor: 1,
+    });
+}

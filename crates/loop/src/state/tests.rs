@@ -1,5 +1,8 @@
 //! The decisions one by one, with the time in the hand.
 
+mod failing;
+mod hearing;
+
 use super::*;
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -8,6 +11,12 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The whole pass of the state that a loop is made with.
 const WHOLE: Action = Action::Pass {
     extent: Extent::Whole,
+    ops: None,
+    revision: Revision(0),
+};
+
+const DOUBTFUL: Action = Action::Pass {
+    extent: Extent::Doubtful,
     ops: None,
     revision: Revision(0),
 };
@@ -204,5 +213,164 @@ fn times_beyond_the_clock_mean_never() {
     assert_eq!(
         Config::default().with_interval(Duration::ZERO).interval(),
         Config::MIN_INTERVAL
+    );
+}
+
+#[test]
+fn hints_of_a_subscription_are_answered_over_what_is_doubtful_and_those_of_handles_over_all() {
+    let (mut state, now) = rested();
+    state.handle_heard(now, Heard::Hint);
+    state.handle_hint(now + ms(30));
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
+    state.handle_pass_over(now + DEBOUNCE, Some(&Passed::default()));
+    pass(&mut state, now + DEBOUNCE + ms(30));
+    state.handle_heard(now + ms(500), Heard::Hint);
+    state.handle_heard(now + ms(510), Heard::Lost);
+    state.handle_force(now + ms(520));
+    pass(&mut state, now + ms(520));
+    assert_eq!(
+        state.poll_timeout(),
+        Some(now + ms(520) + INTERVAL),
+        "a whole pass answers all there is"
+    );
+}
+
+#[test]
+fn passes_over_what_is_doubtful_do_not_put_off_the_whole_one() {
+    let (mut state, now) = rested();
+    for step in 1..49 {
+        let then = now + step * DEBOUNCE;
+        state.handle_heard(then - DEBOUNCE, Heard::Hint);
+        assert_eq!(state.poll_action(then), Some(DOUBTFUL), "{step}");
+        state.handle_pass_over(then, Some(&Passed::default()));
+    }
+    state.handle_heard(now + 49 * DEBOUNCE, Heard::Hint);
+    assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
+    pass(&mut state, now + INTERVAL);
+}
+
+#[test]
+fn hints_without_end_take_half_of_the_time_even_without_a_debounce() {
+    let mut state = State::new(config().with_debounce(Duration::ZERO));
+    let mut now = Instant::now();
+    assert_eq!(state.poll_action(now), Some(Action::Subscribe));
+    state.handle_subscribed(now, Hearing::Pushed);
+    assert_eq!(state.poll_action(now), Some(WHOLE));
+    for _ in 0..50 {
+        now += ms(40);
+        state.handle_heard(now, Heard::Hint);
+        state.handle_pass_over(now, Some(&Passed::default()));
+        assert_eq!(state.poll_timeout(), Some(now + ms(40)));
+        now += ms(40);
+        assert_eq!(state.poll_action(now), Some(DOUBTFUL));
+    }
+    // What is forced need not rest.
+    state.handle_force(now);
+    state.handle_pass_over(now + ms(40), Some(&Passed::default()));
+    assert_eq!(state.poll_action(now + ms(40)), Some(WHOLE));
+}
+
+#[test]
+fn intervals_vary_by_the_seed_and_by_no_more_than_the_jitter() {
+    let intervals = |seed| {
+        let mut state = State::new(Config::default()).with_seed(seed);
+        let mut now = Instant::now();
+        assert_eq!(state.poll_action(now), Some(Action::Subscribe));
+        state.handle_subscribed(now, Hearing::Unsupported);
+        let interval = |_| {
+            pass(&mut state, now);
+            let next = state.poll_timeout().unwrap();
+            let interval = next - now;
+            now = next;
+            interval
+        };
+        (0..100).map(interval).collect::<Vec<_>>()
+    };
+    let some = intervals(1);
+    assert_eq!(some, intervals(1));
+    assert_ne!(some, intervals(2));
+    let (least, most) = (INTERVAL * 9 / 10, INTERVAL * 11 / 10);
+    assert!(
+        some.iter().all(|it| (least..=most).contains(it)),
+        "{some:?}"
+    );
+    let distinct: std::collections::HashSet<_> = some.iter().collect();
+    assert!(distinct.len() > 90);
+}
+
+#[test]
+fn a_pass_goes_on_until_its_deadline_or_a_pause_or_a_stop() {
+    let (mut state, now) = subscribed();
+    assert!(!state.go_on(now), "none runs");
+    assert_eq!(state.poll_action(now), Some(WHOLE));
+    let deadline = config().deadline();
+    assert!(state.go_on(now + deadline - ms(1)));
+    assert!(!state.go_on(now + deadline));
+    let mut stopped = state.clone();
+    stopped.handle_stop(now);
+    assert!(!stopped.go_on(now));
+    state.handle_pause();
+    assert!(!state.go_on(now));
+    state.handle_resume(now);
+    assert!(state.go_on(now));
+}
+
+#[test]
+fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
+    let converged = Passed {
+        converged: true,
+        ..Passed::default()
+    };
+    let (mut state, now) = subscribed();
+    let first = Revision::default();
+    assert!(!state.is_converged(first, 0));
+    assert_eq!(state.poll_action(now), Some(WHOLE));
+    state.handle_pass_over(now, Some(&converged));
+    assert!(state.is_converged(first, state.last_started()));
+    assert_eq!(state.stats(now + ms(5)).since_converged, Some(ms(0)));
+
+    state.handle_heard(now, Heard::Hint);
+    assert!(!state.is_converged(first, 1), "it may no longer be so");
+    assert!(
+        state.is_converged(first, 0),
+        "but the first pass did say so"
+    );
+    assert_eq!(state.stats(now + ms(5)).since_converged, Some(ms(5)));
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
+    assert!(!state.is_converged(first, 1), "it is being looked at");
+    state.handle_pass_over(now + DEBOUNCE, Some(&converged));
+    assert!(state.is_converged(first, 2));
+
+    let second = state.handle_desired(now + DEBOUNCE);
+    assert!(second > first && !state.is_converged(second, 0));
+    let then = now + 2 * DEBOUNCE;
+    assert!(state.poll_action(then).is_some());
+    assert!(!state.would_be_drift(), "the world has yet to follow");
+    state.handle_pass_over(then, Some(&Passed::default()));
+    assert!(!state.is_converged(second, 0));
+    state.handle_force(then);
+    assert!(state.poll_action(then).is_some());
+    state.handle_pass_over(then, Some(&converged));
+    assert!(state.is_converged(second, 9) && state.is_converged(first, 9));
+    assert!(!state.is_converged(second.next(), 0));
+    state.handle_force(then);
+    assert!(state.poll_action(then).is_some());
+    assert!(state.would_be_drift());
+}
+
+#[test]
+fn settings_out_of_range_are_taken_as_the_nearest() {
+    let config = Config::default()
+        .with_jitter(200)
+        .with_backoff(Duration::ZERO, Duration::ZERO);
+    assert_eq!(config.jitter(), 100);
+    assert_eq!(
+        config.backoff(),
+        (Config::MIN_INTERVAL, Config::MIN_INTERVAL)
+    );
+    let config = config.with_backoff(Duration::MAX, Duration::ZERO);
+    assert_eq!(
+        config.backoff(),
+        (Config::MAX_DISTANCE, Config::MAX_DISTANCE)
     );
 }

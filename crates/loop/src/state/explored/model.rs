@@ -1,0 +1,117 @@
+//! What was promised, and nothing of how it is kept.
+
+use super::world::World;
+use super::*;
+
+/// The promises alone. Instants are ticks.
+#[derive(Clone, Default)]
+pub(super) struct Model {
+    pub(super) paused: bool,
+    pub(super) stopped: bool,
+    pub(super) ended: bool,
+    pub(super) awaiting: Option<Action>,
+    /// The first hint that calls for a whole pass.
+    pub(super) asked: Option<u64>,
+    /// The first hint of the subscription.
+    pub(super) doubtful: Option<u64>,
+    pub(super) at_once: bool,
+    /// What was left is to be gone on with by then.
+    pub(super) again: Option<u64>,
+    pub(super) last_whole_began: Option<u64>,
+    pub(super) last_whole_end: Option<u64>,
+    pub(super) rest: u64,
+    pub(super) running: Option<Run>,
+    pub(super) hearing: Option<Hearing>,
+    pub(super) revision: bool,
+    pub(super) failing: Option<Failing>,
+    /// In ops times [`REFILL`], and of when.
+    pub(super) tokens: (u64, u64),
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) since: u64,
+    pub(super) extent: Extent,
+    pub(super) ops: Option<u64>,
+    pub(super) offered: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Failing {
+    pub(super) at: u64,
+    pub(super) late: u64,
+    pub(super) level: u64,
+    /// A pass has answered a hint since it was tried.
+    pub(super) changed: bool,
+}
+
+impl World {
+    /// What becomes of the one op that fails.
+    pub(super) fn failing(&mut self, run: &Run, result: Result) {
+        let whole = run.extent == Extent::Whole;
+        let failing = &mut self.model.failing;
+        match result {
+            Result::Op(Outcome::Failed(_)) => {
+                let level = match failing {
+                    Some(before) if before.at > run.since => {
+                        before.changed = false;
+                        return;
+                    }
+                    Some(before) => before.level + 1,
+                    None => 0,
+                };
+                *failing = Some(Failing {
+                    at: self.now + (FIRST << level.min(8)).min(LAST),
+                    late: self.now + LAST,
+                    level,
+                    changed: false,
+                });
+            }
+            Result::Op(Outcome::Applied) => *failing = None,
+            Result::Op(Outcome::Pending) | Result::Error | Result::Cut => {}
+            // Not seen any more.
+            Result::Converged | Result::Again if whole => *failing = None,
+            Result::Converged | Result::Again => {}
+        }
+    }
+
+    pub(super) fn fill(&mut self) {
+        let (tokens, since) = self.model.tokens;
+        let filled = (tokens + self.now - since).min(BURST * REFILL);
+        self.model.tokens = (filled, self.now);
+    }
+
+    pub(super) fn is_subscribed(&self) -> bool {
+        matches!(self.model.hearing, Some(Hearing::Pushed | Hearing::Polled))
+    }
+
+    /// When the failing op may be tried for the time that has gone by.
+    pub(super) fn retry(&self) -> Option<u64> {
+        let failing = self.model.failing?;
+        let permanent = self.setup.fails.is_some_and(ErrorClass::is_permanent);
+        if !permanent || failing.changed {
+            return Some(failing.at);
+        }
+        (!self.is_subscribed()).then_some(failing.late)
+    }
+
+    /// By the promises: which pass is to run now, if none runs?
+    pub(super) fn called_for(&self) -> Option<Extent> {
+        let model = &self.model;
+        let is_due = |first: Option<u64>| {
+            first.is_some_and(|first| (first + DEBOUNCE).max(model.rest) <= self.now)
+        };
+        let by_timer = model
+            .last_whole_end
+            .is_some_and(|end| end + INTERVAL <= self.now);
+        let again = model.again.is_some_and(|by| by <= self.now);
+        let retry = self.retry().is_some_and(|retry| {
+            retry <= self.now && model.last_whole_began.is_none_or(|began| retry > began)
+        });
+        if model.at_once || by_timer || again || retry || is_due(model.asked) {
+            Some(Extent::Whole)
+        } else {
+            is_due(model.doubtful).then_some(Extent::Doubtful)
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! A state and the promises, driven together as a driver would.
+
+use trueup_reconcile::Told;
+
+use super::model::{Model, Run};
+use super::*;
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) setup: Setup,
+    pub(super) state: State,
+    pub(super) now: u64,
+    pub(super) model: Model,
+}
+
+impl World {
+    pub(super) fn new(setup: Setup) -> World {
+        let ticks = |ticks: u64| TICK * ticks as u32;
+        let mut config = Config::default()
+            .with_interval(ticks(INTERVAL))
+            .with_debounce(ticks(DEBOUNCE))
+            .with_deadline(ticks(DEADLINE))
+            .with_backoff(ticks(FIRST), ticks(LAST))
+            .with_jitter(0);
+        if setup.budget {
+            let limit = 1_000 / (REFILL as u32 * TICK.as_millis() as u32);
+            config = config.with_budget(
+                NonZeroU32::new(limit).unwrap(),
+                NonZeroU32::new(BURST as u32).unwrap(),
+            );
+        }
+        let mut world = World {
+            setup,
+            state: State::new(config),
+            now: 0,
+            model: Model {
+                tokens: (BURST * REFILL, 0),
+                ..Model::default()
+            },
+        };
+        world.drive();
+        world
+    }
+
+    /// What may happen now.
+    pub(super) fn events(&self) -> Vec<Event> {
+        let mut events = vec![Event::Stop, Event::Hint];
+        match self.model.awaiting {
+            Some(Action::Subscribe) => {
+                events.extend(
+                    self.setup
+                        .subscribed
+                        .iter()
+                        .map(|&it| Event::Subscribed(it)),
+                );
+                return events;
+            }
+            Some(Action::Attend) => {
+                let heard = [Heard::Nothing, Heard::Hint, Heard::Lost];
+                events.extend(heard.map(|it| Event::Attended(Some(it))));
+                events.push(Event::Attended(None));
+                return events;
+            }
+            _ => {}
+        }
+        events.extend([Event::Desired, Event::Force, Event::Pause, Event::Resume]);
+        if self.model.hearing == Some(Hearing::Pushed) {
+            events.push(Event::Heard);
+        }
+        if self.state.is_listening() {
+            events.push(Event::Readable);
+        }
+        let Some(run) = self.model.running else {
+            events.push(Event::Tick);
+            return events;
+        };
+        if run.since + LONGEST > self.now {
+            events.push(Event::Tick);
+        }
+        let results = [Result::Error, Result::Converged, Result::Again];
+        events.extend(results.map(Event::Over));
+        if self.setup.budget || self.setup.fails.is_none() {
+            events.push(Event::Over(Result::Cut));
+        }
+        if let Some(class) = self.setup.fails {
+            if run.offered {
+                events.push(Event::Over(Result::Op(Outcome::Applied)));
+                events.push(Event::Over(Result::Op(Outcome::Failed(class))));
+            }
+            events.push(Event::Over(Result::Op(Outcome::Pending)));
+        }
+        events
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        let now = at(self.now);
+        let Model { paused, .. } = self.model;
+        match event {
+            Event::Tick => return self.tick(),
+            Event::Hint => {
+                self.state.handle_hint(now);
+                self.model.asked.get_or_insert(self.now);
+            }
+            Event::Heard => {
+                self.state.handle_heard(now, Heard::Hint);
+                self.model.doubtful.get_or_insert(self.now);
+            }
+            Event::Readable => self.state.handle_readable(),
+            Event::Desired => {
+                self.state.handle_desired(now);
+                self.model.asked.get_or_insert(self.now);
+                self.model.revision = true;
+            }
+            Event::Force => {
+                let pass = self.state.handle_force(now);
+                assert!(!self.state.is_started(pass), "one that starts after it");
+                self.model.at_once = true;
+            }
+            Event::Pause => {
+                let last = self.state.handle_pause();
+                assert_eq!(self.state.is_over(last), self.model.running.is_none());
+                self.model.paused = true;
+            }
+            Event::Resume => {
+                self.state.handle_resume(now);
+                self.model.paused = false;
+                self.model.at_once |= paused;
+            }
+            Event::Stop => {
+                self.state.handle_stop(now);
+                self.model.stopped = true;
+            }
+            Event::Subscribed(hearing) => {
+                self.state.handle_subscribed(now, hearing);
+                self.model.awaiting = None;
+                self.model.hearing = Some(hearing);
+                self.model.at_once = true;
+            }
+            Event::Attended(heard) => self.attended(heard),
+            Event::Over(result) => self.over(result),
+        }
+        self.drive();
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        let due = self
+            .state
+            .poll_timeout()
+            .is_some_and(|due| due <= at(self.now));
+        let before = (self.state.phase, self.state.is_listening());
+        self.drive();
+        let after = (self.state.phase, self.state.is_listening());
+        assert_eq!(
+            due,
+            before != after,
+            "each wake-up has a reason, and none is missed"
+        );
+    }
+
+    fn attended(&mut self, heard: Option<Heard>) {
+        self.state.handle_attended(at(self.now), heard);
+        self.model.awaiting = None;
+        match heard {
+            Some(Heard::Nothing) => {}
+            Some(Heard::Hint) => drop(self.model.doubtful.get_or_insert(self.now)),
+            Some(Heard::Lost) => drop(self.model.asked.get_or_insert(self.now)),
+            None => {
+                self.model.asked.get_or_insert(self.now);
+                self.model.hearing = Some(Hearing::Failed);
+            }
+        }
+    }
+
+    fn over(&mut self, result: Result) {
+        let run = self.model.running.take().unwrap();
+        let lasted = self.now - run.since;
+        let told = |key, outcome| Told {
+            key,
+            kind: "thing",
+            outcome,
+        };
+        let mut passed = Passed {
+            converged: result == Result::Converged,
+            cut: result == Result::Cut,
+            again_in: (result == Result::Again).then_some(Duration::ZERO),
+            outcomes: Vec::new(),
+        };
+        match result {
+            Result::Op(outcome) => passed.outcomes.push(told(KEY, outcome)),
+            Result::Cut => {
+                let tried =
+                    (0..run.ops.unwrap_or(1)).map(|it| told(OpKey(10 + it), Outcome::Applied));
+                passed.outcomes.extend(tried);
+                passed.outcomes.push(told(OpKey(9), Outcome::Pending));
+            }
+            _ => {}
+        }
+        let passed = (result != Result::Error).then_some(&passed);
+        let tried = passed.map_or(0, Passed::tried);
+        self.fill();
+        self.model.tokens.0 = self
+            .model
+            .tokens
+            .0
+            .checked_sub(tried * REFILL)
+            .unwrap_or_else(|| {
+                assert!(
+                    !self.setup.budget,
+                    "more ops than the burst and the limit allow"
+                );
+                0
+            });
+        self.state.handle_pass_over(at(self.now), passed);
+        self.model.rest = self.now + lasted;
+        if run.extent == Extent::Whole {
+            self.model.last_whole_end = Some(self.now);
+        }
+        self.failing(&run, result);
+        let after = match result {
+            Result::Again => Some(lasted.max(1)),
+            Result::Cut => {
+                let refill = REFILL.saturating_sub(self.model.tokens.0);
+                let rest = if tried > 0 { 1 } else { lasted.max(1) };
+                Some(rest.max(if self.setup.budget { refill } else { 0 }))
+            }
+            _ => None,
+        };
+        if let Some(after) = after {
+            let by = self.now + after;
+            self.model.again = Some(self.model.again.map_or(by, |at| at.min(by)));
+        }
+    }
+
+    /// Carries actions out until one has to be answered or there are none, then checks that nothing promised is overdue.
+    fn drive(&mut self) {
+        for round in 0.. {
+            assert!(round < 3, "actions without end at one moment");
+            let Some(action) = self.state.poll_action(at(self.now)) else {
+                break;
+            };
+            assert!(!self.model.ended, "nothing follows the end");
+            assert!(
+                self.model.running.is_none() && self.model.awaiting.is_none(),
+                "one at a time"
+            );
+            match action {
+                Action::Subscribe => {
+                    assert!(matches!(self.model.hearing, None | Some(Hearing::Failed)));
+                    assert!(!self.model.paused || self.model.hearing.is_none());
+                    self.model.awaiting = Some(action);
+                }
+                Action::Attend => {
+                    assert_eq!(self.model.hearing, Some(Hearing::Polled));
+                    self.model.awaiting = Some(action);
+                }
+                Action::Pass { extent, ops, .. } => self.begin(extent, ops),
+                Action::End => {
+                    assert!(self.model.stopped, "no end without a stop");
+                    self.model.ended = true;
+                }
+            }
+        }
+        let model = &self.model;
+        assert_eq!(model.ended, self.state.is_ended());
+        if let Some(run) = model.running {
+            let goes_on = self.now < run.since + DEADLINE && !model.paused && !model.stopped;
+            assert_eq!(self.state.go_on(at(self.now)), goes_on);
+        }
+        if model.running.is_none() && model.awaiting.is_none() && !model.ended {
+            assert!(!model.stopped, "a stop ends it as soon as nothing runs");
+            assert!(
+                model.paused || self.called_for().is_none(),
+                "a pass is overdue"
+            );
+        }
+    }
+
+    fn begin(&mut self, extent: Extent, ops: Option<u64>) {
+        assert!(!self.model.paused, "no pass while paused");
+        assert!(!self.model.stopped, "no pass after a stop");
+        assert_eq!(self.called_for(), Some(extent), "no pass without a cause");
+        self.fill();
+        assert_eq!(ops.is_some(), self.setup.budget);
+        assert!(
+            ops.is_none_or(|ops| ops * REFILL <= self.model.tokens.0),
+            "more than there is"
+        );
+        let model = &mut self.model;
+        let mut answering = model.doubtful.take().is_some();
+        if extent == Extent::Whole {
+            answering |= model.asked.take().is_some() | model.at_once;
+            model.at_once = false;
+            model.again = None;
+            model.last_whole_began = Some(self.now);
+            model.last_whole_end = None;
+        }
+        let class = self.setup.fails;
+        if std::mem::take(&mut model.revision) && class != Some(ErrorClass::Busy) {
+            // Another desired state frees what is not for time alone to free.
+            model.failing = None;
+        }
+        if let Some(failing) = &mut model.failing {
+            failing.changed |= answering;
+        }
+        let offered = self.retry().is_none_or(|retry| retry <= self.now) && {
+            self.model.failing.is_none() || self.retry().is_some()
+        };
+        let freed = answering && class == Some(ErrorClass::Dependency);
+        let held = self.state.held(at(self.now), KEY);
+        assert_eq!(
+            held.is_none(),
+            offered || freed,
+            "offered at its distance, and not before"
+        );
+        self.model.running = Some(Run {
+            since: self.now,
+            extent,
+            ops,
+            offered: held.is_none(),
+        });
+    }
+}

@@ -1,0 +1,324 @@
+//! What fails, what is left, and what may be done.
+
+use std::num::NonZeroU32;
+
+use trueup_reconcile::{ErrorClass, Told};
+
+use super::*;
+
+const KEY: OpKey = OpKey(7);
+const FIRST: Duration = Duration::from_secs(1);
+
+fn told(key: OpKey, outcome: Outcome) -> Passed {
+    Passed {
+        outcomes: vec![Told {
+            key,
+            kind: "thing",
+            outcome,
+        }],
+        ..Passed::default()
+    }
+}
+
+/// A state with an interval that is of no matter, and the time.
+fn endless(config: Config, hearing: Hearing) -> (State, Instant) {
+    let now = Instant::now();
+    let mut state = State::new(config.with_interval(Duration::MAX));
+    assert_eq!(state.poll_action(now), Some(Action::Subscribe));
+    state.handle_subscribed(now, hearing);
+    (state, now)
+}
+
+/// One whose op failed so in the first pass.
+fn failed(class: ErrorClass, hearing: Hearing) -> (State, Instant) {
+    let (mut state, now) = endless(config(), hearing);
+    over(&mut state, now, &told(KEY, Outcome::Failed(class)));
+    (state, now)
+}
+
+/// Runs a pass that takes no time. Gives whether the op was offered.
+fn over(state: &mut State, now: Instant, passed: &Passed) -> bool {
+    let action = state.poll_action(now);
+    assert!(matches!(action, Some(Action::Pass { .. })), "{action:?}");
+    let offered = state.held(now, KEY).is_none();
+    state.handle_pass_over(now, Some(passed));
+    offered
+}
+
+#[test]
+fn distances_double_up_to_the_last_and_a_success_resets_them() {
+    for class in [
+        ErrorClass::Busy,
+        ErrorClass::Unknown,
+        ErrorClass::Dependency,
+    ] {
+        let failure = told(KEY, Outcome::Failed(class));
+        let (mut state, mut now) = failed(class, Hearing::Pushed);
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let next = now + Duration::from_secs(seconds);
+            assert_eq!(state.poll_timeout(), Some(next));
+            assert_eq!(state.held(now, KEY), Some(next - now));
+            assert_eq!(state.stats(now).backed_off, 1);
+            now = next;
+            assert!(over(&mut state, now, &failure), "by a whole pass");
+        }
+        state.handle_force(now + Duration::from_secs(60));
+        now += Duration::from_secs(60);
+        over(&mut state, now, &told(KEY, Outcome::Applied));
+        assert_eq!(state.poll_timeout(), None);
+        assert!(!state.may_hold());
+        state.handle_force(now);
+        over(&mut state, now, &failure);
+        assert_eq!(state.held(now, KEY), Some(FIRST), "from the start");
+    }
+}
+
+#[test]
+fn what_is_done_already_is_no_failure() {
+    let (state, _) = failed(ErrorClass::DoneAlready, Hearing::Pushed);
+    assert!(!state.may_hold());
+    assert_eq!(state.stats.ops["thing"].applied, 1);
+}
+
+#[test]
+fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
+    let failure = told(KEY, Outcome::Failed(ErrorClass::Busy));
+    let (mut state, start) = failed(ErrorClass::Busy, Hearing::Pushed);
+    let mut now = start;
+    for _ in 0..5 {
+        state.handle_heard(now, Heard::Hint);
+        now += DEBOUNCE;
+        // The source tries it all the same, and it fails.
+        assert!(!over(&mut state, now, &failure), "not offered");
+    }
+    assert_eq!(state.poll_timeout(), Some(start + FIRST));
+    assert!(over(&mut state, start + FIRST, &failure));
+    let next = start + FIRST + 2 * FIRST;
+    assert_eq!(state.poll_timeout(), Some(next));
+    // Another desired state may well be of another mind about it; the world still is busy.
+    state.handle_desired(start + FIRST);
+    let pending = told(KEY, Outcome::Pending);
+    assert!(!over(&mut state, start + FIRST + DEBOUNCE, &pending));
+    assert_eq!(state.poll_timeout(), Some(next));
+}
+
+#[test]
+fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
+    let failure = told(KEY, Outcome::Failed(ErrorClass::Dependency));
+    let (mut state, now) = failed(ErrorClass::Dependency, Hearing::Pushed);
+    for hint in 1..=3 {
+        state.handle_heard(now + hint * DEBOUNCE, Heard::Hint);
+        let then = now + (hint + 1) * DEBOUNCE;
+        assert!(
+            over(&mut state, then, &failure),
+            "in the pass that answers it"
+        );
+        assert!(state.held(then, KEY).is_some(), "and in no other");
+    }
+    assert_eq!(state.poll_timeout(), Some(now + FIRST), "as before");
+}
+
+#[test]
+fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
+    for class in ErrorClass::ALL.into_iter().filter(|it| it.is_permanent()) {
+        let pending = told(KEY, Outcome::Pending);
+        let failure = told(KEY, Outcome::Failed(class));
+        let (mut state, now) = failed(class, Hearing::Pushed);
+        assert_eq!(state.poll_timeout(), None, "not for time alone");
+        assert_eq!(state.held(now, KEY), Some(Duration::MAX));
+        state.handle_heard(now, Heard::Hint);
+        assert!(!over(&mut state, now + DEBOUNCE, &pending), "too soon");
+        assert_eq!(state.poll_timeout(), Some(now + FIRST));
+        assert!(over(&mut state, now + FIRST, &failure));
+        assert_eq!(state.poll_timeout(), None, "the hint is used up");
+        // Long after its distance a hint has it tried at once.
+        let late = now + Duration::from_secs(3600);
+        state.handle_heard(late, Heard::Hint);
+        assert!(over(&mut state, late + DEBOUNCE, &failure));
+    }
+}
+
+#[test]
+fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
+    let (mut state, now) = endless(config(), Hearing::Pushed);
+    assert!(state.poll_action(now).is_some());
+    state.handle_heard(now, Heard::Hint);
+    let failure = told(KEY, Outcome::Failed(ErrorClass::Conflict));
+    state.handle_pass_over(now, Some(&failure));
+    assert!(!over(
+        &mut state,
+        now + DEBOUNCE,
+        &told(KEY, Outcome::Pending)
+    ));
+    assert_eq!(state.poll_timeout(), Some(now + FIRST));
+}
+
+#[test]
+fn another_desired_state_frees_what_is_permanent_at_once() {
+    let (mut state, now) = failed(ErrorClass::Invalid, Hearing::Pushed);
+    state.handle_desired(now);
+    assert!(over(&mut state, now + DEBOUNCE, &Passed::default()));
+}
+
+#[test]
+fn without_a_subscription_what_is_permanent_is_tried_at_the_greatest_distance() {
+    let minute = Duration::from_secs(60);
+    let (mut state, now) = failed(ErrorClass::Permission, Hearing::Unsupported);
+    assert_eq!(state.poll_timeout(), Some(now + minute));
+    let failure = told(KEY, Outcome::Failed(ErrorClass::Permission));
+    assert!(over(&mut state, now + minute, &failure));
+    assert_eq!(state.poll_timeout(), Some(now + 2 * minute));
+}
+
+#[test]
+fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
+    let (mut state, now) = failed(ErrorClass::Busy, Hearing::Pushed);
+    state.handle_heard(now, Heard::Hint);
+    over(&mut state, now + DEBOUNCE, &Passed::default());
+    assert!(state.may_hold(), "it was not looked at");
+    state.handle_force(now + DEBOUNCE);
+    over(&mut state, now + DEBOUNCE, &told(KEY, Outcome::Pending));
+    assert!(state.may_hold(), "it is still to be done");
+    state.handle_force(now + DEBOUNCE);
+    let cut = Passed {
+        cut: true,
+        ..Passed::default()
+    };
+    over(&mut state, now + DEBOUNCE, &cut);
+    assert!(state.may_hold(), "not all was looked at");
+    state.handle_force(now + DEBOUNCE);
+    over(&mut state, now + DEBOUNCE, &Passed::default());
+    assert!(!state.may_hold());
+}
+
+#[test]
+fn a_retry_that_its_pass_leaves_alone_does_not_spin() {
+    let (mut state, now) = failed(ErrorClass::Busy, Hearing::Pushed);
+    let pending = told(KEY, Outcome::Pending);
+    assert!(over(&mut state, now + FIRST, &pending));
+    assert_eq!(state.poll_timeout(), None);
+}
+
+#[test]
+fn no_more_keys_are_kept_than_the_limit() {
+    let (mut state, now) = endless(config(), Hearing::Pushed);
+    let fails = |key| Told {
+        key: OpKey(key),
+        kind: "thing",
+        outcome: Outcome::Failed(ErrorClass::Busy),
+    };
+    let all = Passed {
+        outcomes: (0..backoff::MOST as u64 + 10).map(fails).collect(),
+        ..Passed::default()
+    };
+    over(&mut state, now, &all);
+    assert_eq!(state.stats(now).backed_off, backoff::MOST);
+}
+
+#[test]
+fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_look() {
+    let (limit, burst) = (NonZeroU32::new(10).unwrap(), NonZeroU32::new(3).unwrap());
+    let (mut state, mut now) = endless(config().with_budget(limit, burst), Hearing::Pushed);
+    let granted = |action| match action {
+        Some(Action::Pass { ops, .. }) => ops.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let ops = |applied: u64, pending: u64| Passed {
+        cut: pending > 0,
+        outcomes: (0..applied + pending)
+            .map(|key| Told {
+                key: OpKey(key),
+                kind: "thing",
+                outcome: match key < applied {
+                    true => Outcome::Applied,
+                    false => Outcome::Pending,
+                },
+            })
+            .collect(),
+        ..Passed::default()
+    };
+    assert_eq!(granted(state.poll_action(now)), 3);
+    state.handle_pass_over(now, Some(&ops(3, 5)));
+    state.handle_force(now);
+    assert_eq!(granted(state.poll_action(now)), 0, "a look");
+    state.handle_pass_over(now, Some(&ops(0, 5)));
+    assert_eq!(state.poll_timeout(), Some(now + ms(300)), "the burst again");
+    now += ms(300);
+    assert_eq!(granted(state.poll_action(now)), 3);
+    state.handle_pass_over(now, Some(&ops(3, 2)));
+    now += ms(200);
+    assert_eq!(state.poll_timeout(), Some(now), "enough for what is left");
+    assert_eq!(granted(state.poll_action(now)), 2);
+    state.handle_pass_over(now, Some(&ops(2, 0)));
+    assert_eq!(state.poll_timeout(), None);
+}
+
+#[test]
+fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
+    let cut = |outcome| Passed {
+        cut: true,
+        ..told(KEY, outcome)
+    };
+    let (mut state, mut now) = endless(config(), Hearing::Pushed);
+    assert!(state.poll_action(now).is_some());
+    now += ms(500);
+    state.handle_pass_over(now, Some(&cut(Outcome::Applied)));
+    assert_eq!(state.poll_timeout(), Some(now + REST), "it gets somewhere");
+    now += REST;
+    assert_eq!(state.poll_action(now), Some(WHOLE));
+    now += ms(500);
+    state.handle_pass_over(now, Some(&cut(Outcome::Pending)));
+    assert_eq!(state.poll_timeout(), Some(now + ms(500)), "it does not");
+    assert_eq!(state.stats(now).cut, 2);
+}
+
+#[test]
+fn a_source_that_wants_to_look_again_is_heeded_but_does_not_spin() {
+    let again = |after| Passed {
+        again_in: Some(after),
+        ..Passed::default()
+    };
+    let (mut state, now) = endless(config(), Hearing::Pushed);
+    over(&mut state, now, &again(ms(700)));
+    assert_eq!(state.poll_timeout(), Some(now + ms(700)));
+    over(&mut state, now + ms(700), &again(Duration::ZERO));
+    assert_eq!(state.poll_timeout(), Some(now + ms(700) + REST));
+    over(&mut state, now + ms(700) + REST, &again(Duration::MAX));
+    assert_eq!(state.poll_timeout(), None);
+}
+
+#[test]
+fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
+    let (mut state, now) = endless(config(), Hearing::Pushed);
+    let kinds = [
+        ("route", Outcome::Applied),
+        ("route", Outcome::Failed(ErrorClass::Busy)),
+        ("rule", Outcome::Pending),
+        ("rule", Outcome::Applied),
+        ("rule", Outcome::Applied),
+    ];
+    let outcomes = kinds.map(|(kind, outcome)| Told {
+        key: KEY,
+        kind,
+        outcome,
+    });
+    let passed = Passed {
+        outcomes: outcomes.into(),
+        ..Passed::default()
+    };
+    assert!(state.poll_action(now).is_some());
+    state.handle_pass_over(now + ms(8), Some(&passed));
+    state.handle_heard(now + ms(8), Heard::Hint);
+    assert!(state.poll_action(now + ms(500)).is_some());
+    state.handle_pass_over(now + ms(501), None);
+    let stats = state.stats(now);
+    assert_eq!((stats.whole, stats.doubtful, stats.failed), (1, 1, 1));
+    assert_eq!((stats.hints, stats.last_pass), (1, Some(ms(1))));
+    let told: Vec<_> = stats.ops.into_iter().collect();
+    let ops = |applied, failed, pending| crate::Ops {
+        applied,
+        failed,
+        pending,
+    };
+    assert_eq!(told, [("route", ops(1, 1, 0)), ("rule", ops(2, 0, 1))]);
+}

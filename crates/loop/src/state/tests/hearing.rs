@@ -1,0 +1,122 @@
+//! What a subscription tells, by a descriptor or otherwise, and its end.
+
+use super::*;
+
+/// A state that polls, whose first pass is over and attended to.
+fn polled() -> (State, Instant) {
+    let now = Instant::now();
+    let mut state = State::new(config());
+    assert_eq!(state.poll_action(now), Some(Action::Subscribe));
+    state.handle_subscribed(now, Hearing::Polled);
+    pass(&mut state, now);
+    attend(&mut state, now, Some(Heard::Nothing));
+    (state, now)
+}
+
+fn attend(state: &mut State, now: Instant, heard: Option<Heard>) {
+    assert_eq!(state.poll_action(now), Some(Action::Attend));
+    assert!(!state.is_listening());
+    state.handle_attended(now, heard);
+    assert_eq!(state.poll_action(now), None);
+}
+
+#[test]
+fn after_a_pass_it_is_attended_to_once_before_sleep_and_listened_to_at_once() {
+    let (mut state, now) = polled();
+    assert!(state.is_listening());
+    assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
+    state.handle_readable();
+    attend(&mut state, now, Some(Heard::Hint));
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
+    assert!(!state.is_listening(), "not during a pass");
+    state.handle_pass_over(now + DEBOUNCE, Some(&Passed::default()));
+    attend(&mut state, now + DEBOUNCE, Some(Heard::Nothing));
+    assert!(state.is_listening());
+}
+
+#[test]
+fn a_flood_of_events_wakes_it_a_hundred_times_a_second_whatever_they_are() {
+    for heard in [Heard::Nothing, Heard::Hint, Heard::Lost] {
+        let (mut state, start) = polled();
+        let (mut now, mut wakeups, mut passes) = (start, 0, 0);
+        // Whenever it listens there is something.
+        while now < start + Duration::from_secs(1) {
+            state.handle_readable();
+            match state.poll_action(now) {
+                Some(Action::Attend) => state.handle_attended(now, Some(heard)),
+                Some(Action::Pass { .. }) => {
+                    passes += 1;
+                    state.handle_pass_over(now, Some(&Passed::default()));
+                }
+                None if state.is_listening() => {}
+                None => {
+                    wakeups += 1;
+                    now = state.poll_timeout().unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!((90..=110).contains(&wakeups), "{heard:?}: {wakeups}");
+        let most = if heard == Heard::Nothing { 0 } else { 10 };
+        assert!(passes <= most, "{heard:?}: {passes}");
+    }
+}
+
+#[test]
+fn a_loss_is_counted_and_makes_all_doubtful() {
+    let (mut state, now) = polled();
+    state.handle_readable();
+    attend(&mut state, now, Some(Heard::Lost));
+    assert_eq!(state.overruns(), 1);
+    pass(&mut state, now + DEBOUNCE);
+    assert_eq!(state.stats(now).overruns, 1);
+}
+
+#[test]
+fn a_subscription_that_fails_is_asked_for_again_before_the_pass_by_the_interval() {
+    let (mut state, now) = polled();
+    state.handle_readable();
+    attend(&mut state, now, None);
+    assert!(!state.is_listening() && !state.stats(now).subscribed);
+    // What it had yet to tell is looked for first.
+    let looked = now + DEBOUNCE;
+    pass(&mut state, looked);
+    assert_eq!(state.poll_timeout(), Some(looked + INTERVAL));
+    let again = looked + INTERVAL;
+    assert_eq!(state.poll_action(again), Some(Action::Subscribe));
+    state.handle_subscribed(again, Hearing::Failed);
+    pass(&mut state, again);
+    assert_eq!(state.poll_action(again), None, "not again and again");
+    assert_eq!(state.poll_action(again + INTERVAL), Some(Action::Subscribe));
+    state.handle_subscribed(again + INTERVAL, Hearing::Polled);
+    pass(&mut state, again + INTERVAL);
+    attend(&mut state, again + INTERVAL, Some(Heard::Nothing));
+    assert!(state.is_listening() && state.stats(now).subscribed);
+    assert_eq!(state.stats(now).subscription_failures, 2);
+}
+
+#[test]
+fn one_that_is_unsupported_is_not_asked_for_again() {
+    let now = Instant::now();
+    let mut state = State::new(config());
+    assert_eq!(state.poll_action(now), Some(Action::Subscribe));
+    state.handle_subscribed(now, Hearing::Unsupported);
+    for tick in 0..3 {
+        pass(&mut state, now + tick * INTERVAL);
+    }
+    assert_eq!(state.stats(now).subscription_failures, 0);
+}
+
+#[test]
+fn while_paused_it_goes_on_listening_so_that_nothing_overflows() {
+    let (mut state, now) = polled();
+    state.handle_pause();
+    assert!(state.is_listening());
+    state.handle_readable();
+    attend(&mut state, now, Some(Heard::Hint));
+    assert_eq!(state.poll_timeout(), Some(now + DEAF));
+    assert_eq!(state.poll_action(now + DEBOUNCE), None);
+    assert_eq!(state.poll_timeout(), None);
+    state.handle_resume(now + DEBOUNCE);
+    pass(&mut state, now + DEBOUNCE);
+}
