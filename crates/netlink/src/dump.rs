@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::channel::deadline;
 use crate::error::Error;
-use crate::socket::{Socket, acknowledged, replies};
+use crate::socket::{Reply, Socket, acknowledged, replies};
 use crate::wire::{
     Message, NLM_F_DUMP, NLM_F_DUMP_FILTERED, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
 };
@@ -21,10 +21,13 @@ pub const DUMP_ATTEMPTS: u32 = 5;
 /// What a dump hands to its caller.
 #[derive(Clone, Copy, Debug)]
 pub enum DumpStep<'a> {
-    /// An attempt begins: forget all messages seen so far.
+    /// An attempt begins, before the kernel is asked: forget all messages seen so far.
     Begin,
     /// One message of the current attempt.
     Message(Message<'a>),
+    /// All messages of one datagram were told, which had so many bytes: the kernel makes each at one moment, and may change
+    /// what it holds before the next, which is made as this one is taken. Not told of the datagram that ends the dump.
+    Part(usize),
 }
 
 /// How a dump went.
@@ -77,6 +80,7 @@ impl Socket {
     /// let dump = Socket::open(&Namespace::current())?.dump(&request, |step| match step {
     ///     DumpStep::Begin => links = 0,
     ///     DumpStep::Message(_) => links += 1,
+    ///     DumpStep::Part(_) => {}
     /// })?;
     /// println!("{links} links, complete: {}", dump.complete);
     /// # Ok::<(), trueup_netlink::Error>(())
@@ -121,16 +125,23 @@ impl Socket {
         last: bool,
         each: &mut impl FnMut(DumpStep<'_>),
     ) -> Result<(bool, bool), Error> {
+        each(DumpStep::Begin);
         let sequence = self.send(request, NLM_F_DUMP)?;
         let request = &self.request;
         let mut consistent = true;
         let mut filtered = false;
-        each(DumpStep::Begin);
         replies(&mut self.channel, self.timeout, sequence, |reply| {
-            let Ok(message) = reply else {
-                // Part of it is lost; the rest must still be read, or the kernel stays busy.
-                consistent = false;
-                return Ok(ControlFlow::Continue(()));
+            let message = match reply {
+                Reply::Message(message) => message,
+                Reply::Lost(_) => {
+                    // Part of it is lost; the rest must still be read, or the kernel stays busy.
+                    consistent = false;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Reply::End(length) => {
+                    each(DumpStep::Part(length));
+                    return Ok(ControlFlow::Continue(()));
+                }
             };
             consistent &= message.header.flags & NLM_F_DUMP_INTR == 0;
             filtered |= message.header.flags & NLM_F_DUMP_FILTERED != 0;

@@ -57,7 +57,21 @@ impl Socket {
     /// [`Namespace`](ErrorKind::Namespace) as from [`Namespace::enter`];
     /// [`Io`](ErrorKind::Io) when the socket cannot be made or set up (Linux 4.12 is needed).
     pub fn open(namespace: &Namespace) -> Result<Self, Error> {
-        let mut channel = Channel::open(namespace)?;
+        Self::over(Channel::open(namespace)?)
+    }
+
+    /// As [`open`](Self::open), with dumps that come in parts of so many bytes at the most, where the kernel would go up to
+    /// 32 KiB: what changes between two parts is told at other places then. A row that does not fit into a part ends a dump
+    /// without an error, so such a dump proves nothing of what is not in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with_parts(namespace: &Namespace, bytes: usize) -> Result<Self, Error> {
+        Self::over(Channel::open_with(namespace, bytes)?)
+    }
+
+    fn over(mut channel: Channel) -> Result<Self, Error> {
         // Where checking is not strict, dumps are filtered in user space alone.
         let strict = channel
             .transport()
@@ -218,7 +232,11 @@ impl Socket {
         let sequence = self.send(message, NLM_F_ACK)?;
         let request = &self.request;
         replies(&mut self.channel, self.timeout, sequence, |reply| {
-            let message = reply?;
+            let message = match reply {
+                Reply::Message(message) => message,
+                Reply::Lost(error) => return Err(error),
+                Reply::End(_) => return Ok(ControlFlow::Continue(())),
+            };
             match message.header.kind {
                 NLMSG_ERROR => acknowledged(&message, request).map(ControlFlow::Break),
                 NLMSG_NOOP => Ok(ControlFlow::Continue(())),
@@ -267,13 +285,21 @@ fn window(receive_buffer: usize) -> usize {
         .clamp(1, WINDOW_MAX)
 }
 
-/// Passes what answers `sequence` to `each` until it breaks. Losses ([`Error::is_loss`]) are
-/// passed to it too; silence longer than `timeout` ends it.
+/// What comes in answer to a request.
+pub(crate) enum Reply<'a> {
+    Message(Message<'a>),
+    /// Something was lost ([`Error::is_loss`]).
+    Lost(Error),
+    /// The end of a datagram of so many bytes that had messages in it.
+    End(usize),
+}
+
+/// Passes what answers `sequence` to `each` until it breaks; silence longer than `timeout` ends it.
 pub(crate) fn replies<T>(
     channel: &mut Channel,
     timeout: Duration,
     sequence: u32,
-    mut each: impl FnMut(Result<Message<'_>, Error>) -> Result<ControlFlow<T>, Error>,
+    mut each: impl FnMut(Reply<'_>) -> Result<ControlFlow<T>, Error>,
 ) -> Result<T, Error> {
     let mut until = deadline(timeout);
     loop {
@@ -281,20 +307,23 @@ pub(crate) fn replies<T>(
             Ok(Some(datagram)) => datagram,
             Ok(None) => return Err(Error::timeout(timeout)),
             Err(error) if error.is_loss() => {
-                if let ControlFlow::Break(value) = each(Err(error))? {
+                if let ControlFlow::Break(value) = each(Reply::Lost(error))? {
                     return Ok(value);
                 }
                 continue;
             }
             Err(error) => return Err(error),
         };
+        let length = datagram.len();
         let mut messages = Messages::new(datagram);
+        let mut any = false;
         for message in messages
             .by_ref()
             .filter(|message| message.header.sequence == sequence)
         {
             until = deadline(timeout);
-            if let ControlFlow::Break(value) = each(Ok(message))? {
+            any = true;
+            if let ControlFlow::Break(value) = each(Reply::Message(message))? {
                 return Ok(value);
             }
         }
@@ -302,6 +331,9 @@ pub(crate) fn replies<T>(
             return Err(Error::malformed(
                 "a reply of the kernel ends in the middle of a header",
             ));
+        }
+        if any && let ControlFlow::Break(value) = each(Reply::End(length))? {
+            return Ok(value);
         }
     }
 }
@@ -374,7 +406,7 @@ mod tests {
     fn silence_ends_in_a_timeout() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();
         let bound = Duration::from_millis(20);
-        let never = |_: Result<Message<'_>, Error>| Ok(ControlFlow::<()>::Continue(()));
+        let never = |_: Reply<'_>| Ok(ControlFlow::<()>::Continue(()));
         let begin = std::time::Instant::now();
         let error = replies(&mut socket.channel, bound, 77, never).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);

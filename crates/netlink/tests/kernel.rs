@@ -138,6 +138,7 @@ fn dump(socket: &mut Socket, request: &[u8]) -> (usize, trueup_netlink::Dump) {
         .dump(request, |step| match step {
             DumpStep::Begin => count = 0,
             DumpStep::Message(_) => count += 1,
+            DumpStep::Part(_) => {}
         })
         .unwrap();
     (count, dump)
@@ -157,6 +158,7 @@ fn blackholes(socket: &mut Socket) -> Vec<u32> {
                     found.push(u32::from_be_bytes(dst) - 0x0a00_0001);
                 }
             }
+            DumpStep::Part(_) => {}
         })
         .unwrap();
     assert!(dump.complete);

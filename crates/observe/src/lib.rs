@@ -12,7 +12,9 @@ mod doubtful;
 mod monitor;
 mod observer;
 mod read;
+mod settle;
 mod snapshot;
+mod witness;
 
 pub use doubtful::Doubtful;
 pub use monitor::{Attended, Interest, Monitor};

@@ -3,12 +3,19 @@
 use trueup_diff::Route;
 use trueup_netlink::{Error, Namespace, Socket};
 
-use crate::snapshot::{Doubt, Scope, Snapshot, routes_where, snapshot};
+use crate::settle::{Eyes, Others};
+use crate::snapshot::{self, Doubt, Scope, Snapshot};
+use crate::witness::Witness;
 
 /// Reads snapshots of one namespace.
+///
+/// Beside the socket that it asks through it has one that listens, so that it knows whether anybody wrote while it read. One's
+/// own writes do not count, if they are over before a read begins.
 #[derive(Debug)]
 pub struct Observer {
     socket: Socket,
+    witness: Witness,
+    others: Others,
 }
 
 impl Observer {
@@ -16,10 +23,12 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// As [`Socket::open`].
+    /// As [`Socket::open`] and [`Multicast::open`](trueup_netlink::Multicast::open).
     pub fn open(namespace: &Namespace) -> Result<Observer, Error> {
         Ok(Observer {
             socket: Socket::open(namespace)?,
+            witness: Witness::open(namespace)?,
+            others: Others::new(namespace.clone()),
         })
     }
 
@@ -35,7 +44,7 @@ impl Observer {
     /// When the kernel refuses or breaks off a dump, or does not answer. What could be read but is in
     /// doubt is no error: it is told in the snapshot.
     pub fn snapshot(&mut self, scope: &Scope) -> Result<Snapshot, Error> {
-        snapshot(&mut self.socket, scope)
+        snapshot::take(&mut self.eyes(), scope)
     }
 
     /// The routes within a scope that `keep` wants. Nothing is held of the others, so that a look at a
@@ -49,6 +58,14 @@ impl Observer {
         scope: &Scope,
         keep: impl FnMut(&Route) -> bool,
     ) -> Result<(Vec<Route>, Option<Doubt>), Error> {
-        routes_where(&mut self.socket, scope, keep)
+        snapshot::routes(&mut self.eyes(), scope, keep)
+    }
+
+    fn eyes(&mut self) -> Eyes<'_> {
+        Eyes {
+            socket: &mut self.socket,
+            witness: Some(&mut self.witness),
+            others: Some(&mut self.others),
+        }
     }
 }

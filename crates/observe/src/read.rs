@@ -1,54 +1,96 @@
 //! One dump, decoded message by message.
 
+use trueup_diff::Kind;
 use trueup_netlink::codec::{EncodeError, Undecodable};
 use trueup_netlink::{DumpStep, Error, Socket};
 
-/// How a dump can fail to be the whole truth.
+use crate::snapshot::Doubt;
+use crate::witness::{Place, Window};
+
+/// How a dump can fail to be the whole truth by its own word.
 pub(crate) enum Flaw {
     Interrupted,
     /// A message could not be read, and why.
     Undecodable(&'static str),
 }
 
-/// Dumps, decodes messages of type `new`, and appends to `items` what `keep` wants. Tells what
-/// speaks against the result being whole. After an error `items` is as before.
+impl Flaw {
+    pub(crate) fn doubt(self, kind: Kind) -> Doubt {
+        match self {
+            Flaw::Interrupted => Doubt::Interrupted(kind),
+            Flaw::Undecodable(why) => Doubt::Undecodable(kind, why),
+        }
+    }
+}
+
+/// What is dumped, and what is kept of it.
+pub(crate) struct Dump<E, D, P, K> {
+    pub(crate) encode: E,
+    /// The type of its messages.
+    pub(crate) new: u16,
+    pub(crate) decode: D,
+    /// Where in the dump a row is.
+    pub(crate) place: P,
+    pub(crate) keep: K,
+}
+
+/// Dumps within a window, and appends to `items` what is to be kept. Tells what speaks against the result being whole, and
+/// whether the window gives grounds to think so. After an error `items` is as before.
 pub(crate) fn read<T>(
     socket: &mut Socket,
-    encode: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
-    new: u16,
-    decode: impl Fn(&[u8]) -> Result<Option<T>, Undecodable>,
-    mut keep: impl FnMut(&T) -> bool,
+    window: &mut Window<'_>,
+    dump: Dump<
+        impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
+        impl Fn(&[u8]) -> Result<Option<T>, Undecodable>,
+        impl Fn(&T) -> Option<Place>,
+        impl FnMut(&T) -> bool,
+    >,
     items: &mut Vec<T>,
-) -> Result<Option<Flaw>, Error> {
+) -> Result<(Option<Flaw>, bool), Error> {
+    let Dump {
+        encode,
+        new,
+        decode,
+        place,
+        mut keep,
+    } = dump;
     let mut request = Vec::new();
     if encode(&mut request).is_err() {
         // Requests are of a fixed, small size.
-        return Ok(Some(Flaw::Interrupted));
+        return Ok((Some(Flaw::Interrupted), false));
     }
+    window.open(socket)?;
     let before = items.len();
     let mut lost = None;
     let dump = socket.dump(&request, |step| match step {
         DumpStep::Begin => {
             items.truncate(before);
             lost = None;
+            window.begin();
         }
         // A row is of this type; of any other nobody knows what it was to say.
         DumpStep::Message(message) if message.header.kind != new => {
             lost = Some(Flaw::Undecodable("its type is another"));
+            window.row(None);
         }
         DumpStep::Message(message) => match decode(message.body) {
             Ok(Some(item)) => {
+                window.row(place(&item));
                 if keep(&item) {
                     items.push(item);
                 }
             }
-            Ok(None) => {}
-            Err(undecodable) => lost = Some(Flaw::Undecodable(undecodable.why)),
+            Ok(None) => window.row(None),
+            Err(undecodable) => {
+                lost = Some(Flaw::Undecodable(undecodable.why));
+                window.row(None);
+            }
         },
+        DumpStep::Part(length) => window.part(length),
     });
     match dump {
-        Ok(dump) if dump.complete => Ok(lost),
-        Ok(_) => Ok(Some(Flaw::Interrupted)),
+        Ok(dump) if dump.complete => Ok((lost, window.end(socket)?)),
+        Ok(_) => Ok((Some(Flaw::Interrupted), false)),
         Err(error) => {
             items.truncate(before);
             Err(error)

@@ -7,13 +7,12 @@ use trueup_diff::{
     Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Observed,
     Route, Rule,
 };
-use trueup_netlink::codec::{address, link, neighbour, route, rule};
+use trueup_netlink::codec::{EncodeError, address, link, neighbour, route, rule};
 use trueup_netlink::{Error, ErrorKind, Socket};
 
-use crate::read::{Flaw, read};
-
-/// How often a dump of routes or rules in which a row came twice is repeated.
-const ATTEMPTS: usize = 5;
+use crate::read::{Dump, read};
+use crate::settle::Eyes;
+use crate::witness::{Place, Sight, Window};
 
 /// What to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +47,9 @@ pub enum Doubt {
     Interrupted(Kind),
     /// The same row came twice each time: others may have been left out for it.
     Repeated(Kind),
+    /// Somebody wrote to that kind each time while it was read, where the kernel then leaves rows out. Those that were seen
+    /// in any of the times are there.
+    Changing(Kind),
     /// A message of that kind could not be read.
     Undecodable(Kind, &'static str),
 }
@@ -56,7 +58,10 @@ impl Doubt {
     /// The kind in doubt.
     pub fn kind(&self) -> Kind {
         match self {
-            Doubt::Interrupted(kind) | Doubt::Repeated(kind) | Doubt::Undecodable(kind, _) => *kind,
+            Doubt::Interrupted(kind)
+            | Doubt::Repeated(kind)
+            | Doubt::Changing(kind)
+            | Doubt::Undecodable(kind, _) => *kind,
         }
     }
 }
@@ -66,6 +71,9 @@ impl fmt::Display for Doubt {
         match self {
             Doubt::Interrupted(kind) => write!(f, "the {kind} dump was interrupted each time"),
             Doubt::Repeated(kind) => write!(f, "the {kind} dump repeated a row each time"),
+            Doubt::Changing(kind) => {
+                write!(f, "somebody wrote to the {kind}s each time they were read")
+            }
             Doubt::Undecodable(kind, why) => {
                 write!(f, "a row of the {kind} dump cannot be read: {why}")
             }
@@ -82,15 +90,32 @@ pub struct Snapshot {
     pub doubts: Vec<Doubt>,
 }
 
-/// Reads a namespace through a socket in it.
+/// Reads a namespace through a socket in it, without a witness.
 ///
 /// # Errors
 ///
-/// When the kernel refuses or breaks off a dump, or does not answer. What could be read but is in
-/// doubt is no error: it is told in the snapshot.
+/// As [`Observer::snapshot`](crate::Observer::snapshot).
 pub fn snapshot(socket: &mut Socket, scope: &Scope) -> Result<Snapshot, Error> {
+    take(&mut Eyes::alone(socket), scope)
+}
+
+/// The routes within a scope that `keep` wants, without a witness.
+///
+/// # Errors
+///
+/// As [`Observer::routes_where`](crate::Observer::routes_where).
+pub fn routes_where(
+    socket: &mut Socket,
+    scope: &Scope,
+    keep: impl FnMut(&Route) -> bool,
+) -> Result<(Vec<Route>, Option<Doubt>), Error> {
+    routes(&mut Eyes::alone(socket), scope, keep)
+}
+
+/// Reads what is in a scope.
+pub(crate) fn take(eyes: &mut Eyes<'_>, scope: &Scope) -> Result<Snapshot, Error> {
     let mut snapshot = Snapshot::default();
-    let (links, doubt) = self::links(socket)?;
+    let (links, doubt) = links(eyes)?;
     snapshot.observed.links = links;
     snapshot.note(Kind::Link, doubt);
     for kind in Kind::ALL
@@ -101,22 +126,22 @@ pub fn snapshot(socket: &mut Socket, scope: &Scope) -> Result<Snapshot, Error> {
         let doubt = match kind {
             Kind::Link => continue,
             Kind::Address => {
-                let (addresses, doubt) = addresses(socket, scope, &observed.links)?;
+                let (addresses, doubt) = addresses(eyes, scope, &observed.links)?;
                 observed.addresses = addresses;
                 doubt
             }
             Kind::Neighbour => {
-                let (neighbours, doubt) = neighbours(socket, scope, &observed.links)?;
+                let (neighbours, doubt) = neighbours(eyes, scope, &observed.links)?;
                 observed.neighbours = neighbours;
                 doubt
             }
             Kind::Route => {
-                let (routes, doubt) = routes_where(socket, scope, |_| true)?;
+                let (routes, doubt) = routes(eyes, scope, |_| true)?;
                 observed.routes = routes;
                 doubt
             }
             Kind::Rule => {
-                let (rules, doubt) = rules(socket, scope)?;
+                let (rules, doubt) = rules(eyes, scope)?;
                 observed.rules = rules;
                 doubt
             }
@@ -135,44 +160,41 @@ impl Snapshot {
     }
 }
 
-type Read<T> = Result<(Vec<T>, Option<Doubt>), Error>;
+/// What was read, and why it is in doubt.
+pub(crate) type Read<T> = Result<(Vec<T>, Option<Doubt>), Error>;
 
-fn doubt(kind: Kind, flaw: Option<Flaw>) -> Option<Doubt> {
-    flaw.map(|flaw| match flaw {
-        Flaw::Interrupted => Doubt::Interrupted(kind),
-        Flaw::Undecodable(why) => Doubt::Undecodable(kind, why),
-    })
-}
-
-fn links(socket: &mut Socket) -> Read<Link> {
+fn links(eyes: &mut Eyes<'_>) -> Read<Link> {
     let mut links = Vec::new();
-    let flaw = read(
-        socket,
-        link::dump_request,
-        link::NEW,
-        link::decode,
-        |_| true,
-        &mut links,
-    )?;
+    let dump = Dump {
+        encode: link::dump_request,
+        new: link::NEW,
+        decode: link::decode,
+        place: |_: &_| None,
+        keep: |_: &_| true,
+    };
+    let mut window = Window::new(None, Sight::Flagged);
+    let (flaw, _) = read(eyes.socket, &mut window, dump, &mut links)?;
     link::name_peers(&mut links);
     let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
     links.sort_by_key(|link| link.name);
-    Ok((links, doubt(Kind::Link, flaw)))
+    Ok((links, flaw.map(|flaw| flaw.doubt(Kind::Link))))
 }
 
-fn addresses(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Address> {
+fn addresses(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Address> {
     let mut addresses = Vec::new();
     let mut flaws = Vec::new();
-    let index = only(&scope.devices).filter(|_| socket.strict());
+    let index = only(&scope.devices).filter(|_| eyes.socket.strict());
     for family in [Family::Inet, Family::Inet6] {
-        flaws.extend(read(
-            socket,
-            |buffer| address::dump_request(buffer, family, index),
-            address::NEW,
-            address::decode,
-            |address: &Address| on_device(scope, address.dev),
-            &mut addresses,
-        )?);
+        let dump = Dump {
+            encode: |buffer: &mut Vec<u8>| address::dump_request(buffer, family, index),
+            new: address::NEW,
+            decode: address::decode,
+            place: |_: &_| None,
+            keep: |address: &Address| on_device(scope, address.dev),
+        };
+        let mut window = Window::new(None, Sight::Flagged);
+        let (flaw, _) = read(eyes.socket, &mut window, dump, &mut addresses)?;
+        flaws.extend(flaw);
     }
     let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
     let name = |dev: Dev| dev.as_index().and_then(|index| names.get(&index));
@@ -184,23 +206,40 @@ fn addresses(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Address
         })
         .collect();
     addresses.sort_by_cached_key(Item::key);
-    Ok((addresses, doubt(Kind::Address, flaws.pop())))
+    let doubt = flaws.pop().map(|flaw| flaw.doubt(Kind::Address));
+    Ok((addresses, doubt))
 }
 
-fn neighbours(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Neighbour> {
+fn neighbours(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Neighbour> {
     let mut neighbours = Vec::new();
-    let mut flaws = Vec::new();
-    let index = only(&scope.devices).filter(|_| socket.strict());
+    let mut doubts = Vec::new();
+    let index = only(&scope.devices).filter(|_| eyes.socket.strict());
     for family in [Family::Inet, Family::Inet6] {
-        for request in [neighbour::dump_request, neighbour::proxy_dump_request] {
-            flaws.extend(read(
-                socket,
-                |buffer| request(buffer, family, index),
-                neighbour::NEW,
-                neighbour::decode,
-                |neighbour: &Neighbour| on_device(scope, neighbour.dev),
-                &mut neighbours,
-            )?);
+        type Request = fn(&mut Vec<u8>, Family, Option<u32>) -> Result<(), EncodeError>;
+        let dumps: [(Request, Sight); 2] = [
+            (neighbour::dump_request, Sight::Neighbours(family)),
+            (neighbour::proxy_dump_request, Sight::Proxies),
+        ];
+        for (request, sight) in dumps {
+            let (rows, doubt) = eyes.settle(
+                Kind::Neighbour,
+                sight,
+                |rows: &mut Vec<Neighbour>| rows.sort_by_cached_key(Item::key),
+                |socket, window, rows| {
+                    let dump = Dump {
+                        encode: |buffer: &mut Vec<u8>| request(buffer, family, index),
+                        new: neighbour::NEW,
+                        decode: neighbour::decode,
+                        place: |_: &_| None,
+                        // All: one that comes twice tells of one that was left out.
+                        keep: |_: &_| true,
+                    };
+                    read(socket, window, dump, rows)
+                },
+            )?;
+            let wanted = |neighbour: &Neighbour| on_device(scope, neighbour.dev);
+            neighbours.extend(rows.into_iter().filter(wanted));
+            doubts.extend(doubt);
         }
     }
     let own: BTreeMap<u32, _> = links
@@ -217,7 +256,7 @@ fn neighbours(socket: &mut Socket, scope: &Scope, links: &[Link]) -> Read<Neighb
         }
     }
     neighbours.sort_by_cached_key(Item::key);
-    Ok((neighbours, doubt(Kind::Neighbour, flaws.pop())))
+    Ok((neighbours, doubts.pop()))
 }
 
 /// Whether the kernel made a NOARP row by itself, where there is nothing to resolve: it then has no
@@ -229,26 +268,35 @@ fn is_mapped(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     })
 }
 
-fn rules(socket: &mut Socket, scope: &Scope) -> Read<Rule> {
-    settled(Kind::Rule, |rules| {
-        let mut flaw = None;
-        for family in families(scope) {
-            let request = |buffer: &mut Vec<u8>| rule::dump_request(buffer, family);
-            flaw = read(socket, request, rule::NEW, rule::decode, |_| true, rules)?.or(flaw);
-        }
-        rules.sort_unstable();
-        Ok(flaw)
-    })
+fn rules(eyes: &mut Eyes<'_>, scope: &Scope) -> Read<Rule> {
+    let mut rules = Vec::new();
+    let mut doubts = Vec::new();
+    for family in families(scope) {
+        let (rows, doubt) = eyes.settle(
+            Kind::Rule,
+            Sight::Rules(family),
+            |rows: &mut Vec<Rule>| rows.sort_by_cached_key(Item::key),
+            |socket, window, rows| {
+                let dump = Dump {
+                    encode: |buffer: &mut Vec<u8>| rule::dump_request(buffer, family),
+                    new: rule::NEW,
+                    decode: rule::decode,
+                    place: |_: &_| None,
+                    keep: |_: &_| true,
+                };
+                read(socket, window, dump, rows)
+            },
+        )?;
+        rules.extend(rows);
+        doubts.extend(doubt);
+    }
+    rules.sort_unstable();
+    Ok((rules, doubts.pop()))
 }
 
-/// The routes within a scope that `keep` wants. Nothing is held of the others, so that a look at a
-/// few among many costs no memory.
-///
-/// # Errors
-///
-/// As [`snapshot`].
-pub fn routes_where(
-    socket: &mut Socket,
+/// The routes within a scope that `keep` wants.
+pub(crate) fn routes(
+    eyes: &mut Eyes<'_>,
     scope: &Scope,
     mut keep: impl FnMut(&Route) -> bool,
 ) -> Read<Route> {
@@ -256,68 +304,60 @@ pub fn routes_where(
         Some(tables) => tables.iter().copied().map(Some).collect(),
         None => vec![None],
     };
-    settled(Kind::Route, |routes| {
-        let mut flaw = None;
-        for family in families(scope) {
-            for table in &tables {
-                let filter = if socket.strict() {
-                    route::Filter {
-                        table: *table,
-                        protocol: scope.protocol,
-                        ..Default::default()
+    let strict = eyes.socket.strict();
+    let mut routes: Vec<Route> = Vec::new();
+    let mut doubts = Vec::new();
+    for family in families(scope) {
+        for table in &tables {
+            let filter = if strict {
+                route::Filter {
+                    table: *table,
+                    protocol: scope.protocol,
+                    ..Default::default()
+                }
+            } else {
+                route::Filter::default()
+            };
+            let (rows, doubt) = eyes.settle(
+                Kind::Route,
+                Sight::Routes(family, filter.table),
+                |rows: &mut Vec<Route>| rows.sort_by_key(Item::key),
+                |socket, window, rows| {
+                    let dump = Dump {
+                        encode: |buffer: &mut Vec<u8>| route::dump_request(buffer, family, &filter),
+                        new: route::NEW,
+                        decode: route::decode,
+                        place: Place::of,
+                        keep: |route: &Route| {
+                            let within = table.is_none_or(|table| route.table == table);
+                            let protocol = scope.protocol.unwrap_or(route.protocol);
+                            within && route.protocol == protocol && keep(route)
+                        },
+                    };
+                    match read(socket, window, dump, rows) {
+                        // A table that does not exist is empty.
+                        Err(error) if filter.table.is_some() && is_absent(&error) => {
+                            Ok((None, true))
+                        }
+                        answer => answer,
                     }
-                } else {
-                    route::Filter::default()
-                };
-                let answer = read(
-                    socket,
-                    |buffer| route::dump_request(buffer, family, &filter),
-                    route::NEW,
-                    route::decode,
-                    |route: &Route| {
-                        table.is_none_or(|table| route.table == table)
-                            && scope
-                                .protocol
-                                .is_none_or(|protocol| route.protocol == protocol)
-                            && keep(route)
-                    },
-                    routes,
-                );
-                let found = match answer {
-                    // A table that does not exist is empty.
-                    Err(error) if filter.table.is_some() && is_absent(&error) => None,
-                    answer => answer?,
-                };
-                flaw = found.or(flaw);
+                },
+            )?;
+            if routes.is_empty() {
+                routes = rows;
+            } else {
+                routes.extend(rows);
             }
+            doubts.extend(doubt);
         }
-        routes.sort_by_key(Item::key);
-        Ok(flaw)
-    })
+    }
+    routes.sort_by_key(Item::key);
+    Ok((routes, doubts.pop()))
 }
 
 /// What the kernel answers where the table that a dump is limited to does not exist.
 fn is_absent(error: &Error) -> bool {
     error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::ENOENT)
-}
-
-/// Reads sorted items until no two of them are the same: the kernel never says of these dumps
-/// that they were interrupted, but a row that it moved past is then reported again.
-fn settled<T: PartialEq>(
-    kind: Kind,
-    mut read: impl FnMut(&mut Vec<T>) -> Result<Option<Flaw>, Error>,
-) -> Read<T> {
-    let mut items = Vec::new();
-    for _ in 0..ATTEMPTS {
-        items.clear();
-        let flaw = read(&mut items)?;
-        let before = items.len();
-        items.dedup();
-        if items.len() == before || flaw.is_some() {
-            return Ok((items, doubt(kind, flaw)));
-        }
-    }
-    Ok((items, Some(Doubt::Repeated(kind))))
 }
 
 /// The one device, where there is one only: the kernel filters by no more.

@@ -87,6 +87,7 @@ impl Net {
         let dump = self.socket.dump(&request, |step| match step {
             DumpStep::Begin => found.clear(),
             DumpStep::Message(message) => found.extend(decode(message.body).unwrap()),
+            DumpStep::Part(_) => {}
         });
         assert!(dump.unwrap().complete);
         found

@@ -1,0 +1,94 @@
+//! Who listens while a dump is read.
+//!
+//! The kernel never says of a dump of routes, rules or neighbours that it was interrupted. It makes a dump in parts, each at
+//! one moment: under the table's lock (`fib6_dump_table` in net/ipv6/ip6_fib.c), or walking what RCU keeps whole
+//! (`fib_table_dump` in net/ipv4/fib_trie.c, `dump_rules` in net/core/fib_rules.c, `neigh_dump_table` in
+//! net/core/neighbour.c). Between two parts it keeps a place, and whoever changes what is before the place moves it: rows are
+//! left out, or come again. So there are two grounds for a dump to be whole:
+//!
+//! - it came in one part;
+//! - nobody changed, from its begin to its end, what moves the place.
+//!
+//! The place is a count of rules, of neighbours in a bucket, of prefixes in a tree of IPv6. In a table of IPv4 it is a
+//! destination, and a count among the routes to that: only who changes routes to the destinations at the border of two parts
+//! moves it.
+//!
+//! It does not tell whether what was read is still so.
+
+mod event;
+mod window;
+
+use std::fmt;
+use std::time::Duration;
+
+use trueup_diff::Family;
+use trueup_netlink::{Error, ErrorKind, Group, Multicast, Namespace};
+
+use event::Event;
+pub(crate) use window::{Place, Window};
+
+/// How many reads one look makes at the most, each of up to 1,024 events.
+const READS: usize = 64;
+
+/// The groups that tell of changes to what is dumped, and of what the kernel takes along without telling.
+const GROUPS: [Group; 8] = Group::OBJECTS;
+
+/// What a dump is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// What the kernel itself flags as interrupted.
+    Flagged,
+    /// Routes of a family, of one table or all.
+    Routes(Family, Option<u32>),
+    Rules(Family),
+    Neighbours(Family),
+    /// Proxy entries: nobody is told of them.
+    Proxies,
+}
+
+/// Listens, unfiltered.
+pub(crate) struct Witness {
+    events: Multicast,
+}
+
+impl Witness {
+    pub(crate) fn open(namespace: &Namespace) -> Result<Witness, Error> {
+        let mut events = Multicast::open(namespace, &GROUPS)?;
+        match events.join(Group::NEXTHOP) {
+            // Before Linux 5.3 there is neither the group nor anything to tell of.
+            Err(error) if error.errno() == Some(libc::EINVAL) => {}
+            joined => joined?,
+        }
+        Ok(Witness { events })
+    }
+
+    /// Passes on all that was heard since the last time; whether nothing of it was lost.
+    fn hear(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
+        const FULL: usize = 1024;
+        let mut whole = true;
+        for _ in 0..READS {
+            let heard = self
+                .events
+                .receive(Duration::ZERO, |message| each(Event::read(&message)));
+            match heard {
+                // It takes no more at once: there may be more. Until the queue is empty, the kernel loses what comes without
+                // saying so a second time.
+                Ok(FULL..) => {}
+                Ok(0) => return Ok(whole),
+                Ok(_) if whole => return Ok(whole),
+                Ok(_) => {}
+                Err(error) if error.is_loss() || error.kind() == ErrorKind::Malformed => {
+                    whole = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Witness").finish_non_exhaustive()
+    }
+}
