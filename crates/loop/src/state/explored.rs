@@ -17,16 +17,16 @@ use self::world::World;
 use super::*;
 
 const TICK: Duration = Duration::from_millis(10);
-const INTERVAL: u64 = 6;
+const INTERVAL: u64 = 4;
 const DEBOUNCE: u64 = 2;
-const DEADLINE: u64 = 2;
-const FIRST: u64 = 2;
-const LAST: u64 = 4;
+const DEADLINE: u64 = 1;
+const FIRST: u64 = 1;
+const LAST: u64 = 3;
 const BURST: u64 = 2;
 /// One op in so many ticks.
 const REFILL: u64 = 2;
 /// No pass takes longer.
-const LONGEST: u64 = 3;
+const LONGEST: u64 = 2;
 const KEY: OpKey = OpKey(1);
 
 fn at(tick: u64) -> Instant {
@@ -121,7 +121,7 @@ fn hints_timer_pause_and_stop() {
         fails: None,
         subscribed: &[Hearing::Pushed],
         budget: false,
-        floor: 25_000,
+        floor: 17_000,
     });
 }
 
@@ -131,7 +131,7 @@ fn a_descriptor_that_fails_and_comes_again() {
         fails: None,
         subscribed: &[Hearing::Polled, Hearing::Failed, Hearing::Unsupported],
         budget: false,
-        floor: 100_000,
+        floor: 68_000,
     });
 }
 
@@ -141,35 +141,35 @@ fn a_budget() {
         fails: None,
         subscribed: &[Hearing::Pushed],
         budget: true,
-        floor: 35_000,
+        floor: 22_000,
     });
 }
 
 #[test]
 fn an_op_that_is_busy() {
-    fails(ErrorClass::Busy, &[Hearing::Pushed]);
+    fails(ErrorClass::Busy, &[Hearing::Pushed], 125_000);
 }
 
 #[test]
 fn an_op_that_depends_on_another() {
-    fails(ErrorClass::Dependency, &[Hearing::Pushed]);
+    fails(ErrorClass::Dependency, &[Hearing::Pushed], 198_000);
 }
 
 #[test]
 fn an_op_that_is_in_conflict() {
-    fails(ErrorClass::Conflict, &[Hearing::Pushed]);
+    fails(ErrorClass::Conflict, &[Hearing::Pushed], 176_000);
 }
 
 #[test]
 fn an_op_that_is_in_conflict_and_nothing_would_say_that_it_no_longer_is() {
-    fails(ErrorClass::Conflict, &[Hearing::Unsupported]);
+    fails(ErrorClass::Conflict, &[Hearing::Unsupported], 23_000);
 }
 
-fn fails(class: ErrorClass, subscribed: &'static [Hearing]) {
+fn fails(class: ErrorClass, subscribed: &'static [Hearing], floor: usize) {
     check(Setup {
         fails: Some(class),
         subscribed,
         budget: false,
-        floor: 1,
+        floor,
     });
 }
