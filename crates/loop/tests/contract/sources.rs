@@ -1,0 +1,331 @@
+//! The sources, and what goes with them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use trueup_loop::{Config, Handle, Loop};
+use trueup_reconcile::{
+    Claim, Extent, Heard, Hints, Ledger, MemoryLedger, Outcome, Report, Source, Subscribed,
+    Subscription, Terms, Told,
+};
+
+/// Longer than any test: what is to happen within it does so at once, or the test fails.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// Neither timer nor debounce comes about within a test.
+pub(crate) const NEVER: Duration = Duration::from_secs(36_000);
+pub(crate) const SHORT: Duration = Duration::from_millis(2);
+
+/// Only what is asked for brings a pass about.
+pub(crate) fn quiet() -> Config {
+    Config::default()
+        .with_interval(NEVER)
+        .with_debounce(Duration::ZERO)
+        .with_backoff(NEVER, NEVER)
+        .with_jitter(0)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Oops {
+    /// The scope has ended.
+    pub(crate) end: bool,
+}
+
+impl fmt::Display for Oops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.end { "it is gone" } else { "oops" })
+    }
+}
+
+impl std::error::Error for Oops {}
+
+/// What a pass was given, all of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Given {
+    pub(crate) number: u32,
+    pub(crate) scope: &'static str,
+    pub(crate) desired: u32,
+    pub(crate) options: &'static str,
+    pub(crate) owned: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) extent: Extent,
+    pub(crate) ops: u64,
+}
+
+/// What a pass is to come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report1 {
+    pub(crate) number: u32,
+    pub(crate) converged: bool,
+    pub(crate) cut: bool,
+    pub(crate) contended: usize,
+    pub(crate) outcomes: Vec<Told>,
+}
+
+impl Report for Report1 {
+    fn converged(&self) -> bool {
+        self.converged
+    }
+
+    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
+        Box::new(self.outcomes.iter().copied())
+    }
+
+    fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    fn contended(&self) -> usize {
+        self.contended
+    }
+}
+
+pub(crate) fn told(key: u64, outcome: Outcome) -> Told {
+    Told {
+        key: trueup_reconcile::OpKey(key),
+        kind: "thing",
+        outcome,
+    }
+}
+
+type Work = dyn FnMut(&Given, &mut dyn Ledger, &Terms<'_>) -> Result<Report1, Oops> + Send;
+type Subscribe = dyn FnMut(Hints) -> Subscribed<Listener, Oops> + Send;
+
+/// A source whose passes do what a test says, and that tells the test what they were given.
+pub(crate) struct Scripted {
+    given: Sender<Given>,
+    number: u32,
+    work: Box<Work>,
+    subscribe: Box<Subscribe>,
+}
+
+impl Scripted {
+    pub(crate) fn new(
+        work: impl FnMut(&Given, &mut dyn Ledger, &Terms<'_>) -> Result<Report1, Oops> + Send + 'static,
+    ) -> (Scripted, Receiver<Given>) {
+        let (given, passes) = channel();
+        let source = Scripted {
+            given,
+            number: 0,
+            work: Box::new(work),
+            subscribe: Box::new(|_| Subscribed::Unsupported),
+        };
+        (source, passes)
+    }
+
+    pub(crate) fn subscribed(
+        mut self,
+        subscribe: impl FnMut(Hints) -> Subscribed<Listener, Oops> + Send + 'static,
+    ) -> Scripted {
+        self.subscribe = Box::new(subscribe);
+        self
+    }
+}
+
+/// One that always succeeds, and owns its last desired state.
+pub(crate) fn keeping() -> (Scripted, Receiver<Given>) {
+    Scripted::new(|given, ledger, _| {
+        let claim = Claim::Ours(given.desired.to_be_bytes().to_vec());
+        ledger
+            .settle(BTreeMap::from([(b"it".to_vec(), claim)]))
+            .unwrap();
+        Ok(converged(given))
+    })
+}
+
+pub(crate) fn converged(given: &Given) -> Report1 {
+    Report1 {
+        number: given.number,
+        converged: true,
+        ..Report1::default()
+    }
+}
+
+/// One that always fails.
+pub(crate) fn failing() -> (Scripted, Receiver<Given>) {
+    Scripted::new(|_, _, _| Err(Oops { end: false }))
+}
+
+/// One that is slow: each pass lasts until the test lets it go, or drops the way to.
+pub(crate) fn slow() -> (Scripted, Receiver<Given>, Sender<()>) {
+    let (go, wait) = channel::<()>();
+    let (source, passes) = Scripted::new(move |given, _, _| {
+        let _ = wait.recv();
+        Ok(converged(given))
+    });
+    (source, passes, go)
+}
+
+impl Source for Scripted {
+    type Scope = &'static str;
+    type Desired = u32;
+    type Options = &'static str;
+    type Report = Report1;
+    type Observed = ();
+    type Error = Oops;
+    type Subscription = Listener;
+
+    fn reconcile(
+        &mut self,
+        _: &&'static str,
+        _: &u32,
+        _: &mut dyn Ledger,
+        _: &&'static str,
+    ) -> Result<Report1, Oops> {
+        panic!("a loop has terms")
+    }
+
+    fn reconcile_within(
+        &mut self,
+        scope: &&'static str,
+        desired: &u32,
+        ledger: &mut dyn Ledger,
+        options: &&'static str,
+        terms: &Terms<'_>,
+    ) -> Result<Report1, Oops> {
+        self.number += 1;
+        let given = Given {
+            number: self.number,
+            scope,
+            desired: *desired,
+            options,
+            owned: ledger.owned().unwrap(),
+            extent: terms.extent(),
+            ops: terms.ops(),
+        };
+        let _ = self.given.send(given.clone());
+        (self.work)(&given, ledger, terms)
+    }
+
+    fn is_end(error: &Oops) -> bool {
+        error.end
+    }
+
+    fn subscribe(&mut self, _: &&'static str, hints: Hints) -> Subscribed<Listener, Oops> {
+        (self.subscribe)(hints)
+    }
+}
+
+/// A subscription: with a descriptor that the test makes readable, and what there is to hear; or pushed, with neither.
+pub(crate) struct Listener {
+    readable: Option<OwnedFd>,
+    heard: Arc<Mutex<Ear>>,
+    attended: Sender<()>,
+}
+
+/// What there is to hear.
+#[derive(Default)]
+pub(crate) struct Ear {
+    pub(crate) next: Vec<Result<Heard, Oops>>,
+    /// It stays readable whatever is read, as a descriptor does that has failed.
+    pub(crate) stuck: bool,
+}
+
+/// The test's end of a descriptor.
+pub(crate) struct Voice {
+    readable: OwnedFd,
+    heard: Arc<Mutex<Ear>>,
+    /// Told each time that it was attended to.
+    pub(crate) attended: Receiver<()>,
+}
+
+impl Voice {
+    /// Gives the descriptor something to be read, and what that is.
+    pub(crate) fn say(&self, heard: Result<Heard, Oops>) {
+        self.heard.lock().unwrap().next.push(heard);
+        rustix::io::write(&self.readable, &1u64.to_ne_bytes()).unwrap();
+    }
+
+    pub(crate) fn stick(&self) {
+        self.heard.lock().unwrap().stuck = true;
+        rustix::io::write(&self.readable, &1u64.to_ne_bytes()).unwrap();
+    }
+}
+
+/// A descriptor's two ends.
+pub(crate) fn descriptor() -> (Listener, Voice) {
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let heard = Arc::new(Mutex::new(Ear::default()));
+    let (attended, attends) = channel();
+    let listener = Listener {
+        readable: Some(event.try_clone().unwrap()),
+        heard: Arc::clone(&heard),
+        attended,
+    };
+    let voice = Voice {
+        readable: event,
+        heard,
+        attended: attends,
+    };
+    (listener, voice)
+}
+
+/// A subscription without a descriptor: its hints are pushed.
+pub(crate) fn pushed() -> Listener {
+    Listener {
+        readable: None,
+        heard: Arc::default(),
+        attended: channel().0,
+    }
+}
+
+impl Subscription<Oops> for Listener {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.readable.as_ref().map(AsFd::as_fd)
+    }
+
+    fn attend(&mut self) -> Result<Heard, Oops> {
+        let readable = self
+            .readable
+            .as_ref()
+            .expect("only what has a descriptor is attended to");
+        let mut ear = self.heard.lock().unwrap();
+        if !ear.stuck {
+            match rustix::io::read(readable, &mut [0; 8]) {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        let all = std::mem::take(&mut ear.next);
+        drop(ear);
+        let _ = self.attended.send(());
+        let mut loudest = Heard::Nothing;
+        for heard in all {
+            loudest = match (loudest, heard?) {
+                (Heard::Lost, _) | (_, Heard::Lost) => Heard::Lost,
+                (Heard::Hint, _) | (_, Heard::Hint) => Heard::Hint,
+                _ => Heard::Nothing,
+            };
+        }
+        Ok(loudest)
+    }
+}
+
+/// A loop over a source, in a scope and with options that mean nothing.
+pub(crate) fn looped(source: Scripted, config: Config) -> Loop<'static, Scripted> {
+    Loop::new(
+        source,
+        "scope",
+        1,
+        MemoryLedger::default(),
+        "options",
+        config,
+    )
+    .unwrap()
+}
+
+/// The next pass, once it begins.
+pub(crate) fn next(passes: &Receiver<Given>) -> Given {
+    passes.recv_timeout(LONG).unwrap()
+}
+
+/// Stops a loop and gives the passes that were not looked at.
+pub(crate) fn rest(handle: &Handle<Scripted>, passes: &Receiver<Given>) -> Vec<Given> {
+    handle.stop();
+    handle.wait_ended(LONG).unwrap();
+    passes.try_iter().collect()
+}
