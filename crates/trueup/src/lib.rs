@@ -11,6 +11,7 @@
 //! | [`observe`] | you want to see a namespace as typed objects, and how sure that is |
 //! | [`apply`] | you have a plan and want it carried out, with one outcome an op |
 //! | [`rtnl`] | you want a whole pass: look, compare, change, look again, report |
+//! | [`sysctl`] | you want values under `/proc/sys` to hold as well |
 //! | [`reconcile`] | you have another subsystem to put under the same loop |
 //! | [`journal`] | you want what is ours, or what is under way, to survive a crash |
 //! | [`driver`] | you want passes again and again: by timer, by hint, on demand |
@@ -50,6 +51,7 @@ pub use trueup_netlink as netlink;
 pub use trueup_observe as observe;
 pub use trueup_reconcile as reconcile;
 pub use trueup_rtnl as rtnl;
+pub use trueup_sysctl as sysctl;
 
 pub use trueup_diff::{
     Address, Desired, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType, Rule,
