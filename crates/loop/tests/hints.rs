@@ -1,5 +1,6 @@
 //! Correctness never depends on a hint: strangers change a world under a simulated clock, and whatever becomes of the hints about
 //! it, it ends in the same state, and no more passes are run than the debounce allows.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -282,7 +282,7 @@ impl Subscription<Oops> for Listener {
         let readable = self
             .readable
             .as_ref()
-            .expect("only what has a descriptor is attended to");
+            .unwrap_or_else(|| panic!("only what has a descriptor is attended to"));
         let mut ear = self.heard.lock().unwrap();
         if !ear.stuck {
             match rustix::io::read(readable, &mut [0; 8]) {

@@ -152,6 +152,8 @@ fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
                 let handle = model.handle.clone();
                 thread::spawn(move || {
                     for _ in 0..3 {
+                        let stats = handle.stats();
+                        assert!(stats.failed <= stats.whole);
                         let answer = match thread_rng().gen_range(0..7_u8) {
                             0 => handle.hint(),
                             1 => handle.force(LONG).map(drop),

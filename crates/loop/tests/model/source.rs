@@ -8,7 +8,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Condvar;
 use shuttle::thread;
 use trueup_reconcile::{
-    Claim, Hints, Ledger, LedgerError, MemoryLedger, Report, Source, Subscribed,
+    Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger, OpKey, Outcome, Report, Source,
+    Subscribed, Terms, Told,
 };
 
 use crate::{Config, Handle, Loop, sync};
@@ -43,6 +44,15 @@ pub(crate) struct Pass {
 impl Report for Pass {
     fn converged(&self) -> bool {
         true
+    }
+
+    /// One fails always, so that there is something held.
+    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
+        Box::new(std::iter::once(Told {
+            key: OpKey(0),
+            kind: "thing",
+            outcome: Outcome::Failed(ErrorClass::Invalid),
+        }))
     }
 }
 
@@ -88,6 +98,21 @@ impl Source for Noting {
         })
     }
 
+    /// As a source does that asks between its steps, on the loop's thread, while others ask the loop.
+    fn reconcile_within(
+        &mut self,
+        scope: &(),
+        desired: &u32,
+        ledger: &mut dyn Ledger,
+        options: &(),
+        terms: &Terms<'_>,
+    ) -> Result<Pass, LedgerError> {
+        let _ = terms.go_on();
+        let pass = self.reconcile(scope, desired, ledger, options);
+        let _ = terms.held(OpKey(0));
+        pass
+    }
+
     fn subscribe(&mut self, (): &(), _: Hints) -> Subscribed<(), LedgerError> {
         Subscribed::Unsupported
     }
@@ -131,7 +156,10 @@ pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Beg
     } else {
         Duration::from_millis(2 * sync::FAR)
     };
-    let config = Config::default().with_interval(interval);
+    // Nothing is tried again within the model's time.
+    let config = Config::default()
+        .with_interval(interval)
+        .with_backoff(Config::MAX_DISTANCE, Config::MAX_DISTANCE);
     (
         Loop::new(source, (), 0, MemoryLedger::default(), (), config).unwrap(),
         seen,
