@@ -51,8 +51,8 @@ impl<S: Source> Handle<S> {
     }
 
     /// Returns the report of a pass that said converged over the desired state of that revision or a later one: at once if the last
-    /// pass did and nothing was heard or asked for since it began, or else once a pass does that started after this call, or that
-    /// was running.
+    /// pass did and nothing was heard or asked for since it began, or else once a pass does that starts after this call, or the
+    /// running one does and nothing was heard or asked for since it began.
     ///
     /// It asks for no pass.
     ///
