@@ -27,9 +27,15 @@ fn waits_have_bounds_in_a_slow_source() {
     test.verdict(Verdict::Report(1));
     // What was asked for still comes, though nobody waits for it.
     test.pass("first", 1, 2);
-    handle.hint().unwrap();
+    let forced = aside({
+        let handle = handle.clone();
+        move || handle.force(LONG)
+    });
+    assert_eq!(test.given().kept, 2);
     assert_eq!(kind(running.stop(Duration::ZERO)), ErrorKind::Timeout);
+    test.verdict(Verdict::Report(3));
     handle.wait_ended(LONG).unwrap();
+    assert_eq!(forced.recv_timeout(LONG).unwrap().unwrap().number, 3);
 }
 
 #[test]
