@@ -8,7 +8,7 @@ use trueup_reconcile::{Claim, ErrorClass, Ledger, LedgerError, Terms};
 use crate::class::classify;
 use crate::look::{Place, Seen, read};
 use crate::record::{Book, Record, name};
-use crate::value::same;
+use crate::value::{LONGEST, same};
 use crate::{
     Action, Desired, Done, Error, Failure, Files, Finding, Key, Options, Outcome, Pending, Reason,
     Report, Value,
@@ -268,7 +268,10 @@ impl Pass<'_> {
                         found,
                     });
                 }
-                None => state.findings.push(Finding::NoOriginal { key }),
+                None => state.findings.push(Finding::Irreversible { key }),
+                Some(original) if original.len() > LONGEST => {
+                    state.findings.push(Finding::Irreversible { key });
+                }
                 Some(original) => {
                     return Some(Step {
                         to: original.clone(),

@@ -103,8 +103,9 @@ pub enum Finding {
         /// What it is now.
         found: String,
     },
-    /// It is no longer declared and would be reverted, but it had no value before us: it is left as it is.
-    NoOriginal {
+    /// It is no longer declared and would be reverted, but it had no value before us, or one that is longer than the kernel
+    /// takes at once: it is left as it is.
+    Irreversible {
         /// The key.
         key: Key,
     },
@@ -252,9 +253,10 @@ impl fmt::Display for Finding {
                 f,
                 "{key} was {applied} when we left it and is {found} now: it is somebody else's, and stays"
             ),
-            Finding::NoOriginal { key } => {
-                write!(f, "{key} had no value before us: it stays as it is")
-            }
+            Finding::Irreversible { key } => write!(
+                f,
+                "{key} had no value before us, or one that cannot be written at once: it stays as it is"
+            ),
         }
     }
 }

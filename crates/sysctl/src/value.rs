@@ -9,7 +9,7 @@ use crate::{Error, Key};
 
 /// With the newline one byte less than a page: what the kernel takes in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A
 /// second write would be a second value.
-const LONGEST: usize = 4094;
+pub(crate) const LONGEST: usize = 4094;
 
 /// What is to be written to a key: one line of text, white space at both ends taken away and runs of it made one space.
 ///

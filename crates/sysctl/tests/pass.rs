@@ -397,10 +397,27 @@ fn a_secret_that_was_never_set_is_set_and_has_no_original() {
     let report = bench.pass(&[]);
     assert_eq!(
         report.findings(),
-        [Finding::NoOriginal { key: key(secret) }]
+        [Finding::Irreversible { key: key(secret) }]
     );
     assert!(report.converged());
     assert_eq!(bench.fake.value(secret), "2001:db8::1");
+}
+
+#[test]
+fn a_value_too_long_to_be_written_at_once_is_not_given_back_in_part() {
+    let ports = "net.ipv4.ip_local_reserved_ports";
+    let list = (1..2000).map(|port| (port * 2).to_string());
+    let list = list.collect::<Vec<_>>().join(",");
+    let mut bench = Bench::reverting(&[(ports, &list)]);
+    bench.converge(&[(ports, "7")]);
+    let writes = bench.fake.writes();
+    let report = bench.pass(&[]);
+    assert_eq!(
+        report.findings(),
+        [Finding::Irreversible { key: key(ports) }]
+    );
+    assert!(report.converged());
+    assert_eq!(bench.fake.writes(), writes);
 }
 
 #[test]
