@@ -1,5 +1,6 @@
 //! One dump, from its begin to its end, and whether anybody moved its place meanwhile.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_diff::{Family, Route};
@@ -47,6 +48,8 @@ pub(crate) struct Window<'a> {
     part: Option<(Option<Place>, Option<Place>)>,
     /// The last row of the part before.
     last: Option<Place>,
+    /// The tables that are behind.
+    passed: BTreeSet<u32>,
     /// What happened to IPv4 routes in the last three looks. The kernel makes a part as the one before is taken: what is heard
     /// now belongs to the border just passed, to the next, or, told late, to the one before.
     recent: [Vec<Place>; 3],
@@ -63,6 +66,7 @@ impl<'a> Window<'a> {
             whole: true,
             part: None,
             last: None,
+            passed: BTreeSet::new(),
             recent: Default::default(),
             error: None,
         }
@@ -91,12 +95,19 @@ impl<'a> Window<'a> {
         self.whole = true;
         self.part = None;
         self.last = None;
+        self.passed.clear();
         self.recent = Default::default();
         self.look();
     }
 
     /// A row came.
     pub(crate) fn row(&mut self, place: Option<Place>) {
+        let before = self.part.map_or(self.last, |(_, last)| last);
+        if let (Some(before), Some(place)) = (before, place)
+            && before.table != place.table
+        {
+            self.passed.insert(before.table);
+        }
         match &mut self.part {
             Some((_, last)) => *last = place,
             None => self.part = Some((place, place)),
@@ -180,7 +191,9 @@ impl<'a> Window<'a> {
 
     /// Whether anything happened between the last row of a part and the first of the next, or the end.
     fn cross(&mut self, last: Option<Place>, first: Option<Place>) {
+        let passed = &self.passed;
         let between = |place: &Place| match (last, first) {
+            (Some(last), _) if place.table != last.table && passed.contains(&place.table) => false,
             (Some(last), Some(first)) if last.table == first.table => {
                 place.table == last.table && (last.dst..=first.dst).contains(&place.dst)
             }

@@ -1,0 +1,290 @@
+//! Snapshots beside somebody who writes: what is called complete has every row that stayed, once, and what is not has them
+//! as well.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trueup_diff::{Family, Item, Kind, Kinds, Route, Rule};
+use trueup_netlink::Namespace;
+use trueup_netlink::codec::{self, existing};
+use trueup_observe::{Doubt, Observer, Scope, Snapshot};
+use trueup_testkit::faults::{At, Fault, Faults};
+
+use crate::hand::{Hand, OURS, THEIRS, blackhole, rule};
+
+const FULL_SPEED: Duration = Duration::ZERO;
+const ONE_A_MILLISECOND: Duration = Duration::from_millis(1);
+
+/// How many snapshots a test takes; `TRUEUP_SNAPSHOTS` says otherwise.
+fn snapshots(usual: usize) -> usize {
+    let said = std::env::var("TRUEUP_SNAPSHOTS").ok();
+    said.and_then(|said| said.parse().ok()).unwrap_or(usual)
+}
+
+/// Works beside a writer who makes one change after the other, each after a pause.
+fn beside<T>(
+    pause: Duration,
+    mut change: impl FnMut(&mut Hand, usize) + Send,
+    work: impl FnOnce() -> T,
+) -> T {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut hand = Hand::open(&Namespace::current());
+            let mut due = Instant::now();
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return n;
+                }
+                change(&mut hand, n);
+                due += pause;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            0
+        });
+        let worked = work();
+        stop.store(true, Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 10, "nobody wrote");
+        worked
+    })
+}
+
+/// Which of a list is due, and whether to add it: all of it is added, then all of it deleted, and so on.
+fn due<T>(list: &[T], n: usize) -> (&T, bool) {
+    (&list[n % list.len()], (n / list.len()).is_multiple_of(2))
+}
+
+fn toggle_routes(list: &[Route]) -> impl FnMut(&mut Hand, usize) + Send {
+    |hand, n| {
+        // He may find it as another before him left it.
+        let _done = hand.try_send(|buffer| match due(list, n) {
+            (route, true) => codec::route::create(buffer, route, &existing),
+            (route, false) => codec::route::delete(buffer, route, &existing),
+        });
+    }
+}
+
+fn toggle_rules(list: &[Rule]) -> impl FnMut(&mut Hand, usize) + Send {
+    |hand, n| {
+        let _done = hand.try_send(|buffer| match due(list, n) {
+            (rule, true) => codec::rule::create(buffer, rule),
+            (rule, false) => codec::rule::delete(buffer, rule),
+        });
+    }
+}
+
+fn of(kind: Kind, family: Family) -> Scope {
+    Scope {
+        kinds: Kinds::NONE.with(kind),
+        family: Some(family),
+        ..Scope::default()
+    }
+}
+
+/// Takes snapshots, and looks for the rows that stayed. How many were complete.
+fn watched<T: Item>(
+    count: usize,
+    scope: &Scope,
+    stayed: &[T],
+    rows: impl Fn(&Snapshot) -> BTreeSetOf<T>,
+) -> usize {
+    let mut observer = Observer::open(&Namespace::current()).unwrap();
+    let stayed: BTreeSet<T::Key> = stayed.iter().map(Item::key).collect();
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| scope.kinds.contains(*kind))
+        .unwrap();
+    let mut complete = 0;
+    for n in 0..count {
+        let snapshot = observer.snapshot(scope).unwrap();
+        let (all, ours) = rows(&snapshot);
+        let lost = stayed.difference(&ours).count();
+        let whole = snapshot.observed.complete.contains(kind);
+        assert_eq!(
+            lost, 0,
+            "snapshot {n} (complete: {whole}) lacks rows that stayed"
+        );
+        assert_eq!(
+            all,
+            ours.len(),
+            "snapshot {n} (complete: {whole}) has rows twice"
+        );
+        if whole {
+            assert_eq!(ours.len(), stayed.len(), "snapshot {n}");
+            assert_eq!(snapshot.doubts, []);
+            complete += 1;
+        } else {
+            assert_eq!(snapshot.doubts, [Doubt::Changing(kind)]);
+        }
+    }
+    println!("{complete} of {count} {kind} snapshots were complete");
+    complete
+}
+
+/// How many rows of ours there are, and their keys.
+type BTreeSetOf<T> = (usize, BTreeSet<<T as Item>::Key>);
+
+fn our_routes(snapshot: &Snapshot) -> BTreeSetOf<Route> {
+    let ours = || {
+        snapshot
+            .observed
+            .routes
+            .iter()
+            .filter(|it| it.protocol == OURS)
+    };
+    (ours().count(), ours().map(Item::key).collect())
+}
+
+fn our_rules(snapshot: &Snapshot) -> BTreeSetOf<Rule> {
+    let ours = || {
+        snapshot
+            .observed
+            .rules
+            .iter()
+            .filter(|it| it.protocol == OURS)
+    };
+    (ours().count(), ours().map(Item::key).collect())
+}
+
+fn added(routes: Vec<Route>) -> Vec<Route> {
+    let mut hand = Hand::open(&Namespace::current());
+    routes.iter().for_each(|route| hand.add(route));
+    routes
+}
+
+fn ipv6(pause: Duration, count: usize) -> usize {
+    let stayed = (0..20_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let stayed = added(stayed.collect());
+    let scope = of(Kind::Route, Family::Inet6);
+    assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "nobody wrote");
+    let toggled: Vec<_> = (0..200)
+        .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 97)))
+        .collect();
+    beside(pause, toggle_routes(&toggled), || {
+        watched(snapshots(count), &scope, &stayed, our_routes)
+    })
+}
+
+pub(crate) fn ipv6_routes_beside_a_writer_at_full_speed() {
+    let complete = ipv6(FULL_SPEED, 60);
+    assert!(complete < snapshots(60), "there was a writer at all times");
+}
+
+pub(crate) fn ipv6_routes_beside_a_writer_at_one_change_a_millisecond() {
+    ipv6(ONE_A_MILLISECOND, 60);
+}
+
+pub(crate) fn rules_beside_a_writer() {
+    let mut hand = Hand::open(&Namespace::current());
+    let of_priority = |priority| rule(OURS, Family::Inet, priority);
+    // Downwards, which the kernel does in a third of the time.
+    let stayed: Vec<_> = (1_000..6_000).rev().map(of_priority).collect();
+    stayed.iter().for_each(|it| hand.rule(it));
+    let scope = of(Kind::Rule, Family::Inet);
+    assert_eq!(watched(3, &scope, &stayed, our_rules), 3, "nobody wrote");
+    let toggled: Vec<_> = (1..50).map(|n| rule(THEIRS, Family::Inet, n)).collect();
+    for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
+        let complete = beside(pause, toggle_rules(&toggled), || {
+            watched(snapshots(40), &scope, &stayed, our_rules)
+        });
+        assert!(pause != FULL_SPEED || complete < snapshots(40));
+    }
+}
+
+pub(crate) fn metrics_of_one_prefix_beside_a_writer() {
+    let of_metric = |protocol, metric| {
+        let mut route = blackhole(protocol, "10.1.0.0/16");
+        route.metric = metric;
+        route
+    };
+    let stayed = (1_000..4_000).map(|metric| of_metric(OURS, metric));
+    let stayed = added(stayed.collect());
+    let scope = of(Kind::Route, Family::Inet);
+    assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "nobody wrote");
+    let toggled: Vec<_> = (1..50).map(|metric| of_metric(THEIRS, metric)).collect();
+    for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
+        let complete = beside(pause, toggle_routes(&toggled), || {
+            watched(snapshots(40), &scope, &stayed, our_routes)
+        });
+        assert!(pause != FULL_SPEED || complete < snapshots(40));
+    }
+}
+
+pub(crate) fn routes_to_elsewhere_do_not_disturb_those_of_ipv4() {
+    let stayed = (0..20_000).map(|n| blackhole(OURS, &format!("10.{}.{}.0/24", n / 250, n % 250)));
+    let stayed = added(stayed.collect());
+    let scope = of(Kind::Route, Family::Inet);
+    let toggled: Vec<_> = (0..200)
+        .map(|n| blackhole(THEIRS, &format!("9.0.{n}.0/24")))
+        .collect();
+    let complete = beside(ONE_A_MILLISECOND, toggle_routes(&toggled), || {
+        watched(snapshots(40), &scope, &stayed, our_routes)
+    });
+    assert_eq!(complete, snapshots(40), "they are all below ours");
+    // Right among them the borders of parts are hit at times, and never without notice.
+    let toggled: Vec<_> = (0..200)
+        .map(|n| blackhole(THEIRS, &format!("10.{}.7.0/25", n % 80)))
+        .take(80)
+        .collect();
+    let complete = beside(FULL_SPEED, toggle_routes(&toggled), || {
+        watched(snapshots(40), &scope, &stayed, our_routes)
+    });
+    assert!(complete > 0);
+}
+
+/// One that refuses a second dump of a kind.
+fn once(kind: trueup_testkit::Kind) -> Observer {
+    const EPERM: i32 = 1;
+    let faults = Faults::over(Namespace::current());
+    faults.add(At::Dump(kind, 2), Fault::Refuse(EPERM));
+    Observer::open(&faults.namespace()).unwrap()
+}
+
+pub(crate) fn a_quiet_namespace_is_read_once_and_whole() {
+    let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    added(stayed.collect());
+    let mut observer = once(trueup_testkit::Kind::Route);
+    let snapshot = observer.snapshot(&of(Kind::Route, Family::Inet6)).unwrap();
+    assert!(snapshot.observed.complete.contains(Kind::Route));
+    let ours = |route: &Route| route.protocol == OURS;
+    let scope = of(Kind::Route, Family::Inet);
+    observer.routes_where(&scope, ours).unwrap_err();
+}
+
+pub(crate) fn own_writes_do_not_count() {
+    let mut hand = Hand::open(&Namespace::current());
+    let mut observer = once(trueup_testkit::Kind::Route);
+    for n in 0..2_000 {
+        hand.add(&blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    }
+    let scope = of(Kind::Route, Family::Inet6);
+    let (routes, doubt) = observer
+        .routes_where(&scope, |it| it.protocol == OURS)
+        .unwrap();
+    assert_eq!((routes.len(), doubt), (2_000, None));
+}
+
+pub(crate) fn a_small_table_is_whole_beside_any_writer() {
+    let mut hand = Hand::open(&Namespace::current());
+    let stayed: Vec<_> = (100..150).map(|n| rule(OURS, Family::Inet, n)).collect();
+    stayed.iter().for_each(|it| hand.rule(it));
+    let scope = of(Kind::Rule, Family::Inet);
+    let toggled: Vec<_> = (1..9).map(|n| rule(THEIRS, Family::Inet, n)).collect();
+    let complete = beside(FULL_SPEED, toggle_rules(&toggled), || {
+        watched(snapshots(500), &scope, &stayed, our_rules)
+    });
+    assert_eq!(complete, snapshots(500));
+
+    let stayed = (0..50).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
+    let stayed = added(stayed.collect());
+    let scope = of(Kind::Route, Family::Inet6);
+    let toggled: Vec<_> = (0..8)
+        .map(|n| blackhole(THEIRS, &format!("fd00:0:{n:x}:1::/64")))
+        .collect();
+    let complete = beside(FULL_SPEED, toggle_routes(&toggled), || {
+        watched(snapshots(500), &scope, &stayed, our_routes)
+    });
+    assert_eq!(complete, snapshots(500));
+}

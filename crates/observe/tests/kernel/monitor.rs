@@ -1,0 +1,363 @@
+//! What a monitor makes of what happens.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use trueup_diff::{Family, Item, Kinds};
+use trueup_netlink::Namespace;
+use trueup_netlink::codec::{self, existing};
+use trueup_observe::{Doubtful, Interest, Monitor};
+use trueup_testkit::fake::Kernel;
+use trueup_testkit::{Snapshot, ip, named_netns};
+
+use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
+
+/// In our objects on the first device.
+pub(crate) fn interest() -> Interest {
+    let mut interest = Interest::new(Kinds::ALL, OURS);
+    interest.devices = Some(BTreeSet::from([ONE]));
+    interest.route_devices = Some(BTreeSet::from([ONE]));
+    interest.route_sources = Some(BTreeSet::new());
+    interest.nexthops = Some(BTreeSet::new());
+    interest
+}
+
+pub(crate) fn listening(namespace: &Namespace, interest: Interest) -> Monitor {
+    let mut monitor = Monitor::open(namespace).unwrap();
+    monitor.attach(interest).unwrap();
+    heard(&mut monitor);
+    monitor
+}
+
+/// What became doubtful, all of it read.
+#[track_caller]
+pub(crate) fn heard(monitor: &mut Monitor) -> Doubtful {
+    while monitor.attend().unwrap().events > 0 {}
+    monitor.take()
+}
+
+#[track_caller]
+fn names(monitor: &mut Monitor, what: &str, is: impl FnOnce(&mut Doubtful)) {
+    let mut expected = Doubtful::default();
+    is(&mut expected);
+    assert_eq!(heard(monitor), expected, "{what}");
+}
+
+fn main_table(doubtful: &mut Doubtful, family: Family) {
+    doubtful.tables.insert((family, 254));
+}
+
+pub(crate) fn every_change_of_interest_is_named() {
+    let here = Namespace::current();
+    let mut hand = Hand::open(&here);
+    hand.devices();
+    Snapshot::settled();
+    every_change(&here, &mut hand);
+}
+
+pub(crate) fn every_change_of_interest_is_named_on_the_fake() {
+    let kernel = Kernel::new();
+    let mut hand = Hand::open(&kernel.namespace());
+    hand.devices();
+    every_change(&kernel.namespace(), &mut hand);
+}
+
+fn every_change(namespace: &Namespace, hand: &mut Hand) {
+    hand.address(ONE, "10.9.0.1/24");
+    hand.address(ONE, "fd09::1/64");
+    let mut monitor = listening(namespace, interest());
+    let monitor = &mut monitor;
+
+    for (family, dst, gateway, second) in [
+        (Family::Inet, "10.1.0.0/24", "10.9.0.8", "10.9.0.9"),
+        (Family::Inet6, "fd01::/64", "fd09::8", "fd09::9"),
+    ] {
+        let ours = via(OURS, dst, gateway, ONE);
+        let theirs = via(THEIRS, dst, second, ONE);
+        hand.add(&ours);
+        names(monitor, "ours is new", |it| main_table(it, family));
+        assert_eq!(monitor.writers(), &BTreeSet::new());
+        hand.append(&theirs);
+        monitor.attend().unwrap();
+        assert_eq!(monitor.writers(), &BTreeSet::from([hand.port()]));
+        names(monitor, "theirs beside ours", |it| main_table(it, family));
+        hand.delete(&theirs);
+        names(monitor, "theirs beside ours is gone", |_| {});
+        hand.delete(&ours);
+        names(monitor, "ours is gone", |it| {
+            main_table(it, family);
+            it.gone.insert(ours.key());
+        });
+        hand.add(&theirs);
+        names(monitor, "theirs is new", |_| {});
+        hand.delete(&theirs);
+        names(monitor, "theirs is gone", |_| {});
+        hand.add(&ours);
+        heard(monitor);
+        hand.replace(&theirs);
+        names(monitor, "theirs for ours", |it| main_table(it, family));
+        hand.replace(&ours);
+        names(monitor, "ours for theirs", |it| main_table(it, family));
+        hand.delete(&ours);
+        heard(monitor);
+
+        let mut far = blackhole(OURS, dst);
+        far.table = 1000;
+        hand.add(&far);
+        names(monitor, "in a table of a large number", |it| {
+            it.tables.insert((family, 1000));
+        });
+
+        hand.rule(&rule(OURS, family, 100));
+        names(monitor, "a rule of ours", |it| {
+            it.rules.insert(family);
+        });
+        hand.rule(&rule(THEIRS, family, 101));
+        names(monitor, "a rule of theirs", |_| {});
+        hand.delete_rule(&rule(THEIRS, family, 101));
+        names(monitor, "a rule of theirs is gone", |_| {});
+        hand.delete_rule(&rule(OURS, family, 100));
+        names(monitor, "a rule of ours is gone", |it| {
+            it.rules.insert(family);
+        });
+
+        let neighbour = |it: &mut Doubtful| {
+            it.neighbours.insert(ONE);
+        };
+        hand.neighbour(ONE, gateway, OURS);
+        names(monitor, "a neighbour of ours", neighbour);
+        hand.delete_neighbour(ONE, gateway);
+        names(monitor, "a neighbour of ours is gone", neighbour);
+        hand.neighbour(ONE, gateway, 0);
+        names(monitor, "a neighbour of nobody's", |_| {});
+        hand.delete_neighbour(ONE, gateway);
+        names(monitor, "a neighbour of nobody's is gone", |_| {});
+        hand.neighbour(ONE, gateway, THEIRS);
+        names(monitor, "a neighbour of theirs", neighbour);
+        hand.delete_neighbour(ONE, gateway);
+        heard(monitor);
+        hand.neighbour(OTHER, gateway, OURS);
+        names(monitor, "a neighbour on another device", |_| {});
+    }
+
+    for (family, address) in [(Family::Inet, "10.3.0.1/24"), (Family::Inet6, "fd03::1/64")] {
+        hand.address(OTHER, address);
+        names(monitor, "an address on another device", |_| {});
+        hand.delete_address(OTHER, address);
+        names(monitor, "an address on another device is gone", |_| {});
+        let mut with_source = interest();
+        let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
+        with_source.route_sources = Some(BTreeSet::from([ip]));
+        monitor.attach(with_source).unwrap();
+        hand.address(OTHER, address);
+        names(monitor, "a source of routes", |_| {});
+        hand.delete_address(OTHER, address);
+        names(monitor, "a source of routes is gone", |it| {
+            it.routes.insert(family);
+        });
+        monitor.attach(interest()).unwrap();
+        hand.address(ONE, address);
+        names(monitor, "an address", |it| {
+            it.addresses.insert(ONE);
+        });
+        hand.delete_address(ONE, address);
+        names(monitor, "an address is gone", |it| {
+            it.addresses.insert(ONE);
+            it.routes.insert(family);
+        });
+    }
+
+    hand.change(OTHER, |link| link.mtu = Some(1400));
+    names(monitor, "a link that was never heard of", |it| {
+        it.links = true
+    });
+    hand.change(OTHER, |link| link.mtu = Some(1401));
+    names(monitor, "another link", |_| {});
+    hand.change(ONE, |link| link.mtu = Some(1402));
+    names(monitor, "a link of interest", |it| it.links = true);
+    hand.change(ONE, |link| link.mtu = Some(1000));
+    let small = heard(monitor);
+    assert!(small.routes.contains(&Family::Inet6), "{small:?}");
+}
+
+/// With foreign objects in the way of ours they matter too.
+pub(crate) fn what_goes_without_a_word_is_named_by_what_it_goes_with() {
+    let here = Namespace::current();
+    let mut hand = Hand::open(&here);
+    hand.devices();
+    hand.address(ONE, "10.9.0.1/24");
+    hand.address(OTHER, "10.8.0.1/24");
+    Snapshot::settled();
+    let mut monitor = listening(&here, interest());
+    let lost = blackhole_via(&mut hand, &mut monitor);
+    hand.change(ONE, |link| link.up = Some(false));
+    let down = heard(&mut monitor);
+    assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
+    assert!(!down.gone.contains(&lost.key()), "{down:?}");
+    assert!(down.links && !down.everything, "{down:?}");
+    let both = BTreeSet::from([Family::Inet, Family::Inet6]);
+    assert_eq!(down.routes, both, "{down:?}");
+    assert!(down.addresses.contains(&ONE), "{down:?}");
+    assert!(down.neighbours.contains(&ONE), "{down:?}");
+
+    Snapshot::settled();
+    heard(&mut monitor);
+    // What is down already takes nothing along.
+    hand.change(ONE, |link| link.mtu = Some(1400));
+    let quiet = heard(&mut monitor);
+    assert!(quiet.links && quiet.routes.is_empty(), "{quiet:?}");
+
+    hand.change(ONE, |link| link.up = Some(true));
+    Snapshot::settled();
+    let up = heard(&mut monitor);
+    assert!(up.links, "{up:?}");
+    let lost = blackhole_via(&mut hand, &mut monitor);
+    hand.delete_address(ONE, "10.9.0.1/24");
+    let gone = heard(&mut monitor);
+    assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
+    assert!(!gone.gone.contains(&lost.key()), "{gone:?}");
+    assert!(gone.routes.contains(&Family::Inet), "{gone:?}");
+
+    hand.change(OTHER, |link| link.up = Some(false));
+    let other = heard(&mut monitor);
+    assert!(
+        other.routes.is_empty() && other.addresses.is_empty(),
+        "{other:?}"
+    );
+    ip(&["link", "set", "w", "name", "x"]);
+    assert!(heard(&mut monitor).links, "another name");
+    ip(&["link", "delete", "x"]);
+    let deleted = heard(&mut monitor);
+    assert!(deleted.links, "{deleted:?}");
+    assert_eq!(
+        deleted.routes, both,
+        "the pair's other end went too: {deleted:?}"
+    );
+}
+
+/// A route of ours through the first device, that was heard of.
+fn blackhole_via(hand: &mut Hand, monitor: &mut Monitor) -> trueup_diff::Route {
+    let route = via(OURS, "10.1.0.0/24", "10.9.0.8", ONE);
+    hand.add(&route);
+    heard(monitor);
+    assert_ne!(routes("10.1.0.0/24"), "");
+    route
+}
+
+fn routes(dst: &str) -> String {
+    ip(&["route", "show", dst])
+}
+
+/// On the fake: in a user namespace there is no such setting.
+pub(crate) fn a_route_that_goes_where_nobody_is_told_is_named_by_the_link() {
+    let kernel = Kernel::new();
+    kernel
+        .sysctl("net.ipv6.route.skip_notify_on_dev_down", "1")
+        .unwrap();
+    let mut hand = Hand::open(&kernel.namespace());
+    hand.devices();
+    hand.address(ONE, "fd09::1/64");
+    let mut monitor = listening(&kernel.namespace(), interest());
+    let route = via(OURS, "fd01::/64", "fd09::8", ONE);
+    hand.add(&route);
+    heard(&mut monitor);
+    hand.change(ONE, |link| link.up = Some(false));
+    let down = heard(&mut monitor);
+    assert!(
+        hand.try_send(|it| codec::route::delete(it, &route, &existing))
+            .is_err()
+    );
+    assert!(down.gone.is_empty(), "not a word: {down:?}");
+    assert!(down.routes.contains(&Family::Inet6), "{down:?}");
+}
+
+pub(crate) fn a_nexthop_object_names_the_routes() {
+    let here = Namespace::current();
+    let mut hand = Hand::open(&here);
+    hand.devices();
+    hand.address(ONE, "10.9.0.1/24");
+    ip(&["nexthop", "add", "id", "7", "via", "10.9.0.8", "dev", "v"]);
+    ip(&["route", "add", "10.1.0.0/24", "nhid", "7", "proto", "116"]);
+    Snapshot::settled();
+    let mut of_seven = interest();
+    of_seven.nexthops = Some(BTreeSet::from([7]));
+    let mut monitor = listening(&here, of_seven);
+    let both = BTreeSet::from([Family::Inet, Family::Inet6]);
+
+    ip(&["nexthop", "add", "id", "8", "via", "10.9.0.9", "dev", "v"]);
+    ip(&["nexthop", "delete", "id", "8"]);
+    names(&mut monitor, "another one", |_| {});
+    ip(&[
+        "nexthop", "replace", "id", "7", "via", "10.9.0.9", "dev", "v",
+    ]);
+    assert_eq!(heard(&mut monitor).routes, both, "replaced");
+    ip(&["nexthop", "delete", "id", "7"]);
+    assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
+    let gone = heard(&mut monitor);
+    assert_eq!(gone.routes, both, "{gone:?}");
+    assert!(gone.gone.is_empty(), "{gone:?}");
+
+    let mut monitor = listening(&here, interest());
+    ip(&["nexthop", "add", "id", "7", "via", "10.9.0.8", "dev", "v"]);
+    ip(&["nexthop", "delete", "id", "7"]);
+    names(&mut monitor, "of no interest", |_| {});
+}
+
+pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
+    let here = Namespace::current();
+    let mut hand = Hand::open(&here);
+    let mut monitor = listening(&here, interest());
+    monitor.set_receive_buffer(1).unwrap();
+    for n in 0..1_000_u32 {
+        hand.add(&blackhole(
+            OURS,
+            &format!("10.{}.{}.0/24", n / 250, n % 250),
+        ));
+    }
+    let attended = monitor.attend().unwrap();
+    assert!(attended.lost && attended.news, "{attended:?}");
+    assert!(attended.events < 100, "{attended:?}");
+    assert_eq!(monitor.take(), Doubtful::everything());
+    // The kernel loses without a word until its queue is empty: it is by now.
+    let route = blackhole(OURS, "10.250.0.0/24");
+    hand.add(&route);
+    let attended = monitor.attend().unwrap();
+    assert!(!attended.lost && attended.events == 1, "{attended:?}");
+    assert_eq!(monitor.take().tables, BTreeSet::from([(Family::Inet, 254)]));
+    assert_eq!(monitor.attend().unwrap(), Default::default());
+}
+
+pub(crate) fn a_burst_keeps_nobody() {
+    let here = Namespace::current();
+    let mut hand = Hand::open(&here);
+    let mut monitor = listening(&here, interest());
+    if monitor.set_receive_buffer(64 << 20).unwrap() < 64 << 20 {
+        // Without privilege outside there is no such queue; the fake has none either.
+        return;
+    }
+    for n in 0..20_000_u32 {
+        hand.add(&blackhole(
+            OURS,
+            &format!("10.{}.{}.0/24", n / 250, n % 250),
+        ));
+    }
+    let attended = monitor.attend().unwrap();
+    assert!(
+        !attended.lost && attended.events == 16 * 1024,
+        "{attended:?}"
+    );
+    let attended = monitor.attend().unwrap();
+    assert_eq!(attended.events, 20_000 - 16 * 1024);
+}
+
+pub(crate) fn a_namespace_is_known_by_its_cookie() {
+    let here = Monitor::open(&Namespace::current()).unwrap();
+    let made = named_netns("drifting");
+    let named: Namespace = made.name().parse().unwrap();
+    let first = Monitor::open(&named).unwrap().cookie().unwrap();
+    assert_ne!(first, here.cookie().unwrap());
+    assert_eq!(first, Monitor::open(&named).unwrap().cookie().unwrap());
+    drop(made);
+    let _again = named_netns("drifting");
+    assert_ne!(first, Monitor::open(&named).unwrap().cookie().unwrap());
+}
