@@ -322,7 +322,13 @@ impl State {
             &self.config,
             &mut self.random,
         );
-        let Some(passed) = passed else { return };
+        let Some(passed) = passed else {
+            if running.extent == Extent::Doubtful {
+                // What was doubtful still is, and the source may no longer know what that was.
+                self.ask(now);
+            }
+            return;
+        };
         if passed.converged {
             self.converged = Some(Converged {
                 pass: self.over,

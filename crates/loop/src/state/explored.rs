@@ -97,6 +97,7 @@ fn explore(setup: Setup) -> usize {
                 }
             }
         }
+        assert!(seen.len() <= 4 * setup.floor, "states without end");
         wave = next;
         depth += 1;
     }

@@ -250,6 +250,19 @@ fn passes_over_what_is_doubtful_do_not_put_off_the_whole_one() {
 }
 
 #[test]
+fn a_pass_over_what_is_doubtful_that_could_not_run_is_followed_by_a_whole_one() {
+    let (mut state, now) = rested();
+    state.handle_heard(now, Heard::Hint);
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
+    state.handle_pass_over(now + DEBOUNCE, None);
+    assert_eq!(state.poll_timeout(), Some(now + 2 * DEBOUNCE));
+    assert_eq!(state.poll_action(now + 2 * DEBOUNCE), Some(WHOLE));
+    state.handle_pass_over(now + 2 * DEBOUNCE, None);
+    let tick = now + 2 * DEBOUNCE + INTERVAL;
+    assert_eq!(state.poll_timeout(), Some(tick), "that one by the timer");
+}
+
+#[test]
 fn hints_without_end_take_half_of_the_time_even_without_a_debounce() {
     let mut state = State::new(config().with_debounce(Duration::ZERO));
     let mut now = Instant::now();

@@ -216,6 +216,9 @@ impl World {
         if run.extent == Extent::Whole {
             self.model.last_whole_end = Some(self.now);
         }
+        if result == Result::Error && run.extent == Extent::Doubtful {
+            self.model.asked.get_or_insert(self.now);
+        }
         self.failing(&run, result);
         let after = match result {
             Result::Again => Some(lasted.max(1)),
