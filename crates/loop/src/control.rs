@@ -91,8 +91,10 @@ impl Control {
 
     /// The subscription has attended to its descriptor, or failed. Gives how often it has lost something by now.
     pub(crate) fn attended(&self, heard: Option<Heard>) -> u64 {
-        self.input(|inner, now| inner.state.handle_attended(now, heard));
-        self.lock().state.overruns()
+        self.input(|inner, now| {
+            inner.state.handle_attended(now, heard);
+            inner.state.overruns()
+        })
     }
 
     pub(crate) fn go_on(&self) -> bool {
