@@ -30,6 +30,8 @@ trueup_testkit::kernel_tests![
     a_lost_answer_is_unknown_and_never_success,
     a_batch_larger_than_the_send_buffer_goes_in_parts,
     a_dump_of_many_datagrams_is_whole,
+    the_parts_of_a_dump_are_told_and_are_as_large_as_asked_for,
+    a_filter_keeps_the_queue_empty_and_can_be_taken_away,
     a_row_larger_than_a_page_does_not_empty_the_dump,
     a_row_larger_than_any_dump_ends_it_without_an_error,
     a_strict_dump_is_filtered_and_says_so,
@@ -403,6 +405,70 @@ fn legs(socket: &mut Socket, count: u32) -> Result<(), trueup_netlink::Error> {
         )
     });
     socket.request(&message)
+}
+
+fn the_parts_of_a_dump_are_told_and_are_as_large_as_asked_for() {
+    fresh_netns();
+    send(&mut socket(), 0..5000, |_| false);
+    let request = fixed(RTM_GETROUTE, &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    for size in [12 * 1024, 20 * 1024, 64 * 1024] {
+        let mut socket = Socket::open_with_parts(&Namespace::current(), size).unwrap();
+        let (mut rows, mut parts) = (0, Vec::new());
+        let dump = socket.dump(&request, |step| match step {
+            DumpStep::Begin => assert_eq!(rows, 0),
+            DumpStep::Message(_) => rows += 1,
+            DumpStep::Part(length) => parts.push(length),
+        });
+        assert!(dump.unwrap().complete);
+        assert_eq!(rows, 5000);
+        let most = size.min(32 * 1024);
+        // The last is what is left.
+        let (_, full) = parts.split_last().unwrap();
+        assert!(full.len() > 5, "{parts:?}");
+        let fits = |length: &usize| (most - 512..=most).contains(length);
+        assert!(full.iter().all(fits), "{size}: {parts:?}");
+    }
+}
+
+fn a_filter_keeps_the_queue_empty_and_can_be_taken_away() {
+    use trueup_netlink::filter::{Instruction, swapped_half};
+    fresh_netns();
+    let mut events = Multicast::open(&Namespace::current(), &[Group::IPV4_ROUTE]).unwrap();
+    events.set_receive_buffer(1).unwrap();
+    // Deletes only.
+    let program = [
+        Instruction::half(4),
+        Instruction::equal(swapped_half(RTM_DELROUTE), 1, 0),
+        Instruction::drop(),
+        Instruction::pass(),
+    ];
+    events.set_filter(&program).unwrap();
+    let mut socket = socket();
+    send(&mut socket, 0..1000, |_| false);
+    assert_eq!(events.receive(Duration::ZERO, |_| {}).unwrap(), 0);
+    let remove = one(|buffer| route(buffer, RTM_DELROUTE, (0x0a00_0006, 32), BLACKHOLE, |_| {}));
+    socket.request(&remove).unwrap();
+    let mut kinds = Vec::new();
+    let told = |message: trueup_netlink::wire::Message<'_>| kinds.push(message.header.kind);
+    assert_eq!(events.receive(Duration::ZERO, told).unwrap(), 1);
+    assert_eq!(kinds, [RTM_DELROUTE]);
+
+    // What is no program changes nothing; none at all lets everything pass, and is no error where there is none.
+    let endless = [Instruction::half(4)];
+    let error = events.set_filter(&endless).unwrap_err();
+    assert_eq!(error.errno(), Some(libc::EINVAL));
+    send(&mut socket, 1000..1001, |_| false);
+    assert_eq!(events.receive(Duration::ZERO, |_| {}).unwrap(), 0);
+    for _ in 0..2 {
+        events.set_filter(&[]).unwrap();
+        send(&mut socket, 2000..2001, |_| false);
+        send(&mut socket, 2000..2001, |_| false);
+        assert_eq!(events.receive(Duration::ZERO, |_| {}).unwrap(), 1);
+        let remove =
+            one(|buffer| route(buffer, RTM_DELROUTE, (0x0a00_07d1, 32), BLACKHOLE, |_| {}));
+        socket.request(&remove).unwrap();
+        assert_eq!(events.receive(Duration::ZERO, |_| {}).unwrap(), 1);
+    }
 }
 
 // fact 61

@@ -1,10 +1,11 @@
 //! What the kernel holds, read into `trueup-diff`'s model: a [`Snapshot`] of a namespace, whole or
-//! scoped to what is managed, and how sure it is.
+//! scoped to what is managed, and how sure it is; and what of it became doubtful since, as a
+//! [`Monitor`] learns it.
 //!
-//! Filters go to the kernel where it knows them, and everything is filtered again here. A dump
-//! that was interrupted is repeated, within a bound; a message that cannot be read, a row that
-//! comes twice, a dump that stays interrupted make the kind incomplete, and of an incomplete kind
-//! nothing may be deleted. What to change is not decided here.
+//! The kernel leaves rows out of dumps and says nothing, so an [`Observer`] calls a kind complete only
+//! with grounds to: it listens while it reads. Of an incomplete kind nothing may be deleted. Filters
+//! go to the kernel where it knows them, and everything is filtered again here. What to change is not
+//! decided here.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +20,7 @@ mod witness;
 pub use doubtful::Doubtful;
 pub use monitor::{Attended, Interest, Monitor};
 pub use observer::Observer;
-pub use snapshot::{Doubt, Scope, Snapshot, routes_where, snapshot};
+pub use snapshot::{Doubt, Scope, Snapshot};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 use trueup_diff::Route;
 use trueup_netlink::{Error, Namespace, Socket};
 
-use crate::settle::{Eyes, Others};
+use crate::settle::Others;
 use crate::snapshot::{self, Doubt, Scope, Snapshot};
 use crate::witness::Witness;
 
@@ -13,9 +13,9 @@ use crate::witness::Witness;
 /// own writes do not count, if they are over before a read begins.
 #[derive(Debug)]
 pub struct Observer {
-    socket: Socket,
-    witness: Witness,
-    others: Others,
+    pub(crate) socket: Socket,
+    pub(crate) witness: Witness,
+    pub(crate) others: Others,
 }
 
 impl Observer {
@@ -44,7 +44,7 @@ impl Observer {
     /// When the kernel refuses or breaks off a dump, or does not answer. What could be read but is in
     /// doubt is no error: it is told in the snapshot.
     pub fn snapshot(&mut self, scope: &Scope) -> Result<Snapshot, Error> {
-        snapshot::take(&mut self.eyes(), scope)
+        snapshot::take(self, scope)
     }
 
     /// The routes within a scope that `keep` wants. Nothing is held of the others, so that a look at a
@@ -58,14 +58,6 @@ impl Observer {
         scope: &Scope,
         keep: impl FnMut(&Route) -> bool,
     ) -> Result<(Vec<Route>, Option<Doubt>), Error> {
-        snapshot::routes(&mut self.eyes(), scope, keep)
-    }
-
-    fn eyes(&mut self) -> Eyes<'_> {
-        Eyes {
-            socket: &mut self.socket,
-            witness: Some(&mut self.witness),
-            others: Some(&mut self.others),
-        }
+        snapshot::routes(self, scope, keep)
     }
 }

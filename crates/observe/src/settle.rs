@@ -3,9 +3,10 @@
 use trueup_diff::{Item, Kind};
 use trueup_netlink::{Error, Namespace, Socket};
 
+use crate::observer::Observer;
 use crate::read::Flaw;
 use crate::snapshot::Doubt;
-use crate::witness::{Sight, Window, Witness};
+use crate::witness::{Sight, Window};
 
 /// How often a dump is read.
 const ATTEMPTS: usize = 5;
@@ -13,13 +14,6 @@ const ATTEMPTS: usize = 5;
 /// The sizes of the parts in the attempts between the first and the last, in bytes; in those the kernel chooses, about 32
 /// KiB. Rows are lost at the borders of parts, so that others are lost each time.
 const PARTS: [usize; ATTEMPTS - 2] = [20 * 1024, 28 * 1024, 12 * 1024];
-
-/// What is read with.
-pub(crate) struct Eyes<'a> {
-    pub(crate) socket: &'a mut Socket,
-    pub(crate) witness: Option<&'a mut Witness>,
-    pub(crate) others: Option<&'a mut Others>,
-}
 
 /// Sockets whose dumps have other parts, opened when first needed.
 #[derive(Debug)]
@@ -51,16 +45,7 @@ impl Others {
     }
 }
 
-impl<'a> Eyes<'a> {
-    /// Without a witness: a row that comes twice is all that speaks against a dump.
-    pub(crate) fn alone(socket: &'a mut Socket) -> Eyes<'a> {
-        Eyes {
-            socket,
-            witness: None,
-            others: None,
-        }
-    }
-
+impl Observer {
     /// Reads by `read` until nothing speaks against the result, which is in key order. If there is no end of it: all that was
     /// seen, of each key what was seen last, and why it is in doubt.
     pub(crate) fn settle<T: Item + PartialEq>(
@@ -79,16 +64,16 @@ impl<'a> Eyes<'a> {
         let mut quiet = false;
         for attempt in 0..ATTEMPTS {
             let mut rows = Vec::new();
-            let mut window = Window::new(self.witness.as_deref_mut(), sight);
-            let other = match (attempt, &mut self.others) {
-                (0, _) | (_, None) => None,
+            let mut window = Window::new(&mut self.witness, sight);
+            let other = match attempt {
                 // It is quiet now: a dump in the kernel's own parts will do.
                 _ if quiet => None,
-                (_, Some(others)) => others.socket(attempt - 1, self.socket),
+                0 => None,
+                _ => self.others.socket(attempt - 1, &self.socket),
             };
             // Of a dump in small parts nobody knows whether a row was too large for it. Rules and neighbours never are.
             let proves = other.is_none() || !matches!(sight, Sight::Routes(..));
-            let (flaw, whole) = read(other.unwrap_or(self.socket), &mut window, &mut rows)?;
+            let (flaw, whole) = read(other.unwrap_or(&mut self.socket), &mut window, &mut rows)?;
             quiet = whole;
             sort(&mut rows);
             let repeated = drop_repeated(&mut rows);
@@ -143,4 +128,44 @@ fn unite<T: Item>(seen: &mut Vec<T>, rows: Vec<T>) {
         seen.push(row);
     }
     seen.extend(old);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row of one key, with a value.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Row(u32, u32);
+
+    impl Item for Row {
+        type Key = u32;
+
+        fn key(&self) -> u32 {
+            self.0
+        }
+
+        fn compare(&self, _: &Row, _: &mut dyn FnMut(trueup_diff::Difference)) {}
+    }
+
+    #[test]
+    fn of_one_key_what_was_seen_last_counts() {
+        let mut seen = Vec::new();
+        unite(&mut seen, vec![Row(1, 1), Row(3, 1), Row(3, 2), Row(5, 1)]);
+        unite(&mut seen, vec![Row(2, 2), Row(3, 3), Row(5, 2), Row(5, 3)]);
+        let all = [Row(1, 1), Row(2, 2), Row(3, 3), Row(5, 2), Row(5, 3)];
+        assert_eq!(seen, all);
+        unite(&mut seen, Vec::new());
+        assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn a_row_that_comes_again_among_others_of_its_key_is_seen() {
+        let mut rows = vec![Row(1, 1), Row(2, 1), Row(2, 2)];
+        assert!(!drop_repeated(&mut rows));
+        let once = rows.clone();
+        rows.extend([Row(2, 1), Row(2, 3)]);
+        assert!(drop_repeated(&mut rows));
+        assert_eq!(rows, [once, vec![Row(2, 3)]].concat());
+    }
 }

@@ -8,10 +8,10 @@ use trueup_diff::{
     Route, Rule,
 };
 use trueup_netlink::codec::{EncodeError, address, link, neighbour, route, rule};
-use trueup_netlink::{Error, ErrorKind, Socket};
+use trueup_netlink::{Error, ErrorKind};
 
+use crate::observer::Observer;
 use crate::read::{Dump, read};
-use crate::settle::Eyes;
 use crate::witness::{Place, Sight, Window};
 
 /// What to read.
@@ -90,32 +90,10 @@ pub struct Snapshot {
     pub doubts: Vec<Doubt>,
 }
 
-/// Reads a namespace through a socket in it, without a witness.
-///
-/// # Errors
-///
-/// As [`Observer::snapshot`](crate::Observer::snapshot).
-pub fn snapshot(socket: &mut Socket, scope: &Scope) -> Result<Snapshot, Error> {
-    take(&mut Eyes::alone(socket), scope)
-}
-
-/// The routes within a scope that `keep` wants, without a witness.
-///
-/// # Errors
-///
-/// As [`Observer::routes_where`](crate::Observer::routes_where).
-pub fn routes_where(
-    socket: &mut Socket,
-    scope: &Scope,
-    keep: impl FnMut(&Route) -> bool,
-) -> Result<(Vec<Route>, Option<Doubt>), Error> {
-    routes(&mut Eyes::alone(socket), scope, keep)
-}
-
 /// Reads what is in a scope.
-pub(crate) fn take(eyes: &mut Eyes<'_>, scope: &Scope) -> Result<Snapshot, Error> {
+pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, Error> {
     let mut snapshot = Snapshot::default();
-    let (links, doubt) = links(eyes)?;
+    let (links, doubt) = links(observer)?;
     snapshot.observed.links = links;
     snapshot.note(Kind::Link, doubt);
     for kind in Kind::ALL
@@ -126,22 +104,22 @@ pub(crate) fn take(eyes: &mut Eyes<'_>, scope: &Scope) -> Result<Snapshot, Error
         let doubt = match kind {
             Kind::Link => continue,
             Kind::Address => {
-                let (addresses, doubt) = addresses(eyes, scope, &observed.links)?;
+                let (addresses, doubt) = addresses(observer, scope, &observed.links)?;
                 observed.addresses = addresses;
                 doubt
             }
             Kind::Neighbour => {
-                let (neighbours, doubt) = neighbours(eyes, scope, &observed.links)?;
+                let (neighbours, doubt) = neighbours(observer, scope, &observed.links)?;
                 observed.neighbours = neighbours;
                 doubt
             }
             Kind::Route => {
-                let (routes, doubt) = routes(eyes, scope, |_| true)?;
+                let (routes, doubt) = routes(observer, scope, |_| true)?;
                 observed.routes = routes;
                 doubt
             }
             Kind::Rule => {
-                let (rules, doubt) = rules(eyes, scope)?;
+                let (rules, doubt) = rules(observer, scope)?;
                 observed.rules = rules;
                 doubt
             }
@@ -163,7 +141,7 @@ impl Snapshot {
 /// What was read, and why it is in doubt.
 pub(crate) type Read<T> = Result<(Vec<T>, Option<Doubt>), Error>;
 
-fn links(eyes: &mut Eyes<'_>) -> Read<Link> {
+fn links(observer: &mut Observer) -> Read<Link> {
     let mut links = Vec::new();
     let dump = Dump {
         encode: link::dump_request,
@@ -172,18 +150,18 @@ fn links(eyes: &mut Eyes<'_>) -> Read<Link> {
         place: |_: &_| None,
         keep: |_: &_| true,
     };
-    let mut window = Window::new(None, Sight::Flagged);
-    let (flaw, _) = read(eyes.socket, &mut window, dump, &mut links)?;
+    let mut window = Window::new(&mut observer.witness, Sight::Flagged);
+    let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut links)?;
     link::name_peers(&mut links);
     let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
     links.sort_by_key(|link| link.name);
     Ok((links, flaw.map(|flaw| flaw.doubt(Kind::Link))))
 }
 
-fn addresses(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Address> {
+fn addresses(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Address> {
     let mut addresses = Vec::new();
     let mut flaws = Vec::new();
-    let index = only(&scope.devices).filter(|_| eyes.socket.strict());
+    let index = only(&scope.devices).filter(|_| observer.socket.strict());
     for family in [Family::Inet, Family::Inet6] {
         let dump = Dump {
             encode: |buffer: &mut Vec<u8>| address::dump_request(buffer, family, index),
@@ -192,8 +170,8 @@ fn addresses(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Address
             place: |_: &_| None,
             keep: |address: &Address| on_device(scope, address.dev),
         };
-        let mut window = Window::new(None, Sight::Flagged);
-        let (flaw, _) = read(eyes.socket, &mut window, dump, &mut addresses)?;
+        let mut window = Window::new(&mut observer.witness, Sight::Flagged);
+        let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut addresses)?;
         flaws.extend(flaw);
     }
     let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
@@ -210,10 +188,10 @@ fn addresses(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Address
     Ok((addresses, doubt))
 }
 
-fn neighbours(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Neighbour> {
+fn neighbours(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Neighbour> {
     let mut neighbours = Vec::new();
     let mut doubts = Vec::new();
-    let index = only(&scope.devices).filter(|_| eyes.socket.strict());
+    let index = only(&scope.devices).filter(|_| observer.socket.strict());
     for family in [Family::Inet, Family::Inet6] {
         type Request = fn(&mut Vec<u8>, Family, Option<u32>) -> Result<(), EncodeError>;
         let dumps: [(Request, Sight); 2] = [
@@ -221,7 +199,7 @@ fn neighbours(eyes: &mut Eyes<'_>, scope: &Scope, links: &[Link]) -> Read<Neighb
             (neighbour::proxy_dump_request, Sight::Proxies),
         ];
         for (request, sight) in dumps {
-            let (rows, doubt) = eyes.settle(
+            let (rows, doubt) = observer.settle(
                 Kind::Neighbour,
                 sight,
                 |rows: &mut Vec<Neighbour>| rows.sort_by_cached_key(Item::key),
@@ -268,11 +246,11 @@ fn is_mapped(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     })
 }
 
-fn rules(eyes: &mut Eyes<'_>, scope: &Scope) -> Read<Rule> {
+fn rules(observer: &mut Observer, scope: &Scope) -> Read<Rule> {
     let mut rules = Vec::new();
     let mut doubts = Vec::new();
     for family in families(scope) {
-        let (rows, doubt) = eyes.settle(
+        let (rows, doubt) = observer.settle(
             Kind::Rule,
             Sight::Rules(family),
             |rows: &mut Vec<Rule>| rows.sort_by_cached_key(Item::key),
@@ -296,7 +274,7 @@ fn rules(eyes: &mut Eyes<'_>, scope: &Scope) -> Read<Rule> {
 
 /// The routes within a scope that `keep` wants.
 pub(crate) fn routes(
-    eyes: &mut Eyes<'_>,
+    observer: &mut Observer,
     scope: &Scope,
     mut keep: impl FnMut(&Route) -> bool,
 ) -> Read<Route> {
@@ -304,7 +282,7 @@ pub(crate) fn routes(
         Some(tables) => tables.iter().copied().map(Some).collect(),
         None => vec![None],
     };
-    let strict = eyes.socket.strict();
+    let strict = observer.socket.strict();
     let mut routes: Vec<Route> = Vec::new();
     let mut doubts = Vec::new();
     for family in families(scope) {
@@ -318,7 +296,7 @@ pub(crate) fn routes(
             } else {
                 route::Filter::default()
             };
-            let (rows, doubt) = eyes.settle(
+            let (rows, doubt) = observer.settle(
                 Kind::Route,
                 Sight::Routes(family, filter.table),
                 |rows: &mut Vec<Route>| rows.sort_by_key(Item::key),

@@ -58,8 +58,8 @@ impl Reader {
             route::NEW | route::DELETE => routed(event, interest, found),
             rule::NEW | rule::DELETE => ruled(event, interest, found),
             NEW_NEXTHOP | DELETE_NEXTHOP => hopped(event, interest, found),
-            // Nothing that was asked for.
-            _ => Some(true),
+            // Such as the buckets of a nexthop group: no object here.
+            _ => Some(false),
         };
         // What cannot be read may have said anything.
         relevant.unwrap_or_else(|| {

@@ -36,6 +36,7 @@ const SMALL: [std::ops::RangeInclusive<usize>; 2] = [2_700..=3_776, 6_800..=7_87
 
 /// Watches over one dump; asked for by [`Window::begin`], then told of all that comes.
 pub(crate) struct Window<'a> {
+    /// Where there is anything to hear.
     witness: Option<&'a mut Witness>,
     sight: Sight,
     /// Something happened that may have moved the place.
@@ -57,9 +58,10 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    pub(crate) fn new(witness: Option<&'a mut Witness>, sight: Sight) -> Window<'a> {
+    pub(crate) fn new(witness: &'a mut Witness, sight: Sight) -> Window<'a> {
+        let told = !matches!(sight, Sight::Flagged | Sight::Proxies);
         Window {
-            witness: witness.filter(|_| !matches!(sight, Sight::Flagged | Sight::Proxies)),
+            witness: told.then_some(witness),
             sight,
             disturbed: false,
             parts: 0,

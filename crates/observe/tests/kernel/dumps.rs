@@ -186,10 +186,9 @@ pub(crate) fn rules_beside_a_writer() {
     assert_eq!(watched(3, &scope, &stayed, our_rules), 3, "nobody wrote");
     let toggled: Vec<_> = (1..50).map(|n| rule(THEIRS, Family::Inet, n)).collect();
     for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
-        let complete = beside(pause, toggle_rules(&toggled), || {
+        beside(pause, toggle_rules(&toggled), || {
             watched(snapshots(40), &scope, &stayed, our_rules)
         });
-        assert!(pause != FULL_SPEED || complete < snapshots(40));
     }
 }
 
@@ -205,10 +204,9 @@ pub(crate) fn metrics_of_one_prefix_beside_a_writer() {
     assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "nobody wrote");
     let toggled: Vec<_> = (1..50).map(|metric| of_metric(THEIRS, metric)).collect();
     for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
-        let complete = beside(pause, toggle_routes(&toggled), || {
+        beside(pause, toggle_routes(&toggled), || {
             watched(snapshots(40), &scope, &stayed, our_routes)
         });
-        assert!(pause != FULL_SPEED || complete < snapshots(40));
     }
 }
 
