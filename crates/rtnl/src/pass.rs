@@ -186,7 +186,13 @@ impl<'a> Pass<'a> {
             let resolved = resolve(self.desired, &planned.observed, owned, self.policy)?;
             memory.declare(&resolved);
         }
-        let plan = &mut planned.plan;
+        let shed = self.shed(memory, &planned.plan);
+        self.hold(memory, &mut planned.plan, &planned.observed, true, now);
+        Ok(shed)
+    }
+
+    /// What was ours when the last pass ended, and is another's.
+    pub(crate) fn shed(&self, memory: &Memory, plan: &Plan) -> Vec<Object> {
         let had = |object: &Object| memory.had(self.desired, object, &plan.devices);
         let conflicts = plan.conflicts.iter();
         let shed = conflicts.filter(|conflict| had(&conflict.desired));
@@ -194,8 +200,7 @@ impl<'a> Pass<'a> {
         let taken = plan.ops.iter().filter(|op| op.reason == Reason::Taken);
         let retaken = taken.filter(|op| had(&op.object));
         shed.extend(retaken.filter_map(|op| op.was.as_deref().cloned()));
-        self.hold(memory, plan, &planned.observed, true, now);
-        Ok(shed)
+        shed
     }
 
     pub(crate) fn hold(

@@ -24,6 +24,9 @@ use crate::watch::{Listening, Watch};
 use crate::why::{self, Explanation, Query};
 use crate::{Error, ErrorKind, OnConflict, Options, Ownership, Report};
 
+/// A dump by device is refused so where there is no such device.
+const ENODEV: i32 = 19;
+
 /// How often a pass goes over what its own ops took away, at most.
 const ROUNDS: usize = 3;
 
@@ -190,7 +193,9 @@ fn first<'a>(
     ledger: &mut dyn Ledger,
 ) -> Result<First<'a>, Error> {
     if let (Region::Part(_), Some(known)) = (&pass.region, known) {
-        if !heard.gone.is_empty() {
+        // What else is doubtful they may need, and that is made first.
+        let alone = !heard.links && heard.addresses.is_empty() && heard.routes.is_empty();
+        if alone && !heard.gone.is_empty() {
             let links = pass.links()?;
             if known.has_links(&links.observed)
                 && let Ok((planned, owned)) = pass.at_once(heard, links)
@@ -205,8 +210,14 @@ fn first<'a>(
                 });
             }
         }
-        let snapshot = pass.read()?;
-        if known.has_links(&snapshot.observed) {
+        let snapshot = match pass.read() {
+            // A device of the part is gone.
+            Err(error) if error.errno() == Some(ENODEV) => None,
+            read => Some(read?),
+        };
+        if let Some(snapshot) = snapshot
+            && known.has_links(&snapshot.observed)
+        {
             let recovered = pass.recover(&snapshot.observed);
             pass.record(ledger, &recovered);
             let planned = pass.planned(snapshot, true);
@@ -331,8 +342,9 @@ impl Source for Rtnl {
             at_once,
         } = first(pass, known.as_ref(), &heard.unwrap_or_default(), ledger)?;
         let now = (self.clock)();
-        let shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
-        let done = self.rounds(&mut pass, (planned, at_once), ledger, terms, now);
+        let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
+        let first = (planned, at_once);
+        let done = self.rounds(&mut pass, first, &mut shed, ledger, terms, now);
         Ok(self.conclude(pass, done, shed, known, ledger))
     }
 
@@ -376,6 +388,7 @@ impl Rtnl {
         &mut self,
         pass: &mut Pass<'_>,
         (mut planned, mut at_once): (Planned, bool),
+        shed: &mut Vec<Object>,
         ledger: &mut dyn Ledger,
         terms: &Terms<'_>,
         now: Instant,
@@ -426,6 +439,10 @@ impl Rtnl {
             }
             if unasked {
                 round.excuse(&planned.plan);
+                if !at_once {
+                    // By now it was asked.
+                    shed.extend(pass.shed(&self.memory, &planned.plan));
+                }
             }
             rounds.push(round);
             let (plan, observed) = (&mut planned.plan, &planned.observed);
