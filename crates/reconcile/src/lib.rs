@@ -28,3 +28,8 @@ pub use terms::{Extent, OpKey, Terms};
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/reconcile.md")]
 struct ContractPage;
+
+/// Runs the example of the page on how to write a source.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/source.md")]
+struct SourcePage;

@@ -63,7 +63,7 @@ impl Key {
     ///
     /// The switch of IPv4 forwarding is copied to every device and to `default`, and turns `all/accept_redirects`; that of
     /// IPv6 is copied likewise (`inet_forward_change` in `net/ipv4/devinet.c`, `addrconf_forward_change` in
-    /// `net/ipv6/addrconf.c`). Others of `all` are copied, too (IPv6 `disable_ipv6`, `addr_gen_mode`,
+    /// `net/ipv6/addrconf.c`). Others of `all` are copied, too (IPv6 `disable_ipv6`, `addr_gen_mode`, `force_forwarding`,
     /// `ignore_routes_with_linkdown`), and what is written to an IPv4 `default` goes to each device that was not written to
     /// itself (`devinet_copy_dflt_conf`).
     pub(crate) fn rank(&self) -> u8 {
