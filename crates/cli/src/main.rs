@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod host;
 mod output;
 mod state;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use trueup::Namespace;
@@ -65,13 +65,11 @@ enum Command {
         file: PathBuf,
     },
     /// Run passes until SIGINT or SIGTERM; read the file again when it changes
-    Watch {
-        /// The desired state, TOML or JSON
-        file: PathBuf,
-        /// From the end of a pass to the next
-        #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
-        interval: Duration,
-    },
+    ///
+    /// On a terminal it shows how things stand; elsewhere it prints what happens, with
+    /// `--format json` a line of JSON each. SIGHUP has it read the file and look at everything
+    /// again.
+    Watch(commands::Watch),
     /// Print the namespace's state in the file's own form
     Observe,
     /// Print what this kernel and this caller can do, and what would hinder a pass
@@ -90,16 +88,6 @@ enum Command {
     },
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "write a number of seconds, such as 5 or 0.5".to_owned())?;
-    if !(0.01..=1e9).contains(&seconds) {
-        return Err("write 0.01 to 1000000000 seconds".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
-}
-
 /// It could not be done, or could not be told.
 const FAILED: u8 = 1;
 
@@ -116,7 +104,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Plan { file } => commands::plan(&common, &file),
         Command::Apply { file } => commands::apply(&common, &file),
-        Command::Watch { file, interval } => commands::watch(&common, &file, interval),
+        Command::Watch(asked) => commands::watch(&common, &asked),
         Command::Observe => commands::observe(&common),
         Command::Doctor => commands::doctor(&common),
         Command::Why(asked) => commands::why(&common, &asked),

@@ -1,17 +1,23 @@
 //! What the commands say: results on the standard output, all else on the standard error.
 
+mod clean;
 mod plan;
 mod report;
+mod setting;
 mod why;
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context as _, Error, Result};
+use serde::ser::{Serialize, Serializer};
 use trueup_cli::file;
 
+pub(crate) use clean::clean;
 pub(crate) use plan::plan;
-pub(crate) use report::{is_news, remains, report};
+pub(crate) use report::{
+    Record, Rest, changes, is_news, remains, report, set_all_the_same, verdict,
+};
 pub(crate) use why::{Told, why};
 
 /// What to print.
@@ -39,13 +45,13 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
 
 /// Says something that is no result.
 pub(crate) fn note(what: impl Display) {
-    say(format_args!("trueup: {what}\n"));
+    say(format_args!("trueup: {}\n", clean(&what.to_string())));
 }
 
 /// Says why a command failed. What is wrong with a file is told as compilers do.
 pub(crate) fn complain(error: &Error) {
     match error.downcast_ref::<file::Error>() {
-        Some(error) => say(format_args!("{error}\n")),
+        Some(error) => say(format_args!("{}\n", clean(&error.to_string()))),
         None => note(format_args!("{error:#}")),
     }
 }
@@ -58,4 +64,13 @@ fn say(what: std::fmt::Arguments<'_>) {
 /// A number of things, in words.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// A list that is made while it is written.
+struct List<F>(F);
+
+impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0())
+    }
 }

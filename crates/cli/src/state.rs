@@ -14,8 +14,22 @@ use rustix::fs::{Access, access};
 use trueup::journal::{self, Journal, JournalLedger, Scope};
 use trueup::reconcile::{Claim, Ledger, LedgerError};
 
-/// The source whose ledger it is.
-const SOURCE: &str = "rtnl";
+/// A source that has a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Network,
+    Settings,
+}
+
+impl Of {
+    /// What its ledger is called in a journal.
+    fn name(self) -> &'static str {
+        match self {
+            Of::Network => "rtnl",
+            Of::Settings => "sysctl",
+        }
+    }
+}
 
 /// Of a journal's file.
 pub(crate) const EXTENSION: &str = "journal";
@@ -38,9 +52,10 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct State(Remembered);
 
-/// What is ours in the place's namespace, in this boot. Clones are the same.
+/// What is ours by one source in the place's namespace, in this boot. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
+    of: Of,
     place: Place,
     boot_id: String,
     /// `None` once it could not be opened again.
@@ -50,7 +65,8 @@ pub(crate) struct Remembered {
 #[derive(Debug)]
 struct Opened {
     journal: Journal,
-    ledger: JournalLedger,
+    network: JournalLedger,
+    settings: JournalLedger,
     /// What was ours in other boots is forgotten.
     is_tidy: bool,
 }
@@ -69,15 +85,15 @@ impl Place {
         })
     }
 
-    /// Reads the ledger as it is, without a claim to it: it is not to be written. A journal that is not there is empty.
+    /// Reads a ledger as it is, without a claim to it: it is not to be written. A journal that is not there is empty.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read or is damaged.
-    pub(crate) fn peek(&self) -> Result<JournalLedger> {
+    pub(crate) fn peek(&self, of: Of) -> Result<JournalLedger> {
         let file = self.file();
         let journal = Journal::peek(&file).map_err(|error| explain(error, &file))?;
-        self.ledger(&journal, &boot_id()?)
+        self.ledger(of, &journal, &boot_id()?)
     }
 
     /// Claims the journal and reads it. Writes nothing to it.
@@ -95,6 +111,7 @@ impl Place {
         })?;
         let opened = self.open(&boot_id)?;
         Ok(State(Remembered {
+            of: Of::Network,
             place: self,
             boot_id,
             opened: Arc::new(Mutex::new(Some(opened))),
@@ -113,15 +130,16 @@ impl Place {
             }
         };
         Ok(Opened {
-            ledger: self.ledger(&journal, boot_id)?,
+            network: self.ledger(Of::Network, &journal, boot_id)?,
+            settings: self.ledger(Of::Settings, &journal, boot_id)?,
             journal,
             is_tidy: false,
         })
     }
 
-    fn ledger(&self, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
+    fn ledger(&self, of: Of, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
         let scope = Scope::new(self.cookie.to_string(), boot_id);
-        Ok(journal.ledger(SOURCE, &scope)?)
+        Ok(journal.ledger(of.name(), &scope)?)
     }
 
     /// Its file.
@@ -133,9 +151,12 @@ impl Place {
 }
 
 impl State {
-    /// What is ours.
-    pub(crate) fn ledger(&self) -> Remembered {
-        self.0.clone()
+    /// What is ours by a source.
+    pub(crate) fn ledger(&self, of: Of) -> Remembered {
+        Remembered {
+            of,
+            ..self.0.clone()
+        }
     }
 }
 
@@ -158,23 +179,36 @@ impl Remembered {
     }
 }
 
+impl Opened {
+    fn of(&mut self, of: Of) -> &mut JournalLedger {
+        match of {
+            Of::Network => &mut self.network,
+            Of::Settings => &mut self.settings,
+        }
+    }
+}
+
 impl Ledger for Remembered {
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
-        self.with(|opened| opened.ledger.owned())
+        let of = self.of;
+        self.with(|opened| opened.of(of).owned())
     }
 
     fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError> {
-        self.with(|opened| opened.ledger.open_intents())
+        let of = self.of;
+        self.with(|opened| opened.of(of).open_intents())
     }
 
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.with(|opened| opened.ledger.begin(intents))
+        let of = self.of;
+        self.with(|opened| opened.of(of).begin(intents))
     }
 
     /// And forgets what was ours in other boots, once something is written anyway.
     fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        let of = self.of;
         self.with(|opened| {
-            opened.ledger.settle(claims)?;
+            opened.of(of).settle(claims)?;
             if !opened.is_tidy && opened.journal.stats().commits > 0 {
                 let forgotten = opened.journal.forget_other_boots(&self.boot_id);
                 forgotten.map_err(LedgerError::new)?;

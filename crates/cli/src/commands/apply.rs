@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use trueup::{Report as _, Rtnl, Source as _};
+use trueup::{Report as _, Source as _};
 
 use super::{Declared, Place, privilege};
+use crate::host::Host;
+use crate::state::Of;
 use crate::{Common, output};
 
 /// The kernel is not as desired.
@@ -18,14 +20,17 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
     let place = Place::open(common)?;
     privilege::require(&place)?;
     let state = place.state(common, &declared.options)?.claim()?;
-    let report = Rtnl::new()
+    let report = Host::new(Box::new(state.ledger(Of::Settings)))
         .reconcile(
             &place.namespace,
-            &declared.file.desired,
-            &mut state.ledger(),
+            &declared.desired(),
+            &mut state.ledger(Of::Network),
             &declared.options,
         )
-        .map_err(|error| declared.explain(error))?;
+        .map_err(|error| {
+            output::set_all_the_same(&error);
+            declared.explain(error)
+        })?;
     output::report(common.format, &report)?;
     Ok(if report.converged() {
         ExitCode::SUCCESS

@@ -15,20 +15,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
-use trueup::diff::Problem;
+use trueup::Namespace;
+use trueup::diff::{Kind, Problem};
 use trueup::netlink::Socket;
-use trueup::{Namespace, Options};
 use trueup_cli::file::{self, File, Tables};
 
-use crate::Common;
-use crate::state;
+use crate::host::{self, Desired, Options};
+use crate::{Common, state};
 
 pub(crate) use apply::apply;
 pub(crate) use doctor::doctor;
 pub(crate) use journal::{Task, journal};
 pub(crate) use observe::observe;
 pub(crate) use plan::plan;
-pub(crate) use watch::watch;
+pub(crate) use watch::{Watch, watch};
 pub(crate) use why::{Why, why};
 
 /// A file with what follows from it.
@@ -56,10 +56,12 @@ impl Declared {
     }
 
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
-        let options = file
+        let network = file
             .settings
             .options(grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
+        let settings = file.settings.sysctl_options();
+        let options = Options { network, settings };
         Ok(Declared {
             name,
             file,
@@ -67,9 +69,34 @@ impl Declared {
         })
     }
 
+    /// What is declared for both sources.
+    fn desired(&self) -> Desired {
+        Desired {
+            network: self.file.desired.clone(),
+            settings: self.file.sysctl.clone(),
+        }
+    }
+
+    /// How many objects of each kind it declares, of those kinds that it says something of.
+    fn managed(&self) -> Vec<(&'static str, usize)> {
+        let Desired { network, settings } = self.desired();
+        let counts = Kind::ALL.into_iter().filter_map(|kind| {
+            let number = match kind {
+                Kind::Link => network.links.as_ref().map(Vec::len),
+                Kind::Address => network.addresses.as_ref().map(Vec::len),
+                Kind::Neighbour => network.neighbours.as_ref().map(Vec::len),
+                Kind::Route => network.routes.as_ref().map(Vec::len),
+                Kind::Rule => network.rules.as_ref().map(Vec::len),
+            };
+            Some((kind.name(), number?))
+        });
+        let settings = settings.as_ref().map(|settings| ("sysctl", settings.len()));
+        counts.chain(settings).collect()
+    }
+
     /// Why a pass could not run, with the place of what is wrong if that is in the file.
-    fn explain(&self, error: trueup::rtnl::Error) -> Error {
-        match self.misdeclared(&error) {
+    fn explain(&self, error: host::Error) -> Error {
+        match error.network().and_then(|error| self.misdeclared(error)) {
             Some(wrong) => wrong.into(),
             None => error.into(),
         }
@@ -112,7 +139,11 @@ impl Place {
 
     /// Where it is remembered what is ours in it under a marker.
     fn state(&self, common: &Common, options: &Options) -> Result<state::Place> {
-        state::Place::new(common.state.as_deref(), self.cookie, options.protocol())
+        state::Place::new(
+            common.state.as_deref(),
+            self.cookie,
+            options.network.protocol(),
+        )
     }
 }
 

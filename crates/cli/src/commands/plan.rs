@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use trueup::reconcile::{Ledger, MemoryLedger};
-use trueup::{Options, Rtnl};
 
 use super::{Declared, Place};
+use crate::host::{Host, Options};
+use crate::state::{self, Of};
 use crate::{Common, output};
 
 /// Changes are pending.
@@ -17,41 +18,49 @@ const PENDING: u8 = 2;
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
     let place = Place::open(common)?;
-    let ledger = remembered(&place, common, &declared.options)?;
-    let planned = Rtnl::new()
+    let state = remembered(&place, common, &declared.options);
+    let planned = Host::new(ledger(state.as_ref(), Of::Settings)?)
         .plan(
             &place.namespace,
-            &declared.file.desired,
-            &*ledger,
+            &declared.desired(),
+            &*ledger(state.as_ref(), Of::Network)?,
             &declared.options,
         )
         .map_err(|error| declared.explain(error))?;
     output::plan(common.format, &planned)?;
-    for doubt in &planned.doubts {
+    for doubt in &planned.network.doubts {
         output::note(doubt);
     }
     if planned.is_converged() {
         return Ok(ExitCode::SUCCESS);
     }
-    if planned.plan.is_empty() {
+    if planned.is_empty() {
         bail!("whether there is something to do could not be told");
     }
     Ok(ExitCode::from(PENDING))
 }
 
-/// The ledger as it is, for those who change nothing. Where there is no place for one, nothing is remembered, and that is told.
+/// Where it is remembered what is ours, for those who change nothing. Where there is no place for that, nothing is remembered,
+/// and that is told.
 pub(super) fn remembered(
     place: &Place,
     common: &Common,
     options: &Options,
-) -> Result<Box<dyn Ledger>> {
-    Ok(match place.state(common, options) {
-        Ok(state) => Box::new(state.peek()?),
-        Err(none) => {
+) -> Option<state::Place> {
+    place
+        .state(common, options)
+        .map_err(|none| {
             output::note(format_args!(
                 "{none}. What follows is told as if nothing were remembered"
             ));
-            Box::new(MemoryLedger::default())
-        }
+        })
+        .ok()
+}
+
+/// A ledger as it is.
+pub(super) fn ledger(state: Option<&state::Place>, of: Of) -> Result<Box<dyn Ledger + Send>> {
+    Ok(match state {
+        Some(state) => Box::new(state.peek(of)?),
+        None => Box::new(MemoryLedger::default()),
     })
 }

@@ -1,93 +1,240 @@
-//! `trueup watch`: the loop over the rtnetlink source, until a signal ends it.
+//! `trueup watch`: the loop over both sources, until a signal ends it.
 //!
-//! Two threads beside it: one waits for signals, one sees to it that the file and the namespace are
-//! still those that the loop works with. What they find out, the loop is told.
+//! Beside it are threads that each wait for something else: signals, the file and the namespace, the service manager, whoever asks
+//! for metrics, and the terminal. What they find out, the loop is told; what it does, they are.
 
 mod attend;
+mod changes;
+mod exposition;
+mod screen;
+mod serve;
+mod service;
+mod signals;
+mod tell;
+mod view;
 
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use trueup::Rtnl;
-use trueup::driver::{Config, Loop};
-use trueup::rtnl::{Error as PassError, Report};
+use trueup::driver::{Config, Handle, Loop};
+use trueup::reconcile::Subscribed;
 
-use self::attend::Attendant;
+use self::attend::{Attendant, Bell, Stamp};
+use self::screen::Screen;
+use self::serve::{Address, Server};
+use self::service::Service;
+use self::signals::Waited;
+use self::tell::Teller;
+use self::view::View;
 use super::{Declared, Place, is_stdin, privilege};
-use crate::output::Format;
-use crate::{Common, output};
+use crate::host::Host;
+use crate::output::{self, Format};
+use crate::state::Of;
+use crate::{Common, host};
 
 /// How long what bears our marker and was never declared is left alone, unless the file says otherwise: whoever writes the file
 /// may be behind a sibling.
 const GRACE: Duration = Duration::from_secs(10);
 
-pub(crate) fn watch(common: &Common, file: &Path, interval: Duration) -> Result<ExitCode> {
-    if is_stdin(file) {
+/// What is watched, and how.
+#[derive(clap::Args)]
+pub(crate) struct Watch {
+    /// The desired state, TOML or JSON
+    file: PathBuf,
+    /// From the end of a pass over everything to the next
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
+    interval: Duration,
+    /// From the first sign of a change to the pass that looks at it
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = debounce)]
+    debounce: Duration,
+    /// By how much intervals vary at random
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = clap::value_parser!(u8).range(0..=100))]
+    jitter: u8,
+    /// How many changes a second are made at most, and how many at once [default: no limit]
+    #[arg(long, value_name = "RATE[:BURST]")]
+    ops_limit: Option<Limit>,
+    /// Serve metrics for Prometheus at IP:PORT or unix:PATH
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<Address>,
+}
+
+/// Changes a second, and at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limit {
+    rate: NonZeroU32,
+    burst: NonZeroU32,
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Limit, String> {
+        let number = |text: &str| {
+            let number = text.parse::<NonZeroU32>();
+            number.map_err(|_| "write a number from 1, such as 100, or two, 100:500".to_owned())
+        };
+        let (rate, burst) = text.split_once(':').unwrap_or((text, text));
+        Ok(Limit {
+            rate: number(rate)?,
+            burst: number(burst)?,
+        })
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.01)
+}
+
+fn debounce(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.0)
+}
+
+fn seconds(text: &str, least: f64) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "write a number of seconds, such as 5 or 0.5".to_owned())?;
+    if !(least..=1e9).contains(&seconds) {
+        return Err(format!("write {least} to 1000000000 seconds"));
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+impl Watch {
+    fn config(&self) -> Config {
+        let config = Config::default()
+            .with_interval(self.interval)
+            .with_debounce(self.debounce)
+            .with_jitter(self.jitter);
+        match self.ops_limit {
+            Some(Limit { rate, burst }) => config.with_budget(rate, burst),
+            None => config,
+        }
+    }
+}
+
+pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
+    let path = &asked.file;
+    if is_stdin(path) {
         bail!("`watch` reads its file again when it changes: name a file, not `-`");
     }
-    // From here on a signal ends the loop between passes, and not a pass halfway.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-    let stamp = attend::Stamp::of(file);
-    let declared = Declared::read(file, GRACE)?;
+    // From here on a signal ends the loop between two steps of a pass, and not one halfway.
+    let waited = Waited::new()?;
+    let stamp = Stamp::of(path);
+    let declared = Declared::read(path, GRACE)?;
     let place = Place::open(common)?;
     privilege::require(&place)?;
     let state = place.state(common, &declared.options)?.claim()?;
+    let server = asked.metrics.as_ref().map(Server::listen).transpose()?;
 
+    let host = Host::new(Box::new(state.ledger(Of::Settings)));
+    let (service, _telling) = Service::begin(host.pulse())?;
+    let teller = Teller::new(common.format, View::new(title(path, common)), service);
+    teller.manage(&declared.managed());
     let shared = Arc::new(Shared::default());
+    let bell = Bell::new()?;
     let passes = Loop::new(
-        Rtnl::new(),
+        host,
         place.namespace.clone(),
-        declared.file.desired.clone(),
-        state.ledger(),
-        declared.options,
-        Config::default().with_interval(interval),
+        declared.desired(),
+        state.ledger(Of::Network),
+        declared.options.clone(),
+        asked.config(),
     )
     .context("cannot start the loop")?;
     let handle = passes.handle();
-    let mut teller = Teller {
-        format: common.format,
-        shared: Arc::clone(&shared),
-        told: String::new(),
-    };
     let attendant = Attendant {
-        path: file.to_owned(),
+        path: path.clone(),
         stamp,
         place,
         netns: common.netns.clone(),
-        options: declared.options,
-        ledger: Box::new(state.ledger()),
-        interval,
+        options: declared.options.clone(),
+        ledger: Box::new(state.ledger(Of::Network)),
+        interval: asked.interval,
         handle: handle.clone(),
         shared: Arc::clone(&shared),
+        teller: teller.clone(),
+        bell: bell.clone(),
     };
     shared.lock().declared = Some(declared);
 
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            if signals.forever().next().is_some() {
-                handle.stop();
-            }
-        })
-        .context("cannot start a thread")?;
+    if let Some(server) = &server {
+        let (handle, teller) = (handle.clone(), teller.clone());
+        server.serve(move || exposition::exposition(&handle.stats(), teller.is_current()))?;
+    }
+    let screen = screen(common.format, &teller, &handle)?;
+    let waker = screen.as_ref().map(Screen::waker);
+    waited.attend(handle, teller.clone(), bell, waker)?;
     thread::Builder::new()
         .name("attendant".into())
         .spawn(move || attendant.run())
         .context("cannot start a thread")?;
-    passes
-        .on_report(move |outcome| teller.tell(outcome))
-        .run()
-        .context("the loop broke off")?;
-    match shared.lock().failure.take() {
-        None => Ok(ExitCode::SUCCESS),
-        Some(failure) => Err(failure),
+    let ended = run(passes, &teller, &shared);
+    let verdict = screen.as_ref().and_then(|_| teller.verdict());
+    drop(screen);
+    if let Some(verdict) = verdict {
+        // The terminal may be gone.
+        let _ = output::print(|out| writeln!(out, "{}", output::clean(&verdict)));
     }
+    if let Some(failure) = shared.lock().failure.take() {
+        return Err(failure);
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+fn run(passes: Loop<'_, Host>, teller: &Teller, shared: &Arc<Shared>) -> Result<()> {
+    let of = || (teller.clone(), Arc::clone(shared));
+    let (report, shared) = of();
+    let (drift, contention) = (teller.clone(), teller.clone());
+    let (overrun, hearing) = (teller.clone(), teller.clone());
+    let ended = passes
+        .on_report(move |outcome| match outcome {
+            Ok(done) => report.report(done),
+            Err(error) => report.failed(error, shared.misdeclared(error)),
+        })
+        .on_drift(move |done| drift.drift(done))
+        .on_contention(move |done| contention.contention(done))
+        .on_overrun(move |times| overrun.overrun(times))
+        .on_subscribe(move |answer| match answer {
+            Subscribed::Active(_) => hearing.hearing(None),
+            Subscribed::Unsupported => {}
+            Subscribed::Failed(error) => hearing.hearing(Some(error)),
+        })
+        .run();
+    match ended {
+        Err(error) if error.is_scope_ended() => {
+            Err(error).context("the network namespace has ended")
+        }
+        ended => ended.context("the loop broke off"),
+    }
+}
+
+/// What stands on top of the view.
+fn title(path: &Path, common: &Common) -> String {
+    let netns = common.netns.as_ref();
+    let netns = netns.map_or_else(String::new, |netns| format!("   netns {netns}"));
+    format!("trueup watch {}{netns}", path.display())
+}
+
+/// The view, if there is a terminal for it and nobody asked for anything else.
+fn screen(format: Format, teller: &Teller, handle: &Handle<Host>) -> Result<Option<Screen>> {
+    if format != Format::Text || !screen::is_there() {
+        return Ok(None);
+    }
+    let (shown, asked) = (teller.clone(), handle.clone());
+    let lost = handle.clone();
+    let screen = Screen::open(
+        move |height, width| shown.lines(&asked.stats(), height, width),
+        // Nobody looks on any more, and nobody would stop it.
+        move || lost.stop(),
+    )?;
+    teller.draw_on(Some(screen.waker()));
+    Ok(Some(screen))
 }
 
 /// What the threads share.
@@ -108,41 +255,48 @@ impl Shared {
         // Nothing that can panic halfway runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Where in the file the fault is, if a pass could not run for one.
+    fn misdeclared(&self, error: &host::Error) -> Option<trueup_cli::file::Error> {
+        let shared = self.lock();
+        shared.declared.as_ref()?.misdeclared(error.network()?)
+    }
 }
 
-/// Prints what comes of the passes.
-struct Teller {
-    format: Format,
-    shared: Arc<Shared>,
-    /// What was last said of what could not be done.
-    told: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Teller {
-    fn tell(&mut self, outcome: Result<&Report, &PassError>) {
-        match outcome {
-            Ok(report) => {
-                let remains = output::remains(report);
-                let news = remains != self.told || output::is_news(report);
-                if news && let Err(error) = output::report(self.format, report) {
-                    // A full disk under a log is no reason to leave the network alone.
-                    output::note(format_args!("{error:#}"));
-                }
-                self.told = remains;
-            }
-            Err(error) => {
-                let shared = self.shared.lock();
-                let declared = shared.declared.as_ref();
-                let why = match declared.and_then(|declared| declared.misdeclared(error)) {
-                    Some(wrong) => wrong.to_string(),
-                    None => error.to_string(),
-                };
-                drop(shared);
-                if why != self.told {
-                    output::note(format_args!("the pass could not run: {why}"));
-                    self.told = why;
-                }
-            }
+    #[test]
+    fn a_limit_is_a_rate_and_what_may_come_at_once() {
+        let limit = |text: &str| {
+            text.parse()
+                .map(|Limit { rate, burst }| (rate.get(), burst.get()))
+        };
+        assert_eq!(limit("100"), Ok((100, 100)));
+        assert_eq!(limit("100:500"), Ok((100, 500)));
+        for wrong in [
+            "",
+            "0",
+            "-1",
+            "1:",
+            ":1",
+            "1:2:3",
+            "many",
+            "1:0",
+            "4294967296",
+        ] {
+            assert!(limit(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn seconds_have_bounds() {
+        assert_eq!(debounce("0"), Ok(Duration::ZERO));
+        assert_eq!(interval("0.01"), Ok(Duration::from_millis(10)));
+        for wrong in ["0", "-1", "NaN", "inf", "1e10", "soon"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+        assert!(debounce("-0.1").is_err());
     }
 }

@@ -15,8 +15,9 @@ use trueup::{Options, Rtnl};
 use trueup_cli::file::Tables;
 
 use super::{Declared, Place, plan};
-use crate::Common;
 use crate::output::{self, Format};
+use crate::state::Of;
+use crate::{Common, host};
 
 /// Which object, and what is declared.
 #[derive(clap::Args)]
@@ -56,16 +57,21 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         None => None,
     };
     let options = match (&declared, asked.protocol) {
-        (Some(declared), _) => declared.options,
+        (Some(declared), _) => declared.options.network,
         (None, Some(protocol)) => Options::default().with_protocol(protocol)?,
         (None, None) => Options::default(),
     };
     let place = Place::open(common)?;
-    let ledger = plan::remembered(&place, common, &options)?;
+    let all = host::Options {
+        network: options,
+        ..host::Options::default()
+    };
+    let state = plan::remembered(&place, common, &all);
+    let ledger = plan::ledger(state.as_ref(), Of::Network)?;
     let desired = declared.as_ref().map(|declared| &declared.file.desired);
     let explained = Rtnl::new().why(&place.namespace, desired, &*ledger, &options, &query);
     let explained = explained.map_err(|error| match &declared {
-        Some(declared) => declared.explain(error),
+        Some(declared) => declared.explain(error.into()),
         None => error.into(),
     })?;
     let place_of = |position| {

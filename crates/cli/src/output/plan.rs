@@ -3,11 +3,14 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
-use trueup::diff::render::{PlanRecord, snapshot_hash};
-use trueup::diff::{Action, Plan};
-use trueup::rtnl::Planned;
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use trueup::diff::render::{ConflictRecord, OpRecord, snapshot_hash};
+use trueup::diff::{Action, Kind, Plan};
+use trueup_sysctl::{Done, Outcome, Report as Settings};
 
-use super::{Format, count, print};
+use super::setting::{self, Setting};
+use super::{Format, List, clean, count, print};
+use crate::host::Planned;
 
 /// Prints what a pass would do.
 ///
@@ -15,38 +18,118 @@ use super::{Format, count, print};
 ///
 /// When the standard output cannot be written to.
 pub(crate) fn plan(format: Format, planned: &Planned) -> Result<()> {
-    let Planned { plan, observed, .. } = planned;
     print(|out| match format {
-        Format::Text => text(out, plan),
+        Format::Text => text(out, planned),
         Format::Json => {
-            serde_json::to_writer(&mut *out, &PlanRecord::new(plan, snapshot_hash(observed)))?;
+            serde_json::to_writer(&mut *out, &Record(planned))?;
             writeln!(out)
         }
-        Format::Ip => write!(out, "{}", plan.batch()),
+        Format::Ip => {
+            for done in settings(planned) {
+                writeln!(out, "# {}", clean(&setting::command(done)))?;
+            }
+            write!(out, "{}", planned.network.plan.batch())
+        }
     })
 }
 
-fn text(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
+/// What would be done to settings, or tried in vain.
+fn settings(planned: &Planned) -> impl Iterator<Item = &Done> {
+    planned.settings.iter().flat_map(Settings::ops)
+}
+
+/// A setting is written once what it belongs to is there, which is not known before.
+fn is_due(done: &Done) -> bool {
+    !matches!(done.outcome, Outcome::Failed(_))
+}
+
+fn text(out: &mut dyn Write, planned: &Planned) -> io::Result<()> {
+    for done in settings(planned) {
+        let line = match &done.outcome {
+            Outcome::Failed(why) => setting::undone(done, &why.to_string()),
+            _ => setting::text(done),
+        };
+        writeln!(out, "{}", clean(&line))?;
+    }
+    let plan = &planned.network.plan;
     write!(out, "{}", plan.text())?;
-    if plan.is_empty() {
+    if planned.is_empty() {
         return writeln!(out, "nothing to do");
     }
+    writeln!(out, "{}", counts(plan, planned))
+}
+
+fn counts(plan: &Plan, planned: &Planned) -> String {
     let of = |action| {
         let due = |op: &&trueup::diff::Op| op.action == action && op.hold.is_none();
         plan.ops.iter().filter(due).count()
     };
+    let set = settings(planned).filter(|done| is_due(done)).count();
     let mut parts = vec![
         format!("{} to create", of(Action::Create)),
-        format!("{} to change", of(Action::Update)),
+        format!("{} to change", of(Action::Update) + set),
         format!("{} to delete", of(Action::Delete)),
     ];
     let held = plan.ops.iter().filter(|op| op.hold.is_some()).count();
     if held > 0 {
         parts.push(format!("{held} held"));
     }
+    let absent = settings(planned).filter(|done| !is_due(done)).count();
+    if absent > 0 {
+        parts.push(format!("{absent} not possible as things are"));
+    }
     let conflicts = plan.conflicts.len();
     if conflicts > 0 {
         parts.push(count(conflicts, "conflict", "conflicts"));
     }
-    writeln!(out, "{}", parts.join(", "))
+    parts.join(", ")
+}
+
+/// The plan as JSON, made while it is written: it may be of a million ops.
+struct Record<'a>(&'a Planned);
+
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Op {
+    Setting(Setting),
+    Network(OpRecord),
+}
+
+/// What becomes ours as it is.
+#[derive(serde::Serialize)]
+struct AdoptedRecord {
+    kind: Kind,
+    object: String,
+}
+
+impl Serialize for Record<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let network = &self.0.network;
+        let Plan {
+            conflicts,
+            adopted,
+            devices,
+            ..
+        } = &network.plan;
+        let mut out = serializer.serialize_struct("Plan", 4)?;
+        let ops = || {
+            let settings = settings(self.0).map(|done| Op::Setting(Setting::planned(done)));
+            let ops = network.plan.ops.iter();
+            settings.chain(ops.map(|op| Op::Network(OpRecord::new(op, devices))))
+        };
+        out.serialize_field("ops", &List(ops))?;
+        let conflict = |conflict| ConflictRecord::new(conflict, devices);
+        let conflicts = || conflicts.iter().map(conflict);
+        out.serialize_field("conflicts", &List(conflicts))?;
+        let adopted = || {
+            adopted.iter().map(|object| AdoptedRecord {
+                kind: object.kind(),
+                object: object.spec(devices),
+            })
+        };
+        out.serialize_field("adopted", &List(adopted))?;
+        let snapshot = snapshot_hash(&network.observed).to_string();
+        out.serialize_field("snapshot", &snapshot)?;
+        out.end()
+    }
 }

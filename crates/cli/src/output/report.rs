@@ -9,9 +9,11 @@ use trueup::apply::Failure;
 use trueup::diff::render::{ConflictRecord, OpRecord};
 use trueup::diff::{Action, Hold, Kind};
 use trueup::reconcile::ErrorClass;
-use trueup::rtnl::{Finding, OpOutcome, Pending, Report, Rule};
+use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
 
-use super::{Format, count, print};
+use super::setting::{self, Found, Setting};
+use super::{Format, List, clean, count, note, print};
+use crate::host::{Error, Report};
 
 /// Prints what a pass did and what came of it.
 ///
@@ -21,11 +23,8 @@ use super::{Format, count, print};
 pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
     print(|out| match format {
         Format::Text => {
-            for done in report.applied() {
-                writeln!(out, "{}", done.op.text(done.devices))?;
-            }
-            for finding in unwritten(report) {
-                writeln!(out, "{}", finding_text(&finding))?;
+            for change in changes(report) {
+                writeln!(out, "{}", clean(&change))?;
             }
             text_of_the_rest(out, report, Told::WithTimes)
         }
@@ -37,9 +36,29 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
     })
 }
 
+/// Says which settings were changed by a pass that could not run to its end.
+pub(crate) fn set_all_the_same(error: &Error) {
+    for done in error.set() {
+        note(format_args!("all the same: {}", setting::text(done)));
+    }
+}
+
 /// Whether a pass did something, or changed whose something is.
 pub(crate) fn is_news(report: &Report) -> bool {
-    report.applied().next().is_some() || unwritten(report).next().is_some()
+    changes(report).next().is_some()
+}
+
+/// What a pass did, a line each, and whose things have become.
+pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
+    let set = report.set().map(setting::text);
+    let applied = report
+        .applied()
+        .map(|done| done.op.text(done.devices).to_string());
+    let unwritten = unwritten(report).map(|finding| finding_text(&finding));
+    let left = report
+        .settings_findings()
+        .map(|finding| format!("* sysctl {finding}"));
+    set.chain(applied).chain(left).chain(unwritten)
 }
 
 /// What a pass left undone, and its verdict: the same text says that nothing new is to be told. How long something is left
@@ -78,32 +97,95 @@ fn finding_text(finding: &Finding<'_>) -> String {
     format!("* {kind} {spec}   ({}: {meaning})", finding.rule)
 }
 
+/// What a pass left undone, by why it did: at most so many lines of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rest {
+    /// What failed or waits.
+    pub(crate) undone: Vec<String>,
+    /// How many there are beyond those.
+    pub(crate) more_undone: usize,
+    /// What somebody takes from us again and again.
+    pub(crate) contended: Vec<String>,
+    /// What is in the way of what is declared.
+    pub(crate) conflicts: Vec<String>,
+    /// How many there are beyond those.
+    pub(crate) more_conflicts: usize,
+}
+
+impl Rest {
+    /// Of a report.
+    pub(crate) fn of(report: &Report, most: usize) -> Rest {
+        let is_contended = |why: &Pending| matches!(why, Pending::Held(Hold::Contention { .. }));
+        let contended = report.pending().filter(|(_, why)| is_contended(why));
+        let failed = report.failed().map(failed_text);
+        let pending = report.pending().filter(|(_, why)| !is_contended(why));
+        let settings = settings_undone(report);
+        let pending = pending.map(|pending| pending_text(&pending, Told::WithoutTimes));
+        let mut undone = settings.chain(failed).chain(pending);
+        let mut conflicts = conflicts(report).map(conflict_text);
+        Rest {
+            undone: undone.by_ref().take(most).collect(),
+            more_undone: undone.count(),
+            contended: contended
+                .take(most)
+                .map(|pending| pending_text(&pending, Told::WithTimes))
+                .collect(),
+            conflicts: conflicts.by_ref().take(most).collect(),
+            more_conflicts: conflicts.count(),
+        }
+    }
+}
+
+fn settings_undone(report: &Report) -> impl Iterator<Item = String> {
+    let failed = report.settings_failed();
+    let failed = failed.map(|(done, why)| setting::undone(done, &format!("failed: {why}")));
+    let pending = report.settings_pending();
+    let pending = pending.map(|(done, why)| setting::undone(done, &format!("pending: {why}")));
+    failed.chain(pending)
+}
+
+fn failed_text((failed, why): (OpOutcome<'_>, &Failure)) -> String {
+    format!("! {}   (failed: {why})", command(&failed))
+}
+
+fn pending_text((pending, why): &(OpOutcome<'_>, &Pending), told: Told) -> String {
+    let why = match why {
+        Pending::Held(Hold::Grace(_)) if told == Told::WithoutTimes => "grace".to_owned(),
+        Pending::Held(Hold::Contention { .. }) if told == Told::WithoutTimes => {
+            "contention".to_owned()
+        }
+        why => waits(pending, why),
+    };
+    format!("! {}   (pending: {why})", command(pending))
+}
+
+fn conflicts(report: &Report) -> impl Iterator<Item = ConflictRecord> {
+    let conflicts = report.conflicts();
+    conflicts.map(|(conflict, devices)| ConflictRecord::new(conflict, devices))
+}
+
+fn conflict_text(conflict: ConflictRecord) -> String {
+    let ConflictRecord {
+        kind,
+        desired,
+        foreign,
+        ..
+    } = conflict;
+    format!("! {kind} {desired}   (conflict: foreign {foreign})")
+}
+
 fn text_of_the_rest(out: &mut dyn Write, report: &Report, told: Told) -> io::Result<()> {
-    for (failed, why) in report.failed() {
-        writeln!(out, "! {}   (failed: {why})", command(&failed))?;
-    }
-    for (pending, why) in report.pending() {
-        let why = match why {
-            Pending::Held(Hold::Grace(_)) if told == Told::WithoutTimes => "grace".to_owned(),
-            Pending::Held(Hold::Contention { .. }) if told == Told::WithoutTimes => {
-                "contention".to_owned()
-            }
-            why => waits(&pending, why),
-        };
-        writeln!(out, "! {}   (pending: {why})", command(&pending))?;
-    }
-    for conflict in report.conflicts() {
-        let ConflictRecord {
-            kind,
-            desired,
-            foreign,
-            ..
-        } = ConflictRecord::new(conflict, report.devices());
-        writeln!(out, "! {kind} {desired}   (conflict: foreign {foreign})")?;
+    let failed = report.failed().map(failed_text);
+    let pending = report.pending();
+    let pending = pending.map(|pending| pending_text(&pending, told));
+    let conflicts = conflicts(report).map(conflict_text);
+    let network = failed.chain(pending).chain(conflicts);
+    for line in settings_undone(report).chain(network) {
+        writeln!(out, "{}", clean(&line))?;
     }
     match verdict(report) {
         None => writeln!(out, "converged"),
-        Some(why) => writeln!(out, "not converged: {why}"),
+        Some(why) => writeln!(out, "not converged: {}", clean(&why)),
     }
 }
 
@@ -127,35 +209,36 @@ fn waits(pending: &OpOutcome<'_>, why: &Pending) -> String {
 }
 
 /// Why the state is not called converged; `None` if it is.
-fn verdict(report: &Report) -> Option<String> {
+pub(crate) fn verdict(report: &Report) -> Option<String> {
     if report.converged() {
         return None;
     }
     let mut parts = Vec::new();
-    let failed = report.failed().count();
+    let failed = report.failed().count() + report.settings_failed().count();
     if failed > 0 {
         parts.push(format!("{failed} failed"));
     }
-    let pending = report.pending().count();
+    let pending = report.pending().count() + report.settings_pending().count();
     if pending > 0 {
         parts.push(format!("{pending} pending"));
     }
-    let conflicts = report.conflicts().len();
+    let conflicts = report.conflicts().count();
     if conflicts > 0 {
         parts.push(count(conflicts, "conflict", "conflicts"));
     }
-    parts.extend(report.doubts().iter().map(ToString::to_string));
-    if let Some(trouble) = report.trouble() {
-        parts.push(format!("the pass could not be ended: {trouble}"));
-    }
+    parts.extend(report.doubts().map(ToString::to_string));
+    parts.extend(report.troubles());
     if parts.is_empty() {
         parts.push("the state moved on meanwhile; another pass will tell".to_owned());
     }
     Some(parts.join(", "))
 }
 
-/// The commands of what was done; what was not is told in comments.
+/// The commands of what was done; what was not is told in comments, as are settings, of which `ip` knows nothing.
 fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+    for set in report.set() {
+        writeln!(out, "# {}", clean(&setting::command(set)))?;
+    }
     for done in report.applied() {
         writeln!(out, "{}", command(&done))?;
     }
@@ -169,7 +252,15 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 }
 
 /// The report as JSON, made while it is written: it may be of a million ops.
-struct Record<'a>(&'a Report);
+pub(crate) struct Record<'a>(pub(crate) &'a Report);
+
+/// Of either source.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Either<S, N> {
+    Setting(S),
+    Network(N),
+}
 
 #[derive(serde::Serialize)]
 struct FailedRecord {
@@ -238,32 +329,35 @@ fn finding_record(finding: Finding<'_>) -> FindingRecord {
     }
 }
 
-/// A list that is made while it is written.
-struct List<F>(F);
-
-impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0())
-    }
-}
-
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let report = self.0;
         let mut out = serializer.serialize_struct("Report", 6)?;
         out.serialize_field("converged", &report.converged())?;
-        out.serialize_field(
-            "applied",
-            &List(|| report.applied().map(|done| record(&done))),
-        )?;
-        out.serialize_field("failed", &List(|| report.failed().map(failed_record)))?;
-        out.serialize_field("pending", &List(|| report.pending().map(pending_record)))?;
-        let conflict = |conflict| ConflictRecord::new(conflict, report.devices());
-        out.serialize_field(
-            "conflicts",
-            &List(|| report.conflicts().iter().map(conflict)),
-        )?;
-        let findings = || report.findings().map(finding_record);
+        let applied = || {
+            let set = report.set().map(Setting::new).map(Either::Setting);
+            let network = report.applied().map(|done| Either::Network(record(&done)));
+            set.chain(network)
+        };
+        out.serialize_field("applied", &List(applied))?;
+        let failed = || {
+            let settings = report.settings_failed();
+            let settings = settings.map(|(done, why)| Either::Setting(Setting::failed(done, why)));
+            settings.chain(report.failed().map(failed_record).map(Either::Network))
+        };
+        out.serialize_field("failed", &List(failed))?;
+        let pending = || {
+            let settings = report.settings_pending();
+            let settings = settings.map(|(done, why)| Either::Setting(Setting::pending(done, why)));
+            settings.chain(report.pending().map(pending_record).map(Either::Network))
+        };
+        out.serialize_field("pending", &List(pending))?;
+        out.serialize_field("conflicts", &List(|| conflicts(report)))?;
+        let findings = || {
+            let settings = report.settings_findings();
+            let settings = settings.map(|finding| Either::Setting(Found::new(finding)));
+            settings.chain(report.findings().map(finding_record).map(Either::Network))
+        };
         out.serialize_field("ownership", &List(findings))?;
         out.end()
     }

@@ -10,26 +10,39 @@ mod agent;
 mod convergence;
 mod doctor;
 mod journal;
+mod live;
 mod memory;
+mod metrics;
 mod observing;
 mod ownership;
 mod page;
 mod refusals;
+mod service;
+mod settings;
 mod watch;
 mod why;
 
 use convergence::*;
 use doctor::*;
 use journal::*;
+use live::*;
 use memory::*;
+use metrics::*;
 use observing::*;
 use ownership::*;
 use page::*;
 use refusals::*;
+use service::*;
+use settings::*;
 use watch::{
     a_changed_file_is_taken_up_and_a_broken_one_is_not, a_deleted_route_is_restored,
+    a_file_behind_links_is_taken_up_when_they_lead_elsewhere,
+    a_hangup_has_the_file_read_and_all_looked_at, a_limit_to_changes_spreads_them,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
-    a_pass_that_cannot_run_is_tried_again, both_signals_end_it_well_and_its_links_are_remembered,
+    a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
+    both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
+    what_a_stranger_takes_is_restored_when_it_is_heard_of,
+    where_changes_of_files_cannot_be_heard_of_they_are_found,
 };
 use why::{
     a_question_changes_nothing_and_takes_no_privilege, the_text_of_a_route_that_is_ours,
@@ -81,6 +94,28 @@ trueup_testkit::kernel_tests![
     a_changed_file_is_taken_up_and_a_broken_one_is_not,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again,
+    what_a_stranger_takes_is_restored_when_it_is_heard_of,
+    each_event_is_a_line_of_json,
+    a_file_behind_links_is_taken_up_when_they_lead_elsewhere,
+    where_changes_of_files_cannot_be_heard_of_they_are_found,
+    a_hangup_has_the_file_read_and_all_looked_at,
+    a_limit_to_changes_spreads_them,
+    a_signal_ends_it_in_the_middle_of_a_pass,
+    on_a_terminal_it_shows_how_things_stand,
+    names_and_aliases_cannot_reach_the_terminal,
+    a_terminal_that_goes_away_ends_it,
+    json_is_json_on_a_terminal_too,
+    a_service_manager_is_told_of_the_start_of_reloads_and_of_the_end,
+    a_watchdog_is_fed_while_there_is_nothing_to_do,
+    a_service_manager_that_cannot_be_reached_is_told_before_the_first_pass,
+    cap_net_admin_is_all_that_it_takes,
+    the_unit_of_the_example_says_what_the_page_says,
+    metrics_count_what_was_done,
+    nobody_who_asks_for_metrics_holds_up_a_pass,
+    a_setting_of_a_link_of_the_same_file_takes_one_apply,
+    settings_are_told_in_the_words_of_sysctl,
+    without_the_section_no_setting_is_touched,
+    a_setting_that_a_stranger_changes_is_found_by_timer,
     the_doctor_tells_what_is_so_and_changes_nothing,
     the_doctor_takes_no_privilege_and_says_when_one_is_missing,
     the_doctor_tells_who_holds_a_journal,

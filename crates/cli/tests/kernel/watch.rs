@@ -1,10 +1,12 @@
 //! `watch`: the file kept in force until a signal.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use trueup_testkit::{Snapshot, ip, named_netns, uplinks, wait_until};
 
 use crate::agent::{Agent, FAMILIES, Running, via};
@@ -17,16 +19,38 @@ fn watch(agent: &Agent, args: &[&str]) -> Running {
 
 /// What it says on the standard error, as it says it.
 fn said(child: &mut Running) -> Arc<Mutex<String>> {
-    let stderr = child.0.stderr.take().unwrap();
-    let said = Arc::new(Mutex::new(String::new()));
-    let into = Arc::clone(&said);
+    heard(child.0.stderr.take().unwrap())
+}
+
+/// What it prints, as it prints it.
+fn printed(child: &mut Running) -> Arc<Mutex<String>> {
+    heard(child.0.stdout.take().unwrap())
+}
+
+fn heard(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let heard = Arc::new(Mutex::new(String::new()));
+    let into = Arc::clone(&heard);
     std::thread::spawn(move || {
-        for line in BufReader::new(stderr).lines() {
+        for line in BufReader::new(from).lines() {
             let line = line.unwrap() + "\n";
             into.lock().unwrap().push_str(&line);
         }
     });
-    said
+    heard
+}
+
+/// What it printed, line by line.
+#[track_caller]
+fn events(out: &str) -> Vec<Value> {
+    let events: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    for event in &events {
+        assert!(event["event"].is_string(), "{event}");
+        assert!(event["time"].as_f64().unwrap() > 1.7e9, "{event}");
+    }
+    events
 }
 
 fn ours() -> usize {
@@ -70,11 +94,8 @@ pub(crate) fn a_deleted_route_is_restored() {
     }
     child.terminate(Signal::TERM);
     // A JSON line for each pass that changed something.
-    let reports: Vec<serde_json::Value> = child
-        .out()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let mut reports = events(&child.out());
+    reports.retain(|event| event["event"] == "report");
     let applied = |report: &serde_json::Value| report["applied"].as_array().unwrap().len();
     assert_eq!(reports.iter().map(applied).collect::<Vec<_>>(), [2, 1, 1]);
     assert!(reports.iter().all(|report| report["converged"] == true));
@@ -166,5 +187,217 @@ pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
     ip(&["link", "add", "later", "up", "type", "ifb"]);
     wait_until("it runs", || ours() == 1);
     assert_eq!(said.lock().unwrap().lines().count(), 1, "told once");
+    child.terminate(Signal::TERM);
+}
+
+/// With passes by timer an hour apart, only what is heard can bring one about.
+const RARE: [&str; 2] = ["--interval", "3600"];
+
+pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write(
+        "f.toml",
+        "[[route]]\ndst = \"10.99.0.0/16\"\nvia = \"10.200.0.8\"\n\
+         [[route]]\ndst = \"fd00:99::/64\"\nvia = \"fd00:200::8\"\n\
+         [[address]]\naddress = \"10.201.0.1/24\"\ndev = \"up0\"\n\
+         [[neighbour]]\ndst = \"10.200.0.8\"\nlladdr = \"02:00:00:00:00:08\"\ndev = \"up0\"\n\
+         [[rule]]\npriority = 700\nfrom = \"10.99.0.0/16\"\ntable = 7\n",
+    );
+    let args = [&["watch", "f.toml", "--format", "json"], &RARE[..]].concat();
+    let mut child = agent.spawn(&args);
+    let is_there = |args: &[&str], word: &str| ip(args).contains(word);
+    let rules = || is_there(&["rule"], "700:");
+    wait_until("all is there", || ours() == 2 && rules());
+    for (take, show, word) in [
+        (
+            &["route", "delete", "10.99.0.0/16"][..],
+            &["route"][..],
+            "10.99.0.0/16",
+        ),
+        (
+            &["route", "delete", "fd00:99::/64"],
+            &["-6", "route"],
+            "fd00:99::/64",
+        ),
+        (
+            &["address", "delete", "10.201.0.1/24", "dev", "up0"],
+            &["address"],
+            "10.201.0.1/24",
+        ),
+        (
+            &["neigh", "delete", "10.200.0.8", "dev", "up0"],
+            &["neigh"],
+            "10.200.0.8",
+        ),
+        (&["rule", "delete", "priority", "700"], &["rule"], "700:"),
+    ] {
+        ip(take);
+        wait_until(word, || is_there(show, word));
+    }
+    child.terminate(Signal::TERM);
+    let events = events(&child.out());
+    let drifts = events
+        .iter()
+        .filter(|event| event["event"] == "drift")
+        .count();
+    assert_eq!(drifts, 5, "{events:#?}");
+}
+
+pub(crate) fn each_event_is_a_line_of_json() {
+    uplinks(1);
+    let agent = Agent::new();
+    let good = via("10.99.0.0/16", "10.200.0.8");
+    agent.write("f.toml", &good);
+    let mut child = agent.spawn(&[&["watch", "f.toml", "--format", "json"], &RARE[..]].concat());
+    let said = said(&mut child);
+    wait_until("the route is there", || ours() == 1);
+    agent.write(
+        "f.toml",
+        "\n[[route]]\ndst = \"10.99.0.0/33\"\nvia = \"10.200.0.8\"\n",
+    );
+    wait_until("it is refused", || {
+        said.lock().unwrap().contains("f.toml:3:7: ")
+    });
+    agent.write("f.toml", &(good + &via("10.98.0.0/16", "10.200.0.8")));
+    wait_until("it is good again", || {
+        said.lock().unwrap().contains("the file is good again")
+    });
+    wait_until("and taken up", || ours() == 2);
+    child.terminate(Signal::TERM);
+    let events = events(&child.out());
+    let of = |name: &str| {
+        events
+            .iter()
+            .filter(|event| event["event"] == name)
+            .collect::<Vec<_>>()
+    };
+    let [first, second] = of("report")[..] else {
+        panic!("{events:#?}")
+    };
+    assert_eq!(first["applied"][0]["kind"], "route");
+    assert_eq!(second["converged"], true);
+    assert_eq!(of("converged")[0]["converged"], true);
+    let [refused, taken_up] = of("file")[..] else {
+        panic!("{events:#?}")
+    };
+    assert_eq!(
+        (&refused["state"], &refused["line"], &refused["column"]),
+        (&"refused".into(), &3.into(), &7.into())
+    );
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("f.toml:3:7: ")
+    );
+    assert_eq!(taken_up["state"], "taken_up");
+    assert_eq!(events.last().unwrap()["event"], "stopping");
+}
+
+/// As Kubernetes swaps what a ConfigMap holds: the file is a link by way of a link to a directory.
+pub(crate) fn a_file_behind_links_is_taken_up_when_they_lead_elsewhere() {
+    use std::os::unix::fs::symlink;
+    uplinks(1);
+    let agent = Agent::new();
+    let at = |name: &str| agent.directory().join(name);
+    for (version, dst) in [("..1", "10.99.0.0/16"), ("..2", "10.98.0.0/16")] {
+        fs::create_dir(at(version)).unwrap();
+        agent.write(&format!("{version}/f.toml"), &via(dst, "10.200.0.8"));
+    }
+    symlink("..1", at("..data")).unwrap();
+    symlink("..data/f.toml", at("f.toml")).unwrap();
+    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
+    wait_until("the first", || ip(&["route"]).contains("10.99.0.0/16"));
+    symlink("..2", at("..new")).unwrap();
+    fs::rename(at("..new"), at("..data")).unwrap();
+    wait_until("the second", || {
+        let routes = ip(&["route"]);
+        routes.contains("10.98.0.0/16") && !routes.contains("10.99.0.0/16")
+    });
+    child.terminate(Signal::TERM);
+}
+
+pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
+    let agent = Agent::new();
+    fs::create_dir(agent.state()).unwrap();
+    agent.write(
+        "f.toml",
+        "route = [{ dst = \"10.99.0.0/16\", type = \"blackhole\" }]",
+    );
+    // Its own user namespace has a limit of its own, and its own network.
+    let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" watch f.toml --interval 3600 --state state";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_trueup"))
+        .current_dir(agent.directory());
+    let mut child = Running::of(&mut command);
+    let (said, printed) = (said(&mut child), printed(&mut child));
+    wait_until("it is told", || {
+        said.lock()
+            .unwrap()
+            .contains("changes of the file are not heard of")
+    });
+    agent.write(
+        "f.toml",
+        "route = [{ dst = \"10.98.0.0/16\", type = \"blackhole\" }]",
+    );
+    wait_until("it is found", || {
+        printed
+            .lock()
+            .unwrap()
+            .contains("+ route blackhole 10.98.0.0/16")
+    });
+    child.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_hangup_has_the_file_read_and_all_looked_at() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
+    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
+    let said = said(&mut child);
+    wait_until("the route is there", || ours() == 1);
+    kill_process(Pid::from_child(&child.0), Signal::HUP).unwrap();
+    wait_until("the file is taken up", || {
+        said.lock().unwrap().contains("the file was taken up")
+    });
+    child.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_limit_to_changes_spreads_them() {
+    let agent = Agent::new();
+    let text: String = (0..60)
+        .map(|n| format!("[[route]]\ndst = \"10.9.{n}.0/24\"\ntype = \"blackhole\"\n"))
+        .collect();
+    agent.write("f.toml", &text);
+    let began = std::time::Instant::now();
+    let args = [&["watch", "f.toml", "--ops-limit", "20:20"], &RARE[..]].concat();
+    let mut child = agent.spawn(&args);
+    wait_until("all are there", || ours() == 60);
+    assert!(
+        began.elapsed().as_secs_f64() > 1.5,
+        "20 at once, and 20 a second"
+    );
+    child.terminate(Signal::TERM);
+}
+
+pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
+    let agent = Agent::new();
+    let text: String = (0..40_000)
+        .map(|n| {
+            format!(
+                "[[route]]\ndst = \"10.{}.{}.0/24\"\ntype = \"blackhole\"\n",
+                n / 250,
+                n % 250
+            )
+        })
+        .collect();
+    agent.write("f.toml", &text);
+    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
+    // All that is not done is told, which is more than a pipe holds.
+    let _printed = printed(&mut child);
+    wait_until("it is in the middle", || ours() > 0);
     child.terminate(Signal::TERM);
 }

@@ -2,27 +2,39 @@
 //! started for.
 //!
 //! A file is taken up when it can be read and when every device that it names is there or declared.
-//! Until then the last good one stays in force. This is asked once a second, as any way to write a
-//! file shows in its inode, size or times.
+//! Until then the last good one stays in force. Changes are heard of at once; once a second it is asked as well, as any way to
+//! write a file shows in its inode, size or times, and not every way is heard of.
 
 use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use trueup::diff::Kind;
 use trueup::driver::Handle;
 use trueup::reconcile::Ledger;
-use trueup::{Namespace, Options, Rtnl};
+use trueup::{Namespace, Rtnl};
 
+use super::changes::Changes;
+use super::tell::{Change, Teller};
 use super::{GRACE, Shared};
 use crate::commands::{Declared, Place, cookie};
-use crate::output;
+use crate::host::{Host, Options};
 
+/// How often it is asked.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How long nothing more is heard of a file before it is read: whoever writes one writes it in pieces.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How long it is waited for that.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// After how long a file that waits for a device is tried again at the latest.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// What tells one content of a file from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +58,8 @@ impl Stamp {
 }
 
 /// Why options cannot be taken up by a loop that runs with others.
-fn refusal(now: &Options, was: &Options) -> Option<String> {
+fn refusal(all: &Options, were: &Options) -> Option<String> {
+    let (now, was) = (&all.network, &were.network);
     if now.protocol() != was.protocol() {
         return Some(format!(
             "`protocol` is {} now and was {}: what bears the former would be nobody's. Apply it \
@@ -64,11 +77,37 @@ fn refusal(now: &Options, was: &Options) -> Option<String> {
             "ownership",
             Kind::ALL.map(ownership).iter().any(|(now, was)| now != was),
         ),
+        ("sysctl_revert", all.settings != were.settings),
     ];
     let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
     Some(format!(
         "`{key}` is another than it was: start again to use it"
     ))
+}
+
+/// Has the file read again. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Bell(Arc<(OwnedFd, AtomicBool)>);
+
+impl Bell {
+    pub(super) fn new() -> Result<Bell> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let descriptor = eventfd(0, flags).context("cannot have an event descriptor")?;
+        Ok(Bell(Arc::new((descriptor, AtomicBool::new(false)))))
+    }
+
+    /// Have it read again, also if nothing has changed, and run a pass over all of it.
+    pub(super) fn ring(&self) {
+        self.0.1.store(true, Ordering::Release);
+        // It is full: then it has been rung already.
+        let _ = rustix::io::write(&self.0.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Whether it was rung since the last time.
+    fn was_rung(&self) -> bool {
+        let _ = rustix::io::read(&self.0.0, &mut [0; 8]);
+        self.0.1.swap(false, Ordering::Acquire)
+    }
 }
 
 pub(super) struct Attendant {
@@ -82,8 +121,10 @@ pub(super) struct Attendant {
     /// To read, while the loop writes it.
     pub(super) ledger: Box<dyn Ledger + Send>,
     pub(super) interval: Duration,
-    pub(super) handle: Handle<Rtnl>,
+    pub(super) handle: Handle<Host>,
     pub(super) shared: Arc<Shared>,
+    pub(super) teller: Teller,
+    pub(super) bell: Bell,
 }
 
 /// A good file of which a device is missing.
@@ -96,28 +137,94 @@ struct Waiting {
 impl Attendant {
     /// Attends until the loop ends.
     pub(super) fn run(mut self) {
+        let mut changes = self.listen();
         let mut waiting = None;
         let mut said = String::new();
+        let mut next = Instant::now();
         while !self.handle.is_ended() {
-            thread::sleep(PERIOD);
-            if let Err(failure) = self.same_namespace() {
-                self.shared.lock().failure = Some(failure);
-                self.handle.stop();
-                return;
-            }
-            match self.same_file(&mut waiting) {
-                Ok(()) => {}
-                Err(why) => {
-                    let why = format!("{why:#}");
-                    if why != said {
-                        output::note(format_args!("the last good file stays in force: {why}"));
-                        said = why;
-                    }
-                    continue;
+            let was_rung = self.wait(&mut changes, next);
+            if next <= Instant::now() {
+                next = Instant::now() + PERIOD;
+                if let Err(failure) = self.same_namespace() {
+                    self.shared.lock().failure = Some(failure);
+                    self.handle.stop();
+                    return;
                 }
             }
-            if waiting.is_none() {
-                said.clear();
+            match self.same_file(&mut waiting, was_rung) {
+                Ok(taken_up) => {
+                    if taken_up {
+                        self.teller.file(&Change::TakenUp);
+                        said.clear();
+                    }
+                }
+                Err(why) => {
+                    let text = format!("{why:#}");
+                    if text != said || was_rung {
+                        self.teller.file(&Change::Refused(&why));
+                        said = text;
+                    }
+                }
+            }
+            if was_rung {
+                // The pass comes whether anybody waits for it or not.
+                let _ = self.handle.force(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Has changes of the file heard of, if that can be had.
+    fn listen(&self) -> Option<Changes> {
+        Changes::of(&self.path)
+            .map_err(|error| self.deaf(&error))
+            .ok()
+    }
+
+    fn deaf(&self, error: &std::io::Error) {
+        self.teller.note(&format!(
+            "changes of the file are not heard of, and seen within a second only: {error}"
+        ));
+    }
+
+    /// Waits until a time, or until the file may have changed and nothing more is heard of it. Whether the bell was rung.
+    fn wait(&self, changes: &mut Option<Changes>, next: Instant) -> bool {
+        let mut first: Option<Instant> = None;
+        let mut until = next;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or_default();
+            let bell = PollFd::new(&self.bell.0.0, PollFlags::IN);
+            let heard = match changes {
+                None => poll(&mut [bell], Some(&timeout)),
+                Some(changes) => {
+                    let file = PollFd::from_borrowed_fd(changes.as_fd(), PollFlags::IN);
+                    poll(&mut [bell, file], Some(&timeout))
+                }
+            };
+            if self.bell.was_rung() {
+                return true;
+            }
+            if left.is_zero() || self.handle.is_ended() {
+                return false;
+            }
+            match heard {
+                Ok(_) => {}
+                // A signal that is somebody else's.
+                Err(rustix::io::Errno::INTR) => continue,
+                // Without memory: then by timer.
+                Err(_) => thread::sleep(left),
+            }
+            match changes.as_mut().map(Changes::heard) {
+                Some(Ok(true)) => {
+                    let now = Instant::now();
+                    let first = *first.get_or_insert(now);
+                    until = (now + SETTLE).min(first + PATIENCE);
+                }
+                Some(Err(error)) => {
+                    *changes = None;
+                    self.deaf(&error);
+                }
+                Some(Ok(false)) | None => {}
             }
         }
     }
@@ -135,35 +242,49 @@ impl Attendant {
         Ok(())
     }
 
-    /// Takes the file up if it is another than it was, or waits for a device no longer.
-    fn same_file(&mut self, waiting: &mut Option<Waiting>) -> Result<()> {
+    /// Takes the file up if it is another than it was, or waits for a device no longer. Whether it did.
+    fn same_file(&mut self, waiting: &mut Option<Waiting>, was_rung: bool) -> Result<bool> {
         let stamp = Stamp::of(&self.path);
-        let declared = if stamp != self.stamp {
+        if stamp != self.stamp || was_rung {
             self.stamp = stamp;
             *waiting = None;
-            let declared = Declared::read(&self.path, GRACE)?;
-            if let Some(refusal) = refusal(&declared.options, &self.options) {
-                bail!("{}: {refusal}", declared.name);
+            self.teller.looking();
+            let done = self
+                .read()
+                .and_then(|declared| self.take_up(declared, waiting));
+            self.teller.looked();
+            return done.map(|()| true);
+        }
+        match waiting.take() {
+            Some(Waiting { declared, next }) if next <= Instant::now() => {
+                self.take_up(declared, waiting).map(|()| true)
             }
-            declared
-        } else {
-            match waiting.take() {
-                None => return Ok(()),
-                Some(waiting_still) if waiting_still.next > Instant::now() => {
-                    *waiting = Some(waiting_still);
-                    return Ok(());
-                }
-                Some(Waiting { declared, .. }) => declared,
+            other => {
+                *waiting = other;
+                Ok(false)
             }
-        };
+        }
+    }
+
+    fn read(&self) -> Result<Declared> {
+        let declared = Declared::read(&self.path, GRACE)?;
+        match refusal(&declared.options, &self.options) {
+            Some(refusal) => bail!("{}: {refusal}", declared.name),
+            None => Ok(declared),
+        }
+    }
+
+    /// Has the loop work with it, unless a device is missing.
+    fn take_up(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
         if let Some(wrong) = self.misdeclared(&declared) {
             *waiting = Some(Waiting {
                 declared,
-                next: Instant::now() + self.interval.max(PERIOD),
+                next: Instant::now() + self.interval.clamp(PERIOD, AGAIN),
             });
             return Err(wrong);
         }
-        let desired = declared.file.desired.clone();
+        self.teller.manage(&declared.managed());
+        let desired = declared.desired();
         // A pass in between would tell a place of the new file for an object of the old one.
         let mut shared = self.shared.lock();
         shared.declared = Some(declared);
@@ -176,12 +297,12 @@ impl Attendant {
     fn misdeclared(&self, declared: &Declared) -> Option<anyhow::Error> {
         let desired = &declared.file.desired;
         let namespace = &self.place.namespace;
-        let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, &self.options);
+        let options = &self.options.network;
+        let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, options);
         // Any other error is no fault of the file; the next pass will meet it.
         Some(declared.misdeclared(&planned.err()?)?.into())
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,8 +310,12 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_key() {
-        let was = Options::default().with_grace(GRACE);
-        assert_eq!(refusal(&was, &was), None);
+        let was = trueup::Options::default().with_grace(GRACE);
+        let of = |network| Options {
+            network,
+            ..Options::default()
+        };
+        assert_eq!(refusal(&of(was), &of(was)), None);
         let by_ledger = was.with_ownership(Kind::Rule, Ownership::Ledger);
         for (key, now) in [
             ("protocol", was.with_protocol(117).unwrap()),
@@ -203,8 +328,14 @@ mod tests {
                 by_ledger.with_ownership(Kind::Rule, Ownership::Marker),
             ),
         ] {
-            let refusal = refusal(&now, &was).unwrap();
+            let refusal = refusal(&of(now), &of(was)).unwrap();
             assert!(refusal.starts_with(&format!("`{key}` is ")), "{refusal}");
         }
+        let reverting = Options {
+            settings: trueup_sysctl::Options::default().with_revert(true),
+            ..of(was)
+        };
+        let refusal = refusal(&reverting, &of(was)).unwrap();
+        assert!(refusal.starts_with("`sysctl_revert` is "), "{refusal}");
     }
 }

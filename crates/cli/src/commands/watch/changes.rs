@@ -1,0 +1,272 @@
+//! Hears at once that a file may have changed, by inotify. What has changed, if anything has, is not known here: whoever hears of
+//! it looks at the file. Nor is it all that can happen to one: what another host writes to a shared file system is not heard.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+/// How many symbolic links a path may lead through: as many as the kernel follows.
+const LINKS: usize = 40;
+
+/// Listens for changes of one file, by whatever way it may be written: in place, by another that is renamed over it, or by a
+/// symbolic link on the way to it that is made to lead elsewhere.
+pub(super) struct Changes {
+    path: PathBuf,
+    inotify: OwnedFd,
+    /// By watch: the names in the directory that matter, none where the watch is that of the file itself.
+    watches: BTreeMap<i32, Vec<OsString>>,
+}
+
+impl Changes {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel gives no more instances or watches (`fs.inotify.max_user_instances`, `max_user_watches`).
+    pub(super) fn of(path: &Path) -> io::Result<Changes> {
+        let mut changes = Changes {
+            path: path.to_owned(),
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            watches: BTreeMap::new(),
+        };
+        changes.follow()?;
+        Ok(changes)
+    }
+
+    /// Takes in what has been heard, without waiting. Whether it may be about the file; then it listens wherever the path leads
+    /// by now.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub(super) fn heard(&mut self) -> io::Result<bool> {
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut reader = Reader::new(&self.inotify, &mut buffer);
+        let mut relevant = false;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let names = self.watches.get(&event.wd());
+                    let name = event
+                        .file_name()
+                        .map(|name| OsStr::from_bytes(name.to_bytes()));
+                    relevant |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                        || match (names, name) {
+                            (Some(names), Some(name)) => names.iter().any(|known| known == name),
+                            // Of the file or the directory itself, not of what is in it.
+                            (Some(_), None) => true,
+                            (None, _) => false,
+                        };
+                }
+                Err(Errno::WOULDBLOCK) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if relevant {
+            self.follow()?;
+        }
+        Ok(relevant)
+    }
+
+    /// Watches the directories on the way, those that are there, and the file.
+    fn follow(&mut self) -> io::Result<()> {
+        // Not `MODIFY`: of a file that is being written the end is of interest.
+        let of_file = WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
+        let of_directory = of_file
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let mut watches: BTreeMap<i32, Vec<OsString>> = BTreeMap::new();
+        for (directory, name) in way(&self.path) {
+            match inotify::add_watch(&self.inotify, &directory, of_directory) {
+                Ok(watch) => watches.entry(watch).or_default().push(name),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // It may be a mount of its own, such as a file that is shared with a container: its other directory is out of sight.
+        match inotify::add_watch(&self.inotify, &self.path, of_file) {
+            Ok(watch) => drop(watches.entry(watch).or_default()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for (former, _) in std::mem::replace(&mut self.watches, watches) {
+            if !self.watches.contains_key(&former) {
+                // The kernel has removed it already if what was watched is gone.
+                let _ = inotify::remove_watch(&self.inotify, former);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+/// The names that lead to a file, each in its directory: its own, and that of each symbolic link on the way.
+fn way(path: &Path) -> Vec<(PathBuf, OsString)> {
+    let mut way = Vec::new();
+    let mut at = PathBuf::from("/");
+    // What is left to walk, the next one last.
+    let mut left: Vec<OsString> = Vec::new();
+    let push = |left: &mut Vec<OsString>, path: &Path| {
+        let names = path
+            .components()
+            .rev()
+            .filter_map(|component| match component {
+                Component::Normal(name) => Some(name.to_owned()),
+                Component::ParentDir => Some("..".into()),
+                _ => None,
+            });
+        left.extend(names);
+    };
+    // A directory that was removed under us cannot be named: then only the stamp tells.
+    let Ok(absolute) = std::path::absolute(path) else {
+        return way;
+    };
+    push(&mut left, &absolute);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let here = at.join(&name);
+        match fs::read_link(&here) {
+            Ok(target) => {
+                way.push((at.clone(), name));
+                links += 1;
+                if links > LINKS {
+                    return way;
+                }
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                push(&mut left, &target);
+            }
+            Err(_) => {
+                // Where the next name is missing it may come: a directory that is not there is seen when it is made.
+                if left.is_empty() || fs::symlink_metadata(&here).is_err() {
+                    way.push((at.clone(), name));
+                    return way;
+                }
+                at = here;
+            }
+        }
+    }
+    way
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let path = std::env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Directory(path.canonicalize().unwrap())
+        }
+
+        fn write(&self, name: &str) {
+            fs::write(self.0.join(name), "x").unwrap();
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn every_way_to_write_the_file_is_heard_and_nothing_else() {
+        let directory = Directory::new("changes");
+        let file = directory.0.join("f");
+        let mut changes = Changes::of(&file).unwrap();
+        directory.write("other");
+        assert!(!changes.heard().unwrap(), "another's file");
+        directory.write("f");
+        assert!(changes.heard().unwrap(), "made");
+        assert!(!changes.heard().unwrap(), "once");
+        directory.write("f");
+        assert!(changes.heard().unwrap(), "written in place");
+        fs::rename(directory.0.join("other"), &file).unwrap();
+        assert!(changes.heard().unwrap(), "renamed over");
+        directory.write("f");
+        assert!(changes.heard().unwrap(), "the new one in place");
+        fs::hard_link(&file, directory.0.join("second")).unwrap();
+        changes.heard().unwrap();
+        directory.write("second");
+        assert!(changes.heard().unwrap(), "by another of its names");
+        fs::remove_file(&file).unwrap();
+        assert!(changes.heard().unwrap(), "removed");
+    }
+
+    #[test]
+    fn a_link_that_is_made_to_lead_elsewhere_is_heard() {
+        // As Kubernetes writes what a ConfigMap holds.
+        let directory = Directory::new("configmap");
+        let at = |name: &str| directory.0.join(name);
+        for version in ["..1", "..2"] {
+            fs::create_dir(at(version)).unwrap();
+            directory.write(&format!("{version}/f"));
+        }
+        symlink("..1", at("..data")).unwrap();
+        symlink("..data/f", at("f")).unwrap();
+        let mut changes = Changes::of(&at("f")).unwrap();
+        directory.write("..2/f");
+        assert!(!changes.heard().unwrap(), "not yet the file");
+        symlink("..2", at("..new")).unwrap();
+        fs::rename(at("..new"), at("..data")).unwrap();
+        assert!(changes.heard().unwrap(), "it leads elsewhere");
+        directory.write("..2/f");
+        assert!(changes.heard().unwrap(), "what it leads to now is written");
+        directory.write("..1/f");
+        assert!(
+            !changes.heard().unwrap(),
+            "what it led to is not the file any more"
+        );
+    }
+
+    #[test]
+    fn a_directory_may_come_and_go() {
+        let directory = Directory::new("directory");
+        let inner = directory.0.join("inner");
+        let file = inner.join("f");
+        let mut changes = Changes::of(&file).unwrap();
+        fs::create_dir(&inner).unwrap();
+        assert!(changes.heard().unwrap(), "the directory is made");
+        fs::write(&file, "x").unwrap();
+        assert!(changes.heard().unwrap(), "and the file in it");
+        fs::rename(&inner, directory.0.join("away")).unwrap();
+        assert!(changes.heard().unwrap(), "and moved away");
+    }
+
+    #[test]
+    fn links_that_lead_in_a_circle_end() {
+        let directory = Directory::new("circle");
+        symlink("b", directory.0.join("a")).unwrap();
+        symlink("a", directory.0.join("b")).unwrap();
+        assert!(way(&directory.0.join("a")).len() <= LINKS + 1);
+    }
+}

@@ -1,0 +1,197 @@
+//! The terminal: its other screen while `watch` runs, and the former one afterwards. What is shown is the view's affair.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustix::termios::tcgetwinsize;
+
+use super::view::{Line, Tone};
+
+/// The time from one drawing to the next, at least.
+const AT_LEAST: Duration = Duration::from_millis(250);
+/// And at most, as ages are shown.
+const AT_MOST: Duration = Duration::from_secs(1);
+
+/// How long the terminal may take to be restored: one that is held with ^S takes for ever.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The other screen, no cursor, no line that goes on in the next.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// All of that undone.
+const LEAVE: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+/// The terminal as long as it is ours. Dropped, it is as it was.
+pub(super) struct Screen {
+    wake: Waker,
+    gone: Receiver<()>,
+}
+
+/// Has the screen drawn again. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Waker {
+    wake: SyncSender<Wake>,
+    hidden: Arc<Mutex<bool>>,
+}
+
+enum Wake {
+    Draw,
+    Leave,
+}
+
+/// Whether the standard output is a terminal that can be drawn on.
+pub(super) fn is_there() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stdout().is_terminal() && !dumb
+}
+
+impl Screen {
+    /// Draws what `lines` gives for a height and a width, again when woken, until it is dropped. `lost` is called when the
+    /// terminal is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the terminal cannot be written to, or there is no thread to be had.
+    pub(super) fn open(
+        lines: impl Fn(usize, usize) -> Vec<Line> + Send + 'static,
+        lost: impl FnOnce() + Send + 'static,
+    ) -> Result<Screen> {
+        let (wake, woken) = sync_channel(1);
+        let (leaving, gone) = sync_channel(1);
+        let hidden = Arc::new(Mutex::new(false));
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let canvas = Canvas {
+            woken,
+            hidden: Arc::clone(&hidden),
+            colours,
+            leaving,
+        };
+        thread::Builder::new()
+            .name("screen".into())
+            .spawn(move || canvas.run(lines, lost))
+            .context("cannot start a thread")?;
+        Ok(Screen {
+            wake: Waker { wake, hidden },
+            gone,
+        })
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        self.wake.clone()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let mut leave = Wake::Leave;
+        // There is room for one message, which may be there already.
+        while let Err(std::sync::mpsc::TrySendError::Full(again)) = self.wake.wake.try_send(leave) {
+            if Instant::now() > until {
+                return;
+            }
+            leave = again;
+            thread::sleep(Duration::from_millis(10));
+        }
+        if self.gone.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
+            // It panicked: what it would have done is left to us.
+            let _ = put(LEAVE);
+        }
+    }
+}
+
+impl Waker {
+    /// There is something new to show.
+    pub(super) fn wake(&self) {
+        // If it is full it is about to be drawn.
+        let _ = self.wake.try_send(Wake::Draw);
+    }
+
+    /// Gives the terminal back for good, as the process ends without much ado.
+    pub(super) fn give_back(&self) {
+        let _ = put(LEAVE);
+    }
+
+    /// Gives the terminal back for as long as `work` takes.
+    pub(super) fn without(&self, work: impl FnOnce()) {
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = put(LEAVE);
+        *hidden = true;
+        work();
+        *hidden = false;
+        let _ = put(ENTER);
+        drop(hidden);
+        self.wake();
+    }
+}
+
+struct Canvas {
+    woken: Receiver<Wake>,
+    hidden: Arc<Mutex<bool>>,
+    colours: bool,
+    leaving: SyncSender<()>,
+}
+
+impl Canvas {
+    fn run(self, lines: impl Fn(usize, usize) -> Vec<Line>, lost: impl FnOnce()) {
+        let mut result = put(ENTER);
+        while result.is_ok() {
+            result = self.draw(&lines);
+            let drawn = Instant::now();
+            match self.woken.recv_timeout(AT_MOST) {
+                Ok(Wake::Leave) | Err(RecvTimeoutError::Disconnected) => {
+                    let _ = put(LEAVE);
+                    let _ = self.leaving.send(());
+                    return;
+                }
+                Ok(Wake::Draw) => thread::sleep(AT_LEAST.saturating_sub(drawn.elapsed())),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        lost();
+        // Nothing is left to be restored.
+        let _ = self.leaving.send(());
+    }
+
+    /// In one piece, and nothing is erased before it is written over: so nothing flickers.
+    fn draw(&self, lines: impl Fn(usize, usize) -> Vec<Line>) -> io::Result<()> {
+        let hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        if *hidden {
+            return Ok(());
+        }
+        let size = tcgetwinsize(io::stdout())?;
+        // A terminal that does not know its size says 0.
+        let or = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
+        let lines = lines(or(size.ws_row, 24), or(size.ws_col, 80));
+        put(&self.frame(&lines))
+    }
+
+    fn frame(&self, lines: &[Line]) -> String {
+        // Terminals that know of synchronised updates (mode 2026) show a frame at once; others pass over it.
+        let mut frame = "\x1b[?2026h\x1b[H".to_owned();
+        for (at, line) in lines.iter().enumerate() {
+            let colour = match line.tone {
+                _ if !self.colours => "",
+                Tone::Plain => "",
+                Tone::Head => "\x1b[1m",
+                Tone::Good => "\x1b[32m",
+                Tone::Bad => "\x1b[31m",
+            };
+            let end = if colour.is_empty() { "" } else { "\x1b[0m" };
+            let feed = if at == 0 { "" } else { "\r\n" };
+            // Writing to memory does not fail.
+            let _ = write!(frame, "{feed}{colour}{}{end}\x1b[K", line.text);
+        }
+        frame + "\x1b[J\x1b[?2026l"
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

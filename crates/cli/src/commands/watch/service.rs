@@ -1,0 +1,239 @@
+//! What a service manager is told, as of `sd_notify(3)`: that the first pass is over, that the file is read again, that the
+//! end has begun, how things stand, and that passes still end. Without `NOTIFY_SOCKET` nobody is told anything.
+//!
+//! A thread of its own does the telling: neither a slow manager nor a long look at a new file may delay a pass or the watchdog.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::host::Pulse;
+use crate::output;
+
+/// How long the manager may keep us waiting for one message.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// To the service manager, if there is one. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Service(Option<Sender<Message>>);
+
+/// Dropped last, it waits until the manager has been told all.
+pub(super) struct Telling(Option<(Sender<Message>, JoinHandle<()>)>);
+
+enum Message {
+    Ready,
+    Reloading,
+    Stopping,
+    Status(String),
+    /// There is nothing more to tell.
+    End,
+}
+
+impl Service {
+    /// Begins to tell the manager that the environment names. `pulse` is that of the passes.
+    ///
+    /// # Errors
+    ///
+    /// When the environment names one that cannot be reached: whoever set it waits for an answer.
+    pub(super) fn begin(pulse: Arc<Pulse>) -> Result<(Service, Telling)> {
+        let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+            return Ok((Service(None), Telling(None)));
+        };
+        let shown = name.display();
+        let socket = connect(&name).with_context(|| {
+            format!("cannot reach the service manager at NOTIFY_SOCKET={shown}")
+        })?;
+        let (sender, messages) = channel();
+        let watchdog = watchdog(
+            env::var("WATCHDOG_USEC").ok().as_deref(),
+            env::var("WATCHDOG_PID").ok().as_deref(),
+        );
+        let teller = Teller {
+            socket,
+            messages,
+            watchdog,
+            pulse,
+        };
+        let thread = thread::Builder::new()
+            .name("service".into())
+            .spawn(move || teller.run())
+            .context("cannot start a thread")?;
+        Ok((
+            Service(Some(sender.clone())),
+            Telling(Some((sender, thread))),
+        ))
+    }
+
+    /// The first pass is over, or the file that was read again is in force, or is not to be.
+    pub(super) fn ready(&self) {
+        self.tell(Message::Ready);
+    }
+
+    /// The file is read again; [`ready`](Self::ready) follows.
+    pub(super) fn reloading(&self) {
+        self.tell(Message::Reloading);
+    }
+
+    /// The end has begun.
+    pub(super) fn stopping(&self) {
+        self.tell(Message::Stopping);
+    }
+
+    /// How things stand, in a line.
+    pub(super) fn status(&self, status: impl Into<String>) {
+        self.tell(Message::Status(status.into()));
+    }
+
+    fn tell(&self, message: Message) {
+        if let Some(sender) = &self.0 {
+            // The other end goes when we do.
+            let _ = sender.send(message);
+        }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.0.take() {
+            // Threads that never end may keep a sender. If this one panicked it has nothing more to say.
+            let _ = sender.send(Message::End);
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Teller {
+    socket: UnixDatagram,
+    messages: Receiver<Message>,
+    watchdog: Option<Duration>,
+    pulse: Arc<Pulse>,
+}
+
+impl Teller {
+    /// Tells until there is nothing more to tell.
+    fn run(self) {
+        let half = self.watchdog.map(|watchdog| watchdog / 2);
+        let mut due = half.map(|_| Instant::now());
+        loop {
+            if let (Some(half), Some(at)) = (half, due)
+                && at <= Instant::now()
+            {
+                due = Some(Instant::now() + half);
+                // Withheld, it has the manager start us again.
+                if self.pulse.is_good(half * 2) {
+                    self.send("WATCHDOG=1");
+                }
+            }
+            let message = match due {
+                None => self
+                    .messages
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => self
+                    .messages
+                    .recv_timeout(at.saturating_duration_since(Instant::now())),
+            };
+            match message {
+                Ok(Message::Ready) => self.send("READY=1"),
+                Ok(Message::Stopping) => self.send("STOPPING=1"),
+                Ok(Message::Status(status)) => {
+                    let line: String = output::clean(&status).lines().take(1).collect();
+                    self.send(&format!("STATUS={line}"));
+                }
+                Ok(Message::Reloading) => {
+                    let now = clock_gettime(ClockId::Monotonic);
+                    let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+                    self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn send(&self, words: &str) {
+        // A manager that is gone or does not listen is no reason to leave the network alone.
+        let _ = self.socket.send(words.as_bytes());
+    }
+}
+
+fn connect(name: &OsStr) -> Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.connect_addr(&address(name)?)?;
+    Ok(socket)
+}
+
+/// A path, or with `@` in front a name in the abstract namespace.
+fn address(name: &OsStr) -> Result<SocketAddr> {
+    let bytes = name.as_bytes();
+    match bytes.split_first() {
+        Some((b'@', abstract_name)) => Ok(SocketAddr::from_abstract_name(abstract_name)?),
+        Some((b'/', _)) => Ok(SocketAddr::from_pathname(name).map_err(io::Error::other)?),
+        _ => bail!("it is neither a path nor a name that begins with @"),
+    }
+}
+
+/// Within what time the manager wants to hear of us, if it is us of whom it wants to hear.
+fn watchdog(microseconds: Option<&str>, pid: Option<&str>) -> Option<Duration> {
+    if let Some(pid) = pid
+        && pid.parse() != Ok(process::id())
+    {
+        return None;
+    }
+    let microseconds: u64 = microseconds?.parse().ok()?;
+    (microseconds > 1).then(|| Duration::from_micros(microseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_is_ours_or_none() {
+        let own = process::id().to_string();
+        let half_a_minute = Some(Duration::from_secs(30));
+        assert_eq!(watchdog(Some("30000000"), None), half_a_minute);
+        assert_eq!(watchdog(Some("30000000"), Some(&own)), half_a_minute);
+        for (microseconds, pid) in [
+            (None, None),
+            (Some("0"), None),
+            (Some("soon"), None),
+            (Some("-3"), None),
+            (Some("30000000"), Some("1")),
+            (Some("30000000"), Some("")),
+        ] {
+            assert_eq!(
+                watchdog(microseconds, pid),
+                None,
+                "{microseconds:?} {pid:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_manager_is_reached_by_path_or_by_abstract_name() {
+        let name = format!("trueup-test-{}", process::id());
+        let there = SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = UnixDatagram::bind_addr(&there).unwrap();
+        let socket = connect(OsStr::new(&format!("@{name}"))).unwrap();
+        socket.send(b"READY=1").unwrap();
+        let mut heard = [0; 16];
+        let length = manager.recv(&mut heard).unwrap();
+        assert_eq!(&heard[..length], b"READY=1");
+        for wrong in ["vsock:2:1234", "relative/path", "/nowhere/at/all"] {
+            assert!(connect(OsStr::new(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

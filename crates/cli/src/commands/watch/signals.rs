@@ -1,0 +1,103 @@
+//! Signals: which of them mean what to `watch`.
+
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use trueup::driver::Handle;
+
+use super::attend::Bell;
+use super::screen::Waker;
+use super::tell::Teller;
+use crate::host::Host;
+use crate::output;
+
+/// How long a pass may take to come to the end of its step once it was told to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Signals that do nothing by themselves any more, and wait to be seen to.
+pub(super) struct Waited(Signals);
+
+impl Waited {
+    /// From now on.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses.
+    pub(super) fn new() -> Result<Waited> {
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+        Ok(Waited(signals.context("cannot wait for signals")?))
+    }
+
+    /// Sees to them on a thread of its own: SIGINT and SIGTERM end the loop, and the second of them ends it at once; SIGHUP has the
+    /// file read again. With a screen, that is drawn anew when its size has changed, and given back while the process is stopped.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses.
+    pub(super) fn attend(
+        self,
+        handle: Handle<Host>,
+        teller: Teller,
+        bell: Bell,
+        screen: Option<Waker>,
+    ) -> Result<()> {
+        let Waited(mut signals) = self;
+        if screen.is_some() {
+            for signal in [SIGWINCH, SIGTSTP] {
+                signals
+                    .add_signal(signal)
+                    .context("cannot wait for signals")?;
+            }
+        }
+        let see_to = move || {
+            let mut is_stopping = false;
+            for signal in signals.forever() {
+                match (signal, &screen) {
+                    (SIGHUP, _) => bell.ring(),
+                    (SIGWINCH, Some(screen)) => screen.wake(),
+                    (SIGTSTP, Some(screen)) => screen.without(|| {
+                        // If it does not stop it goes on.
+                        let _ = emulate_default_handler(SIGTSTP);
+                    }),
+                    _ if is_stopping => leave(screen.as_ref(), "ended in the middle of a pass"),
+                    _ => {
+                        is_stopping = true;
+                        teller.stopping();
+                        handle.stop();
+                        let (handle, screen) = (handle.clone(), screen.clone());
+                        let wait = move || {
+                            if handle
+                                .wait_ended(PATIENCE)
+                                .is_err_and(|error| error.is_timeout())
+                            {
+                                leave(screen.as_ref(), "a pass did not end, and was left");
+                            }
+                        };
+                        if thread::Builder::new().spawn(wait).is_err() {
+                            output::note("cannot start a thread, so the pass may take its time");
+                        }
+                    }
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("signals".into())
+            .spawn(see_to)
+            .context("cannot start a thread")?;
+        Ok(())
+    }
+}
+
+/// Ends the process. What a pass meant to do is in the journal, and the next one sees to it.
+fn leave(screen: Option<&Waker>, why: &str) -> ! {
+    if let Some(screen) = screen {
+        screen.give_back();
+    }
+    output::note(why);
+    process::exit(1)
+}

@@ -1,0 +1,345 @@
+//! Tells whoever looks on what happens while `watch` runs: as lines, as lines of JSON, or by a view on a terminal. When something
+//! happens is not its affair.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use trueup::Report as _;
+use trueup::driver::Stats;
+use trueup_cli::file;
+
+use super::screen::Waker;
+use super::service::Service;
+use super::view::{Line, View};
+use crate::host::{Error, Report};
+use crate::output::{self, Format, Rest};
+
+/// How many lines of a report a screen is given of each kind.
+const SHOWN: usize = 100;
+
+/// Whoever is told. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Teller(Arc<Mutex<Inner>>);
+
+struct Inner {
+    format: Format,
+    /// Whether there is a screen: then nothing else is written to it.
+    screen: Option<Waker>,
+    service: Service,
+    view: View,
+    /// What was last said of what could not be done.
+    told: String,
+    /// What was last said of convergence.
+    converged: Option<bool>,
+    /// A pass has completed.
+    is_ready: bool,
+    status: String,
+}
+
+/// What has become of the file.
+pub(super) enum Change<'a> {
+    /// It is in force.
+    TakenUp,
+    /// The last good one stays in force, and why.
+    Refused(&'a anyhow::Error),
+}
+
+impl Teller {
+    pub(super) fn new(format: Format, view: View, service: Service) -> Teller {
+        Teller(Arc::new(Mutex::new(Inner {
+            format,
+            screen: None,
+            service,
+            view,
+            told: String::new(),
+            converged: None,
+            is_ready: false,
+            status: String::new(),
+        })))
+    }
+
+    /// From now on there is a screen.
+    pub(super) fn draw_on(&self, screen: Option<Waker>) {
+        self.lock().screen = screen;
+    }
+
+    /// What there is to show now.
+    pub(super) fn lines(&self, stats: &Stats, height: usize, width: usize) -> Vec<Line> {
+        self.lock().view.lines(Instant::now(), stats, height, width)
+    }
+
+    /// How things stood at last.
+    pub(super) fn verdict(&self) -> Option<String> {
+        self.lock().view.verdict().map(|(_, verdict)| verdict)
+    }
+
+    /// What is managed from now on: how many objects of each kind.
+    pub(super) fn manage(&self, managed: &[(&'static str, usize)]) {
+        self.lock().view.manage(managed);
+    }
+
+    /// A pass has completed.
+    pub(super) fn report(&self, report: &Report) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        if inner.screen.is_some() {
+            let all = output::changes(report).count();
+            let skipped = all.saturating_sub(SHOWN);
+            for change in output::changes(report).skip(skipped) {
+                inner.view.change(now, change);
+            }
+        }
+        let rest = Rest::of(report, SHOWN);
+        inner.view.pass(now, output::verdict(report), rest);
+        let remains = output::remains(report);
+        if remains != inner.told || output::is_news(report) {
+            inner.put_report(report);
+        }
+        inner.told = remains;
+        inner.now_converged(report.converged());
+        if !std::mem::replace(&mut inner.is_ready, true) {
+            inner.service.ready();
+        }
+        inner.over();
+    }
+
+    /// A pass could not run; `why` is what is wrong with the file, if that is it.
+    pub(super) fn failed(&self, error: &Error, why: Option<file::Error>) {
+        let why = match why {
+            Some(wrong) => wrong.to_string(),
+            None => error.to_string(),
+        };
+        let mut inner = self.lock();
+        inner.view.failed(Instant::now(), &why);
+        if inner.screen.is_none() {
+            output::set_all_the_same(error);
+        }
+        if why != inner.told {
+            inner.say(&format!("the pass could not run: {why}"));
+            inner.event("pass_failed", &json!({ "message": why }));
+            inner.told = why;
+        }
+        inner.now_converged(false);
+        inner.over();
+    }
+
+    /// Somebody has changed what was as declared.
+    pub(super) fn drift(&self, report: &Report) {
+        let inner = self.lock();
+        let mut kinds = BTreeMap::<&str, usize>::new();
+        for told in report.outcomes() {
+            *kinds.entry(told.kind).or_default() += 1;
+        }
+        inner.event("drift", &json!({ "objects": kinds }));
+    }
+
+    /// Somebody takes from us what is declared, again and again.
+    pub(super) fn contention(&self, report: &Report) {
+        let contended = report.contended();
+        let inner = self.lock();
+        inner.event("contention", &json!({ "contended": contended }));
+    }
+
+    /// Something was lost on the way.
+    pub(super) fn overrun(&self, times: u64) {
+        let mut inner = self.lock();
+        let text =
+            format!("more happened than could be heard, so all is looked at again ({times})");
+        inner.say(&text);
+        inner.view.event(Instant::now(), text);
+        inner.event("overrun", &json!({ "overruns": times }));
+        inner.wake();
+    }
+
+    /// Nothing is heard of changes from now on, or something is again.
+    pub(super) fn hearing(&self, failure: Option<&Error>) {
+        let mut inner = self.lock();
+        let text = match failure {
+            Some(error) => format!("changes are not heard of, and found by timer only: {error}"),
+            None => "changes are heard of".to_owned(),
+        };
+        let message = failure.map(ToString::to_string);
+        let subscribed = failure.is_none();
+        inner.event(
+            "subscription",
+            &json!({ "subscribed": subscribed, "message": message }),
+        );
+        if failure.is_some() || inner.is_ready {
+            inner.say(&text);
+            inner.view.event(Instant::now(), text);
+        }
+        inner.wake();
+    }
+
+    /// The file has changed.
+    pub(super) fn file(&self, change: &Change<'_>) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let (state, text, message, place) = match change {
+            Change::TakenUp => {
+                let text = match inner.view.is_refused() {
+                    true => "the file is good again, and taken up",
+                    false => "the file was taken up",
+                };
+                ("taken_up", text.to_owned(), None, None)
+            }
+            Change::Refused(why) => {
+                let text = format!("the last good file stays in force: {why:#}");
+                let first = why.downcast_ref::<file::Error>();
+                let place = first.and_then(|error| error.problems().first()?.place);
+                ("refused", text, Some(format!("{why:#}")), place)
+            }
+        };
+        inner.view.file(message.clone());
+        inner.event(
+            "file",
+            &json!({
+                "state": state,
+                "message": message,
+                "line": place.map(|place| place.line),
+                "column": place.map(|place| place.column),
+            }),
+        );
+        inner.say(&text);
+        inner.view.event(now, text);
+        inner.over();
+    }
+
+    /// Whether the file that is in force is the one that is there.
+    pub(super) fn is_current(&self) -> bool {
+        !self.lock().view.is_refused()
+    }
+
+    /// The file is looked at; [`looked`](Self::looked) follows. Nobody is told of that before the first pass is over.
+    pub(super) fn looking(&self) {
+        let inner = self.lock();
+        if inner.is_ready {
+            inner.service.reloading();
+        }
+    }
+
+    /// The file was looked at.
+    pub(super) fn looked(&self) {
+        let inner = self.lock();
+        if inner.is_ready {
+            inner.service.ready();
+        }
+    }
+
+    /// Says something that is no result.
+    pub(super) fn note(&self, what: &str) {
+        let mut inner = self.lock();
+        inner.say(what);
+        inner.view.event(Instant::now(), what.to_owned());
+        inner.wake();
+    }
+
+    /// The end has begun.
+    pub(super) fn stopping(&self) {
+        let inner = self.lock();
+        inner.event("stopping", &json!({}));
+        inner.service.stopping();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing is left halfway by whoever panics while telling.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line of JSON.
+#[derive(Serialize)]
+struct Event<'a, T> {
+    event: &'a str,
+    /// In seconds since 1970.
+    time: f64,
+    #[serde(flatten)]
+    of: T,
+}
+
+impl<'a, T> Event<'a, T> {
+    fn new(event: &'a str, of: T) -> Event<'a, T> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Event {
+            event,
+            time: (now.as_secs_f64() * 1e3).round() / 1e3,
+            of,
+        }
+    }
+}
+
+impl Inner {
+    fn put_report(&self, report: &Report) {
+        if self.screen.is_some() {
+            return;
+        }
+        let printed = match self.format {
+            Format::Json => {
+                let line = Event::new("report", output::Record(report));
+                output::print(|out| {
+                    serde_json::to_writer(&mut *out, &line)?;
+                    writeln!(out)
+                })
+            }
+            format => output::report(format, report),
+        };
+        if let Err(error) = printed {
+            // A full disk under a log is no reason to leave the network alone.
+            output::note(format_args!("{error:#}"));
+        }
+    }
+
+    fn event(&self, event: &str, of: &Value) {
+        if self.format != Format::Json || self.screen.is_some() {
+            return;
+        }
+        let line = Event::new(event, of);
+        let printed = output::print(|out| {
+            serde_json::to_writer(&mut *out, &line)?;
+            writeln!(out)
+        });
+        if let Err(error) = printed {
+            output::note(format_args!("{error:#}"));
+        }
+    }
+
+    /// On the standard error, unless that would be written over the screen.
+    fn say(&self, what: &str) {
+        if self.screen.is_none() {
+            output::note(what);
+        }
+    }
+
+    fn now_converged(&mut self, converged: bool) {
+        if self.converged != Some(converged) {
+            self.converged = Some(converged);
+            self.event("converged", &json!({ "converged": converged }));
+        }
+    }
+
+    /// Something was told: whoever shows it is to do so.
+    fn over(&mut self) {
+        let file = self
+            .view
+            .is_refused()
+            .then_some("; the last good file is in force, not the one that is there");
+        let (_, verdict) = self.view.verdict().unwrap_or_default();
+        let status = format!("{verdict}{}", file.unwrap_or_default());
+        if status != self.status {
+            self.service.status(status.clone());
+            self.status = status;
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(screen) = &self.screen {
+            screen.wake();
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What `watch` shows on a terminal, as lines of text. Not the terminal: neither its size nor its escape sequences are known here.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use trueup::driver::Stats;
+
+use crate::output::{self, Rest, count};
+
+/// How many of a kind are kept to be shown: more than a screen has lines.
+const KEPT: usize = 200;
+
+/// All that there is to show.
+pub(super) struct View {
+    /// What is watched: the file, the namespace, the marker.
+    title: String,
+    /// How many objects of each kind the file declares, those kinds that it says something of.
+    managed: String,
+    verdict: Option<Verdict>,
+    /// What is wrong with the file as it is now, if the one in force is another.
+    file: Option<String>,
+    rest: Rest,
+    changes: VecDeque<(Instant, String)>,
+    events: VecDeque<(Instant, String)>,
+}
+
+struct Verdict {
+    since: Instant,
+    /// `None` is converged.
+    why_not: Option<String>,
+}
+
+/// A line, and how it is to stand out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+/// How a line is to stand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Head,
+    Good,
+    Bad,
+}
+
+impl View {
+    pub(super) fn new(title: String) -> View {
+        View {
+            title,
+            managed: String::new(),
+            verdict: None,
+            file: None,
+            rest: Rest::default(),
+            changes: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Another file is in force.
+    pub(super) fn manage(&mut self, managed: &[(&'static str, usize)]) {
+        let counts = managed.iter().map(|(kind, number)| match *kind {
+            "address" => count(*number, "address", "addresses"),
+            "sysctl" => count(*number, "sysctl key", "sysctl keys"),
+            kind => count(*number, kind, &format!("{kind}s")),
+        });
+        self.managed = counts.collect::<Vec<_>>().join(", ");
+    }
+
+    /// What came of a pass; `why_not` is why it is not called converged.
+    pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>, rest: Rest) {
+        self.rest = rest;
+        let same = |verdict: &&mut Verdict| verdict.why_not.is_none() == why_not.is_none();
+        match self.verdict.as_mut().filter(same) {
+            Some(verdict) => verdict.why_not = why_not,
+            None => {
+                self.verdict = Some(Verdict {
+                    since: now,
+                    why_not,
+                })
+            }
+        }
+    }
+
+    /// A pass could not run.
+    pub(super) fn failed(&mut self, now: Instant, why: &str) {
+        let why_not = Some(format!("the pass could not run: {why}"));
+        let rest = std::mem::take(&mut self.rest);
+        self.pass(now, why_not, rest);
+    }
+
+    /// What is wrong with the file, or nothing any more.
+    pub(super) fn file(&mut self, wrong: Option<String>) {
+        self.file = wrong;
+    }
+
+    /// Whether the file that is in force is not the one that is there.
+    pub(super) fn is_refused(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// A pass changed something.
+    pub(super) fn change(&mut self, now: Instant, change: String) {
+        push(&mut self.changes, now, change);
+    }
+
+    /// Something else happened.
+    pub(super) fn event(&mut self, now: Instant, event: String) {
+        push(&mut self.events, now, event);
+    }
+
+    /// Whether the last pass left things as they are to be, and why not.
+    pub(super) fn verdict(&self) -> Option<(bool, String)> {
+        self.verdict.as_ref().map(|verdict| match &verdict.why_not {
+            None => (true, "converged".to_owned()),
+            Some(why) => (false, format!("not converged: {why}")),
+        })
+    }
+
+    /// At most `height` lines of at most `width` characters each.
+    pub(super) fn lines(
+        &self,
+        now: Instant,
+        stats: &Stats,
+        height: usize,
+        width: usize,
+    ) -> Vec<Line> {
+        let mut lines = self.head(now, stats);
+        let changes = Section::timed("last changes", &self.changes, now);
+        let sections = [
+            Section::of(
+                "could not be done",
+                &self.rest.undone,
+                self.rest.more_undone,
+            ),
+            Section::of("contended", &self.rest.contended, 0),
+            Section::of("conflicts", &self.rest.conflicts, self.rest.more_conflicts),
+            Section::timed("events", &self.events, now),
+            changes,
+        ];
+        let filled = sections
+            .iter()
+            .filter(|section| !section.lines.is_empty())
+            .count();
+        let mut left = height.saturating_sub(lines.len());
+        let mut sections_left = filled;
+        for section in sections {
+            if section.lines.is_empty() {
+                continue;
+            }
+            // A section gets its share; what the former ones left over is for those after it.
+            let share = left / sections_left.max(1);
+            sections_left -= 1;
+            let shown = section.fit(share);
+            left -= shown.len();
+            lines.extend(shown);
+        }
+        lines.truncate(height);
+        for line in &mut lines {
+            line.text = cut(&output::clean(&line.text), width);
+        }
+        lines
+    }
+
+    fn head(&self, now: Instant, stats: &Stats) -> Vec<Line> {
+        let mut lines = vec![line(Tone::Head, self.title.clone())];
+        lines.push(match &self.verdict {
+            None => line(Tone::Plain, "the first pass runs".to_owned()),
+            Some(Verdict { since, why_not }) => {
+                let since = age(now, *since);
+                match why_not {
+                    None => line(Tone::Good, format!("converged for {since}")),
+                    Some(why) => line(Tone::Bad, format!("not converged for {since}: {why}")),
+                }
+            }
+        });
+        if let Some(wrong) = &self.file {
+            let text = format!("the last good file stays in force: {wrong}");
+            lines.push(line(Tone::Bad, text));
+        }
+        lines.push(line(Tone::Plain, format!("manages {}", self.managed)));
+        lines.push(line(Tone::Plain, counts(stats)));
+        lines
+    }
+}
+
+/// The loop's counts that matter to whoever looks on.
+fn counts(stats: &Stats) -> String {
+    let sum = |of: fn(&trueup::driver::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
+    let mut parts = vec![
+        format!("passes {} whole, {} partial", stats.whole, stats.doubtful),
+        format!(
+            "ops {} done, {} failed",
+            sum(|ops| ops.applied),
+            sum(|ops| ops.failed)
+        ),
+        format!("hints {}", stats.hints),
+        format!("overruns {}", stats.overruns),
+    ];
+    if let Some(last) = stats.last_pass {
+        parts.push(format!("last pass {:.1} ms", last.as_secs_f64() * 1e3));
+    }
+    if !stats.subscribed {
+        parts.push("hears nothing, looks by timer".to_owned());
+    }
+    parts.join("; ")
+}
+
+struct Section {
+    title: &'static str,
+    /// The most important one first.
+    lines: Vec<String>,
+    /// How many there are beyond those.
+    more: usize,
+}
+
+impl Section {
+    fn of(title: &'static str, lines: &[String], more: usize) -> Section {
+        Section {
+            title,
+            lines: lines.to_vec(),
+            more,
+        }
+    }
+
+    fn timed(title: &'static str, lines: &VecDeque<(Instant, String)>, now: Instant) -> Section {
+        let lines = lines.iter().rev();
+        let lines = lines.map(|(at, text)| format!("{:>8} ago  {text}", age(now, *at)));
+        Section {
+            title,
+            lines: lines.collect(),
+            more: 0,
+        }
+    }
+
+    /// A gap, the title, and as much of the rest as fits; nothing if that is nothing.
+    fn fit(self, height: usize) -> Vec<Line> {
+        let room = height.saturating_sub(2);
+        if room == 0 {
+            return Vec::new();
+        }
+        let all = self.lines.len() + self.more;
+        let shown = if all > room { room - 1 } else { all };
+        let mut lines = vec![
+            line(Tone::Plain, String::new()),
+            line(Tone::Head, self.title.to_owned()),
+        ];
+        let texts = self.lines.into_iter().take(shown);
+        lines.extend(texts.map(|text| line(Tone::Plain, format!("  {text}"))));
+        let missing = all - (lines.len() - 2);
+        if missing > 0 {
+            lines.push(line(Tone::Plain, format!("  and {missing} more")));
+        }
+        lines
+    }
+}
+
+fn line(tone: Tone, text: String) -> Line {
+    Line { text, tone }
+}
+
+fn push(into: &mut VecDeque<(Instant, String)>, now: Instant, text: String) {
+    into.push_back((now, text));
+    if into.len() > KEPT {
+        into.pop_front();
+    }
+}
+
+fn age(now: Instant, at: Instant) -> String {
+    let age = now.saturating_duration_since(at);
+    match age.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// At most so many characters, in one line.
+fn cut(text: &str, width: usize) -> String {
+    let text = text.replace('\n', " ");
+    if text.chars().count() <= width {
+        return text;
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn texts(view: &View, now: Instant, height: usize, width: usize) -> Vec<String> {
+        let lines = view.lines(now, &Stats::default(), height, width);
+        lines.into_iter().map(|line| line.text).collect()
+    }
+
+    fn view(now: Instant) -> View {
+        let mut view = View::new("trueup watch f.toml".into());
+        view.manage(&[("link", 1), ("address", 2), ("route", 0)]);
+        for n in 0..50 {
+            view.change(now, format!("+ route 10.{n}.0.0/16"));
+        }
+        let rest = Rest {
+            undone: (0..10)
+                .map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"))
+                .collect(),
+            more_undone: 90,
+            ..Rest::default()
+        };
+        view.pass(now, Some("100 failed".into()), rest);
+        view
+    }
+
+    #[test]
+    fn the_head_says_what_is_managed_and_how_it_stands() {
+        let start = Instant::now();
+        let mut view = view(start);
+        let now = start + Duration::from_secs(75);
+        let shown = texts(&view, now, 100, 200);
+        assert_eq!(shown[0], "trueup watch f.toml");
+        assert_eq!(shown[1], "not converged for 1 min 15 s: 100 failed");
+        assert_eq!(shown[2], "manages 1 link, 2 addresses, 0 routes");
+        assert!(
+            shown.iter().any(|line| line == "  and 90 more"),
+            "{shown:?}"
+        );
+        let newest = shown.iter().position(|line| line.contains("10.49.0.0/16"));
+        let oldest = shown.iter().position(|line| line.contains("10.48.0.0/16"));
+        assert!(newest < oldest, "the newest first: {shown:?}");
+        view.pass(now, None, Rest::default());
+        view.pass(now + Duration::from_secs(1), None, Rest::default());
+        let shown = texts(&view, now + Duration::from_secs(4), 100, 200);
+        assert_eq!(shown[1], "converged for 4 s", "since the first such pass");
+    }
+
+    #[test]
+    fn no_size_is_exceeded_and_each_section_has_its_share() {
+        let now = Instant::now();
+        let view = view(now);
+        for height in 0..60 {
+            for width in [1, 2, 10, 80] {
+                let shown = texts(&view, now, height, width);
+                assert!(shown.len() <= height, "{height}: {shown:?}");
+                assert!(shown.iter().all(|line| line.chars().count() <= width));
+            }
+        }
+        let shown = texts(&view, now, 24, 80);
+        assert_eq!(shown.len(), 24, "the screen is filled");
+        for title in ["could not be done", "last changes"] {
+            assert!(shown.iter().any(|line| line == title), "{title}: {shown:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_hostile_is_shown_as_what_it_is() {
+        let now = Instant::now();
+        let mut view = View::new("t".into());
+        view.change(now, "~ link x alias \x1b[2J\nsecond".into());
+        let shown = texts(&view, now, 24, 80).concat();
+        assert!(shown.contains("\\u{1b}[2J second"), "{shown}");
+        assert!(!shown.contains(char::is_control), "{shown}");
+    }
+}

@@ -1,0 +1,392 @@
+//! Both sources as one: the settings of a network namespace below `/proc/sys`, and its links, addresses, neighbours, routes and
+//! rules. Settings come before what stands on links, as they say how the kernel treats that; settings of a link come after the
+//! link itself. A file that says nothing of settings has none of them looked at.
+
+mod pulse;
+mod report;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use trueup::diff::Kind;
+use trueup::reconcile::{
+    ErrorClass, Heard, Hints, Ledger, Source, Subscribed, Subscription, Terms,
+};
+use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
+use trueup_sysctl::{self as sysctl, Sysctl};
+
+pub(crate) use pulse::Pulse;
+pub(crate) use report::Report;
+
+/// Both sources. The ledger that a pass is handed is that of the network; that of the settings is kept here.
+pub(crate) struct Host {
+    network: Rtnl,
+    settings: Sysctl,
+    ledger: Box<dyn Ledger + Send>,
+    pulse: Arc<Pulse>,
+}
+
+/// What is declared for both.
+#[derive(Clone, Default)]
+pub(crate) struct Desired {
+    pub(crate) network: Network,
+    /// None: there is no opinion on any.
+    pub(crate) settings: Option<sysctl::Desired>,
+}
+
+/// How a pass goes about it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) network: rtnl::Options,
+    pub(crate) settings: sysctl::Options,
+}
+
+/// What a pass would do.
+pub(crate) struct Planned {
+    pub(crate) network: rtnl::Planned,
+    /// Each op is pending.
+    pub(crate) settings: Option<sysctl::Report>,
+}
+
+impl Planned {
+    /// Things are as declared, as far as could be told.
+    pub(crate) fn is_converged(&self) -> bool {
+        let settings = self.settings.as_ref();
+        self.network.is_converged() && settings.is_none_or(trueup::Report::converged)
+    }
+
+    /// Nothing would be done, nor tried in vain.
+    pub(crate) fn is_empty(&self) -> bool {
+        let settings = self.settings.as_ref();
+        self.network.plan.is_empty() && settings.is_none_or(|settings| settings.ops().is_empty())
+    }
+}
+
+/// Why a pass could not run, and which settings were changed all the same.
+#[derive(Debug)]
+pub(crate) struct Error {
+    why: Why,
+    set: Vec<sysctl::Report>,
+}
+
+#[derive(Debug)]
+enum Why {
+    Network(rtnl::Error),
+    Settings(sysctl::Error),
+}
+
+impl Host {
+    /// Both, with the ledger of the settings.
+    pub(crate) fn new(ledger: Box<dyn Ledger + Send>) -> Host {
+        Host {
+            network: Rtnl::new(),
+            settings: Sysctl::new(),
+            ledger,
+            pulse: Arc::new(Pulse::new()),
+        }
+    }
+
+    /// Says whether passes end.
+    pub(crate) fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
+    }
+
+    /// What a pass would do now. Changes nothing. A setting of a link that is not there yet is not in it as a change.
+    ///
+    /// # Errors
+    ///
+    /// As a pass.
+    pub(crate) fn plan(
+        &self,
+        scope: &Namespace,
+        desired: &Desired,
+        ledger: &dyn Ledger,
+        options: &Options,
+    ) -> Result<Planned, Error> {
+        let planned = desired.settings.as_ref().map(|desired| {
+            let ledger = &*self.ledger;
+            self.settings
+                .plan(scope, desired, ledger, &options.settings)
+        });
+        let settings = planned.transpose().map_err(Why::from)?;
+        let network = &desired.network;
+        let planned = self.network.plan(scope, network, ledger, &options.network);
+        let network = planned.map_err(Why::from)?;
+        Ok(Planned { network, settings })
+    }
+}
+
+/// A pass over both, turn by turn.
+struct Pass<'a> {
+    host: &'a mut Host,
+    scope: &'a Namespace,
+    desired: &'a Desired,
+    ledger: &'a mut dyn Ledger,
+    options: &'a Options,
+    terms: &'a Terms<'a>,
+    /// How many ops were tried.
+    tried: u64,
+    report: Report,
+}
+
+impl<'a> Pass<'a> {
+    fn run(&mut self) -> Result<(), Why> {
+        self.set()?;
+        if self.waits() {
+            self.links()?;
+            self.set()?;
+        }
+        self.network()?;
+        // What one pass makes of a link may have another come, such as the other end of a pair.
+        if self.waits() && self.terms.go_on() {
+            let before = self.tried;
+            self.set()?;
+            if self.tried > before {
+                self.network()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the settings, if the file says anything of them.
+    fn set(&mut self) -> Result<(), Why> {
+        let Some(desired) = &self.desired.settings else {
+            return Ok(());
+        };
+        let terms = self.terms();
+        let Host {
+            settings, ledger, ..
+        } = &mut *self.host;
+        let options = &self.options.settings;
+        match settings.reconcile_within(self.scope, desired, &mut **ledger, options, &terms) {
+            Ok(report) => {
+                self.count(&report);
+                self.report.settings.push(report);
+                self.report.unset = None;
+            }
+            Err(error) if error.is_gone() => return Err(error.into()),
+            // No reason to leave the rest of the network alone.
+            Err(error) => self.report.unset = Some(error),
+        }
+        Ok(())
+    }
+
+    fn network(&mut self) -> Result<(), Why> {
+        let terms = self.terms();
+        let (scope, network) = (self.scope, &self.desired.network);
+        let options = &self.options.network;
+        let source = &mut self.host.network;
+        let report = source.reconcile_within(scope, network, self.ledger, options, &terms)?;
+        self.count(&report);
+        self.report.network.push(report);
+        Ok(())
+    }
+
+    /// Makes the links alone. By another instance of the source, which keeps in mind what was declared: it would take this for
+    /// all.
+    fn links(&mut self) -> Result<(), Why> {
+        let terms = self.terms();
+        let Network { links, adopt, .. } = &self.desired.network;
+        let adopt = adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
+        let links = Network {
+            links: links.clone(),
+            adopt: adopt.copied().collect(),
+            ..Network::default()
+        };
+        let options = &self.options.network;
+        let report =
+            Rtnl::new().reconcile_within(self.scope, &links, self.ledger, options, &terms)?;
+        self.count(&report);
+        self.report.network.push(report);
+        Ok(())
+    }
+
+    /// What the driver asked for, less what was done already.
+    fn terms(&self) -> Terms<'a> {
+        let left = self.terms.ops().saturating_sub(self.tried);
+        self.terms.with_ops(left)
+    }
+
+    /// Settings of links that are declared and were not there.
+    fn waits(&self) -> bool {
+        let links = self.desired.network.links.as_deref().unwrap_or_default();
+        let declared: BTreeSet<&[u8]> = links.iter().map(|link| link.name.as_bytes()).collect();
+        let last = self.report.settings.last();
+        let mut missing = last.into_iter().flat_map(sysctl::Report::failed);
+        missing.any(|(done, why)| {
+            let device = device(done.key.path());
+            why.class == ErrorClass::Dependency
+                && device.is_some_and(|device| declared.contains(device.as_bytes()))
+        })
+    }
+
+    fn count(&mut self, report: &impl trueup::Report) {
+        let tried = report.outcomes().filter(report::is_tried).count();
+        self.tried = self.tried.saturating_add(tried as u64);
+    }
+}
+
+/// The device in the path of a setting that one has: `net/ipv4/conf/DEVICE/forwarding`.
+fn device(path: &str) -> Option<&str> {
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["net", _, "conf" | "neigh", device, _, ..] => Some(device),
+        _ => None,
+    }
+}
+
+impl Source for Host {
+    type Scope = Namespace;
+    type Desired = Desired;
+    type Options = Options;
+    type Report = Report;
+    type Observed = ();
+    type Error = Error;
+    type Subscription = Ears;
+
+    fn reconcile(
+        &mut self,
+        scope: &Namespace,
+        desired: &Desired,
+        ledger: &mut dyn Ledger,
+        options: &Options,
+    ) -> Result<Report, Error> {
+        self.reconcile_within(scope, desired, ledger, options, &Terms::default())
+    }
+
+    fn reconcile_within(
+        &mut self,
+        scope: &Namespace,
+        desired: &Desired,
+        ledger: &mut dyn Ledger,
+        options: &Options,
+        terms: &Terms<'_>,
+    ) -> Result<Report, Error> {
+        let pulse = self.pulse();
+        let _beat = pulse.beat();
+        let mut pass = Pass {
+            host: self,
+            scope,
+            desired,
+            ledger,
+            options,
+            terms,
+            tried: 0,
+            report: Report::default(),
+        };
+        match pass.run() {
+            Ok(()) => Ok(pass.report),
+            Err(why) => Err(Error {
+                why,
+                set: pass.report.settings,
+            }),
+        }
+    }
+
+    fn is_end(error: &Error) -> bool {
+        match &error.why {
+            Why::Network(error) => Rtnl::is_end(error),
+            Why::Settings(error) => Sysctl::is_end(error),
+        }
+    }
+
+    /// By what is heard of the network. Of settings nothing is to be heard.
+    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Ears, Error> {
+        match self.network.subscribe(scope, hints) {
+            Subscribed::Active(subscription) => Subscribed::Active(Ears(subscription)),
+            Subscribed::Unsupported => Subscribed::Unsupported,
+            Subscribed::Failed(why) => Subscribed::Failed(Error::from(why)),
+        }
+    }
+}
+
+/// What keeps hints coming.
+pub(crate) struct Ears(<Rtnl as Source>::Subscription);
+
+impl Subscription<Error> for Ears {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Subscription::<rtnl::Error>::descriptor(&self.0)
+    }
+
+    fn attend(&mut self) -> Result<Heard, Error> {
+        let heard = Subscription::<rtnl::Error>::attend(&mut self.0);
+        heard.map_err(Error::from)
+    }
+}
+
+impl Error {
+    /// What the network's source says.
+    pub(crate) fn network(&self) -> Option<&rtnl::Error> {
+        match &self.why {
+            Why::Network(error) => Some(error),
+            Why::Settings(_) => None,
+        }
+    }
+
+    /// The settings that the pass had changed before it met this.
+    pub(crate) fn set(&self) -> impl Iterator<Item = &sysctl::Done> {
+        self.set.iter().flat_map(sysctl::Report::applied)
+    }
+}
+
+impl From<rtnl::Error> for Error {
+    fn from(error: rtnl::Error) -> Error {
+        Error::from(Why::from(error))
+    }
+}
+
+impl From<Why> for Error {
+    fn from(why: Why) -> Error {
+        let set = Vec::new();
+        Error { why, set }
+    }
+}
+
+impl From<rtnl::Error> for Why {
+    fn from(error: rtnl::Error) -> Why {
+        Why::Network(error)
+    }
+}
+
+impl From<sysctl::Error> for Why {
+    fn from(error: sysctl::Error) -> Why {
+        Why::Settings(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::Network(error) => error.fmt(f),
+            Why::Settings(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match &self.why {
+            Why::Network(error) => error,
+            Why::Settings(error) => error,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_of_a_setting_is_in_its_path() {
+        for (path, expected) in [
+            ("net/ipv4/conf/eth0.100/rp_filter", Some("eth0.100")),
+            ("net/ipv6/neigh/br0/mcast_solicit", Some("br0")),
+            ("net/ipv4/ip_forward", None),
+            ("net/ipv4/conf/br0", None),
+            ("net/core/conf", None),
+        ] {
+            assert_eq!(device(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether passes end: for whoever would otherwise start the process again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Says how long the pass has been running that runs now.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    /// When it began, in milliseconds from the start and one more; 0 if none runs.
+    began: AtomicU64,
+}
+
+impl Pulse {
+    /// Of a source of which no pass has begun.
+    pub(crate) fn new() -> Pulse {
+        Pulse {
+            start: Instant::now(),
+            began: AtomicU64::new(0),
+        }
+    }
+
+    /// A pass begins; it ends when what this gives is dropped.
+    pub(crate) fn beat(&self) -> Beat<'_> {
+        self.began.store(self.now() + 1, Ordering::Relaxed);
+        Beat(self)
+    }
+
+    /// No pass has been running for longer than this.
+    pub(crate) fn is_good(&self, longest: Duration) -> bool {
+        let began = self.began.load(Ordering::Relaxed);
+        let ran = (self.now() + 1).saturating_sub(began);
+        began == 0 || Duration::from_millis(ran) <= longest
+    }
+
+    fn now(&self) -> u64 {
+        // It would take millions of years to be more.
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+}
+
+/// A pass that runs.
+pub(crate) struct Beat<'a>(&'a Pulse);
+
+impl Drop for Beat<'_> {
+    fn drop(&mut self) {
+        self.0.began.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_that_runs_too_long_is_noticed_until_it_ends() {
+        let pulse = Pulse::new();
+        assert!(pulse.is_good(Duration::ZERO), "none runs");
+        let beat = pulse.beat();
+        assert!(pulse.is_good(Duration::from_secs(60)));
+        let began = Instant::now();
+        while pulse.is_good(Duration::from_millis(2)) {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+        drop(beat);
+        assert!(pulse.is_good(Duration::ZERO));
+    }
+}

@@ -1,0 +1,153 @@
+//! What came of a pass over both sources.
+
+use std::time::Duration;
+
+use trueup::apply::{Failure, Pending};
+use trueup::diff::{Conflict, Devices};
+use trueup::reconcile::{self, Outcome, Told};
+use trueup::rtnl::{self, Doubt, Finding, OpOutcome, Rule};
+use trueup_sysctl as sysctl;
+
+/// The report of a pass over both sources, each of which may have had more than one turn. Each op has one outcome in it: that of
+/// the last turn in which it came up.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    /// In their order. The last one tells how things stand.
+    pub(super) network: Vec<rtnl::Report>,
+    /// Likewise; none where the file says nothing of settings.
+    pub(super) settings: Vec<sysctl::Report>,
+    /// Why the settings could not be seen to, the last time.
+    pub(super) unset: Option<sysctl::Error>,
+}
+
+impl Report {
+    /// What was done to the network.
+    pub(crate) fn applied(&self) -> impl Iterator<Item = OpOutcome<'_>> {
+        self.network.iter().flat_map(rtnl::Report::applied)
+    }
+
+    /// What was done to settings.
+    pub(crate) fn set(&self) -> impl Iterator<Item = &sysctl::Done> {
+        self.settings.iter().flat_map(sysctl::Report::applied)
+    }
+
+    /// What was refused of settings, and why.
+    pub(crate) fn settings_failed(
+        &self,
+    ) -> impl Iterator<Item = (&sysctl::Done, &sysctl::Failure)> {
+        self.settings
+            .last()
+            .into_iter()
+            .flat_map(sysctl::Report::failed)
+    }
+
+    /// What was not tried of settings, and why.
+    pub(crate) fn settings_pending(
+        &self,
+    ) -> impl Iterator<Item = (&sysctl::Done, &sysctl::Pending)> {
+        self.settings
+            .last()
+            .into_iter()
+            .flat_map(sysctl::Report::pending)
+    }
+
+    /// What there is to say of whose settings are whose.
+    pub(crate) fn settings_findings(&self) -> impl Iterator<Item = &sysctl::Finding> {
+        self.settings.iter().flat_map(sysctl::Report::findings)
+    }
+
+    /// What was refused, and why.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
+        self.last().flat_map(rtnl::Report::failed)
+    }
+
+    /// What was not tried, and why.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Pending)> {
+        self.last().flat_map(rtnl::Report::pending)
+    }
+
+    /// Foreign objects on keys that are declared, with the devices that they refer to.
+    pub(crate) fn conflicts(&self) -> impl Iterator<Item = (&Conflict, &Devices)> {
+        self.last().flat_map(|report| {
+            let conflicts = report.conflicts().iter();
+            conflicts.map(|conflict| (conflict, report.devices()))
+        })
+    }
+
+    /// What there is to say of who owns what.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
+        let (earlier, last) = self.network.split_at(self.network.len().saturating_sub(1));
+        let still = |finding: &Finding<'_>| {
+            !matches!(finding.rule, Rule::Grace { .. } | Rule::Contention { .. })
+        };
+        let earlier = earlier
+            .iter()
+            .flat_map(rtnl::Report::findings)
+            .filter(still);
+        earlier.chain(last.iter().flat_map(rtnl::Report::findings))
+    }
+
+    /// What could not be read whole.
+    pub(crate) fn doubts(&self) -> impl Iterator<Item = &Doubt> {
+        self.last().flat_map(rtnl::Report::doubts)
+    }
+
+    /// Why the pass could not be ended, or a part of it not be begun.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let network = self.network.iter().find_map(rtnl::Report::trouble);
+        let settings = self.settings.iter().find_map(sysctl::Report::trouble);
+        let troubles = network.into_iter().chain(settings);
+        let unended = troubles.map(|trouble| format!("the pass could not be ended: {trouble}"));
+        let unset = self.unset.iter();
+        let unset = unset.map(|why| format!("the settings could not be seen to: {why}"));
+        unended.chain(unset).collect()
+    }
+
+    fn last(&self) -> impl Iterator<Item = &rtnl::Report> {
+        self.network.last().into_iter()
+    }
+}
+
+impl reconcile::Report for Report {
+    fn converged(&self) -> bool {
+        let settings = self.settings.last();
+        self.unset.is_none()
+            && self.last().all(reconcile::Report::converged)
+            && settings.is_none_or(reconcile::Report::converged)
+    }
+
+    /// Of the earlier turns what was done, and of the last one all.
+    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
+        Box::new(of_turns(&self.settings).chain(of_turns(&self.network)))
+    }
+
+    fn is_cut(&self) -> bool {
+        let settings = self.settings.last();
+        self.last().any(reconcile::Report::is_cut)
+            || settings.is_some_and(reconcile::Report::is_cut)
+    }
+
+    fn again_in(&self) -> Option<Duration> {
+        let settings = self.settings.last().and_then(reconcile::Report::again_in);
+        let network = self.last().filter_map(reconcile::Report::again_in);
+        network.chain(settings).min()
+    }
+
+    fn contended(&self) -> usize {
+        let settings = self.settings.last().map_or(0, reconcile::Report::contended);
+        self.last().map(reconcile::Report::contended).sum::<usize>() + settings
+    }
+}
+
+/// Whether the kernel was asked for it.
+pub(super) fn is_tried(told: &Told) -> bool {
+    told.outcome != Outcome::Pending
+}
+
+fn of_turns<R: reconcile::Report>(turns: &[R]) -> impl Iterator<Item = Told> {
+    turns.iter().enumerate().flat_map(move |(at, turn)| {
+        let is_last = at + 1 == turns.len();
+        let counts = move |told: &Told| is_last || told.outcome == Outcome::Applied;
+        turn.outcomes().filter(counts)
+    })
+}

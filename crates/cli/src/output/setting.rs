@@ -1,0 +1,126 @@
+//! Settings below `/proc/sys`, in the words of `sysctl(8)`.
+
+use serde::Serialize;
+use trueup::reconcile::ErrorClass;
+use trueup_sysctl::{Done, Failure, Finding, Outcome, Pending};
+
+/// As kinds of objects are called.
+const KIND: &str = "sysctl";
+
+/// An op on a setting as JSON: as of any object.
+#[derive(Serialize)]
+pub(super) struct Setting {
+    op: &'static str,
+    kind: &'static str,
+    command: String,
+    reason: String,
+    #[serde(flatten)]
+    failure: Option<FailureRecord>,
+}
+
+#[derive(Serialize)]
+struct FailureRecord {
+    errno: Option<i32>,
+    message: String,
+    class: ErrorClass,
+}
+
+impl Setting {
+    /// One that was carried out.
+    pub(super) fn new(done: &Done) -> Setting {
+        Setting {
+            op: "update",
+            kind: KIND,
+            command: command(done),
+            reason: done.reason.to_string(),
+            failure: None,
+        }
+    }
+
+    pub(super) fn failed(done: &Done, why: &Failure) -> Setting {
+        let failure = FailureRecord {
+            errno: why.errno,
+            message: why.message.clone(),
+            class: why.class,
+        };
+        Setting {
+            failure: Some(failure),
+            ..Setting::new(done)
+        }
+    }
+
+    pub(super) fn pending(done: &Done, why: &Pending) -> Setting {
+        Setting {
+            reason: why.to_string(),
+            ..Setting::new(done)
+        }
+    }
+
+    /// One of a plan: what cannot be done as things are says why.
+    pub(super) fn planned(done: &Done) -> Setting {
+        match &done.outcome {
+            Outcome::Failed(why) => Setting {
+                reason: why.message.clone(),
+                ..Setting::new(done)
+            },
+            _ => Setting::new(done),
+        }
+    }
+}
+
+/// What there is to say of whose a setting is, as JSON.
+#[derive(Serialize)]
+pub(super) struct Found {
+    rule: &'static str,
+    kind: &'static str,
+    object: String,
+    detail: String,
+}
+
+impl Found {
+    pub(super) fn new(finding: &Finding) -> Found {
+        let (rule, key) = match finding {
+            Finding::Left { key, .. } => ("shed", key.to_string()),
+            Finding::Irreversible { key } => ("irreversible", key.to_string()),
+            _ => ("other", String::new()),
+        };
+        Found {
+            rule,
+            kind: KIND,
+            object: key,
+            detail: finding.to_string(),
+        }
+    }
+}
+
+/// What a change does, and why.
+pub(super) fn text(done: &Done) -> String {
+    let Done {
+        key,
+        to,
+        from,
+        reason,
+        ..
+    } = done;
+    let was = from.as_ref().map(|from| format!(", was {from}"));
+    format!(
+        "~ sysctl {key} = {to}   ({reason}{})",
+        was.unwrap_or_default()
+    )
+}
+
+/// What a change would do, and why it was not made.
+pub(super) fn undone(done: &Done, why: &str) -> String {
+    format!("! {}   ({why})", command(done))
+}
+
+/// The command that would do the same.
+pub(super) fn command(done: &Done) -> String {
+    let assignment = format!("{}={}", done.key, done.to);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=:,".contains(c);
+    if assignment.chars().all(plain) {
+        return format!("sysctl -w {assignment}");
+    }
+    // The shell's own way to write a quote inside of quotes.
+    format!("sysctl -w '{}'", assignment.replace('\'', "'\\''"))
+}

@@ -1,0 +1,239 @@
+//! `watch` on a terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use trueup_testkit::{Snapshot, ip, uplinks, wait_until};
+
+use crate::agent::{Agent, Running, via};
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// A terminal, and all that was written to it.
+struct Terminal {
+    master: File,
+    written: Arc<Mutex<String>>,
+}
+
+/// Both ends of a terminal.
+fn pair() -> (File, File) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let mut options = OpenOptions::new();
+    let slave = options.read(true).write(true).open(name.to_str().unwrap());
+    (File::from(master), slave.unwrap())
+}
+
+/// The program on a terminal.
+fn on(agent: &Agent, args: &[&str], slave: &File) -> Running {
+    let stdio = || Stdio::from(slave.try_clone().unwrap());
+    let mut command = agent.command(args);
+    command.env("TERM", "xterm").env_remove("NO_COLOR");
+    command.stdin(stdio()).stdout(stdio()).stderr(stdio());
+    Running(command.spawn().unwrap())
+}
+
+impl Terminal {
+    /// One of a size, on which a program runs.
+    fn running(agent: &Agent, args: &[&str], rows: u16, columns: u16) -> (Terminal, Running) {
+        let (master, slave) = pair();
+        let mut from = master.try_clone().unwrap();
+        let written = Arc::new(Mutex::new(String::new()));
+        let into = Arc::clone(&written);
+        let terminal = Terminal { master, written };
+        terminal.resize(rows, columns);
+        let child = on(agent, args, &slave);
+        std::thread::spawn(move || {
+            let mut piece = [0; 65536];
+            // It fails once nobody has the other end.
+            while let Ok(read) = from.read(&mut piece) {
+                let text = String::from_utf8_lossy(&piece[..read]).into_owned();
+                into.lock().unwrap().push_str(&text);
+            }
+        });
+        (terminal, child)
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.master, size).unwrap();
+    }
+
+    fn written(&self) -> String {
+        self.written.lock().unwrap().clone()
+    }
+
+    fn frames(&self) -> usize {
+        self.written().matches("\x1b[?2026h\x1b[H").count()
+    }
+
+    /// The lines of the last whole frame, without what colours them.
+    fn lines(&self) -> Vec<String> {
+        let written = self.written();
+        let Some((before, _)) = written.rsplit_once("\x1b[?2026l") else {
+            return Vec::new();
+        };
+        let frame = before
+            .rsplit_once("\x1b[?2026h\x1b[H")
+            .expect("its beginning")
+            .1;
+        let mut frame = frame.to_owned();
+        for escape in [
+            "\x1b[K", "\x1b[J", "\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m",
+        ] {
+            frame = frame.replace(escape, "");
+        }
+        // The terminal makes a carriage return of each line feed, too.
+        let lines = frame.lines().map(|line| line.trim_end_matches('\r'));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.lines().iter().any(|line| line.contains(text))
+    }
+}
+
+pub(crate) fn on_a_terminal_it_shows_how_things_stand() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
+    let args = ["watch", "f.toml", "--interval", "3600"];
+    let (terminal, mut child) = Terminal::running(&agent, &args, 24, 100);
+    wait_until("it converges", || terminal.shows("converged for "));
+    assert!(terminal.written().starts_with(ENTER));
+    assert!(
+        terminal.shows("trueup watch f.toml"),
+        "{:?}",
+        terminal.lines()
+    );
+    assert!(terminal.shows("manages 1 route"), "{:?}", terminal.lines());
+    assert!(
+        terminal.shows("+ route 10.99.0.0/16"),
+        "{:?}",
+        terminal.lines()
+    );
+
+    agent.write("f.toml", "[[route]]\n");
+    wait_until("a broken file is told", || {
+        terminal.shows("the last good file stays in force: f.toml:1:1: ")
+    });
+    agent.write("f.toml", &via("10.98.0.0/16", "10.200.0.8"));
+    wait_until("and a good one", || {
+        terminal.shows("the file is good again")
+    });
+    wait_until("what changed", || terminal.shows("- route 10.99.0.0/16"));
+    let refused = |line: &String| line.starts_with("the last good file stays in force");
+    assert!(
+        !terminal.lines().iter().any(refused),
+        "{:?}",
+        terminal.lines()
+    );
+
+    // It fits whatever size there is, and is not drawn more often than anybody could see.
+    terminal.resize(6, 30);
+    kill_process(Pid::from_child(&child.0), Signal::WINCH).unwrap();
+    wait_until("it fits", || {
+        let lines = terminal.lines();
+        lines.len() <= 6 && lines.iter().all(|line| line.chars().count() <= 30)
+    });
+    let (before, began) = (terminal.frames(), Instant::now());
+    while began.elapsed() < Duration::from_secs(2) {
+        kill_process(Pid::from_child(&child.0), Signal::WINCH).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let drawn = terminal.frames() - before;
+    let most = began.elapsed().as_secs_f64() * 4.0 + 2.0;
+    assert!(drawn as f64 <= most, "{drawn} frames");
+
+    child.terminate(Signal::TERM);
+    let written = || terminal.written();
+    wait_until("the screen is given back", || written().contains(LEAVE));
+    let after = written().rsplit_once(LEAVE).unwrap().1.to_owned();
+    assert_eq!(after, "converged\r\n", "and what is said last stays");
+}
+
+pub(crate) fn names_and_aliases_cannot_reach_the_terminal() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write(
+        "f.toml",
+        "link = [{ name = \"ours\", kind = \"ifb\", alias = \"plain\" }]\n\
+         route = [{ dst = \"10.99.0.0/16\", via = \"10.200.0.8\" }]\n",
+    );
+    // On our key, by a device of a hostile name: a conflict that is shown.
+    let hostile = "x\x1b[2J\x07";
+    ip(&["link", "add", hostile, "up", "type", "ifb"]);
+    ip(&["route", "add", "10.99.0.0/16", "dev", hostile]);
+    let args = ["watch", "f.toml", "--interval", "0.2"];
+    let (terminal, mut child) = Terminal::running(&agent, &args, 24, 200);
+    wait_until("the conflict is shown", || {
+        terminal.shows("conflict: foreign")
+    });
+    wait_until("the link is there", || {
+        Snapshot::take().index_of("ours").is_some()
+    });
+    ip(&[
+        "link",
+        "set",
+        "ours",
+        "alias",
+        "\x1b]0;owned\x07\x1b[2J\u{9b}31m",
+    ]);
+    wait_until("the alias is as it was", || {
+        ip(&["link", "show", "ours"]).contains("alias plain") && terminal.shows("~ link ours")
+    });
+    child.terminate(Signal::INT);
+    wait_until("the screen is given back", || {
+        terminal.written().contains(LEAVE)
+    });
+    for harm in ["\x1b[2J", "\x1b]", "\x07", "\u{9b}"] {
+        assert!(
+            !terminal.written().contains(harm),
+            "{harm:?}: {:?}",
+            terminal.lines()
+        );
+    }
+}
+
+pub(crate) fn a_terminal_that_goes_away_ends_it() {
+    let agent = Agent::new();
+    agent.write("f.toml", "route = []");
+    let (mut master, slave) = pair();
+    let args = ["watch", "f.toml", "--interval", "3600"];
+    let mut child = on(&agent, &args, &slave);
+    drop(slave);
+    let mut first = [0; 1];
+    master.read_exact(&mut first).unwrap();
+    drop(master);
+    assert_eq!(child.ended(), 0);
+}
+
+pub(crate) fn json_is_json_on_a_terminal_too() {
+    let agent = Agent::new();
+    agent.write("f.toml", "route = []");
+    let args = ["watch", "f.toml", "--format", "json"];
+    let (terminal, mut child) = Terminal::running(&agent, &args, 24, 80);
+    wait_until("a line is there", || {
+        terminal.written().contains("\"event\":\"report\"")
+    });
+    child.terminate(Signal::TERM);
+    assert!(
+        !terminal.written().contains('\x1b'),
+        "{}",
+        terminal.written()
+    );
+}

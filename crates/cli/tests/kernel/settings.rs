@@ -1,0 +1,138 @@
+//! `[sysctl]` beside the network: one file, one pass, one report.
+
+use std::fs;
+
+use rustix::process::Signal;
+use trueup_testkit::{assert_no_changes, wait_until};
+
+use crate::agent::{Agent, counts};
+
+const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap().trim().to_owned()
+}
+
+const BOTH: &str = "link = [{ name = \"ours\", kind = \"ifb\" }]\n\
+                    [sysctl]\n\
+                    \"net.ipv4.ip_forward\" = 1\n\
+                    \"net.ipv4.conf.ours.rp_filter\" = 2\n";
+
+pub(crate) fn a_setting_of_a_link_of_the_same_file_takes_one_apply() {
+    let agent = Agent::new();
+    let planned = agent.plan(BOTH);
+    assert_eq!(planned.code, 2);
+    let ops = planned.json()["ops"].clone();
+    let commands: Vec<&str> = ops
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|op| op["command"].as_str().unwrap())
+        .collect();
+    assert!(
+        commands.contains(&"sysctl -w net.ipv4.ip_forward=1"),
+        "{commands:?}"
+    );
+    assert!(
+        commands.contains(&"sysctl -w net.ipv4.conf.ours.rp_filter=2"),
+        "{commands:?}"
+    );
+    assert_eq!(ops[0]["kind"], "sysctl");
+
+    let report = agent.settle(BOTH);
+    assert_eq!(counts(&report), [3, 0, 0, 0], "{report:#}");
+    assert_eq!(read(FORWARD), "1");
+    assert_eq!(read("/proc/sys/net/ipv4/conf/ours/rp_filter"), "2");
+    let applied = report["applied"].as_array().unwrap();
+    assert!(
+        applied
+            .iter()
+            .any(|op| op["kind"] == "sysctl" && op["op"] == "update"),
+        "{report:#}"
+    );
+}
+
+pub(crate) fn settings_are_told_in_the_words_of_sysctl() {
+    let agent = Agent::new();
+    agent.write("f.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.ip_local_port_range\" = \"20000 60000\"\n\"net.ipv4.no_such_key\" = 1\n");
+    let text = agent.run(&["plan", "f.toml"]);
+    assert_eq!(text.code, 2, "{text:?}");
+    assert!(
+        text.out
+            .contains("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)"),
+        "{}",
+        text.out
+    );
+    assert!(
+        text.out
+            .contains("! sysctl -w net.ipv4.no_such_key=1   (there is no such value"),
+        "{}",
+        text.out
+    );
+    assert!(
+        text.out
+            .ends_with("0 to create, 2 to change, 0 to delete, 1 not possible as things are\n"),
+        "{}",
+        text.out
+    );
+    // `ip -batch` has no word for them.
+    let batch = agent.run(&["plan", "f.toml", "--format", "ip"]);
+    assert!(
+        batch
+            .out
+            .lines()
+            .all(|line| line.starts_with("# sysctl -w ")),
+        "{}",
+        batch.out
+    );
+    assert!(
+        batch
+            .out
+            .contains("# sysctl -w 'net.ipv4.ip_local_port_range=20000 60000'\n"),
+        "{}",
+        batch.out
+    );
+
+    let applied = agent.run(&["apply", "f.toml"]);
+    assert_eq!(applied.code, 2, "{applied:?}");
+    assert!(
+        applied.out.contains("(failed: there is no such value"),
+        "{}",
+        applied.out
+    );
+    assert!(
+        applied.out.ends_with("not converged: 1 failed\n"),
+        "{}",
+        applied.out
+    );
+    assert_eq!(read(FORWARD), "1");
+}
+
+pub(crate) fn without_the_section_no_setting_is_touched() {
+    let agent = Agent::new();
+    agent.settle("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    assert_no_changes(|| agent.settle("route = []"));
+    assert_eq!(read(FORWARD), "1");
+    // What was there before us comes back when that is asked for, as it is remembered with all else.
+    agent.settle("sysctl_revert = true\n[sysctl]\n");
+    assert_eq!(read(FORWARD), "0");
+}
+
+pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
+    let agent = Agent::new();
+    agent.write("f.toml", BOTH);
+    let mut child = agent.spawn(&["watch", "f.toml", "--interval", "0.2"]);
+    wait_until("it is set", || read(FORWARD) == "1");
+    fs::write(FORWARD, "0").unwrap();
+    wait_until("it is set again", || read(FORWARD) == "1");
+    child.terminate(Signal::TERM);
+    let out = child.out();
+    assert!(
+        out.contains("~ sysctl net.ipv4.ip_forward = 1   (declared, was 0)"),
+        "{out}"
+    );
+    assert!(
+        out.contains("~ sysctl net.ipv4.ip_forward = 1   (changed by somebody else, was 0)"),
+        "{out}"
+    );
+}
