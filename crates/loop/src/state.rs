@@ -3,9 +3,11 @@
 //! What asks for a pass comes down to instants at which one is due ([`due`]); what holds back within a pass is how often an op
 //! failed ([`backoff`]), how many were carried out ([`budget`]), and the deadline.
 
+mod asked;
 mod backoff;
 mod budget;
 mod due;
+mod over;
 mod random;
 
 #[cfg(test)]
@@ -15,19 +17,16 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::{Extent, Heard, OpKey, Outcome};
+use trueup_reconcile::{Extent, Heard, OpKey};
 
-use self::backoff::{Backoff, Over};
+use self::backoff::Backoff;
 use self::budget::Budget;
 use self::due::{Due, nearer};
 use self::random::Random;
-use crate::{Config, Passed, Revision, Stats};
+use crate::{Config, Revision, Stats};
 
 /// For how long a descriptor is left alone after it was attended to: noise wakes the driver no more than a hundred times a second.
 const DEAF: Duration = Duration::from_millis(10);
-
-/// The least rest between a pass that left something and the one that goes on with it.
-const REST: Duration = Duration::from_millis(10);
 
 /// What the driver is to do next. Each is answered by an input: see the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,202 +287,9 @@ impl State {
             .is_some_and(|converged| converged.revision == self.in_force)
     }
 
-    /// The running pass is over, with a report, or none if it could not run. What was asked for during the pass leads to another
-    /// one.
-    pub fn handle_pass_over(&mut self, now: Instant, passed: Option<&Passed>) {
-        let Phase::Passing(running) = self.phase else {
-            return;
-        };
-        let lasted = now.saturating_duration_since(running.since);
-        self.phase = Phase::Idle;
-        self.over = self.started;
-        self.rest = now.checked_add(lasted);
-        self.deaf = None;
-        self.attend = (self.hearing == Hearing::Polled).then_some(Cause::PassOver);
-        if running.extent == Extent::Whole {
-            let jitter = self.config.jitter();
-            let interval = self.random.spread(self.config.interval(), jitter);
-            nearer(
-                &mut self.due.interval,
-                now,
-                interval.max(Config::MIN_INTERVAL),
-            );
-        }
-        self.stats.last_pass = Some(lasted);
-        self.count(running.extent, passed);
-        self.backoff.over(
-            &Over {
-                since: running.since,
-                now,
-                last_whole: self.last_whole,
-                outcomes: passed.map_or(&[], |passed| &passed.outcomes),
-                seen_all: running.extent == Extent::Whole && passed.is_some_and(|it| !it.cut),
-            },
-            &self.config,
-            &mut self.random,
-        );
-        let Some(passed) = passed else {
-            if running.extent == Extent::Doubtful {
-                // What was doubtful still is, and the source may no longer know what that was.
-                self.ask(now);
-            }
-            return;
-        };
-        if passed.converged {
-            self.converged = Some(Converged {
-                pass: self.over,
-                revision: self.in_force,
-                at: now,
-            });
-        }
-        let tried = passed.tried();
-        if let Some(budget) = &mut self.budget {
-            budget.spend(now, tried);
-        }
-        // Where nothing comes of it, no more than half of the time is spent on it.
-        let idle_rest = REST.max(lasted);
-        if let Some(after) = passed.again_in {
-            nearer(&mut self.due.again, now, after.max(idle_rest));
-        }
-        if passed.cut {
-            let rest = if tried > 0 { REST } else { idle_rest };
-            let left = passed.outcomes.len() as u64 - tried;
-            let refilled = match &mut self.budget {
-                Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
-                    budget.refilled(now, left)
-                }
-                _ => None,
-            };
-            let refill = refilled.map_or(Duration::ZERO, |at| at - now);
-            nearer(&mut self.due.again, now, refill.max(rest));
-        }
-    }
-
     /// The driver is gone, for whatever reason: nothing follows.
     pub fn handle_gone(&mut self) {
         self.phase = Phase::Ended;
-    }
-}
-
-/// What is asked of the loop.
-impl State {
-    /// The subscription heard something. A hint: a pass over what is doubtful is due one debounce from now, unless one is due sooner.
-    /// A loss: a whole one is, likewise.
-    ///
-    /// With hints all the time, a pass for them begins no sooner after the last than that one took.
-    pub fn handle_heard(&mut self, now: Instant, heard: Heard) {
-        match heard {
-            Heard::Nothing => {}
-            Heard::Hint => {
-                self.stats.hints += 1;
-                nearer(&mut self.due.doubtful, now, self.config.debounce());
-            }
-            Heard::Lost => {
-                self.stats.overruns += 1;
-                self.ask(now);
-            }
-        }
-    }
-
-    /// A hint of a handle: a whole pass is due one debounce from now, unless one is due sooner.
-    pub fn handle_hint(&mut self, now: Instant) {
-        self.stats.hints += 1;
-        self.ask(now);
-    }
-
-    /// Another desired state was declared: as a hint. Returns its revision.
-    pub fn handle_desired(&mut self, now: Instant) -> Revision {
-        self.ask(now);
-        self.stats.desired = self.stats.desired.next();
-        self.stats.desired
-    }
-
-    /// A whole pass is asked for at once. Returns the number of the first pass that starts after this request.
-    pub fn handle_force(&mut self, now: Instant) -> u64 {
-        nearer(&mut self.due.at_once, now, Duration::ZERO);
-        self.started + 1
-    }
-
-    /// No pass starts from now on, and a running one begins no further step. Returns the number of the last pass that started: once
-    /// it [`is_over`](Self::is_over), nothing is written any more.
-    ///
-    /// Pausing what is paused changes nothing; one resume ends any number of pauses.
-    pub fn handle_pause(&mut self) -> u64 {
-        self.paused = true;
-        self.started
-    }
-
-    /// Passes may start again, and a whole one is due at once, since hints may have been missed. No effect unless paused.
-    pub fn handle_resume(&mut self, now: Instant) {
-        if self.paused {
-            self.paused = false;
-            nearer(&mut self.due.at_once, now, Duration::ZERO);
-        }
-    }
-
-    /// The loop ends: at once, or as soon as what it is doing is over. Pausing does not hold that up.
-    pub fn handle_stop(&mut self, now: Instant) {
-        self.stopping.get_or_insert(now);
-    }
-
-    /// No pass starts until a resume.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// A stop was asked for, or the end has come: no further pass will start.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.is_some() || self.is_ended()
-    }
-
-    /// The end has come.
-    pub fn is_ended(&self) -> bool {
-        self.phase == Phase::Ended
-    }
-
-    /// Whether pass number `pass` is over. Pass 0, before the first, always is.
-    pub fn is_over(&self, pass: u64) -> bool {
-        self.over >= pass
-    }
-
-    /// Whether pass number `pass` has started.
-    pub fn is_started(&self, pass: u64) -> bool {
-        self.started >= pass
-    }
-
-    /// The number of the last pass that has started; 0 before the first.
-    pub fn last_started(&self) -> u64 {
-        self.started
-    }
-
-    /// Whether a pass over `revision` or a later one, among those numbered above `after`, said converged; or the last pass over did,
-    /// and nothing was heard or asked for since it began.
-    pub fn is_converged(&self, revision: Revision, after: u64) -> bool {
-        self.converged.is_some_and(|converged| {
-            converged.revision >= revision && (converged.pass > after || self.stands(&converged))
-        })
-    }
-
-    /// How often the subscription has lost something.
-    pub fn overruns(&self) -> u64 {
-        self.stats.overruns
-    }
-
-    /// What was done so far, and how things stand.
-    pub fn stats(&self, now: Instant) -> Stats {
-        Stats {
-            backed_off: self.backoff.len(),
-            since_converged: self
-                .converged
-                .map(|converged| match self.stands(&converged) {
-                    true => Duration::ZERO,
-                    false => now.saturating_duration_since(converged.at),
-                }),
-            converged: self.converged.map(|converged| converged.revision),
-            paused: self.paused,
-            subscribed: self.is_subscribed(),
-            ..self.stats.clone()
-        }
     }
 }
 
@@ -543,26 +349,5 @@ impl State {
     fn stands(&self, converged: &Converged) -> bool {
         let answering = matches!(self.phase, Phase::Passing(running) if running.answering);
         converged.pass == self.over && !self.due.is_outstanding() && !answering
-    }
-
-    fn count(&mut self, extent: Extent, passed: Option<&Passed>) {
-        match extent {
-            Extent::Whole => self.stats.whole += 1,
-            Extent::Doubtful => self.stats.doubtful += 1,
-        }
-        let Some(passed) = passed else {
-            self.stats.failed += 1;
-            return;
-        };
-        self.stats.cut += u64::from(passed.cut);
-        for told in &passed.outcomes {
-            let ops = self.stats.ops.entry(told.kind).or_default();
-            *match told.outcome {
-                Outcome::Applied => &mut ops.applied,
-                Outcome::Failed(class) if class.is_done() => &mut ops.applied,
-                Outcome::Failed(_) => &mut ops.failed,
-                Outcome::Pending => &mut ops.pending,
-            } += 1;
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::OnceLock;
 
-use trueup_reconcile::ErrorClass;
+use trueup_reconcile::{ErrorClass, Outcome};
 
 use self::world::World;
 use super::*;

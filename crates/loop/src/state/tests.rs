@@ -4,6 +4,7 @@ mod failing;
 mod hearing;
 
 use super::*;
+use crate::Passed;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);

@@ -4,6 +4,7 @@ use trueup_reconcile::Told;
 
 use super::model::{Model, Run};
 use super::*;
+use crate::Passed;
 
 #[derive(Clone)]
 pub(super) struct World {

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use trueup_reconcile::{ErrorClass, Told};
+use trueup_reconcile::{ErrorClass, Outcome, Told};
 
+use super::super::over::REST;
 use super::*;
 
 const KEY: OpKey = OpKey(7);

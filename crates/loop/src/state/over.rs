@@ -1,0 +1,107 @@
+//! What follows from a pass that is over.
+
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::{Extent, Outcome};
+
+use super::backoff::Over;
+use super::due::nearer;
+use super::{Cause, Converged, Hearing, Phase, State};
+use crate::{Config, Passed};
+
+/// The least rest between a pass that left something and the one that goes on with it.
+pub(super) const REST: Duration = Duration::from_millis(10);
+
+impl State {
+    /// The running pass is over, with a report, or none if it could not run. What was asked for during the pass leads to another
+    /// one.
+    pub fn handle_pass_over(&mut self, now: Instant, passed: Option<&Passed>) {
+        let Phase::Passing(running) = self.phase else {
+            return;
+        };
+        let lasted = now.saturating_duration_since(running.since);
+        self.phase = Phase::Idle;
+        self.over = self.started;
+        self.rest = now.checked_add(lasted);
+        self.deaf = None;
+        self.attend = (self.hearing == Hearing::Polled).then_some(Cause::PassOver);
+        if running.extent == Extent::Whole {
+            let jitter = self.config.jitter();
+            let interval = self.random.spread(self.config.interval(), jitter);
+            nearer(
+                &mut self.due.interval,
+                now,
+                interval.max(Config::MIN_INTERVAL),
+            );
+        }
+        self.stats.last_pass = Some(lasted);
+        self.count(running.extent, passed);
+        self.backoff.over(
+            &Over {
+                since: running.since,
+                now,
+                last_whole: self.last_whole,
+                outcomes: passed.map_or(&[], |passed| &passed.outcomes),
+                seen_all: running.extent == Extent::Whole && passed.is_some_and(|it| !it.cut),
+            },
+            &self.config,
+            &mut self.random,
+        );
+        let Some(passed) = passed else {
+            if running.extent == Extent::Doubtful {
+                // What was doubtful still is, and the source may no longer know what that was.
+                self.ask(now);
+            }
+            return;
+        };
+        if passed.converged {
+            self.converged = Some(Converged {
+                pass: self.over,
+                revision: self.in_force,
+                at: now,
+            });
+        }
+        let tried = passed.tried();
+        if let Some(budget) = &mut self.budget {
+            budget.spend(now, tried);
+        }
+        // Where nothing comes of it, no more than half of the time is spent on it.
+        let idle_rest = REST.max(lasted);
+        if let Some(after) = passed.again_in {
+            nearer(&mut self.due.again, now, after.max(idle_rest));
+        }
+        if passed.cut {
+            let rest = if tried > 0 { REST } else { idle_rest };
+            let left = passed.outcomes.len() as u64 - tried;
+            let refilled = match &mut self.budget {
+                Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
+                    budget.refilled(now, left)
+                }
+                _ => None,
+            };
+            let refill = refilled.map_or(Duration::ZERO, |at| at - now);
+            nearer(&mut self.due.again, now, refill.max(rest));
+        }
+    }
+
+    fn count(&mut self, extent: Extent, passed: Option<&Passed>) {
+        match extent {
+            Extent::Whole => self.stats.whole += 1,
+            Extent::Doubtful => self.stats.doubtful += 1,
+        }
+        let Some(passed) = passed else {
+            self.stats.failed += 1;
+            return;
+        };
+        self.stats.cut += u64::from(passed.cut);
+        for told in &passed.outcomes {
+            let ops = self.stats.ops.entry(told.kind).or_default();
+            *match told.outcome {
+                Outcome::Applied => &mut ops.applied,
+                Outcome::Failed(class) if class.is_done() => &mut ops.applied,
+                Outcome::Failed(_) => &mut ops.failed,
+                Outcome::Pending => &mut ops.pending,
+            } += 1;
+        }
+    }
+}
