@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use trueup_diff::{IfName, Item as _, Kinds, NextHops, Object, Observed, RouteKey};
+use trueup_diff::{IfName, Item as _, Kind, Kinds, NextHops, Object, Observed, RouteKey};
 use trueup_observe::Interest;
 
 use crate::Options;
@@ -73,6 +73,7 @@ impl Known {
                 known.foreign.insert(route.key());
             }
         }
+        known.note_served(pass, &planned.observed);
         for route in &planned.observed.routes {
             known.sources.extend(route.src);
             if let NextHops::Object(id, _) = &route.nexthops {
@@ -86,6 +87,37 @@ impl Known {
             }
         }
         known
+    }
+
+    /// What is not ours and equals what is desired serves in its place: its end is then our affair.
+    fn note_served(&mut self, pass: &Pass<'_>, observed: &Observed) {
+        let (wanted, marker) = (pass.wanted(), pass.policy.marker);
+        let foreign = |protocol: u8| protocol != marker;
+        let rules = observed.rules.iter();
+        let rules: BTreeSet<_> = rules
+            .filter(|rule| foreign(rule.protocol))
+            .map(|rule| (rule.family, rule.priority))
+            .collect();
+        let mut of_rules = wanted.rules.iter().flatten();
+        if of_rules.any(|rule| rules.contains(&(rule.family, rule.priority))) {
+            self.unmarked = self.unmarked.with(Kind::Rule);
+        }
+        let neighbours = observed.neighbours.iter();
+        let neighbours: BTreeSet<_> = neighbours
+            .filter(|neighbour| foreign(neighbour.protocol))
+            .map(|neighbour| neighbour.dst)
+            .collect();
+        let mut of_neighbours = wanted.neighbours.iter().flatten();
+        if of_neighbours.any(|neighbour| neighbours.contains(&neighbour.dst)) {
+            self.unmarked = self.unmarked.with(Kind::Neighbour);
+        }
+        // Of foreign routes those alone were read that may be in our places.
+        for route in &observed.routes {
+            if foreign(route.protocol) {
+                self.unmarked = self.unmarked.with(Kind::Route);
+                self.foreign.insert(route.key());
+            }
+        }
     }
 
     /// What matters until the next pass. Where something is left to do, whatever happens may be what it waits for.

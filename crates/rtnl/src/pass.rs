@@ -111,7 +111,8 @@ impl<'a> Pass<'a> {
         self.unmarked.iter().copied()
     }
 
-    fn wanted(&self) -> &Desired {
+    /// What is desired in the region.
+    pub(crate) fn wanted(&self) -> &Desired {
         self.narrowed.as_ref().unwrap_or(self.desired)
     }
 

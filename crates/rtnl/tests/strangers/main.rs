@@ -10,6 +10,7 @@
 
 mod act;
 mod actor;
+mod doubtful;
 mod found;
 mod oracle;
 mod ours;
@@ -48,5 +49,6 @@ trueup_testkit::kernel_tests![
     found::a_link_under_the_name_of_an_end_that_goes_is_ours,
     found::a_neighbour_without_a_protocol_is_given_back_without,
     found::what_he_removed_while_it_was_taken_is_not_given_back,
+    doubtful::what_was_not_heard_of_needed_no_look,
     race::whatever_he_does_while_we_pass_his_stays_and_ours_comes,
 ];

@@ -104,7 +104,7 @@ pub(crate) fn reasons(report: &Report) -> usize {
     refused + report.conflicts().len() + report.doubts().len()
 }
 
-fn told(report: &Report) -> Vec<String> {
+pub(crate) fn told(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("pass: converged {}", report.converged())];
     for done in report.ops() {
         let outcome = match done.outcome {

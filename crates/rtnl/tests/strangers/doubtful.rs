@@ -1,0 +1,154 @@
+//! Passes over what was heard to be doubtful, held against the whole: whatever the stranger does between them, once one says
+//! that all is right, a look at everything finds nothing to do either. And with a quiet stranger they come to an end: none
+//! is heard of by the next.
+
+use std::thread;
+use std::time::Duration;
+
+use trueup_diff::{Desired, Kind};
+use trueup_reconcile::{
+    Extent, Heard, Hints, Report as _, Source as _, Subscribed, Subscription as _, Terms,
+};
+use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl, Watch};
+use trueup_testkit::quiet_netns;
+
+use crate::act::{self, Case};
+use crate::actor::Actor;
+use crate::oracle::lines;
+use crate::ours::told;
+use crate::property;
+use crate::run::desired;
+
+/// So many passes are enough after the stranger has acted.
+const MANY: usize = 10;
+/// How often what the kernel does in its own time is waited for, and how long each time.
+const PATIENCE: (usize, Duration) = (20, Duration::from_millis(25));
+
+pub(crate) fn what_was_not_heard_of_needed_no_look() {
+    property::run("doubtful", 16, act::case(), |case| {
+        quiet_netns();
+        let mut run = Run::start(case);
+        run.turns(case).map_err(|wrong| {
+            format!(
+                "{wrong}\n\nwhat happened:\n{}",
+                run.stranger.journal.join("\n")
+            )
+        })
+    });
+}
+
+struct Run {
+    stranger: Actor,
+    source: Rtnl,
+    watch: Watch,
+    ledger: MemoryLedger,
+    options: Options,
+    /// The last pass said so.
+    converged: bool,
+}
+
+impl Run {
+    fn start(case: &Case) -> Run {
+        let stranger = Actor::settle();
+        let mut options = Options::default().with_contention(Contention {
+            times: u32::MAX,
+            ..Contention::default()
+        });
+        if case.ledger {
+            for kind in Kind::ALL {
+                options = options.with_ownership(kind, Ownership::Ledger);
+            }
+        }
+        let mut source = Rtnl::new();
+        let subscribed = source.subscribe(&Namespace::current(), Hints::new(|| {}));
+        let Subscribed::Active(watch) = subscribed else {
+            panic!("{subscribed:?}");
+        };
+        Run {
+            stranger,
+            source,
+            watch,
+            ledger: MemoryLedger::default(),
+            options,
+            converged: false,
+        }
+    }
+
+    fn turns(&mut self, case: &Case) -> Result<(), String> {
+        let desired = case.desired.each_ref().map(desired);
+        self.stranger.say("desired:");
+        self.stranger.journal.extend(lines(&desired[0]));
+        self.pass(&desired[0], Extent::Whole)?;
+        self.comes_to_rest(&desired[0])?;
+        for turn in &case.turns {
+            // Each for itself, so that none is heard of because another was.
+            for act in &turn.acts {
+                self.stranger.say("the stranger:");
+                self.stranger.renamed.clear();
+                self.stranger.act(act);
+                self.comes_to_rest(&desired[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pass, and whether it wants another at once.
+    fn pass(&mut self, desired: &Desired, extent: Extent) -> Result<bool, String> {
+        let terms = Terms::default().with_extent(extent);
+        let here = Namespace::current();
+        let (ledger, options) = (&mut self.ledger, &self.options);
+        let report = self
+            .source
+            .reconcile_within(&here, desired, ledger, options, &terms)
+            .map_err(|error| error.to_string())?;
+        self.stranger.say(format!("{extent:?}"));
+        self.stranger.journal.extend(told(&report));
+        self.converged = report.converged();
+        Ok(report.again_in().is_some_and(|after| after.is_zero()))
+    }
+
+    /// Runs the passes that a driver would, but for those by its timer.
+    fn comes_to_rest(&mut self, desired: &Desired) -> Result<(), String> {
+        for _ in 0..MANY {
+            let extent = match self.hears(desired)? {
+                Heard::Nothing => return Ok(()),
+                Heard::Hint => Extent::Doubtful,
+                Heard::Lost => Extent::Whole,
+            };
+            if self.pass(desired, extent)? {
+                self.pass(desired, Extent::Whole)?;
+            }
+        }
+        Err(format!("{MANY} passes, and each was heard of"))
+    }
+
+    /// What there is to hear. If that is nothing, and all was said to be right, it has to be.
+    fn hears(&mut self, desired: &Desired) -> Result<Heard, String> {
+        let here = Namespace::current();
+        let mut wrong = Vec::new();
+        for _ in 0..PATIENCE.0 {
+            let heard = self.watch.attend().map_err(|error| error.to_string())?;
+            if heard != Heard::Nothing || !self.converged {
+                return Ok(heard);
+            }
+            // One that remembers nothing.
+            let planned = Rtnl::new()
+                .plan(&here, desired, &self.ledger, &self.options)
+                .map_err(|error| error.to_string())?;
+            if planned.is_converged() {
+                return Ok(Heard::Nothing);
+            }
+            let devices = &planned.plan.devices;
+            let ops = planned.plan.ops.iter().map(|op| op.command(devices));
+            wrong = ops
+                .chain(planned.doubts.iter().map(|doubt| format!("{doubt:?}")))
+                .collect();
+            // The kernel may be about to tell.
+            thread::sleep(PATIENCE.1);
+        }
+        Err(format!(
+            "nothing was heard, but there is to do:\n{}",
+            wrong.join("\n")
+        ))
+    }
+}
