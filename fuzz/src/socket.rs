@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_cli::file::PROTOCOL;
-use trueup_diff::{Family, Kind, NextHops, Prefix, Route, Rule, RuleAction};
+use trueup_diff::{Family, Kind, Kinds, NextHops, Prefix, Route, Rule, RuleAction};
 use trueup_netlink::codec::{self, Undecodable};
 use trueup_netlink::wire::{
     Attrs, Header, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
@@ -15,7 +15,7 @@ use trueup_netlink::wire::{
 use trueup_netlink::{
     Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
 };
-use trueup_observe::{Scope, Snapshot, snapshot};
+use trueup_observe::{Interest, Monitor, Observer, Scope, Snapshot};
 
 use crate::script::{self, Raw, messages};
 
@@ -186,11 +186,13 @@ pub fn batch(data: &[u8]) {
 }
 
 /// What the kernel multicasts, as one datagram. All whole messages arrive, an incomplete one is
-/// told, and what is announced can be decoded or is refused.
+/// told, and what is announced can be decoded or is refused. What cannot be read leaves a monitor in
+/// doubt of everything.
 pub fn event(data: &[u8]) {
     let given: Arc<[u8]> = data.into();
     let namespace = script::namespace(move |_: &Header, _: &[u8]| vec![given.to_vec()]);
     let mut multicast = Multicast::open(&namespace, &[Group::LINK]).expect("a peer that answers");
+    let mut lost = false;
     let mut seen = Vec::new();
     let told = multicast.receive(Duration::ZERO, |message| {
         seen.push((message.header, message.body.to_vec()));
@@ -199,15 +201,29 @@ pub fn event(data: &[u8]) {
     assert_eq!(seen.len(), all.len());
     for ((header, body), raw) in seen.iter().zip(&all) {
         assert!(*header == raw.header && body == raw.body);
-        let target = match header.kind & !1 {
-            codec::link::NEW => crate::link,
-            codec::address::NEW => crate::address,
-            codec::route::NEW => crate::route,
-            codec::neighbour::NEW => crate::neighbour,
-            codec::rule::NEW => crate::rule,
+        let (target, kind): (crate::Target, _) = match header.kind & !1 {
+            codec::link::NEW => (crate::link, Kind::Link),
+            codec::address::NEW => (crate::address, Kind::Address),
+            codec::route::NEW => (crate::route, Kind::Route),
+            codec::neighbour::NEW => (crate::neighbour, Kind::Neighbour),
+            codec::rule::NEW => (crate::rule, Kind::Rule),
             _ => continue,
         };
         target(body);
+        lost |= decode(kind, body).is_err();
+    }
+    lost |= !rest.is_empty();
+    for (interest, in_everything) in [
+        (Interest::everything(), true),
+        (Interest::new(Kinds::ALL, PROTOCOL), true),
+        (Interest::new(Kinds::NONE, PROTOCOL), false),
+    ] {
+        let mut monitor = Monitor::open(&namespace).expect("a peer that announces");
+        monitor.attach(interest).expect("a peer without filters");
+        let attended = monitor.attend().expect("it can be read");
+        let doubtful = monitor.take();
+        assert_eq!(attended.news, !doubtful.is_empty());
+        assert!(!(lost && in_everything) || doubtful.everything);
     }
     match told {
         Ok(count) => assert!(count == all.len() && rest.is_empty()),
@@ -226,8 +242,8 @@ pub fn dump(data: &[u8]) {
     let given: Arc<[u8]> = data.into();
     let namespace =
         script::namespace(move |request: &Header, body: &[u8]| answer_dump(&given, request, body));
-    let Ok(Snapshot { observed, doubts }) = snapshot(&mut quick(&namespace), &Scope::whole())
-    else {
+    let whole = || watchful(&namespace).snapshot(&Scope::whole());
+    let Ok(Snapshot { observed, doubts }) = whole() else {
         return;
     };
     let doubtful: BTreeSet<_> = doubts.iter().map(|doubt| doubt.kind()).collect();
@@ -246,7 +262,7 @@ pub fn dump(data: &[u8]) {
         };
         assert_eq!(found, expected, "{kind}");
     }
-    let again = snapshot(&mut quick(&namespace), &Scope::whole()).expect("as before");
+    let again = whole().expect("as before");
     assert_eq!((again.observed, again.doubts), (observed, doubts));
 }
 
@@ -374,6 +390,12 @@ pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<
     let body = &[0; 4];
     let done = Raw { header, body }.answering(request.sequence);
     vec![rows, done]
+}
+
+fn watchful(namespace: &Namespace) -> Observer {
+    let mut observer = Observer::open(namespace).expect("a peer that answers");
+    observer.socket().set_timeout(Duration::ZERO);
+    observer
 }
 
 fn quick(namespace: &Namespace) -> Socket {
