@@ -275,6 +275,71 @@ fn a_group_and_a_peer_fill_the_same_field_of_a_vxlan() {
     assert_eq!(remote("remote = \"10.0.0.1\""), "10.0.0.1".parse().ok());
 }
 
+#[test]
+fn a_sysctl_is_one_key_however_it_is_written() {
+    let key = |text: &str| text.parse::<trueup_sysctl::Key>().unwrap();
+    let pairs = [
+        ("net.ipv4.ip_forward", "1"),
+        ("net.ipv4.conf.eth0/100.rp_filter", "0"),
+        ("net.core.somaxconn", "4096"),
+        ("net.ipv4.ip_local_port_range", "40000 50000"),
+    ];
+    let expected = trueup_sysctl::Desired::parse(pairs).unwrap();
+    for text in [
+        "[sysctl]\nnet.ipv4.ip_forward = 1\nnet.ipv4.conf.\"eth0.100\".rp_filter = 0\n\
+         net.core.somaxconn = 4096\nnet.ipv4.ip_local_port_range = \"40000 50000\"",
+        "[sysctl]\n\"net.ipv4.ip_forward\" = true\n\"net.ipv4.conf.eth0/100.rp_filter\" = false\n\
+         'net/core/somaxconn' = '4096'\n'net.ipv4.ip_local_port_range' = \" 40000\\t50000 \"",
+        "sysctl.net.ipv4.ip_forward = 1\nsysctl.\"net/ipv4/conf/eth0.100/rp_filter\" = 0\n\
+         sysctl.net.core = { somaxconn = 0x1000 }\n\
+         sysctl.net.ipv4 . ip_local_port_range = \"40000 50000\"",
+        "sysctl = { net = { ipv4 = { ip_forward = 1, conf.'eth0.100'.rp_filter = 0,\n\
+         ip_local_port_range = \"40000 50000\" }, core.somaxconn = 4096 } }",
+        "{ \"sysctl\": { \"net.ipv4.ip_forward\": 1, \"net\": { \"core\": { \"somaxconn\": 4096 },\n\
+         \"ipv4\": { \"conf\": { \"eth0.100\": { \"rp_filter\": false } },\n\
+         \"ip_local_port_range\": \"40000 50000\" } } } }",
+    ] {
+        let file = read(text);
+        assert_eq!(file.sysctl.as_ref(), Some(&expected), "{text}");
+        assert_eq!(file.desired, trueup_diff::Desired::default());
+        let places = pairs.map(|(name, _)| file.places.of_sysctl(&key(name)));
+        assert!(places.iter().all(Option::is_some), "{places:?}");
+    }
+    let file =
+        read("route = []\n[sysctl]\n  net.ipv4.a = 1 # \u{e4}\nnet.core.b = 1\nnet.ipv4.c = 1");
+    let place = |name: &str| {
+        file.places
+            .of_sysctl(&key(name))
+            .map(|p| (p.line, p.column))
+    };
+    assert_eq!(place("net.ipv4.a"), Some((3, 3)));
+    assert_eq!(place("net.core.b"), Some((4, 1)));
+    assert_eq!(place("net.ipv4.c"), Some((5, 1)));
+    assert_eq!(place("net.ipv4.d"), None);
+}
+
+#[test]
+fn absent_sysctls_are_unmanaged_and_an_empty_table_is_none_of_ours() {
+    assert_eq!(read("route = []").sysctl, None);
+    for text in ["[sysctl]", "sysctl = {}", "{ \"sysctl\": {} }"] {
+        let file = read(text);
+        assert_eq!(file.sysctl, Some(trueup_sysctl::Desired::default()));
+        assert!(!file.settings.sysctl_options().revert());
+    }
+    let file = read("sysctl_revert = true\n[sysctl]\n[[link]]\nname = \"a\"\n[ownership]");
+    assert!(file.settings.sysctl_options().revert());
+    assert_eq!(file.desired.links.map(|links| links.len()), Some(1));
+}
+
+#[test]
+fn a_file_may_have_many_sysctls() {
+    let devices = 0..3000;
+    let each = |n| format!("net.ipv4.conf.v{n}.rp_filter = 1\n\"net.ipv6.conf.v{n}.mtu\" = 1500\n");
+    let text: String = devices.map(each).collect();
+    let sysctls = read(&format!("[sysctl]\n{text}")).sysctl.unwrap();
+    assert_eq!(sysctls.len(), 6000);
+}
+
 /// The keys that could have been in the place of the one that is not known.
 fn known(text: &str) -> BTreeSet<String> {
     let message = match File::parse("f", text.as_bytes(), &Tables::default()) {

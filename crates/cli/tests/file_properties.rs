@@ -4,7 +4,7 @@ mod file_arbitrary;
 
 use std::collections::BTreeSet;
 
-use file_arbitrary::{address, counts, desired, link, neighbour, route, rule, settings};
+use file_arbitrary::{address, counts, desired, link, neighbour, route, rule, settings, sysctls};
 use proptest::prelude::*;
 use trueup_cli::file::{File, Settings, Tables, to_json, to_toml};
 use trueup_diff::{Desired, Kind, LinkKind, NeighbourState, NextHops, RouteType, RuleAction};
@@ -88,6 +88,64 @@ proptest! {
         prop_assert_eq!(back, [link]);
     }
 
+    /// However a key is spelled, and whatever is a header or nested, it is the same.
+    #[test]
+    fn sysctls_read_the_same_in_every_form(
+        each in sysctls(), forms in prop::collection::vec(0..4u8, 12), nested in any::<bool>(),
+    ) {
+        let mut lines = Vec::new();
+        let mut members = Vec::new();
+        for ((path, value), form) in each.iter().zip(forms) {
+            let slashes = path.join("/");
+            let key = match form {
+                0 => format!("\"{slashes}\""),
+                1 => {
+                    let path: Vec<_> = path.iter().map(|part| part.replace('.', "/")).collect();
+                    format!("'{}'", path.join("."))
+                }
+                2 => {
+                    let path: Vec<_> = path.iter().map(|part| format!("\"{part}\"")).collect();
+                    path.join(" . ")
+                }
+                _ => format!("net.{}.\"{}\".{}", path[1], path[2], path[3]),
+            };
+            lines.push(format!("{key} = {value}"));
+            members.push(format!("\"{slashes}\": {value}"));
+        }
+        let toml = match nested {
+            true => format!("sysctl = {{ {} }}", lines.join(", ")),
+            false => format!("[sysctl]\n{}\n", lines.join("\n")),
+        };
+        let file = read("f.toml", &toml);
+        let sysctls = file.sysctl.clone().unwrap();
+        prop_assert_eq!(sysctls.len(), each.len());
+        let json = format!("{{ \"sysctl\": {{ {} }} }}", members.join(","));
+        prop_assert_eq!(read("f.json", &json).sysctl, file.sysctl);
+        for (path, value) in &each {
+            let key = path.join("/").parse().unwrap();
+            let text = match value.as_str() {
+                "true" => "1".to_owned(),
+                "false" => "0".to_owned(),
+                text => text.trim_matches('"').split_whitespace().collect::<Vec<_>>().join(" "),
+            };
+            prop_assert_eq!(sysctls.get(&key).unwrap().as_str(), text);
+            prop_assert!(file.places.of_sysctl(&key).is_some());
+        }
+    }
+
+    /// What is taken for a file with sysctls is TOML to others, too.
+    #[test]
+    fn no_text_of_sysctls_makes_it_panic(
+        text in r#"(\[sysctl\]\n)?(sysctl|(net|"net"|'a.b')?[.]?[a-c]?[.]?(x|"y/z"|\{|\}|,)? ?= ?(1|\{|true|""|\{\})[\n,}]{0,2}){0,6}"#,
+    ) {
+        for name in ["f.toml", "f.json"] {
+            let file = File::parse(name, text.as_bytes(), &Tables::default());
+            if file.is_ok() && name == "f.toml" {
+                prop_assert!(toml::from_str::<toml::Table>(&text).is_ok(), "{}", text);
+            }
+        }
+    }
+
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         for name in ["f.toml", "f.json"] {
@@ -96,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_of_its_own_letters_makes_it_panic(text in r#"([\[\]{}",.=\n#: '0-9a-z\\-]|route|dst|via|nexthops|grace|adopt|ownership){0,60}"#) {
+    fn no_text_of_its_own_letters_makes_it_panic(text in r#"([\[\]{}",.=\n#: '0-9a-z\\-]|route|dst|via|nexthops|grace|adopt|ownership|sysctl|net){0,60}"#) {
         for name in ["f.toml", "f.json"] {
             let _ = File::parse(name, text.as_bytes(), &Tables::default());
         }

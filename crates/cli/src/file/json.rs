@@ -10,6 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Collector;
+use super::settings::SYSCTL;
 use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
 
 /// Deeper than any object nests.
@@ -21,10 +22,14 @@ const DEEPEST: usize = 8;
 ///
 /// At the first violation of JSON; what the objects say is the collector's to judge.
 pub(super) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
-    let input = Input { text };
+    let mut input = Input {
+        text,
+        is_sysctl: false,
+    };
     let pairs: Pairs<'a> = input.parse(text)?;
     for (key, value) in pairs.0 {
         let key = input.key(key)?;
+        input.is_sysctl = key.name == SYSCTL;
         if !value.get().starts_with('[') {
             collector.pair(key, input.value(value, DEEPEST)?)?;
             continue;
@@ -68,6 +73,8 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
 
 struct Input<'a> {
     text: &'a str,
+    /// Within the one section whose tables may have any number of keys.
+    is_sysctl: bool,
 }
 
 impl<'a> Input<'a> {
@@ -121,7 +128,10 @@ impl<'a> Input<'a> {
                 Node::List(elements.collect::<Result<_>>()?)
             }
             Some(b'{') => {
-                let mut table = Table::default();
+                let mut table = match self.is_sysctl {
+                    true => Table::roomy(),
+                    false => Table::default(),
+                };
                 for (key, value) in self.parse::<Pairs<'a>>(text)?.0 {
                     table.insert(self.key(key)?, self.value(value, depth - 1)?)?;
                 }

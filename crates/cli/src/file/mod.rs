@@ -15,6 +15,7 @@ mod neighbour;
 mod route;
 mod rule;
 mod settings;
+mod sysctl;
 mod tables;
 mod toml;
 mod twins;
@@ -22,11 +23,13 @@ mod value;
 mod words;
 mod write;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
 use trueup_diff::{Desired, Kind};
+use trueup_sysctl as sysctls;
 
 pub use error::{Error, ErrorKind, Problem};
 pub use settings::{PROTOCOL, Settings};
@@ -42,6 +45,8 @@ pub struct File {
     pub settings: Settings,
     /// The objects, in the order of the file, the marker not yet on them.
     pub desired: Desired,
+    /// The sysctls; `None` is unmanaged.
+    pub sysctl: Option<sysctls::Desired>,
     /// Where each object was written.
     pub places: Places,
 }
@@ -131,6 +136,7 @@ impl File {
         let file = File {
             settings: collector.settings,
             desired: collector.desired,
+            sysctl: collector.sysctl,
             places: collector.places,
         };
         let twins = twins::find(&file);
@@ -159,12 +165,20 @@ impl fmt::Display for Place {
 
 /// Where each object of a file was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places([Vec<Place>; Kind::ALL.len()]);
+pub struct Places {
+    objects: [Vec<Place>; Kind::ALL.len()],
+    sysctls: BTreeMap<sysctls::Key, Place>,
+}
 
 impl Places {
     /// The place of an object, by its kind and its position in the list of that kind.
     pub fn at(&self, kind: Kind, index: usize) -> Option<Place> {
-        self.0[kind as usize].get(index).copied()
+        self.objects[kind as usize].get(index).copied()
+    }
+
+    /// The place of a sysctl's key.
+    pub fn of_sysctl(&self, key: &sysctls::Key) -> Option<Place> {
+        self.sysctls.get(key).copied()
     }
 }
 
@@ -260,6 +274,7 @@ struct Collector<'a> {
     refusal: Option<usize>,
     opened: [Option<Opened>; Kind::ALL.len()],
     desired: Desired,
+    sysctl: Option<sysctls::Desired>,
     places: Places,
     faults: Vec<Fault>,
 }
@@ -274,13 +289,14 @@ impl<'a> Collector<'a> {
             refusal: None,
             opened: Default::default(),
             desired: Desired::default(),
+            sysctl: None,
             places: Places::default(),
             faults: Vec::new(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.opened.iter().all(Option::is_none)
+        self.sysctl.is_none() && self.opened.iter().all(Option::is_none)
     }
 
     /// A pair at the top of the file.
@@ -290,6 +306,10 @@ impl<'a> Collector<'a> {
                 return fault(key.at, format!("`{name}` is given twice"));
             }
             self.given.push(name);
+            if name == settings::SYSCTL {
+                self.sysctls(&value);
+                return Ok(());
+            }
             let read = self.settings.read(name, &value, self.tables);
             self.faults.extend(read.err());
             return Ok(());
@@ -369,7 +389,7 @@ impl<'a> Collector<'a> {
     fn object<T: Form>(&mut self, value: &Value<'a>) {
         match read_object::<T>(value, self.tables) {
             Ok((object, adopt)) => {
-                self.places.0[T::KIND as usize].push(self.cursor.place(value.at));
+                self.places.objects[T::KIND as usize].push(self.cursor.place(value.at));
                 let list = T::list(&mut self.desired).get_or_insert_default();
                 list.push(object);
                 let position = (T::KIND, list.len() - 1);

@@ -1,4 +1,5 @@
-//! What holds for a file as a whole: the keys at its top, and `[ownership]`.
+//! What holds for a file as a whole: the keys at its top, and `[ownership]`. Not `[sysctl]`, though it is
+//! a key at the top, too: see `sysctl.rs`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use trueup::Options;
 use trueup::rtnl::{OnConflict, Ownership, ReservedProtocol};
 use trueup_diff::Kind;
+use trueup_sysctl as sysctl;
 
 use super::value::{Fault, Fields, Node, Result, Table, Value, fault};
 use super::{Tables, words};
@@ -27,6 +29,8 @@ pub struct Settings {
     pub grace: Option<Duration>,
     /// What proves objects of a kind to be ours, where it is said. The kernel stores no marker on links.
     pub ownership: BTreeMap<Kind, Ownership>,
+    /// Whether a sysctl that is no longer declared gets its former value back.
+    pub sysctl_revert: bool,
 }
 
 impl Default for Settings {
@@ -37,6 +41,7 @@ impl Default for Settings {
             on_conflict: OnConflict::Report,
             grace: None,
             ownership: BTreeMap::new(),
+            sysctl_revert: false,
         }
     }
 }
@@ -58,14 +63,21 @@ impl Settings {
             options.with_ownership(*kind, *proof)
         }))
     }
+
+    /// The options of a pass over sysctls.
+    pub fn sysctl_options(&self) -> sysctl::Options {
+        sysctl::Options::default().with_revert(self.sysctl_revert)
+    }
 }
 
-const KEYS: [(&str, &str); 5] = [
+const KEYS: [(&str, &str); 7] = [
     ("protocol", "protocol = 116"),
     ("adopt", "adopt = true"),
     ("on_conflict", "on_conflict = \"take\""),
     ("grace", "grace = 10"),
     (OWNERSHIP, "[ownership]"),
+    (SYSCTL, "[sysctl]"),
+    ("sysctl_revert", "sysctl_revert = true"),
 ];
 
 /// A key at the top that is no section, with how it is written.
@@ -78,8 +90,9 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.into_iter().map(|(name, _)| name)
 }
 
-/// The one of them that is a table.
+/// Those of them that are tables.
 pub(super) const OWNERSHIP: &str = "ownership";
+pub(super) const SYSCTL: &str = "sysctl";
 
 const ON_CONFLICT: [(&str, OnConflict); 2] =
     [("report", OnConflict::Report), ("take", OnConflict::Take)];
@@ -91,7 +104,7 @@ const PROOFS: [(&str, Ownership); 2] =
 const LONGEST_GRACE: u32 = 86_400;
 
 impl Settings {
-    /// Takes the value of one of [`keys`].
+    /// Takes the value of one of [`keys`] but [`SYSCTL`].
     pub(super) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
         let named = |fault: Fault| Fault {
             message: format!("{key}: {}", fault.message),
@@ -100,6 +113,7 @@ impl Settings {
         match key {
             "protocol" => self.protocol = words::marker(value)?,
             "adopt" => self.adopt = words::flag(value).map_err(named)?,
+            "sysctl_revert" => self.sysctl_revert = words::flag(value).map_err(named)?,
             "on_conflict" => {
                 let taken = words::one_of(value, "answer to a conflict", &ON_CONFLICT);
                 self.on_conflict = taken.map_err(named)?;
@@ -131,6 +145,9 @@ impl Settings {
         }
         if let Some(grace) = self.grace {
             table.push("grace", words::seconds_node(grace));
+        }
+        if self.sysctl_revert {
+            table.push("sysctl_revert", Node::Bool(true));
         }
         if !self.ownership.is_empty() {
             let mut proofs = Table::default();

@@ -3,7 +3,7 @@
 //! The text is cut into tokens lazily; those from one header (`[[route]]`) to the next are parsed
 //! as a document of their own and handed on. So memory is that of the largest object, however
 //! long the file is. What TOML has and this form does not (`[tables]`, dotted keys) is refused
-//! with a word on what to write.
+//! with a word on what to write. Only `[sysctl]` has keys with dots: its own are.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,9 @@ use toml_parser::lexer::{Token, TokenKind};
 use toml_parser::parser::EventReceiver;
 use toml_parser::{ErrorSink, ParseError, Source, Span};
 
+use super::Collector;
+use super::settings::{OWNERSHIP, SYSCTL};
 use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
-use super::{Collector, settings};
 
 /// Deeper than any object nests.
 const DEEPEST: usize = 8;
@@ -71,10 +72,19 @@ fn below_header<'a>(
     collector: &mut Collector<'a>,
 ) -> Result<()> {
     let mut path = header.path.into_iter();
+    if let Some(section) = path.as_slice().first()
+        && section.name == SYSCTL
+        && (header.array || path.len() > 1)
+    {
+        let message = "`sysctl` is one table: write [sysctl], and whole keys below it, such as \
+                       net.ipv4.ip_forward = 1";
+        return fault(header.at, message);
+    }
     let (Some(section), list, None) = (path.next(), path.next(), path.next()) else {
         return fault(header.at, "this header is too deep: write [[SECTION]]");
     };
-    if section.name == settings::OWNERSHIP && !header.array && list.is_none() {
+    let is_table = section.name == OWNERSHIP || section.name == SYSCTL;
+    if is_table && !header.array && list.is_none() {
         if let Some(object) = open.take() {
             object.finish(collector);
         }
@@ -184,6 +194,7 @@ fn parse<'a>(source: Source<'a>, tokens: &[Token]) -> Result<Part<'a>> {
         in_header: false,
         pairs: Table::default(),
         keys: Vec::new(),
+        is_part: false,
         open: Vec::new(),
     };
     let mut error: Option<ParseError> = None;
@@ -223,8 +234,10 @@ struct Builder<'a> {
     header: Option<Header<'a>>,
     in_header: bool,
     pairs: Table<'a>,
-    /// The keys whose values are still to come, outermost first.
-    keys: Vec<Key<'a>>,
+    /// The keys whose values are still to come, outermost first, each with its parts.
+    keys: Vec<Vec<Key<'a>>>,
+    /// A dot was read: what follows is a part of the last key.
+    is_part: bool,
     /// The lists and tables that are still open, outermost first.
     open: Vec<Value<'a>>,
 }
@@ -237,10 +250,29 @@ impl<'a> Builder<'a> {
             Some(Node::Table(table)) => table,
             _ => &mut self.pairs,
         };
-        if let Some(key) = self.keys.pop()
-            && let Err(fault) = table.insert(key, value)
+        if let Some(mut path) = self.keys.pop()
+            && let Some(mut last) = path.pop()
         {
-            report(fault, error);
+            // A key with dots starts with its first part.
+            last.at = path.first().map_or(last.at, |first| first.at);
+            if let Err(fault) = table.insert_at(path.into_iter(), last, value) {
+                report(fault, error);
+            }
+        }
+    }
+
+    /// Within the one section whose keys have dots and may be many.
+    fn is_sysctl(&self) -> bool {
+        let header = self.header.as_ref().map(|header| &header.path);
+        let path = header.or(self.keys.first());
+        path.and_then(|path| path.first())
+            .is_some_and(|first| first.name == SYSCTL)
+    }
+
+    fn table(&self) -> Table<'a> {
+        match self.is_sysctl() {
+            true => Table::roomy(),
+            false => Table::default(),
         }
     }
 
@@ -283,6 +315,7 @@ impl EventReceiver for Builder<'_> {
 
     fn std_table_close(&mut self, _span: Span, _error: &mut dyn ErrorSink) {
         self.in_header = false;
+        self.pairs = self.table();
     }
 
     fn array_table_open(&mut self, span: Span, _error: &mut dyn ErrorSink) {
@@ -294,7 +327,7 @@ impl EventReceiver for Builder<'_> {
     }
 
     fn inline_table_open(&mut self, span: Span, error: &mut dyn ErrorSink) -> bool {
-        self.enter(span, Node::Table(Table::default()), error)
+        self.enter(span, Node::Table(self.table()), error)
     }
 
     fn inline_table_close(&mut self, _span: Span, error: &mut dyn ErrorSink) {
@@ -319,16 +352,32 @@ impl EventReceiver for Builder<'_> {
         let key = Key { at, name };
         match &mut self.header {
             Some(header) if self.in_header => header.path.push(key),
-            _ => self.keys.push(key),
+            _ if std::mem::take(&mut self.is_part) => {
+                // One part more than is told of as too deep.
+                if let Some(path) = self.keys.last_mut().filter(|path| path.len() <= DEEPEST) {
+                    path.push(key);
+                }
+            }
+            _ => self.keys.push(vec![key]),
         }
     }
 
     fn key_sep(&mut self, span: Span, error: &mut dyn ErrorSink) {
-        if !self.in_header {
-            let at = self.keys.last().map_or(span.start(), |key| key.at);
-            let message = "a key with a dot in it: write a header instead, or { ... }".to_owned();
-            report(Fault { at, message }, error);
+        if self.in_header {
+            return;
         }
+        self.is_part = true;
+        let path = self.keys.last();
+        let at = path.and_then(|path| path.first()).map(|key| key.at);
+        let at = at.unwrap_or(span.start());
+        let message = if !self.is_sysctl() {
+            "a key with a dot in it: write a header instead, or { ... }".to_owned()
+        } else if path.is_some_and(|path| path.len() == DEEPEST) {
+            format!("nested more than {DEEPEST} deep")
+        } else {
+            return;
+        };
+        report(Fault { at, message }, error);
     }
 
     fn scalar(&mut self, span: Span, encoding: Option<Encoding>, error: &mut dyn ErrorSink) {

@@ -2,6 +2,7 @@
 //! held in this form; it knows nothing of networks.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::{Tables, settings};
 
@@ -85,20 +86,69 @@ const MOST_KEYS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Table<'a> {
     entries: Vec<(Key<'a>, Value<'a>)>,
+    /// Of a table that may have any number of keys: where each is.
+    index: Option<HashMap<Cow<'a, str>, usize>>,
+    /// It was made by a key with dots, so that others may add to it.
+    dotted: bool,
 }
 
 impl<'a> Table<'a> {
-    /// Adds a pair. The keys are few, so that looking at each is the fastest: more than any object
-    /// has is refused, lest a hostile file make that slow.
+    /// A table of any number of keys.
+    pub(super) fn roomy() -> Table<'a> {
+        Table {
+            index: Some(HashMap::new()),
+            ..Table::default()
+        }
+    }
+
+    /// Adds a pair. The keys of an object are few, so that looking at each is the fastest: more than
+    /// any object has is refused, lest a hostile file make that slow.
     pub(super) fn insert(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
-        if self.entries.iter().any(|(known, _)| known.name == key.name) {
+        if self.position(&key.name).is_some() {
             return fault(key.at, format!("`{}` is given twice", key.name));
         }
-        if self.entries.len() >= MOST_KEYS {
-            return fault(key.at, format!("more than {MOST_KEYS} keys in one table"));
+        match &mut self.index {
+            Some(index) => _ = index.insert(key.name.clone(), self.entries.len()),
+            None if self.entries.len() >= MOST_KEYS => {
+                return fault(key.at, format!("more than {MOST_KEYS} keys in one table"));
+            }
+            None => {}
         }
         self.entries.push((key, value));
         Ok(())
+    }
+
+    /// Adds a pair whose key has dots: each part but the last is a table, which other such keys may
+    /// share.
+    pub(super) fn insert_at(
+        &mut self,
+        mut path: impl Iterator<Item = Key<'a>>,
+        last: Key<'a>,
+        value: Value<'a>,
+    ) -> Result<()> {
+        let Some(first) = path.next() else {
+            return self.insert(last, value);
+        };
+        let (at, name) = (first.at, first.name.clone());
+        if self.position(&name).is_none() {
+            let table = Table {
+                dotted: true,
+                ..Table::roomy()
+            };
+            let node = Node::Table(table);
+            self.insert(first, Value { at, node })?;
+        }
+        match self.get_mut(&name).map(|value| &mut value.node) {
+            Some(Node::Table(table)) if table.dotted => table.insert_at(path, last, value),
+            _ => fault(at, format!("`{name}` is given twice")),
+        }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.get(name).copied(),
+            None => self.entries.iter().position(|(key, _)| key.name == name),
+        }
     }
 
     /// Adds a pair that comes from no file; the caller uses no key twice.
@@ -111,8 +161,8 @@ impl<'a> Table<'a> {
     }
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Value<'a>> {
-        let found = self.entries.iter_mut().find(|(key, _)| key.name == name);
-        found.map(|(_, value)| value)
+        let at = self.position(name)?;
+        self.entries.get_mut(at).map(|(_, value)| value)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &(Key<'a>, Value<'a>)> {

@@ -465,8 +465,9 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let proof = select(vec![Ownership::Marker, Ownership::Ledger]);
     let ownership = prop::collection::btree_map(select(Kind::ALL.to_vec()), proof, 0..5);
     let answer = select(vec![OnConflict::Report, OnConflict::Take]);
-    (10..=255u8, any::<bool>(), answer, of(grace), ownership).prop_map(
-        |(protocol, adopt, on_conflict, grace, mut ownership)| {
+    let flags = any::<(bool, bool)>();
+    (10..=255u8, flags, answer, of(grace), ownership).prop_map(
+        |(protocol, (adopt, sysctl_revert), on_conflict, grace, mut ownership)| {
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
@@ -476,7 +477,29 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
                 on_conflict,
                 grace,
                 ownership,
+                sysctl_revert,
             }
         },
     )
+}
+
+/// Sysctls: each the parts of its key, and a value as a file has it.
+pub(crate) fn sysctls() -> impl Strategy<Value = Vec<(Vec<String>, String)>> {
+    let part = "[a-z0-9_]{1,8}";
+    let device = "[a-z0-9@:+-]{1,6}(\\.[a-z0-9]{1,4})?";
+    let value = prop_oneof![
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<bool>().prop_map(|flag| flag.to_string()),
+        "\"[a-z0-9 ,-]{0,12}\"",
+    ];
+    let parts = (part, device, "[a-z_]{1,12}");
+    vec((parts, value), 0..12).prop_map(|each| {
+        let each = each.into_iter().enumerate();
+        let each = each.map(|(n, ((family, device, name), value))| {
+            // No two of one key, and none that another is a part of.
+            let path = ["net".to_owned(), format!("{family}{n}"), device, name];
+            (path.to_vec(), value)
+        });
+        each.collect()
+    })
 }
