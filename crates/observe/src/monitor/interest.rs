@@ -20,7 +20,8 @@ pub struct Interest {
     pub any_protocol: Kinds,
     /// The devices whose links, addresses and neighbours matter, by interface index.
     pub devices: Option<BTreeSet<u32>>,
-    /// The devices that routes of ours lead through, or would: the routes go with them.
+    /// The devices that routes of ours lead through, or would: the routes go with them, and may come with an address. So
+    /// their links and addresses are named too, whichever kinds are managed.
     pub route_devices: Option<BTreeSet<u32>>,
     /// The preferred sources of our routes: an IPv4 route goes with the address, an IPv6 route loses it.
     pub route_sources: Option<BTreeSet<IpAddr>>,
