@@ -88,13 +88,25 @@ impl State {
     /// Announces a change to a group's listeners. With `by`, it bears the port id and the sequence number of the request
     /// that caused it, as for routes and rules; without, it bears neither.
     pub(crate) fn announce(&mut self, group: u32, message: &RawMessage, by: Option<&Request<'_>>) {
-        let (sequence, port) = by.map_or((0, 0), |by| (by.sequence, by.port));
-        self.announce_as(group, message, sequence, port);
+        self.announce_with(0, group, message, by);
     }
 
-    /// As [`announce`](Self::announce), with any sequence number and port id.
+    /// As [`announce`](Self::announce), with flags: of routes they say what was done, `NLM_F_EXCL` that nothing was there.
+    pub(crate) fn announce_with(
+        &mut self,
+        flags: u16,
+        group: u32,
+        message: &RawMessage,
+        by: Option<&Request<'_>>,
+    ) {
+        let (sequence, port) = by.map_or((0, 0), |by| (by.sequence, by.port));
+        self.announce_as(flags, group, message, sequence, port);
+    }
+
+    /// As these, with any sequence number and port id.
     pub(crate) fn announce_as(
         &mut self,
+        flags: u16,
         group: u32,
         message: &RawMessage,
         sequence: u32,
@@ -103,7 +115,7 @@ impl State {
         self.mailboxes.retain(|mailbox| mailbox.strong_count() > 0);
         for mailbox in self.mailboxes.iter().filter_map(std::sync::Weak::upgrade) {
             if mailbox.listens(group) {
-                mailbox.deliver(message.encode(0, sequence, port));
+                mailbox.deliver(message.encode(flags, sequence, port));
             }
         }
     }

@@ -4,8 +4,9 @@ use super::state::State;
 
 impl State {
     /// Writes `net.ipv4.conf.SCOPE.promote_secondaries`, or one of `disable_ipv6`, `keep_addr_on_down`,
-    /// `addr_gen_mode`, `accept_dad` and `router_solicitations` below `net.ipv6.conf.SCOPE`. A scope is `all`,
-    /// `default`, or a device; `router_solicitations` changes nothing here.
+    /// `addr_gen_mode`, `accept_dad` and `router_solicitations` below `net.ipv6.conf.SCOPE`, or
+    /// `net.ipv6.route.skip_notify_on_dev_down`. A scope is `all`, `default`, or a device; `router_solicitations` changes
+    /// nothing here.
     ///
     /// # Errors
     ///
@@ -15,6 +16,10 @@ impl State {
         // With slashes between the parts a device's name may hold dots.
         let separator = if name.contains('/') { '/' } else { '.' };
         let parts: Vec<&str> = name.split(separator).collect();
+        if let ["net", "ipv6", "route", "skip_notify_on_dev_down"] = parts[..] {
+            self.routes6.goes_silently = value.trim().parse::<i32>().map_err(|_| unknown())? != 0;
+            return Ok(());
+        }
         let [net, family, conf, scope, setting] = parts[..] else {
             return Err(unknown());
         };

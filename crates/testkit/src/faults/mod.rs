@@ -33,6 +33,7 @@ pub(crate) use transport::requests;
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_DUMP: u16 = 0x300;
+const EAGAIN: i32 = 11;
 const ENOBUFS: i32 = 105;
 
 /// When something goes wrong. Everything is counted from 1, over all sockets, from [`Faults::add`] on.
@@ -46,9 +47,11 @@ pub enum At {
     Dump(Kind, u32),
     /// At each of them.
     EveryDump(Kind),
+    /// Whenever a socket that asks nothing, and so listens, reads what has been announced: all that waits is read at once.
+    Announcements,
 }
 
-/// What goes wrong. Those that concern rows do nothing to a change, and the other way round.
+/// What goes wrong. Those that concern rows do nothing to a change, nor to announcements, and so on.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Fault {
@@ -76,10 +79,18 @@ pub enum Fault {
     Truncate,
     /// The rows come as a datagram whose first message says that it is longer than it is.
     Corrupt,
-    /// The first row is lost, and the socket says that something was (`ENOBUFS`).
+    /// The first row is lost, or all announcements are, and the socket says that something was (`ENOBUFS`).
     Overrun,
     /// The dump breaks off at its end with this errno (positive), told inside of `NLMSG_DONE`.
     BreakOff(i32),
+    /// All announcements are lost without a word.
+    Lose,
+    /// Each announcement comes twice.
+    Repeat,
+    /// The last announcement comes first.
+    Reverse,
+    /// After the announcements there is this one more, of something that has not happened: a whole message.
+    Invent(Vec<u8>),
 }
 
 impl fmt::Debug for Fault {
@@ -99,6 +110,10 @@ impl fmt::Debug for Fault {
             Self::Corrupt => f.write_str("Corrupt"),
             Self::Overrun => f.write_str("Overrun"),
             Self::BreakOff(errno) => write!(f, "BreakOff({errno})"),
+            Self::Lose => f.write_str("Lose"),
+            Self::Repeat => f.write_str("Repeat"),
+            Self::Reverse => f.write_str("Reverse"),
+            Self::Invent(message) => write!(f, "Invent({message:?})"),
         }
     }
 }
@@ -195,17 +210,25 @@ impl Script {
             let is_now = match armed.at {
                 At::Change(_) | At::EveryChange => change,
                 At::Dump(of, _) | At::EveryDump(of) => dump && of.new_type() == kind & !3,
+                At::Announcements => false,
             };
             armed.seen += u32::from(is_now);
             let is_due = match armed.at {
                 At::Change(n) | At::Dump(_, n) => armed.seen == n,
-                At::EveryChange | At::EveryDump(_) => true,
+                At::EveryChange | At::EveryDump(_) | At::Announcements => true,
             };
             if is_now && is_due {
                 due.push(armed.fault.clone());
             }
         }
         due
+    }
+
+    /// The faults in what was announced.
+    fn at_announcements(&self) -> Vec<Fault> {
+        let armed = self.faults.iter();
+        let of_announcements = armed.filter(|armed| armed.at == At::Announcements);
+        of_announcements.map(|armed| armed.fault.clone()).collect()
     }
 
     fn die(&mut self) -> ! {
@@ -227,6 +250,7 @@ mod tests {
         let dump = socket.dump(&request, |step| match step {
             DumpStep::Begin => links = 0,
             DumpStep::Message(_) => links += 1,
+            DumpStep::Part(_) => {}
         })?;
         Ok((links, dump.complete))
     }
@@ -294,5 +318,62 @@ mod tests {
         socket.may_change().unwrap();
         socket.may_change().unwrap();
         assert_eq!(*acted.lock().unwrap(), 2);
+    }
+
+    #[test]
+    fn announcements_go_astray_as_asked() {
+        use std::time::Duration;
+        use trueup_netlink::{Group, Multicast};
+
+        let kernel = Kernel::new();
+        let faults = Faults::over(kernel.namespace());
+        let mut ears = Multicast::open(&faults.namespace(), &[Group::IPV4_RULE]).unwrap();
+        let mut writer = Socket::open(&kernel.namespace()).unwrap();
+        // Rules at priorities that go up.
+        let mut announce = || {
+            for priority in [1_u32, 2] {
+                let mut body = vec![0; Kind::Rule.header_len()];
+                (body[0], body[7]) = (2, 1);
+                crate::message::push_attribute(&mut body, 6, &priority.to_ne_bytes());
+                let flags = 0x400;
+                let message = framed(Kind::Rule.new_type(), flags, 0, 0, &body);
+                let mut batch = trueup_netlink::Batch::new();
+                let pushed = batch.push(|buffer| {
+                    buffer.extend(&message);
+                    Ok::<_, io::Error>(())
+                });
+                assert!(pushed.is_ok());
+                writer.send_batch(&mut batch).unwrap();
+            }
+        };
+        let mut hear = || {
+            let mut heard = Vec::new();
+            let read = ears.receive(Duration::ZERO, |event| {
+                let priority = crate::message::attributes(&event.body[12..])
+                    .find(|(number, _)| *number == 6)
+                    .map(|(_, payload)| payload[0]);
+                heard.push(priority.unwrap_or(0));
+            });
+            read.map(|_| heard)
+        };
+        announce();
+        assert_eq!(hear().unwrap(), [1, 2]);
+        let unheard_of = framed(Kind::Rule.new_type(), 0, 0, 0, &[0; 12]);
+        for (fault, expected) in [
+            (Fault::Lose, &[][..]),
+            (Fault::Repeat, &[1, 1, 2, 2]),
+            (Fault::Reverse, &[2, 1]),
+            (Fault::Invent(unheard_of), &[1, 2, 0]),
+        ] {
+            faults.clear();
+            faults.add(At::Announcements, fault.clone());
+            announce();
+            assert_eq!(hear().unwrap(), expected, "{fault:?}");
+        }
+        faults.clear();
+        faults.add(At::Announcements, Fault::Overrun);
+        announce();
+        assert_eq!(hear().unwrap_err().kind(), ErrorKind::Overrun);
+        assert!(hear().unwrap().is_empty());
     }
 }

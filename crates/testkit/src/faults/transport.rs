@@ -1,12 +1,12 @@
 //! The transport in between: it passes requests on one by one, and makes the faults whose time has come.
 
 use std::collections::VecDeque;
-use std::io;
+use std::{io, mem};
 
 use trueup_netlink::Transport;
 
 use super::rows::spoil;
-use super::{ENOBUFS, Fault, Faults, HEADER, NLMSG_ERROR};
+use super::{EAGAIN, ENOBUFS, Fault, Faults, HEADER, NLMSG_ERROR};
 use crate::layer::Layer;
 use crate::message::{framed, u32_at};
 
@@ -17,6 +17,10 @@ pub(super) struct Faulty {
     faults: Faults,
     /// What comes before anything that is still in the inner one; an errno for what cannot be received.
     queue: VecDeque<Result<Vec<u8>, i32>>,
+    /// Something was asked for: what comes may be an answer.
+    asks: bool,
+    /// The queue is all that there was to hear, and its reader is yet to be told so.
+    heard: bool,
 }
 
 impl Faulty {
@@ -24,6 +28,8 @@ impl Faulty {
         Self {
             faults,
             queue: VecDeque::new(),
+            asks: false,
+            heard: false,
         }
     }
 
@@ -66,6 +72,7 @@ impl Faulty {
 
 impl Layer for Faulty {
     fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()> {
+        self.asks = true;
         let mut script = self.faults.lock();
         if script.dead {
             script.die();
@@ -85,7 +92,15 @@ impl Layer for Faulty {
     }
 
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        if !self.asks && !self.heard && self.queue.is_empty() {
+            let due = self.faults.lock().at_announcements();
+            if !due.is_empty() {
+                self.queue = misheard(&due, drain(inner));
+                self.heard = true;
+            }
+        }
         match self.queue.pop_front() {
+            None if mem::take(&mut self.heard) => Err(io::Error::from_raw_os_error(EAGAIN)),
             None => inner.receive(buffer),
             Some(Err(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(Ok(bytes)) => {
@@ -96,6 +111,29 @@ impl Layer for Faulty {
             }
         }
     }
+}
+
+/// What is heard of what was announced.
+fn misheard(
+    due: &[Fault],
+    mut announced: VecDeque<Result<Vec<u8>, i32>>,
+) -> VecDeque<Result<Vec<u8>, i32>> {
+    for fault in due {
+        match fault {
+            Fault::Overrun if !announced.is_empty() => {
+                announced = VecDeque::from([Err(ENOBUFS)]);
+            }
+            Fault::Lose => announced.clear(),
+            Fault::Repeat => {
+                let twice = announced.into_iter().flat_map(|one| [one.clone(), one]);
+                announced = twice.collect();
+            }
+            Fault::Reverse => announced = announced.into_iter().rev().collect(),
+            Fault::Invent(message) => announced.push_back(Ok(message.clone())),
+            _ => {}
+        }
+    }
+    announced
 }
 
 /// All that the inner one has to say by now: the kernel answers before `send` returns.

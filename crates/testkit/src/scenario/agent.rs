@@ -10,8 +10,10 @@ use trueup_cli::file::{self, Tables};
 use trueup_diff::Desired;
 use trueup_journal::JournalLedger;
 use trueup_netlink::{Namespace, Socket};
+use trueup_reconcile::{Hints, Source, Subscribed};
 use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
 
+use crate::faults::Faults;
 use crate::message::{Action, Kind, RawMessage};
 pub(super) use house::House;
 use house::Of;
@@ -30,6 +32,8 @@ pub(super) struct Agents {
 /// One agent. What it is told outlives its process; its source and its hold on the journal do not.
 pub(super) struct Agent {
     pub(super) source: Rtnl,
+    /// What it hears, where it listens.
+    pub(super) ears: Option<Ears>,
     pub(super) desired: Desired,
     pub(super) options: Options,
     /// The journal that is held, and whose it is.
@@ -38,6 +42,12 @@ pub(super) struct Agent {
     made: BTreeSet<RawMessage>,
     /// Kinds of which it said that it made a stranger's its own.
     adopted: BTreeSet<Kind>,
+}
+
+/// A subscription, and what goes wrong on its way.
+pub(super) struct Ears {
+    pub(super) subscription: <Rtnl as Source>::Subscription,
+    pub(super) faults: Faults,
 }
 
 impl Agents {
@@ -96,6 +106,7 @@ impl Agent {
     fn new(house: &House) -> Agent {
         Agent {
             source: house.source(),
+            ears: None,
             desired: Desired::default(),
             options: Options::default(),
             open: None,
@@ -133,7 +144,27 @@ impl Agent {
     /// Another process takes its place.
     pub(super) fn restart(&mut self, house: &House) {
         self.open = None;
+        self.ears = None;
         self.source = house.source();
+    }
+
+    /// It subscribes; a subscription that it has ends.
+    pub(super) fn listen(&mut self, namespace: &Namespace) -> Result<(), String> {
+        self.ears = None;
+        let faults = Faults::over(namespace.clone());
+        // The descriptor is not polled, so that nobody asks for a hint.
+        let hints = Hints::new(|| {});
+        match self.source.subscribe(&faults.namespace(), hints) {
+            Subscribed::Active(subscription) => {
+                self.ears = Some(Ears {
+                    subscription,
+                    faults,
+                });
+                Ok(())
+            }
+            Subscribed::Unsupported => Err("the source gives no hints".to_owned()),
+            Subscribed::Failed(error) => Err(error.to_string()),
+        }
     }
 
     /// And finds no journal.

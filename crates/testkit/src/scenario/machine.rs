@@ -231,7 +231,7 @@ impl Machine {
         match &self.place {
             Place::Fake(kernel) => kernel.sysctl(name, value).map_err(trouble),
             Place::Kernel => {
-                let path = format!("/proc/sys/{}", name.replace('.', "/"));
+                let path = sysctl_path(name);
                 fs::write(&path, value).map_err(|error| trouble(format!("{path}: {error}")))
             }
         }
@@ -307,6 +307,11 @@ fn namespace(place: &Place) -> Namespace {
         Place::Kernel => Namespace::current(),
         Place::Fake(kernel) => kernel.namespace(),
     }
+}
+
+/// Where a setting is.
+pub(super) fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
 /// Whether the running kernel has a kind of link, asked in the namespace of the calling thread.

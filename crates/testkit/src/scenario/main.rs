@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::machine::{Machine, has_link};
+use super::machine::{Machine, has_link, sysctl_path};
 use super::run::{run, what_it_shows};
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
@@ -60,10 +60,10 @@ pub fn main(directory: &Path) -> ExitCode {
                 continue;
             }
         };
-        let lacks = |version, link: &mut dyn FnMut(&str) -> bool, markers: bool| {
+        let lacks = |version, knows: &mut dyn FnMut(&Need) -> bool, markers: bool| {
             let needs = scenario.needs.iter().find(|need| match need {
                 Need::Kernel(wanted) => !wanted.admits(version),
-                Need::Link(kind) => !link(kind),
+                Need::Link(_) | Need::Sysctl(_) => !knows(need),
                 Need::Markers => !markers,
             });
             needs.map(|need| format!("needs {need}"))
@@ -82,7 +82,7 @@ pub fn main(directory: &Path) -> ExitCode {
                 }
             }
         }
-        let mut is_known = |kind: &str| *has.entry(kind.to_owned()).or_insert_with(|| asked(kind));
+        let mut is_known = |need: &Need| *has.entry(need.clone()).or_insert_with(|| asked(need));
         let lacks = match &forbidden {
             None => lacks(running_version(), &mut is_known, true),
             Some(_) => None,
@@ -123,12 +123,16 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the running kernel has a kind of link; asked in a namespace that ends with the thread.
-fn asked(kind: &str) -> bool {
-    let kind = kind.to_owned();
+/// Whether the running kernel has a kind of link, or a setting; asked in a namespace that ends with the thread.
+fn asked(need: &Need) -> bool {
+    let need = need.clone();
     let asking = thread::spawn(move || {
         fresh_netns();
-        has_link(&kind)
+        match need {
+            Need::Link(kind) => has_link(&kind),
+            Need::Sysctl(name) => fs::exists(sysctl_path(&name)).unwrap_or(false),
+            Need::Kernel(_) | Need::Markers => true,
+        }
     });
     asking.join().unwrap_or(false)
 }

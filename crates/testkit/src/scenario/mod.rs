@@ -76,7 +76,7 @@ impl Scenario {
         let acts = |step: &Step| {
             matches!(
                 step.what,
-                What::Plan(_) | What::Apply { .. } | What::Again(_)
+                What::Plan(_) | What::Apply { .. } | What::Again(_) | What::Heard { .. }
             )
         };
         self.steps.iter().any(acts)
@@ -90,6 +90,8 @@ pub enum Need {
     Link(String),
     /// A version.
     Kernel(Version),
+    /// A setting, such as `net.ipv6.route.max_size`: some are not in namespaces of a user namespace.
+    Sysctl(String),
     /// It keeps the markers of addresses, neighbours and rules.
     Markers,
 }
@@ -114,6 +116,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Need::Link(kind) => f.write_str(kind),
+            Need::Sysctl(name) => write!(f, "sysctl {name}"),
             Need::Markers => f.write_str("markers"),
             Need::Kernel(version) => version.fmt(f),
         }
@@ -169,6 +172,16 @@ enum What {
     },
     /// A pass that has nothing to do, and announces nothing.
     Again(Vec<Expected>),
+    /// The agent subscribes, and stays so until it ends.
+    Listen,
+    /// It attends to what it has heard since, with a pass if there is anything to it. Without expectations there has to be, and
+    /// the pass has to converge.
+    Heard {
+        faults: Vec<FaultLine>,
+        expected: Option<Vec<Expected>>,
+    },
+    /// What the kernel still tells by itself costs it a look, and after that it hears nothing.
+    Calm,
     /// What follows is done by the agent of this name, until the next such step.
     Agent(String),
     /// So much time passes for the agents.
@@ -179,8 +192,8 @@ enum What {
     Forget,
     /// The agents run anew after a boot. What the kernel holds is still there.
     Reboot,
-    /// The namespace goes, and an empty one takes its place; the agents run anew.
-    Recreate,
+    /// The namespace goes, and an empty one takes its place; the agents run anew, unless they are not told of it.
+    Recreate { told: bool },
     /// The disk below the journal refuses to sync, until the agent runs anew.
     JournalFails,
     /// From here on the agents' kernel keeps no marker on objects of these kinds.
@@ -208,7 +221,7 @@ struct Act {
     errno: Option<i32>,
 }
 
-/// A `fault` line of `apply`.
+/// A `fault` line of `apply` or `heard`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FaultLine {
     at: At,
@@ -232,6 +245,10 @@ enum Mishap {
     Corrupt,
     Overrun,
     BreakOff(i32),
+    Lose,
+    Repeat,
+    Reverse,
+    Invent(Act),
 }
 
 /// A line with `@NAME` replaced by the index that an interface of that name has, or had; the error is a name that there

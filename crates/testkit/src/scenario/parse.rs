@@ -3,16 +3,15 @@
 mod fault;
 mod head;
 mod line;
-
-use std::time::Duration;
+mod step;
 
 use super::command;
-use super::text::{self, Expected};
-use super::{Act, Error, Scenario, Selection, Step, What, errno};
+use super::text::Expected;
+use super::{Act, Error, Scenario, Step, errno};
 use crate::message::Kind;
-use fault::fault_line;
 use head::{header, version};
 use line::Line;
+use step::step;
 
 /// Reads a scenario.
 ///
@@ -84,116 +83,6 @@ pub fn parse(text: &str) -> Result<Scenario, Error> {
     Ok(scenario)
 }
 
-fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
-    let said = || {
-        block
-            .iter()
-            .copied()
-            .filter(|line| !line.is_blank() && !line.is_comment())
-    };
-    let mut words = head.text.split_whitespace();
-    let keyword = words.next().unwrap_or_default();
-    let rest: Vec<_> = words.collect();
-    let bare = |what: What| match (rest.first(), said().next()) {
-        (None, None) => Ok(what),
-        (Some(_), _) => Err(head.wrong(format!("{keyword} stands alone on its line"))),
-        (None, Some(line)) => Err(line.wrong(format!("{keyword} takes no lines"))),
-    };
-    let expectations = || said().map(expected).collect::<Result<Vec<_>, _>>();
-    match keyword {
-        "setup" | "stranger" | "send" => {
-            let raw = keyword == "send";
-            let acts: Vec<_> = said().map(|line| act(line, line.start(), raw)).collect::<Result<_, _>>()?;
-            if acts.is_empty() {
-                return Err(head.wrong(format!("{keyword} needs indented lines below it, such as `link set v0 up`")));
-            }
-            Ok(What::Act(acts))
-        }
-        "desired" => {
-            let last = block.iter().rposition(|line| !line.is_blank()).map_or(0, |at| at + 1);
-            let Some(written) = block.get(..last).filter(|block| !block.is_empty()) else {
-                return Err(head.wrong("desired needs indented lines below it: a desired-state file in TOML"));
-            };
-            // With the lines above, so that errors are told with the line in this file.
-            let mut text = "\n".repeat(head.number);
-            for line in written {
-                text.push_str(line.text);
-                text.push('\n');
-            }
-            Ok(What::Desired(text))
-        }
-        "plan" => Ok(What::Plan(expectations()?)),
-        "apply" => {
-            let is_fault = |line: &Line<'_>| line.text.trim_start().starts_with("fault ");
-            let faults = said().filter(is_fault).map(fault_line).collect::<Result<Vec<_>, _>>()?;
-            let expected: Vec<_> = said().filter(|line| !is_fault(line)).map(expected).collect::<Result<_, _>>()?;
-            let expected = (!expected.is_empty()).then_some(expected);
-            Ok(What::Apply { faults, expected })
-        }
-        "again" => Ok(What::Again(expectations()?)),
-        "restart" => bare(What::Restart),
-        "forget" => bare(What::Forget),
-        "reboot" => bare(What::Reboot),
-        "recreate" => bare(What::Recreate),
-        "later" => {
-            let seconds = rest.first().and_then(|time| time.strip_suffix('s')).and_then(|n| n.parse().ok());
-            match (seconds, &rest[..], said().next()) {
-                (Some(seconds), [_], None) => Ok(What::Later(Duration::from_secs(seconds))),
-                _ => Err(head.wrong("write `later 11s`: so many seconds pass for the agents")),
-            }
-        }
-        "agent" => match (&rest[..], said().next()) {
-            ([name], None) => Ok(What::Agent((*name).to_owned())),
-            _ => Err(head.wrong("write `agent NAME`: what follows is another agent's, until the next such line")),
-        },
-        "journal" => match (&rest[..], said().next()) {
-            (["fails"], None) => Ok(What::JournalFails),
-            _ => Err(head.wrong("write `journal fails`")),
-        },
-        "mask" => {
-            let of = |word: &&str| kind(word).map(|(kind, _)| kind);
-            let kinds: Option<Vec<_>> = rest.iter().map(of).collect();
-            match (kinds.filter(|kinds| !kinds.is_empty()), said().next()) {
-                (Some(kinds), None) => Ok(What::Mask(kinds)),
-                _ => Err(head.wrong("write `mask address neighbour`, by the kinds of objects whose markers are not kept")),
-            }
-        }
-        "settle" => bare(What::Settle),
-        "silent" => bare(What::Events(Vec::new(), Vec::new())),
-        "unchanged" => match rest[..] {
-            [] => Ok(What::Unchanged(Vec::new())),
-            ["except", ref devices @ ..] if !devices.is_empty() => {
-                Ok(What::Unchanged(devices.iter().map(|name| (*name).to_owned()).collect()))
-            }
-            _ => Err(head.wrong("write `unchanged`, or `unchanged except DEV...`")),
-        },
-        "events" => {
-            let mut kinds = Vec::new();
-            for word in &rest {
-                let (kind, _) = kind(word).ok_or_else(|| head.wrong(not_a_kind(word)))?;
-                kinds.push(kind);
-            }
-            let lines: Vec<_> = said().map(|line| text::squeeze(line.text)).collect();
-            for (line, text) in said().zip(&lines) {
-                let object = text.strip_prefix("deleted ").unwrap_or(text);
-                let word = object.split(' ').next().unwrap_or_default();
-                if kind(word).is_none() {
-                    return Err(line.wrong("an event is written `route ...` or `deleted route ...`, by its kind"));
-                }
-            }
-            Ok(What::Events(kinds, lines))
-        }
-        "state" => {
-            let selection = selection(head, &rest)?;
-            Ok(What::State(selection, said().map(|line| text::squeeze(line.text)).collect()))
-        }
-        _ => Err(head.wrong(format!(
-            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, agent, later, restart, \
-             forget, reboot, recreate, mask, journal, settle, state, unchanged, events or silent"
-        ))),
-    }
-}
-
 /// `LINE`, or `LINE -> ERRNO`.
 fn act(line: Line<'_>, start: usize, raw: bool) -> Result<Act, Error> {
     let written = line.text.get(start..).unwrap_or_default().trim_end();
@@ -245,46 +134,9 @@ fn not_a_kind(word: &str) -> String {
     )
 }
 
-/// `state [all] KIND [-4|-6] [details] [WORD VALUE]...`.
-fn selection(head: Line<'_>, rest: &[&str]) -> Result<Selection, Error> {
-    let (all, rest) = match rest {
-        ["all", rest @ ..] => (true, rest),
-        _ => (false, rest),
-    };
-    let Some((word, mut rest)) = rest.split_first() else {
-        return Err(head.wrong("state of what? write `state routes`, or addresses, links, neighbours, rules, nexthops, fdb"));
-    };
-    let (kind, mut family) = kind(word).ok_or_else(|| head.wrong(not_a_kind(word)))?;
-    let mut details = false;
-    let mut with = Vec::new();
-    loop {
-        match rest {
-            [] => break,
-            ["-4", more @ ..] => (family, rest) = (command::INET, more),
-            ["-6", more @ ..] => (family, rest) = (command::INET6, more),
-            ["details", more @ ..] => (details, rest) = (true, more),
-            [word, value, more @ ..] => {
-                with.push(text::pair(word, value));
-                rest = more;
-            }
-            [word] => {
-                return Err(head.wrong(format!(
-                    "{word:?} needs a value: write `state routes dev v0`"
-                )));
-            }
-        }
-    }
-    Ok(Selection {
-        kind,
-        family,
-        all,
-        details,
-        with,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::What;
     use super::*;
 
     fn error(text: &str) -> String {
@@ -294,7 +146,7 @@ mod tests {
     #[test]
     fn a_head_and_steps_are_read() {
         let scenario = parse(
-            "# One thing,\n# told in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds markers\nneeds kernel >= 6.8\n\n\
+            "# One thing,\n# told in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds markers\nneeds sysctl net.a.b\nneeds kernel >= 6.8\n\n\
              setup\n  link add v0 type veth peer name v1\n\n  # a comment\n  addr add 10.0.0.1/24 dev v0 -> EINVAL\n\
              if kernel < 6.12\nstate routes dev v0\napply\n  fault change 2: refuse EBUSY\n  converged\n",
         )
@@ -305,12 +157,12 @@ mod tests {
             (&[15, 17][..], &[1][..])
         );
         let needs: Vec<_> = scenario.needs.iter().map(ToString::to_string).collect();
-        assert_eq!(needs, ["vrf", "markers", "kernel >= 6.8"]);
+        assert_eq!(needs, ["vrf", "markers", "sysctl net.a.b", "kernel >= 6.8"]);
         let [setup, state, apply] = &scenario.steps[..] else {
             panic!("{:?}", scenario.steps);
         };
         assert!(
-            matches!(&setup.what, What::Act(acts) if acts[1].errno == Some(22) && acts[1].line == 14)
+            matches!(&setup.what, What::Act(acts) if acts[1].errno == Some(22) && acts[1].line == 15)
         );
         assert!(state.only.unwrap().admits((6, 1)) && !state.only.unwrap().admits((6, 12)));
         assert!(
@@ -358,6 +210,18 @@ mod tests {
             ),
             ("# t\nif kernel 6.1\nsilent\n", "2:4", "kernel >= 6.12"),
             ("# t\nsilent\n  now\n", "3:3", "takes no lines"),
+            (
+                "# t\nheard\n  fault announcements: explode\n",
+                "3:24",
+                "invent LINE",
+            ),
+            (
+                "# t\napply\n  fault announcements: lose\n",
+                "2:1",
+                "in `heard`",
+            ),
+            ("# t\nlisten now\n", "2:1", "stands alone"),
+            ("# t\nrecreate now\n", "2:1", "recreate untold"),
             ("# t\nreboot now\n", "2:1", "stands alone"),
             ("# t\nlater 11\n", "2:1", "later 11s"),
             ("# t\nagent\n", "2:1", "agent NAME"),

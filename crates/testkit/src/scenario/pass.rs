@@ -1,8 +1,10 @@
 //! trueup's part of a scenario: a plan, a pass, and what they tell, each as the lines that a scenario would expect.
 
+use std::time::Duration;
+
 use trueup_diff::render::ConflictRecord;
 use trueup_netlink::Namespace;
-use trueup_reconcile::{Report as _, Source as _};
+use trueup_reconcile::{Extent, Heard, Report as _, Source as _, Subscription as _, Terms};
 use trueup_rtnl::{Finding, Pending, Report, Rule};
 
 use super::agent::{Agent, House};
@@ -49,25 +51,80 @@ impl Agent {
         lines
     }
 
+    /// Takes in what was heard.
+    ///
+    /// # Errors
+    ///
+    /// When nothing more will be heard.
+    pub(super) fn attend(&mut self) -> Result<Heard, String> {
+        let ears = self
+            .ears
+            .as_mut()
+            .ok_or("it does not listen: write `listen` first")?;
+        ears.subscription
+            .attend()
+            .map_err(|error| error.to_string())
+    }
+
+    /// What a driver does once something was heard: a pass over what is doubtful, or over the whole after a loss; and one more
+    /// at once where the source asks for it. Also how many ops they had.
+    pub(super) fn answer(
+        &mut self,
+        house: &House,
+        namespace: &Namespace,
+        heard: Heard,
+    ) -> (Vec<Expected>, usize) {
+        let (mut lines, extent) = match heard {
+            Heard::Nothing => return (vec![told("nothing".to_owned())], 0),
+            Heard::Hint => (Vec::new(), Extent::Doubtful),
+            Heard::Lost => (vec![told("lost".to_owned())], Extent::Whole),
+        };
+        let (report, mut ops, again) = self.pass_over(house, namespace, extent);
+        lines.extend(report);
+        if again {
+            let (report, more, _) = self.pass_over(house, namespace, Extent::Whole);
+            lines.extend(report);
+            ops += more;
+        }
+        (lines, ops)
+    }
+
     /// One pass. Also how many ops it had.
     pub(super) fn pass(&mut self, house: &House, namespace: &Namespace) -> (Vec<Expected>, usize) {
+        let (lines, ops, _) = self.pass_over(house, namespace, Extent::Whole);
+        (lines, ops)
+    }
+
+    /// Also whether another is due at once.
+    fn pass_over(
+        &mut self,
+        house: &House,
+        namespace: &Namespace,
+        extent: Extent,
+    ) -> (Vec<Expected>, usize, bool) {
         let mut ledger = match self.ledger(house, namespace) {
             Ok(ledger) => ledger,
-            Err(error) => return (vec![told(format!("error {error}"))], 0),
+            Err(error) => return (vec![told(format!("error {error}"))], 0, false),
         };
-        let report = self
-            .source
-            .reconcile(namespace, &self.desired, &mut ledger, &self.options);
+        let terms = Terms::default().with_extent(extent);
+        let report = self.source.reconcile_within(
+            namespace,
+            &self.desired,
+            &mut ledger,
+            &self.options,
+            &terms,
+        );
         let report = match report {
             Ok(report) => report,
-            Err(error) => return (vec![told(format!("error {error}"))], 0),
+            Err(error) => return (vec![told(format!("error {error}"))], 0, false),
         };
         for finding in report.findings() {
             if matches!(finding.rule, Rule::Adopted | Rule::Taken) {
                 self.note_adopted(&finding.object.kind().to_string());
             }
         }
-        (report_lines(&report), report.ops().count())
+        let again = report.again_in() == Some(Duration::ZERO);
+        (report_lines(&report), report.ops().count(), again)
     }
 }
 

@@ -1,18 +1,20 @@
 //! Carries a scenario out and says where it differs.
 
 mod differ;
+mod go_wrong;
+mod hear;
 mod look;
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use trueup_netlink::Namespace;
+use trueup_reconcile::Heard;
 
-use super::agent::Agents;
-use super::machine::{Machine, Trouble, Wire};
+use super::agent::{Agent, Agents, House};
+use super::machine::{Machine, Trouble};
 use super::text::Expected;
-use super::{Act, FaultLine, INVARIANTS, Mishap, Scenario, What};
-use crate::faults::{Fault, Faults, died};
+use super::{FaultLine, INVARIANTS, Mishap, Scenario, What};
+use crate::faults::{Faults, died};
 use crate::mask::mask;
 use crate::message::{Kind, RawMessage};
 use differ::{Stop, same};
@@ -108,7 +110,12 @@ impl Run<'_> {
             }
             let acts = matches!(
                 step.what,
-                What::Act(_) | What::Apply { .. } | What::Again(_) | What::Settle
+                What::Act(_)
+                    | What::Apply { .. }
+                    | What::Again(_)
+                    | What::Heard { .. }
+                    | What::Calm
+                    | What::Settle
             );
             let at = |trouble: Trouble| Differs {
                 line: trouble.line.unwrap_or(step.line),
@@ -125,7 +132,7 @@ impl Run<'_> {
                     message,
                 },
             })?;
-            if acts && !matches!(step.what, What::Again(_)) {
+            if acts && !matches!(step.what, What::Again(_) | What::Calm) {
                 self.announced = self.machine.announced().map_err(at)?;
                 self.agents.note_gone(&self.announced);
             }
@@ -161,7 +168,16 @@ impl Run<'_> {
                 };
                 self.compare("the plan", expected, got)?;
             }
-            What::Apply { faults, expected } => self.apply(faults, expected.as_deref())?,
+            What::Apply { faults, expected } => {
+                self.apply(faults, expected.as_deref(), Agent::pass)?;
+            }
+            What::Listen => {
+                let namespace = self.namespace();
+                let (agent, _) = self.agents.acting();
+                agent.listen(&namespace).map_err(Stop::Differs)?;
+            }
+            What::Heard { faults, expected } => self.heard(faults, expected.as_deref())?,
+            What::Calm => self.calm()?,
             What::Again(expected) => self.again(expected)?,
             What::Agent(name) => self.agents.turn_to(name),
             What::Later(time) => self.agents.later(*time),
@@ -174,9 +190,11 @@ impl Run<'_> {
                 agent.forget(house).map_err(Stop::Differs)?;
             }
             What::Reboot => self.agents.reboot(),
-            What::Recreate => {
+            What::Recreate { told } => {
                 self.machine.recreate()?;
-                self.agents.restart();
+                if *told {
+                    self.agents.restart();
+                }
             }
             What::JournalFails => {
                 let namespace = self.namespace();
@@ -194,7 +212,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn apply(&mut self, faults: &[FaultLine], expected: Option<&[Expected]>) -> Result<(), Stop> {
+    fn apply(
+        &mut self,
+        faults: &[FaultLine],
+        expected: Option<&[Expected]>,
+        pass: impl FnOnce(&mut Agent, &House, &Namespace) -> (Vec<Expected>, usize),
+    ) -> Result<(), Stop> {
         self.before = self.machine.everything()?;
         let strangers = faults
             .iter()
@@ -210,7 +233,7 @@ impl Run<'_> {
             script.namespace()
         };
         let (agent, house) = self.agents.acting();
-        let passed = died(|| agent.pass(house, &through));
+        let passed = died(|| pass(agent, house, &through));
         script.clear();
         // Who may take what is a stranger's, and is killed, cannot say that it did.
         let untold = passed.is_none() && agent.takes();
@@ -251,55 +274,18 @@ impl Run<'_> {
         }
     }
 
-    fn mishap(&mut self, what: &Mishap) -> Result<Fault, Stop> {
-        Ok(match what {
-            Mishap::Refuse(errno) => Fault::Refuse(*errno),
-            Mishap::LoseAnswer => Fault::LoseAnswer,
-            Mishap::DieBefore => Fault::DieBefore,
-            Mishap::DieAfter => Fault::DieAfter,
-            Mishap::Interrupt => Fault::Interrupt,
-            Mishap::LoseRow(n) => Fault::LoseRow(*n),
-            Mishap::RepeatRow(n) => Fault::RepeatRow(*n),
-            Mishap::SpoilRow(n) => Fault::SpoilRow(*n),
-            Mishap::UnknownAttribute => Fault::UnknownAttribute,
-            Mishap::Truncate => Fault::Truncate,
-            Mishap::Corrupt => Fault::Corrupt,
-            Mishap::Overrun => Fault::Overrun,
-            Mishap::BreakOff(errno) => Fault::BreakOff(*errno),
-            Mishap::Stranger(act) => {
-                let Act {
-                    command,
-                    errno,
-                    text,
-                    ..
-                } = self.machine.resolved(act)?;
-                let namespace = self.machine.namespace();
-                Fault::Stranger(Arc::new(move || {
-                    let ended =
-                        Wire::open(&namespace).and_then(|mut wire| wire.carry_out(&command));
-                    let ended =
-                        ended.unwrap_or_else(|trouble| panic!("stranger: {}", trouble.message));
-                    assert_eq!(ended, errno.unwrap_or(0), "stranger's `{text}` ended so");
-                }))
-            }
-        })
-    }
-
     fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
         let namespace = self.namespace();
         let (agent, house) = self.agents.acting();
+        if agent.ears.is_some() && agent.attend().map_err(Stop::Differs)? != Heard::Nothing {
+            return Err(Stop::Differs(format!(
+                "invariant 3: {}\nwhat it did itself, it heard of, and would pass once more",
+                INVARIANTS[2]
+            )));
+        }
         let (got, ops) = agent.pass(house, &namespace);
         let changes = self.machine.announced()?;
-        if ops > 0 || !changes.is_empty() {
-            let mut told = format!("invariant 3: {}\n", INVARIANTS[2]);
-            for line in got.iter().filter(|line| line.is_outcome()) {
-                let _infallible = writeln!(told, "  {line}");
-            }
-            for change in changes {
-                let _infallible = writeln!(told, "  announced: {change}");
-            }
-            return Err(Stop::Differs(told));
-        }
+        still(&got, ops, changes)?;
         let converged = Expected::parse("converged").map_err(Stop::Differs)?;
         let expected = if expected.is_empty() {
             std::slice::from_ref(&converged)
@@ -331,6 +317,21 @@ impl Run<'_> {
         }
         same(what, &wanted, &got_lines)
     }
+}
+
+/// A pass has had no op, and made the kernel announce nothing.
+fn still(got: &[Expected], ops: usize, changes: Vec<RawMessage>) -> Result<(), Stop> {
+    if ops == 0 && changes.is_empty() {
+        return Ok(());
+    }
+    let mut told = format!("invariant 3: {}\n", INVARIANTS[2]);
+    for line in got.iter().filter(|line| line.is_outcome()) {
+        let _infallible = writeln!(told, "  {line}");
+    }
+    for change in changes {
+        let _infallible = writeln!(told, "  announced: {change}");
+    }
+    Err(Stop::Differs(told))
 }
 
 #[cfg(test)]

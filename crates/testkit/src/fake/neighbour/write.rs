@@ -132,7 +132,7 @@ impl State {
             entry.ask();
         }
         if tells {
-            self.announce_as(group::NEIGH, &row, 0, request.port);
+            self.announce_as(0, group::NEIGH, &row, 0, request.port);
         }
         result
     }
@@ -167,7 +167,7 @@ impl State {
         let (_, tells) = entry.update(&Change::failed(width));
         if tells {
             let row = entry.row(&id, Action::New);
-            self.announce_as(group::NEIGH, &row, 0, request.port);
+            self.announce_as(0, group::NEIGH, &row, 0, request.port);
         }
         self.announce(group::NEIGH, &entry.row(&id, Action::Del), None);
         Ok(())

@@ -316,7 +316,9 @@ impl State {
     fn announce_nexthop(&mut self, id: u32, action: Action, by: Option<&Request<'_>>) {
         if let Some(nexthop) = self.nexthops.get(id) {
             let row = nexthop.row(id, action);
-            self.announce(group::NEXTHOP, &row, by);
+            // `nexthop_notify`: with the flags of the request.
+            let flags = by.map_or(0, |by| by.flags);
+            self.announce_with(flags, group::NEXTHOP, &row, by);
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::message::Action;
 
 use super::super::address4::Address4;
-use super::super::request::Request;
+use super::super::request::{NLM_F_REPLACE, Request};
 use super::super::state::{Flaw, State, group};
 use super::SCOPE_NOWHERE;
 use super::gateway::has_ip;
@@ -118,7 +118,7 @@ impl State {
             }
         }
         for row in rows {
-            self.announce(group::IPV4_ROUTE, &row, Some(by));
+            self.announce_with(NLM_F_REPLACE, group::IPV4_ROUTE, &row, Some(by));
         }
     }
 

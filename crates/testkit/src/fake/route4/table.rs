@@ -93,8 +93,8 @@ impl State {
         };
         let done = self.place(key, new, config.request);
         match done {
-            Ok(Some(dropped)) => {
-                self.announce_route4(key, &new, Action::New, by);
+            Ok(Some((dropped, flags))) => {
+                self.announce_route4(key, &new, Action::New, flags, by);
                 if let Some(dropped) = dropped {
                     self.release_info(dropped);
                 }
@@ -112,12 +112,18 @@ impl State {
     }
 
     /// Puts a route in its place. `None` when it was there already, otherwise what the route had that it took the place
-    /// of.
-    fn place(&mut self, key: Key, new: Alias, request: u16) -> Result<Option<Option<u64>>, i32> {
+    /// of, and the flags of the announcement.
+    fn place(
+        &mut self,
+        key: Key,
+        new: Alias,
+        request: u16,
+    ) -> Result<Option<(Option<u64>, u16)>, i32> {
         let priority = self.priority(&new);
         let list = self.routes4.tables.get(&key).map_or(&[][..], Vec::as_slice);
         let first = self.find_alias(list, new.tos, priority);
         let mut at = first.unwrap_or(list.len());
+        let mut flags = NLM_F_CREATE | NLM_F_EXCL;
         let equal = |alias: &Alias| alias.tos == new.tos && self.priority(alias) == priority;
         if list.get(at).is_some_and(equal) {
             if request & NLM_F_EXCL != 0 {
@@ -134,13 +140,14 @@ impl State {
                     None => {
                         let list = self.routes4.tables.entry(key).or_default();
                         let old = std::mem::replace(&mut list[at], new);
-                        Ok(Some(Some(old.info)))
+                        Ok(Some((Some(old.info), NLM_F_REPLACE)))
                     }
                 };
             }
             if matching.is_some() {
                 return Err(EEXIST);
             }
+            flags = NLM_F_CREATE | request & NLM_F_APPEND;
             if request & NLM_F_APPEND != 0 {
                 at = end;
             }
@@ -149,7 +156,7 @@ impl State {
             return Err(ENOENT);
         }
         self.routes4.tables.entry(key).or_default().insert(at, new);
-        Ok(Some(None))
+        Ok(Some((None, flags)))
     }
 
     /// `fib_table_delete`.
@@ -185,7 +192,7 @@ impl State {
             });
         let at = first + at.ok_or(ESRCH)?;
         let gone = list[at];
-        self.announce_route4(key, &gone, Action::Del, by);
+        self.announce_route4(key, &gone, Action::Del, 0, by);
         if let Some(list) = self.routes4.tables.get_mut(&key) {
             list.remove(at);
             if list.is_empty() {
@@ -209,7 +216,7 @@ impl State {
         for (key, alias) in &gone {
             let info = self.routes4.infos.get(&alias.info);
             if info.is_some_and(|info| info.source_removed) {
-                self.announce_route4(*key, alias, Action::Del, None);
+                self.announce_route4(*key, alias, Action::Del, 0, None);
             }
         }
         for (key, alias) in gone {
@@ -228,10 +235,11 @@ impl State {
         key: Key,
         alias: &Alias,
         action: Action,
+        flags: u16,
         by: Option<&Request<'_>>,
     ) {
         if let Some(row) = self.route4_row(key, alias, action) {
-            self.announce(group::IPV4_ROUTE, &row, by);
+            self.announce_with(flags, group::IPV4_ROUTE, &row, by);
         }
     }
 

@@ -207,8 +207,17 @@ impl State {
                 leg.flags |= RTNH_F_DEAD | RTNH_F_LINKDOWN;
             }
         }
+        self.remove_routes6_of_link(gone);
+    }
+
+    /// `fib6_clean_all`, or `fib6_clean_all_skip_notify` where that is set.
+    fn remove_routes6_of_link(&mut self, gone: Vec<Route>) {
         for route in gone {
-            self.remove_route6(&route, None);
+            if self.routes6.goes_silently {
+                self.routes6.remove(route.table, &route.key, route.id);
+            } else {
+                self.remove_route6(&route, None);
+            }
         }
     }
 
@@ -240,9 +249,7 @@ impl State {
     pub(crate) fn routes6_gone(&mut self, index: u32) {
         let on_link = |route: &&Route| route.leg().is_some_and(|leg| leg.device == index);
         let gone: Vec<_> = self.routes6.all().filter(on_link).cloned().collect();
-        for route in gone {
-            self.remove_route6(&route, None);
-        }
+        self.remove_routes6_of_link(gone);
     }
 
     /// `rt6_mtu_change`: a route's own MTU is cut to the link's, and grows with it when it was the link's.

@@ -139,14 +139,14 @@ impl State {
         flags: u16,
         by: Option<&Request<'_>>,
     ) -> Result<(), Refusal> {
-        self.routes6.insert(route.clone(), flags)?;
-        self.announce_route6(&route, Action::New, by);
+        let flags = self.routes6.insert(route.clone(), flags)?;
+        self.announce_route6(&route, flags, by);
         Ok(())
     }
 
-    fn announce_route6(&mut self, route: &Route, action: Action, by: Option<&Request<'_>>) {
-        let row = self.row6(route, action);
-        self.announce(group::IPV6_ROUTE, &row, by);
+    fn announce_route6(&mut self, route: &Route, flags: u16, by: Option<&Request<'_>>) {
+        let row = self.row6(route, Action::New);
+        self.announce_with(flags, group::IPV6_ROUTE, &row, by);
     }
 
     /// `ip6_route_multipath_add`: each leg is a route of its own. All are looked at before the first is added; when one
@@ -186,7 +186,12 @@ impl State {
                 Some(head) if request.has(NLM_F_APPEND) => (*head).clone(),
                 _ => first.clone(),
             };
-            self.announce_route6(&head, Action::New, Some(request));
+            let flags = match request.has(NLM_F_REPLACE) {
+                true => NLM_F_REPLACE,
+                false => NLM_F_CREATE,
+            };
+            let flags = flags | request.flags & NLM_F_APPEND;
+            self.announce_route6(&head, flags, Some(request));
         }
         let Some(errno) = failed else {
             return Ok(());
@@ -226,7 +231,8 @@ impl State {
         };
         let siblings: Vec<_> = self.routes6.siblings(&route).into_iter().cloned().collect();
         if all && config.gateway.is_none() && siblings.len() > 1 {
-            self.announce_route6(&route, Action::Del, Some(request));
+            let row = self.row6(&route, Action::Del);
+            self.announce(group::IPV6_ROUTE, &row, Some(request));
             for sibling in siblings {
                 self.routes6.remove(sibling.table, &sibling.key, sibling.id);
             }

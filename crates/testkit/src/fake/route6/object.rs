@@ -1,6 +1,6 @@
 //! IPv6 routes with a nexthop object in place of a way out of their own.
 
-use super::super::request::{EINVAL, Refusal, Request};
+use super::super::request::{EINVAL, NLM_F_REPLACE, Refusal, Request};
 use super::super::route4::Gateway;
 use super::super::state::{State, group};
 use super::table::{Leg, Route, Way};
@@ -67,7 +67,7 @@ impl State {
     pub(crate) fn routes6_nexthop_replaced(&mut self, id: u32, by: &Request<'_>) {
         for route in self.with_object6(id) {
             let row = self.row6_alone(&route, Action::New);
-            self.announce(group::IPV6_ROUTE, &row, Some(by));
+            self.announce_with(NLM_F_REPLACE, group::IPV6_ROUTE, &row, Some(by));
         }
     }
 }

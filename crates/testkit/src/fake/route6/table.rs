@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::super::metrics::Metrics;
-use super::super::request::{EEXIST, ENOENT, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use super::super::request::{
+    EEXIST, ENOENT, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE,
+};
 use super::prefix::Prefix;
 
 pub(crate) const TABLE_MAIN: u32 = 254;
@@ -108,6 +110,8 @@ pub(crate) struct Routes6 {
     tables: BTreeMap<u32, Table>,
     /// Once a rule was added lookups go by the rules (`fib6_has_custom_rules`).
     pub(crate) by_rules: bool,
+    /// `net.ipv6.route.skip_notify_on_dev_down`: what a link takes along is not announced.
+    pub(crate) goes_silently: bool,
     next_id: u64,
 }
 
@@ -120,6 +124,7 @@ impl Default for Routes6 {
                 .map(|id| (id, Table::new()))
                 .into(),
             by_rules: false,
+            goes_silently: false,
             next_id: 0,
         }
     }
@@ -266,22 +271,24 @@ impl Routes6 {
             .collect()
     }
 
-    /// `fib6_add`: puts a route into its prefix as the flags of the request say. What it replaces goes silently.
+    /// `fib6_add`: puts a route into its prefix as the flags of the request say, and gives back those of the announcement. What
+    /// it replaces goes silently.
     ///
     /// # Errors
     ///
     /// `EEXIST` where `NLM_F_EXCL` forbids the same metric, and where the way out is there already: that may still have
     /// changed the other's lifetime and MTU. `ENOENT` where there is nothing to replace and nothing may be created.
-    pub(crate) fn insert(&mut self, route: Route, flags: u16) -> Result<(), i32> {
+    pub(crate) fn insert(&mut self, route: Route, flags: u16) -> Result<u16, i32> {
         let replace = flags & NLM_F_REPLACE != 0;
         let table = self.tables.entry(route.table).or_default();
+        let mut done = NLM_F_CREATE | NLM_F_EXCL | flags & NLM_F_APPEND;
         let may_create = !replace || flags & NLM_F_CREATE != 0;
         let Some(node) = table.get_mut(&route.key) else {
             if !may_create {
                 return Err(ENOENT);
             }
             table.insert(route.key, vec![route]);
-            return Ok(());
+            return Ok(done);
         };
         let (mut found, mut fallback) = (None, None);
         let mut at = node.len();
@@ -296,6 +303,7 @@ impl Routes6 {
             if flags & NLM_F_EXCL != 0 {
                 return Err(EEXIST);
             }
+            done &= !NLM_F_EXCL;
             if replace {
                 if other.may_have_siblings() == route.may_have_siblings() {
                     found = Some(position);
@@ -312,7 +320,7 @@ impl Routes6 {
                 return Err(ENOENT);
             }
             node.insert(at, route);
-            return Ok(());
+            return Ok(done);
         };
         let (id, metric) = (route.id, route.metric);
         let old = std::mem::replace(&mut node[found], route);
@@ -321,7 +329,7 @@ impl Routes6 {
                 other.id == id || other.metric != metric || !other.may_have_siblings()
             });
         }
-        Ok(())
+        Ok(NLM_F_REPLACE)
     }
 
     /// `fib6_del`: takes one route out.

@@ -139,6 +139,22 @@ impl Wire {
         Ok(links.iter().filter_map(named).collect())
     }
 
+    /// A line as the message that would ask for it, as if the kernel had announced it.
+    pub(in crate::scenario) fn unsent(&mut self, command: &Command) -> Result<Vec<u8>> {
+        let names = self.names()?;
+        let indexes = names
+            .into_iter()
+            .map(|(index, name)| (name, index))
+            .collect();
+        match command {
+            Command::Message(message) => match message.body(&indexes) {
+                Ok(body) => Ok(framed(message.message_type, 0, 0, 0, &body)),
+                Err(_) => Err(trouble("there is no such device")),
+            },
+            _ => Err(trouble("that is not one message")),
+        }
+    }
+
     /// Carries a line out by a message of our own; gives back the errno.
     pub(in crate::scenario) fn carry_out(&mut self, command: &Command) -> Result<i32> {
         let names = self.names()?;

@@ -1,6 +1,7 @@
-//! The `fault` lines of `apply`.
+//! The `fault` lines of `apply` and `heard`.
 
-use super::super::{Error, FaultLine, Mishap, errno};
+use super::super::command::Command;
+use super::super::{Act, Error, FaultLine, Mishap, errno};
 use super::line::Line;
 use super::{act, kind};
 use crate::faults::At;
@@ -16,22 +17,43 @@ pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
     let at = match when[..] {
         ["every", "change"] => Some(At::EveryChange),
         ["change", n] => nth(n).map(At::Change),
+        ["announcements"] => Some(At::Announcements),
         ["every", "dump", "of", of] => kind(of).map(|(kind, _)| At::EveryDump(kind)),
         ["dump", n, "of", of] => kind(of).and_then(|(kind, _)| Some(At::Dump(kind, nth(n)?))),
         _ => None,
     };
     let at = at.ok_or_else(|| {
-        line.wrong("a fault happens at `change N`, `every change`, `dump N of KIND` or `every dump of KIND`")
+        line.wrong("a fault happens at `change N`, `every change`, `dump N of KIND`, `every dump of KIND` or `announcements`")
     })?;
     let words: Vec<_> = what.split_whitespace().collect();
     let row = |n: &str| n.parse::<usize>().ok().filter(|n| *n > 0);
+    let behind = |word: &str| {
+        let from = start + what.find(word).unwrap_or(0) + word.len();
+        let rest = line.text.get(from..).unwrap_or_default();
+        let at = from + (rest.len() - rest.trim_start().len());
+        act(line, at, true)
+    };
+    if at == At::Announcements {
+        let mishap = match words[..] {
+            ["overrun"] => Some(Mishap::Overrun),
+            ["lose"] => Some(Mishap::Lose),
+            ["repeat"] => Some(Mishap::Repeat),
+            ["reverse"] => Some(Mishap::Reverse),
+            ["invent", ..] => Some(behind("invent")?)
+                .filter(is_message)
+                .map(Mishap::Invent),
+            _ => None,
+        };
+        let what = mishap.ok_or_else(|| {
+            line.error(
+                start,
+                "what goes wrong with announcements is one of: overrun, lose, repeat, reverse, invent LINE of one message",
+            )
+        })?;
+        return Ok(FaultLine { at, what });
+    }
     let mishap = match words[..] {
-        ["stranger", ..] => {
-            let from = start + what.find("stranger").unwrap_or(0) + "stranger".len();
-            let rest = line.text.get(from..).unwrap_or_default();
-            let at = from + (rest.len() - rest.trim_start().len());
-            Some(Mishap::Stranger(act(line, at, true)?))
-        }
+        ["stranger", ..] => Some(Mishap::Stranger(behind("stranger")?)),
         ["refuse", name] => errno::number(name).map(Mishap::Refuse),
         ["break", "off", name] => errno::number(name).map(Mishap::BreakOff),
         ["lose", "answer"] => Some(Mishap::LoseAnswer),
@@ -55,4 +77,8 @@ pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
         )
     })?;
     Ok(FaultLine { at, what })
+}
+
+fn is_message(act: &Act) -> bool {
+    matches!(act.command, Command::Message(_))
 }

@@ -48,11 +48,15 @@ pub(super) fn header(line: Line<'_>, scenario: &mut Scenario) -> Result<bool, Er
                 scenario.needs.push(Need::Kernel(version));
                 return Ok(true);
             }
+            if let Some(name) = rest.strip_prefix("sysctl ") {
+                scenario.needs.push(Need::Sysctl(name.trim().to_owned()));
+                return Ok(true);
+            }
             for word in words {
                 let plain = word.chars().all(|c| c.is_ascii_alphanumeric());
                 if !plain || word == "kernel" {
                     return Err(line.wrong(
-                        "write `needs KIND`, a kind of link, `needs markers` or `needs kernel >= 6.12`",
+                        "write `needs KIND`, a kind of link, `needs markers`, `needs sysctl NAME` or `needs kernel >= 6.12`",
                     ));
                 }
                 scenario.needs.push(match word {

@@ -29,7 +29,7 @@ pub(in crate::scenario) struct Expected {
 }
 
 /// What a line begins with that is not an op.
-const VERDICTS: [&str; 12] = [
+const VERDICTS: [&str; 13] = [
     "applied",
     "failed",
     "pending",
@@ -42,6 +42,7 @@ const VERDICTS: [&str; 12] = [
     "not",
     "error",
     "nothing",
+    "lost",
 ];
 
 impl Expected {
@@ -60,7 +61,7 @@ impl Expected {
         };
         let rest = text.get(verdict.len()..).unwrap_or_default().trim_start();
         Ok(match verdict {
-            "doubt" | "trouble" | "converged" | "not" | "error" | "nothing" => Expected {
+            "doubt" | "trouble" | "converged" | "not" | "error" | "nothing" | "lost" => Expected {
                 verdict: verdict.to_owned(),
                 phrase: Phrase::default(),
                 why: (!rest.is_empty()).then(|| rest.to_owned()),

@@ -1,0 +1,64 @@
+//! What an agent does that listens.
+
+use trueup_reconcile::Heard;
+
+use super::super::text::Expected;
+use super::super::{FaultLine, INVARIANTS};
+use super::differ::Stop;
+use super::{Run, still};
+use crate::faults::At;
+
+impl Run<'_> {
+    /// The agent attends to what it has heard.
+    pub(super) fn heard(
+        &mut self,
+        faults: &[FaultLine],
+        expected: Option<&[Expected]>,
+    ) -> Result<(), Stop> {
+        let (astray, others): (Vec<_>, Vec<_>) = faults
+            .iter()
+            .cloned()
+            .partition(|fault| fault.at == At::Announcements);
+        let ears = self.agents.acting().0.ears.as_ref();
+        let ears = ears.map(|ears| ears.faults.clone());
+        for FaultLine { at, what } in astray {
+            let fault = self.mishap(&what)?;
+            if let Some(ears) = &ears {
+                ears.add(at, fault);
+            }
+        }
+        let heard = self.agents.acting().0.attend();
+        if let Some(ears) = ears {
+            ears.clear();
+        }
+        let heard = heard.map_err(Stop::Differs)?;
+        if heard == Heard::Nothing && expected.is_none() {
+            let silence = "nothing was heard that matters".to_owned();
+            return Err(Stop::Differs(silence));
+        }
+        self.apply(&others, expected, |agent, house, namespace| {
+            agent.answer(house, namespace, heard)
+        })
+    }
+
+    /// A carrier comes up, an IPv6 address becomes usable: work queues of the kernel's own tell of it, and bear no mark of whom it is
+    /// due to.
+    pub(super) fn calm(&mut self) -> Result<(), Stop> {
+        const LOOKS: usize = 3;
+        let namespace = self.namespace();
+        for _ in 0..LOOKS {
+            let (agent, house) = self.agents.acting();
+            let heard = agent.attend().map_err(Stop::Differs)?;
+            if heard == Heard::Nothing {
+                return Ok(());
+            }
+            let (got, ops) = agent.answer(house, &namespace, heard);
+            let changes = self.machine.announced()?;
+            still(&got, ops, changes)?;
+        }
+        let name = INVARIANTS[2];
+        Err(Stop::Differs(format!(
+            "invariant 3: {name}\nafter {LOOKS} looks there is still something heard"
+        )))
+    }
+}
