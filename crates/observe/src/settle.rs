@@ -98,6 +98,17 @@ impl Observer {
 
 /// Takes out rows that came before, among rows in key order; whether there were any.
 fn drop_repeated<T: Item + PartialEq>(rows: &mut Vec<T>) -> bool {
+    let mut keys = rows.iter().map(Item::key);
+    let mut last = keys.next();
+    let is_same = |key: T::Key| {
+        let same = last.as_ref() == Some(&key);
+        last = Some(key);
+        same
+    };
+    // As a rule there are no two of a key, and nothing to move.
+    if !keys.any(is_same) {
+        return false;
+    }
     let before = rows.len();
     let all = std::mem::take(rows);
     let mut same_key = 0;

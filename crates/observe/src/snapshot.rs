@@ -284,6 +284,7 @@ pub(crate) fn routes(
     };
     let strict = observer.socket.strict();
     let mut routes: Vec<Route> = Vec::new();
+    let mut in_order = true;
     let mut doubts = Vec::new();
     for family in families(scope) {
         for table in &tables {
@@ -321,15 +322,18 @@ pub(crate) fn routes(
                     }
                 },
             )?;
+            doubts.extend(doubt);
             if routes.is_empty() {
                 routes = rows;
-            } else {
+            } else if !rows.is_empty() {
                 routes.extend(rows);
+                in_order = false;
             }
-            doubts.extend(doubt);
         }
     }
-    routes.sort_by_key(Item::key);
+    if !in_order {
+        routes.sort_by_key(Item::key);
+    }
     Ok((routes, doubts.pop()))
 }
 
