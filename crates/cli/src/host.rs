@@ -88,7 +88,7 @@ impl Host {
         }
     }
 
-    /// Says whether passes end.
+    /// Says whether passes end. Whoever drives them says when one is over.
     pub(crate) fn pulse(&self) -> Arc<Pulse> {
         Arc::clone(&self.pulse)
     }
@@ -263,8 +263,7 @@ impl Source for Host {
         options: &Options,
         terms: &Terms<'_>,
     ) -> Result<Report, Error> {
-        let pulse = self.pulse();
-        let _beat = pulse.beat();
+        self.pulse.begin();
         let mut pass = Pass {
             host: self,
             scope,

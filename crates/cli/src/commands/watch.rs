@@ -33,7 +33,7 @@ use self::signals::Waited;
 use self::tell::Teller;
 use self::view::View;
 use super::{Declared, Place, is_stdin, privilege};
-use crate::host::Host;
+use crate::host::{Host, Pulse};
 use crate::output::{self, Format};
 use crate::state::Of;
 use crate::{Common, host};
@@ -133,7 +133,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let server = asked.metrics.as_ref().map(Server::listen).transpose()?;
 
     let host = Host::new(Box::new(state.ledger(Of::Settings)));
-    let (service, _telling) = Service::begin(host.pulse())?;
+    let pulse = host.pulse();
+    let (service, _telling) = Service::begin(Arc::clone(&pulse))?;
     let teller = Teller::new(common.format, View::new(title(path, common)), service);
     teller.manage(&declared.managed());
     let shared = Arc::new(Shared::default());
@@ -174,7 +175,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         .name("attendant".into())
         .spawn(move || attendant.run())
         .context("cannot start a thread")?;
-    let ended = run(passes, &teller, &shared);
+    let ended = run(passes, &teller, &shared, pulse);
+    teller.stopping();
     let verdict = screen.as_ref().and_then(|_| teller.verdict());
     drop(screen);
     if let Some(verdict) = verdict {
@@ -187,15 +189,22 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-fn run(passes: Loop<'_, Host>, teller: &Teller, shared: &Arc<Shared>) -> Result<()> {
-    let of = || (teller.clone(), Arc::clone(shared));
-    let (report, shared) = of();
+fn run(
+    passes: Loop<'_, Host>,
+    teller: &Teller,
+    shared: &Arc<Shared>,
+    pulse: Arc<Pulse>,
+) -> Result<()> {
+    let (report, shared) = (teller.clone(), Arc::clone(shared));
     let (drift, contention) = (teller.clone(), teller.clone());
     let (overrun, hearing) = (teller.clone(), teller.clone());
     let ended = passes
-        .on_report(move |outcome| match outcome {
-            Ok(done) => report.report(done),
-            Err(error) => report.failed(error, shared.misdeclared(error)),
+        .on_report(move |outcome| {
+            match outcome {
+                Ok(done) => report.report(done),
+                Err(error) => report.failed(error, shared.misdeclared(error)),
+            }
+            pulse.over();
         })
         .on_drift(move |done| drift.drift(done))
         .on_contention(move |done| contention.contention(done))

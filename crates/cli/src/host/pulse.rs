@@ -20,10 +20,14 @@ impl Pulse {
         }
     }
 
-    /// A pass begins; it ends when what this gives is dropped.
-    pub(crate) fn beat(&self) -> Beat<'_> {
+    /// A pass begins.
+    pub(super) fn begin(&self) {
         self.began.store(self.now() + 1, Ordering::Relaxed);
-        Beat(self)
+    }
+
+    /// The pass is over, and what came of it has been told.
+    pub(crate) fn over(&self) {
+        self.began.store(0, Ordering::Relaxed);
     }
 
     /// No pass has been running for longer than this.
@@ -39,15 +43,6 @@ impl Pulse {
     }
 }
 
-/// A pass that runs.
-pub(crate) struct Beat<'a>(&'a Pulse);
-
-impl Drop for Beat<'_> {
-    fn drop(&mut self) {
-        self.0.began.store(0, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,14 +51,14 @@ mod tests {
     fn a_pass_that_runs_too_long_is_noticed_until_it_ends() {
         let pulse = Pulse::new();
         assert!(pulse.is_good(Duration::ZERO), "none runs");
-        let beat = pulse.beat();
+        pulse.begin();
         assert!(pulse.is_good(Duration::from_secs(60)));
         let began = Instant::now();
         while pulse.is_good(Duration::from_millis(2)) {
             assert!(began.elapsed() < Duration::from_secs(10));
             std::thread::yield_now();
         }
-        drop(beat);
+        pulse.over();
         assert!(pulse.is_good(Duration::ZERO));
     }
 }

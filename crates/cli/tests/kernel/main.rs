@@ -41,7 +41,7 @@ use watch::{
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
-    what_a_stranger_takes_is_restored_when_it_is_heard_of,
+    the_second_signal_ends_what_is_stuck, what_a_stranger_takes_is_restored_when_it_is_heard_of,
     where_changes_of_files_cannot_be_heard_of_they_are_found,
 };
 use why::{
@@ -101,6 +101,7 @@ trueup_testkit::kernel_tests![
     a_hangup_has_the_file_read_and_all_looked_at,
     a_limit_to_changes_spreads_them,
     a_signal_ends_it_in_the_middle_of_a_pass,
+    the_second_signal_ends_what_is_stuck,
     on_a_terminal_it_shows_how_things_stand,
     names_and_aliases_cannot_reach_the_terminal,
     a_terminal_that_goes_away_ends_it,

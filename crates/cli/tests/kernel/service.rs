@@ -6,7 +6,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use trueup_testkit::{Snapshot, ip, uplinks, wait_until};
 
 use crate::agent::{Agent, Running, via};
@@ -125,6 +127,16 @@ pub(crate) fn a_service_manager_that_cannot_be_reached_is_told_before_the_first_
     ran.assert_refused(&["service manager", "/nowhere/at/all"]);
 }
 
+fn give_up_all_but_net_admin() {
+    for capability in CapabilitySet::all() - CapabilitySet::NET_ADMIN {
+        match remove_capability_from_bounding_set(capability) {
+            // The kernel is older than the capability.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(error) => panic!("{capability:?}: {error}"),
+        }
+    }
+}
+
 /// With one capability of all, and no way to another, as the example of a unit gives it.
 pub(crate) fn cap_net_admin_is_all_that_it_takes() {
     uplinks(1);
@@ -135,25 +147,15 @@ pub(crate) fn cap_net_admin_is_all_that_it_takes() {
         via("10.99.0.0/16", "10.200.0.8")
     );
     agent.write("f.toml", &text);
-    let mut poor = Command::new("setpriv");
-    poor.args([
-        "--no-new-privs",
-        "--bounding-set=-all,+net_admin",
-        "--inh-caps=-all",
-    ])
-    .arg(env!("CARGO_BIN_EXE_trueup"))
-    .args([
-        "watch",
-        "f.toml",
-        "--interval",
-        "3600",
-        "--metrics",
-        "unix:metrics",
-        "--state",
-    ])
-    .arg(agent.state())
-    .current_dir(agent.directory());
-    let mut child = Running::of(&mut poor);
+    let mut child = std::thread::scope(|scope| {
+        // What a thread gives up it does not get back, and what it starts does not either.
+        let poor = scope.spawn(|| {
+            give_up_all_but_net_admin();
+            let metrics = ["--metrics", "unix:metrics"];
+            agent.spawn(&[&["watch", "f.toml", "--interval", "3600"], &metrics[..]].concat())
+        });
+        poor.join().unwrap()
+    });
     let ours = || Snapshot::take().routes_with_protocol(116).len();
     let forwards = || fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
     wait_until("all is as declared", || {

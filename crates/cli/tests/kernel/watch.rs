@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use trueup_testkit::{Snapshot, ip, named_netns, uplinks, wait_until};
 
-use crate::agent::{Agent, FAMILIES, Running, via};
+use crate::agent::{Agent, FAMILIES, Running, route, via};
 
 const FAST: [&str; 2] = ["--interval", "0.2"];
 
@@ -241,7 +241,7 @@ pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
         .iter()
         .filter(|event| event["event"] == "drift")
         .count();
-    assert_eq!(drifts, 5, "{events:#?}");
+    assert!(drifts >= 5, "one for each at least: {events:#?}");
 }
 
 pub(crate) fn each_event_is_a_line_of_json() {
@@ -400,4 +400,38 @@ pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
     let _printed = printed(&mut child);
     wait_until("it is in the middle", || ours() > 0);
     child.terminate(Signal::TERM);
+}
+
+pub(crate) fn the_second_signal_ends_what_is_stuck() {
+    let agent = Agent::new();
+    let text: String = (0..4000)
+        .map(|n| {
+            route(
+                &format!("10.{}.{}.0/24", n / 250, n % 250),
+                "type = \"blackhole\"",
+            )
+        })
+        .collect();
+    agent.write("f.toml", &text);
+    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
+    let said = said(&mut child);
+    // Nobody reads what it prints, which is more than a pipe holds.
+    wait_until("it is stuck", || {
+        let wait = fs::read_to_string(format!("/proc/{}/wchan", child.0.id())).unwrap();
+        ours() == 4000 && wait.contains("pipe_write")
+    });
+    let pid = Pid::from_child(&child.0);
+    kill_process(pid, Signal::TERM).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(
+        child.0.try_wait().unwrap().is_none(),
+        "a pass is not over before it is told"
+    );
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.ended(), 1);
+    assert!(
+        said.lock()
+            .unwrap()
+            .contains("ended in the middle of a pass")
+    );
 }

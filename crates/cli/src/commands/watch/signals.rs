@@ -67,20 +67,8 @@ impl Waited {
                     _ if is_stopping => leave(screen.as_ref(), "ended in the middle of a pass"),
                     _ => {
                         is_stopping = true;
-                        teller.stopping();
                         handle.stop();
-                        let (handle, screen) = (handle.clone(), screen.clone());
-                        let wait = move || {
-                            if handle
-                                .wait_ended(PATIENCE)
-                                .is_err_and(|error| error.is_timeout())
-                            {
-                                leave(screen.as_ref(), "a pass did not end, and was left");
-                            }
-                        };
-                        if thread::Builder::new().spawn(wait).is_err() {
-                            output::note("cannot start a thread, so the pass may take its time");
-                        }
+                        end(&handle, &teller, screen.as_ref());
                     }
                 }
             }
@@ -90,6 +78,24 @@ impl Waited {
             .spawn(see_to)
             .context("cannot start a thread")?;
         Ok(())
+    }
+}
+
+/// Tells of the end, and sees to it that there is one. Neither on this thread, which the next signal is to find.
+fn end(handle: &Handle<Host>, teller: &Teller, screen: Option<&Waker>) {
+    let (handle, teller, screen) = (handle.clone(), teller.clone(), screen.cloned());
+    let tell = move || teller.stopping();
+    let wait = move || {
+        if handle
+            .wait_ended(PATIENCE)
+            .is_err_and(|error| error.is_timeout())
+        {
+            leave(screen.as_ref(), "a pass did not end, and was left");
+        }
+    };
+    let told = thread::Builder::new().spawn(tell);
+    if thread::Builder::new().spawn(wait).and(told).is_err() {
+        output::note("cannot start a thread, so the pass may take its time");
     }
 }
 

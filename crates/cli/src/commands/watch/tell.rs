@@ -2,6 +2,7 @@
 //! happens is not its affair.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +23,11 @@ const SHOWN: usize = 100;
 
 /// Whoever is told. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Teller(Arc<Mutex<Inner>>);
+pub(super) struct Teller {
+    inner: Arc<Mutex<Inner>>,
+    /// Whether the file that is in force is the one that is there: for those who cannot wait until something is told.
+    current: Arc<AtomicBool>,
+}
 
 struct Inner {
     format: Format,
@@ -36,6 +41,7 @@ struct Inner {
     converged: Option<bool>,
     /// A pass has completed.
     is_ready: bool,
+    is_stopping: bool,
     status: String,
 }
 
@@ -49,7 +55,7 @@ pub(super) enum Change<'a> {
 
 impl Teller {
     pub(super) fn new(format: Format, view: View, service: Service) -> Teller {
-        Teller(Arc::new(Mutex::new(Inner {
+        let inner = Inner {
             format,
             screen: None,
             service,
@@ -57,8 +63,13 @@ impl Teller {
             told: String::new(),
             converged: None,
             is_ready: false,
+            is_stopping: false,
             status: String::new(),
-        })))
+        };
+        Teller {
+            inner: Arc::new(Mutex::new(inner)),
+            current: Arc::new(AtomicBool::new(true)),
+        }
     }
 
     /// From now on there is a screen.
@@ -193,6 +204,7 @@ impl Teller {
                 ("refused", text, Some(format!("{why:#}")), place)
             }
         };
+        self.current.store(message.is_none(), Ordering::Relaxed);
         inner.view.file(message.clone());
         inner.event(
             "file",
@@ -210,7 +222,7 @@ impl Teller {
 
     /// Whether the file that is in force is the one that is there.
     pub(super) fn is_current(&self) -> bool {
-        !self.lock().view.is_refused()
+        self.current.load(Ordering::Relaxed)
     }
 
     /// The file is looked at; [`looked`](Self::looked) follows. Nobody is told of that before the first pass is over.
@@ -237,16 +249,18 @@ impl Teller {
         inner.wake();
     }
 
-    /// The end has begun.
+    /// The end has begun. It is told once.
     pub(super) fn stopping(&self) {
-        let inner = self.lock();
-        inner.event("stopping", &json!({}));
-        inner.service.stopping();
+        let mut inner = self.lock();
+        if !std::mem::replace(&mut inner.is_stopping, true) {
+            inner.event("stopping", &json!({}));
+            inner.service.stopping();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing is left halfway by whoever panics while telling.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
