@@ -92,6 +92,8 @@ fn init(programs: &Programs, modules: &[PathBuf]) -> String {
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
+mkdir /dev/pts
+mount -t devpts pts /dev/pts
 exec < /dev/null > /dev/ttyS1 2>&1
 stty raw < /dev/ttyS1
 export PATH=/bin HOME=/root CI=true
