@@ -445,8 +445,23 @@ impl Recorder {
         for (at, name) in names.iter().enumerate() {
             self.save("namespace", &format!("{at}"), name.as_bytes());
         }
+        for (at, sysctl) in SYSCTLS.iter().enumerate() {
+            self.save("sysctl", &format!("{at}"), sysctl.as_bytes());
+        }
     }
 }
+
+/// A key, what it is to be, and what the kernel says of it.
+const SYSCTLS: [&str; 8] = [
+    "net.ipv4.ip_forward\n1\n0\n",
+    "net/ipv4/conf/eth0.100/rp_filter\n0x2\n2\n",
+    "net.ipv4.ip_local_port_range\n 40000\t50000 \n32768\t60999\n",
+    "net.ipv4.ip_local_reserved_ports\n1,2,3,8080-8090\n1-3,8080-8090\n",
+    "net.ipv4.tcp_allowed_congestion_control\ncubic reno\nreno cubic\n",
+    "net.ipv6.conf.eth0/100.stable_secret\n2001:db8::1\n2001:0db8:0000:0000:0000:0000:0000:0001\n",
+    "net.core.rps_default_mask\n010\n10\n",
+    "net.ipv4.conf.lo.forwarding\n-0\n074\n",
+];
 
 /// Links of the kinds that not every kernel has, as they would be created.
 fn encoded() -> Vec<Vec<u8>> {

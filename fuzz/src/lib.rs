@@ -12,19 +12,21 @@ mod journal;
 mod pass;
 mod script;
 mod socket;
+mod sysctl;
 mod text;
 
 pub use codec::{address, datagram, link, neighbour, route, rule};
 pub use journal::journal;
 pub use pass::{ledger, pass};
 pub use socket::{ack, batch, dump, event};
+pub use sysctl::sysctl;
 pub use text::{file, namespace, scenario};
 
 /// What takes bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -41,6 +43,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("route", route),
     ("rule", rule),
     ("scenario", scenario),
+    ("sysctl", sysctl),
 ];
 
 /// Makes the `main` of a fuzz target out of one of the functions above.

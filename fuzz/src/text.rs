@@ -26,6 +26,19 @@ pub fn file(data: &[u8]) {
         }
     };
     others_agree(data);
+    if let Some(sysctls) = &file.sysctl {
+        for (key, _) in sysctls.iter() {
+            assert!(
+                file.places
+                    .of_sysctl(key)
+                    .is_some_and(|place| place <= end(data))
+            );
+        }
+        // They are not written, and a file has to say something.
+        if file.desired == Desired::default() {
+            return;
+        }
+    }
     let writers: [fn(&Settings, &_) -> String; 2] = [to_toml, to_json];
     for write in writers {
         let text = write(&file.settings, &file.desired);

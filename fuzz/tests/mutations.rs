@@ -96,4 +96,5 @@ fed! {
     route: 20_000,
     rule: 20_000,
     scenario: 5_000,
+    sysctl: 20_000,
 }
