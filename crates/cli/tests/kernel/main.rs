@@ -17,6 +17,7 @@ mod observing;
 mod ownership;
 mod page;
 mod refusals;
+mod reload;
 mod service;
 mod settings;
 mod watch;
@@ -32,17 +33,16 @@ use observing::*;
 use ownership::*;
 use page::*;
 use refusals::*;
+use reload::*;
 use service::*;
 use settings::*;
 use watch::{
-    a_changed_file_is_taken_up_and_a_broken_one_is_not, a_deleted_route_is_restored,
-    a_file_behind_links_is_taken_up_when_they_lead_elsewhere,
-    a_hangup_has_the_file_read_and_all_looked_at, a_limit_to_changes_spreads_them,
+    a_deleted_route_is_restored, a_limit_to_changes_spreads_them,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
     the_second_signal_ends_what_is_stuck, what_a_stranger_takes_is_restored_when_it_is_heard_of,
-    where_changes_of_files_cannot_be_heard_of_they_are_found,
+    who_takes_the_same_again_and_again_is_told_of,
 };
 use why::{
     a_question_changes_nothing_and_takes_no_privilege, the_text_of_a_route_that_is_ours,
@@ -96,6 +96,7 @@ trueup_testkit::kernel_tests![
     a_pass_that_cannot_run_is_tried_again,
     what_a_stranger_takes_is_restored_when_it_is_heard_of,
     each_event_is_a_line_of_json,
+    who_takes_the_same_again_and_again_is_told_of,
     a_file_behind_links_is_taken_up_when_they_lead_elsewhere,
     where_changes_of_files_cannot_be_heard_of_they_are_found,
     a_hangup_has_the_file_read_and_all_looked_at,

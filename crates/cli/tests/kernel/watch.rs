@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,17 +12,17 @@ use crate::agent::{Agent, FAMILIES, Running, route, via};
 
 const FAST: [&str; 2] = ["--interval", "0.2"];
 
-fn watch(agent: &Agent, args: &[&str]) -> Running {
+pub(crate) fn watch(agent: &Agent, args: &[&str]) -> Running {
     agent.spawn(&[&["watch", "f.toml"], &FAST[..], args].concat())
 }
 
 /// What it says on the standard error, as it says it.
-fn said(child: &mut Running) -> Arc<Mutex<String>> {
+pub(crate) fn said(child: &mut Running) -> Arc<Mutex<String>> {
     heard(child.0.stderr.take().unwrap())
 }
 
 /// What it prints, as it prints it.
-fn printed(child: &mut Running) -> Arc<Mutex<String>> {
+pub(crate) fn printed(child: &mut Running) -> Arc<Mutex<String>> {
     heard(child.0.stdout.take().unwrap())
 }
 
@@ -53,7 +52,7 @@ fn events(out: &str) -> Vec<Value> {
     events
 }
 
-fn ours() -> usize {
+pub(crate) fn ours() -> usize {
     Snapshot::take().routes_with_protocol(116).len()
 }
 
@@ -101,58 +100,6 @@ pub(crate) fn a_deleted_route_is_restored() {
     assert!(reports.iter().all(|report| report["converged"] == true));
 }
 
-pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
-    uplinks(1);
-    let agent = Agent::new();
-    let [four, six] = FAMILIES;
-    let one = via(four.dst, four.gateways[0]);
-    let two = one.clone() + &via(six.dst, six.gateways[0]);
-    agent.write("f.toml", &one);
-    let mut child = watch(&agent, &[]);
-    let said = said(&mut child);
-    let has_said = |word: &str| {
-        wait_until(word, || said.lock().unwrap().contains(word));
-    };
-    wait_until("one route", || ours() == 1);
-
-    agent.write("f.toml", &two);
-    wait_until("the second one follows", || ours() == 2);
-
-    // Broken in ways that a parser finds, and the kernel, and nobody before the next start.
-    agent.write("f.toml", &one.replace("dst", "destination"));
-    has_said("the last good file stays in force: f.toml:2:1: ");
-    agent.write(
-        "f.toml",
-        &(one.clone() + "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n"),
-    );
-    has_said("f.toml:4:1: no interface `later`");
-    agent.write("f.toml", &format!("protocol = 117\n{one}"));
-    has_said("`protocol` is 117 now and was 116");
-    fs::remove_file(agent.directory().join("f.toml")).unwrap();
-    has_said("f.toml: no such file");
-    ip(&["route", "delete", four.dst]);
-    wait_until("the last good file is in force", || ours() == 2);
-
-    // A file that waits for a device is taken up when that comes.
-    agent.write(
-        "f.toml",
-        "[[route]]\ndst = \"10.9.0.0/16\"\ndev = \"later\"\n",
-    );
-    has_said("f.toml:1:1: no interface `later`");
-    ip(&["link", "add", "later", "up", "type", "ifb"]);
-    wait_until("it is taken up", || ours() == 1);
-
-    // Replaced by renaming, as editors do.
-    agent.write("new.toml", &two);
-    fs::rename(
-        agent.directory().join("new.toml"),
-        agent.directory().join("f.toml"),
-    )
-    .unwrap();
-    wait_until("the new one", || ours() == 2);
-    child.terminate(Signal::TERM);
-}
-
 pub(crate) fn a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one() {
     let agent = Agent::new();
     agent.write("f.toml", "link = [{ name = \"ours\", kind = \"ifb\" }]");
@@ -191,7 +138,7 @@ pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
 }
 
 /// With passes by timer an hour apart, only what is heard can bring one about.
-const RARE: [&str; 2] = ["--interval", "3600"];
+pub(crate) const RARE: [&str; 2] = ["--interval", "3600"];
 
 pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
     uplinks(1);
@@ -295,77 +242,6 @@ pub(crate) fn each_event_is_a_line_of_json() {
     assert_eq!(events.last().unwrap()["event"], "stopping");
 }
 
-/// As Kubernetes swaps what a ConfigMap holds: the file is a link by way of a link to a directory.
-pub(crate) fn a_file_behind_links_is_taken_up_when_they_lead_elsewhere() {
-    use std::os::unix::fs::symlink;
-    uplinks(1);
-    let agent = Agent::new();
-    let at = |name: &str| agent.directory().join(name);
-    for (version, dst) in [("..1", "10.99.0.0/16"), ("..2", "10.98.0.0/16")] {
-        fs::create_dir(at(version)).unwrap();
-        agent.write(&format!("{version}/f.toml"), &via(dst, "10.200.0.8"));
-    }
-    symlink("..1", at("..data")).unwrap();
-    symlink("..data/f.toml", at("f.toml")).unwrap();
-    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
-    wait_until("the first", || ip(&["route"]).contains("10.99.0.0/16"));
-    symlink("..2", at("..new")).unwrap();
-    fs::rename(at("..new"), at("..data")).unwrap();
-    wait_until("the second", || {
-        let routes = ip(&["route"]);
-        routes.contains("10.98.0.0/16") && !routes.contains("10.99.0.0/16")
-    });
-    child.terminate(Signal::TERM);
-}
-
-pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
-    let agent = Agent::new();
-    fs::create_dir(agent.state()).unwrap();
-    agent.write(
-        "f.toml",
-        "route = [{ dst = \"10.99.0.0/16\", type = \"blackhole\" }]",
-    );
-    // Its own user namespace has a limit of its own, and its own network.
-    let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$0\" watch f.toml --interval 3600 --state state";
-    let mut command = Command::new("unshare");
-    command
-        .args(["--user", "--map-root-user", "--net", "sh", "-c", script])
-        .arg(env!("CARGO_BIN_EXE_trueup"))
-        .current_dir(agent.directory());
-    let mut child = Running::of(&mut command);
-    let (said, printed) = (said(&mut child), printed(&mut child));
-    wait_until("it is told", || {
-        said.lock()
-            .unwrap()
-            .contains("changes of the file are not heard of")
-    });
-    agent.write(
-        "f.toml",
-        "route = [{ dst = \"10.98.0.0/16\", type = \"blackhole\" }]",
-    );
-    wait_until("it is found", || {
-        printed
-            .lock()
-            .unwrap()
-            .contains("+ route blackhole 10.98.0.0/16")
-    });
-    child.terminate(Signal::TERM);
-}
-
-pub(crate) fn a_hangup_has_the_file_read_and_all_looked_at() {
-    uplinks(1);
-    let agent = Agent::new();
-    agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
-    let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
-    let said = said(&mut child);
-    wait_until("the route is there", || ours() == 1);
-    kill_process(Pid::from_child(&child.0), Signal::HUP).unwrap();
-    wait_until("the file is taken up", || {
-        said.lock().unwrap().contains("the file was taken up")
-    });
-    child.terminate(Signal::TERM);
-}
-
 pub(crate) fn a_limit_to_changes_spreads_them() {
     let agent = Agent::new();
     let text: String = (0..60)
@@ -434,4 +310,24 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
             .unwrap()
             .contains("ended in the middle of a pass")
     );
+}
+
+pub(crate) fn who_takes_the_same_again_and_again_is_told_of() {
+    uplinks(1);
+    let agent = Agent::new();
+    agent.write("f.toml", &via("10.99.0.0/16", "10.200.0.8"));
+    let args = [&["watch", "f.toml", "--format", "json"], &RARE[..]].concat();
+    let mut child = agent.spawn(&args);
+    let printed = printed(&mut child);
+    let is_told = || printed.lock().unwrap().contains("\"event\":\"contention\"");
+    wait_until("it is told", || {
+        if ours() == 1 {
+            ip(&["route", "delete", "10.99.0.0/16"]);
+        }
+        is_told()
+    });
+    child.terminate(Signal::TERM);
+    let events = events(&printed.lock().unwrap());
+    let mut contention = events.iter().filter(|event| event["event"] == "contention");
+    assert_eq!(contention.next().unwrap()["contended"], 1);
 }

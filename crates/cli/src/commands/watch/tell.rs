@@ -39,6 +39,8 @@ struct Inner {
     told: String,
     /// What was last said of convergence.
     converged: Option<bool>,
+    /// How many objects were last said to be contended.
+    contended: usize,
     /// A pass has completed.
     is_ready: bool,
     is_stopping: bool,
@@ -62,6 +64,7 @@ impl Teller {
             view,
             told: String::new(),
             converged: None,
+            contended: 0,
             is_ready: false,
             is_stopping: false,
             status: String::new(),
@@ -110,6 +113,9 @@ impl Teller {
             inner.put_report(report);
         }
         inner.told = remains;
+        if report.contended() == 0 {
+            inner.contended = 0;
+        }
         inner.now_converged(report.converged());
         if !std::mem::replace(&mut inner.is_ready, true) {
             inner.service.ready();
@@ -150,8 +156,10 @@ impl Teller {
     /// Somebody takes from us what is declared, again and again.
     pub(super) fn contention(&self, report: &Report) {
         let contended = report.contended();
-        let inner = self.lock();
-        inner.event("contention", &json!({ "contended": contended }));
+        let mut inner = self.lock();
+        if std::mem::replace(&mut inner.contended, contended) != contended {
+            inner.event("contention", &json!({ "contended": contended }));
+        }
     }
 
     /// Something was lost on the way.
