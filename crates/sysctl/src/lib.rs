@@ -13,6 +13,7 @@
 
 mod class;
 mod desired;
+mod due;
 mod error;
 mod files;
 mod key;
@@ -22,6 +23,7 @@ mod pass;
 mod record;
 mod report;
 mod source;
+mod step;
 mod value;
 
 pub use desired::Desired;
