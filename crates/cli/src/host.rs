@@ -10,7 +10,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use trueup::diff::Kind;
+use trueup::diff::{Action, Kind};
 use trueup::reconcile::{
     ErrorClass, Heard, Hints, Ledger, Source, Subscribed, Subscription, Terms,
 };
@@ -134,13 +134,13 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn run(&mut self) -> Result<(), Why> {
         self.set()?;
-        if self.waits() {
+        if self.waits_for_declared() {
             self.links()?;
             self.set()?;
         }
         self.network()?;
-        // What one pass makes of a link may have another come, such as the other end of a pair.
-        if self.waits() && self.terms.go_on() {
+        // More may have come than was declared by name, such as the other end of a pair.
+        if self.missing().next().is_some() && self.has_made_links() && self.terms.go_on() {
             let before = self.tried;
             self.set()?;
             if self.tried > before {
@@ -209,17 +209,27 @@ impl<'a> Pass<'a> {
         self.terms.with_ops(left)
     }
 
-    /// Settings of links that are declared and were not there.
-    fn waits(&self) -> bool {
+    /// The devices of settings that were not there.
+    fn missing(&self) -> impl Iterator<Item = &str> {
+        let last = self.report.settings.last();
+        let failed = last.into_iter().flat_map(sysctl::Report::failed);
+        let missing = failed.filter(|(_, why)| why.class == ErrorClass::Dependency);
+        missing.filter_map(|(done, _)| device(done.key.path()))
+    }
+
+    /// One of them is declared.
+    fn waits_for_declared(&self) -> bool {
         let links = self.desired.network.links.as_deref().unwrap_or_default();
         let declared: BTreeSet<&[u8]> = links.iter().map(|link| link.name.as_bytes()).collect();
-        let last = self.report.settings.last();
-        let mut missing = last.into_iter().flat_map(sysctl::Report::failed);
-        missing.any(|(done, why)| {
-            let device = device(done.key.path());
-            why.class == ErrorClass::Dependency
-                && device.is_some_and(|device| declared.contains(device.as_bytes()))
-        })
+        self.missing()
+            .any(|device| declared.contains(device.as_bytes()))
+    }
+
+    /// The last turn over the network made links.
+    fn has_made_links(&self) -> bool {
+        let last = self.report.network.last();
+        let mut applied = last.into_iter().flat_map(rtnl::Report::applied);
+        applied.any(|done| (done.op.action, done.op.object.kind()) == (Action::Create, Kind::Link))
     }
 
     fn count(&mut self, report: &impl trueup::Report) {

@@ -115,6 +115,7 @@ trueup_testkit::kernel_tests![
     metrics_count_what_was_done,
     nobody_who_asks_for_metrics_holds_up_a_pass,
     a_setting_of_a_link_of_the_same_file_takes_one_apply,
+    a_setting_of_the_other_end_of_a_pair_takes_one_apply_too,
     settings_are_told_in_the_words_of_sysctl,
     without_the_section_no_setting_is_touched,
     a_setting_that_a_stranger_changes_is_found_by_timer,

@@ -52,6 +52,16 @@ pub(crate) fn a_setting_of_a_link_of_the_same_file_takes_one_apply() {
     );
 }
 
+pub(crate) fn a_setting_of_the_other_end_of_a_pair_takes_one_apply_too() {
+    let agent = Agent::new();
+    let pair = "link = [{ name = \"va\", kind = \"veth\", peer = \"vb\" }]\n\
+                [sysctl]\n\
+                \"net.ipv4.conf.vb.rp_filter\" = 2\n";
+    let report = agent.settle(pair);
+    assert_eq!(counts(&report), [2, 0, 0, 0], "{report:#}");
+    assert_eq!(read("/proc/sys/net/ipv4/conf/vb/rp_filter"), "2");
+}
+
 pub(crate) fn settings_are_told_in_the_words_of_sysctl() {
     let agent = Agent::new();
     agent.write("f.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.ip_local_port_range\" = \"20000 60000\"\n\"net.ipv4.no_such_key\" = 1\n");

@@ -2,6 +2,7 @@
 //! happens is not its affair.
 
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -131,7 +132,7 @@ impl Teller {
         };
         let mut inner = self.lock();
         inner.view.failed(Instant::now(), &why);
-        if inner.screen.is_none() {
+        if inner.may_say() {
             output::set_all_the_same(error);
         }
         if why != inner.told {
@@ -332,9 +333,13 @@ impl Inner {
 
     /// On the standard error, unless that would be written over the screen.
     fn say(&self, what: &str) {
-        if self.screen.is_none() {
+        if self.may_say() {
             output::note(what);
         }
+    }
+
+    fn may_say(&self) -> bool {
+        self.screen.is_none() || !io::stderr().is_terminal()
     }
 
     fn now_converged(&mut self, converged: bool) {
