@@ -49,6 +49,10 @@ pub(crate) enum Sight {
 /// Listens, unfiltered.
 pub(crate) struct Witness {
     events: Multicast,
+    /// Something was heard of that may not have happened yet: the kernel tells that it deletes an IPv4 route before it does
+    /// (`fib_table_delete` in net/ipv4/fib_trie.c), and that a link goes down before it takes routes along. All of that is
+    /// done under one lock (RTNL), so that only what was heard last is in question.
+    ahead: bool,
 }
 
 impl Witness {
@@ -59,31 +63,44 @@ impl Witness {
             Err(error) if error.errno() == Some(libc::EINVAL) => {}
             joined => joined?,
         }
-        Ok(Witness { events })
+        Ok(Witness {
+            events,
+            ahead: true,
+        })
     }
 
     /// Passes on all that was heard since the last time; whether nothing of it was lost.
     fn hear(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
         const FULL: usize = 1024;
         let mut whole = true;
+        let mut ahead = self.ahead;
+        let mut each = |event| {
+            ahead = true;
+            each(event);
+        };
+        let mut heard = Ok(false);
         for _ in 0..READS {
-            let heard = self
+            let read = self
                 .events
                 .receive(Duration::ZERO, |message| each(Event::read(&message)));
-            match heard {
+            heard = match read {
                 // It takes no more at once: there may be more. Until the queue is empty, the kernel loses what comes without
                 // saying so a second time.
-                Ok(FULL..) => {}
-                Ok(0) => return Ok(whole),
-                Ok(_) if whole => return Ok(whole),
-                Ok(_) => {}
+                Ok(FULL..) => Ok(false),
+                Ok(0) => Ok(true),
+                Ok(_) => Ok(whole),
                 Err(error) if error.is_loss() || error.kind() == ErrorKind::Malformed => {
                     whole = false;
+                    Ok(false)
                 }
-                Err(error) => return Err(error),
+                Err(error) => Err(error),
+            };
+            if !matches!(heard, Ok(false)) {
+                break;
             }
         }
-        Ok(false)
+        self.ahead = ahead || !whole;
+        heard.map(|empty| empty && whole)
     }
 }
 

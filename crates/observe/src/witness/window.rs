@@ -54,6 +54,8 @@ pub(crate) struct Window<'a> {
     /// What happened to IPv4 routes in the last three looks. The kernel makes a part as the one before is taken: what is heard
     /// now belongs to the border just passed, to the next, or, told late, to the one before.
     recent: [Vec<Place>; 3],
+    /// The last of that: it may not have happened yet.
+    latest: Option<Place>,
     error: Option<Error>,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Window<'a> {
             last: None,
             passed: BTreeSet::new(),
             recent: Default::default(),
+            latest: None,
             error: None,
         }
     }
@@ -79,13 +82,11 @@ impl<'a> Window<'a> {
         let Some(witness) = &mut self.witness else {
             return Ok(());
         };
-        let mut takers = false;
-        let whole = witness.hear(|event| {
-            takers |= matches!(event, Event::Taker | Event::AddressGone(_) | Event::Unknown);
-        })?;
-        if matches!(self.sight, Sight::Routes(..)) && (takers || !whole) {
-            // They are still taking, maybe.
+        let _lost = witness.hear(|_| {})?;
+        if matches!(self.sight, Sight::Routes(..)) && witness.ahead {
+            // What happens until the lock was had counts.
             barrier(socket);
+            witness.ahead = false;
         }
         Ok(())
     }
@@ -99,6 +100,7 @@ impl<'a> Window<'a> {
         self.last = None;
         self.passed.clear();
         self.recent = Default::default();
+        self.latest = None;
         self.look();
     }
 
@@ -151,6 +153,7 @@ impl<'a> Window<'a> {
         self.recent.rotate_left(1);
         let [.., now] = &mut self.recent;
         now.clear();
+        now.extend(self.latest);
         let (sight, disturbed) = (self.sight, &mut self.disturbed);
         let heard = witness.hear(|event| match (sight, event) {
             (_, Event::Other) => {}
@@ -168,6 +171,7 @@ impl<'a> Window<'a> {
             (Sight::Routes(..), Event::Taker) | (_, Event::Unknown) => *disturbed = true,
             _ => {}
         });
+        self.latest = now.last().copied();
         match heard {
             Ok(whole) => *disturbed |= !whole,
             Err(error) => {

@@ -50,7 +50,7 @@ fn main_table(doubtful: &mut Doubtful, family: Family) {
 pub(crate) fn every_change_of_interest_is_named() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
-    hand.devices();
+    with_addresses(&mut hand);
     Snapshot::settled();
     every_change(&here, &mut hand);
 }
@@ -58,13 +58,17 @@ pub(crate) fn every_change_of_interest_is_named() {
 pub(crate) fn every_change_of_interest_is_named_on_the_fake() {
     let kernel = Kernel::new();
     let mut hand = Hand::open(&kernel.namespace());
-    hand.devices();
+    with_addresses(&mut hand);
     every_change(&kernel.namespace(), &mut hand);
 }
 
-fn every_change(namespace: &Namespace, hand: &mut Hand) {
+fn with_addresses(hand: &mut Hand) {
+    hand.devices();
     hand.address(ONE, "10.9.0.1/24");
     hand.address(ONE, "fd09::1/64");
+}
+
+fn every_change(namespace: &Namespace, hand: &mut Hand) {
     let mut monitor = listening(namespace, interest());
     let monitor = &mut monitor;
 
