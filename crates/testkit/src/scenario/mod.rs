@@ -76,7 +76,11 @@ impl Scenario {
         let acts = |step: &Step| {
             matches!(
                 step.what,
-                What::Plan(_) | What::Apply { .. } | What::Again(_) | What::Heard { .. }
+                What::Plan(_)
+                    | What::Apply { .. }
+                    | What::Again(_)
+                    | What::Heard { .. }
+                    | What::Mended(_)
             )
         };
         self.steps.iter().any(acts)
@@ -180,6 +184,8 @@ enum What {
         faults: Vec<FaultLine>,
         expected: Option<Vec<Expected>>,
     },
+    /// It answers what it hears until it hears nothing more; the last pass has to converge.
+    Mended(Vec<FaultLine>),
     /// What the kernel still tells by itself costs it a look, and after that it hears nothing.
     Calm,
     /// What follows is done by the agent of this name, until the next such step.

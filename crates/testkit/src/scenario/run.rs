@@ -114,6 +114,7 @@ impl Run<'_> {
                     | What::Apply { .. }
                     | What::Again(_)
                     | What::Heard { .. }
+                    | What::Mended(_)
                     | What::Calm
                     | What::Settle
             );
@@ -177,6 +178,7 @@ impl Run<'_> {
                 agent.listen(&namespace).map_err(Stop::Differs)?;
             }
             What::Heard { faults, expected } => self.heard(faults, expected.as_deref())?,
+            What::Mended(faults) => self.mended(faults)?,
             What::Calm => self.calm()?,
             What::Again(expected) => self.again(expected)?,
             What::Agent(name) => self.agents.turn_to(name),
@@ -218,6 +220,22 @@ impl Run<'_> {
         expected: Option<&[Expected]>,
         pass: impl FnOnce(&mut Agent, &House, &Namespace) -> (Vec<Expected>, usize),
     ) -> Result<(), Stop> {
+        match (self.pass(faults, pass)?, expected) {
+            (Some(got), Some(expected)) => self.compare("the report", expected, got),
+            (Some(got), None) => converged(&got),
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(Stop::Differs(
+                "the pass died, as asked, and tells nothing: expect nothing".to_owned(),
+            )),
+        }
+    }
+
+    /// Whatever an agent does, with faults. Nothing is told if it died.
+    fn pass(
+        &mut self,
+        faults: &[FaultLine],
+        pass: impl FnOnce(&mut Agent, &House, &Namespace) -> (Vec<Expected>, usize),
+    ) -> Result<Option<Vec<Expected>>, Stop> {
         self.before = self.machine.everything()?;
         let strangers = faults
             .iter()
@@ -247,12 +265,7 @@ impl Run<'_> {
         let (agent, _) = self.agents.acting();
         agent.note_made(&self.before, &after);
         let Some((got, ops)) = passed else {
-            return match expected {
-                None => Ok(()),
-                Some(_) => Err(Stop::Differs(
-                    "the pass died, as asked, and tells nothing: expect nothing".to_owned(),
-                )),
-            };
+            return Ok(None);
         };
         // Each op has one line, of one of three outcomes; a second one would be one line more.
         let outcomes = got.iter().filter(|line| line.is_outcome()).count();
@@ -262,16 +275,7 @@ impl Run<'_> {
                 "invariant 4: {name}\n{ops} ops have {outcomes} outcomes"
             )));
         }
-        match expected {
-            Some(expected) => self.compare("the report", expected, got),
-            None if got.last().is_some_and(Expected::is_converged) => Ok(()),
-            None => Err(Stop::Differs(format!(
-                "the pass did not converge:\n{}",
-                got.iter()
-                    .map(|line| format!("  {line}\n"))
-                    .collect::<String>()
-            ))),
-        }
+        Ok(Some(got))
     }
 
     fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
@@ -317,6 +321,17 @@ impl Run<'_> {
         }
         same(what, &wanted, &got_lines)
     }
+}
+
+fn converged(got: &[Expected]) -> Result<(), Stop> {
+    if got.last().is_some_and(Expected::is_converged) {
+        return Ok(());
+    }
+    let lines = got.iter().map(|line| format!("  {line}\n"));
+    Err(Stop::Differs(format!(
+        "the pass did not converge:\n{}",
+        lines.collect::<String>()
+    )))
 }
 
 /// A pass has had no op, and made the kernel announce nothing.

@@ -46,7 +46,7 @@ impl Machine {
 
     /// Waits until carriers have been told of, and IPv6 addresses are usable. What does not come to be within half a second is
     /// meant so, such as an address whose local route somebody took.
-    pub(super) fn rest(&mut self) -> Result<()> {
+    pub(in crate::scenario) fn rest(&mut self) -> Result<()> {
         if matches!(self.place, Place::Fake(_)) {
             return Ok(());
         }

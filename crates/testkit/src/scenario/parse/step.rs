@@ -67,6 +67,10 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
                 false => Ok(What::Apply { faults, expected }),
             }
         }
+        "mended" => match pass()? {
+            (faults, None) => Ok(What::Mended(faults)),
+            (_, Some(_)) => Err(head.wrong("mended takes faults alone: its last pass has to converge")),
+        },
         "listen" => bare(What::Listen),
         "calm" => bare(What::Calm),
         "heard" => {
@@ -135,7 +139,7 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
             Ok(What::State(selection, said().map(|line| text::squeeze(line.text)).collect()))
         }
         _ => Err(head.wrong(format!(
-            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, listen, heard, calm, agent, later, restart, \
+            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, listen, heard, mended, calm, agent, later, restart, \
              forget, reboot, recreate, mask, journal, settle, state, unchanged, events or silent"
         ))),
     }

@@ -5,7 +5,7 @@ use trueup_reconcile::Heard;
 use super::super::text::Expected;
 use super::super::{FaultLine, INVARIANTS};
 use super::differ::Stop;
-use super::{Run, still};
+use super::{Run, converged, still};
 use crate::faults::At;
 
 impl Run<'_> {
@@ -15,6 +15,39 @@ impl Run<'_> {
         faults: &[FaultLine],
         expected: Option<&[Expected]>,
     ) -> Result<(), Stop> {
+        let (heard, others) = self.attend(faults)?;
+        if heard == Heard::Nothing && expected.is_none() {
+            let silence = "nothing was heard that matters".to_owned();
+            return Err(Stop::Differs(silence));
+        }
+        self.apply(&others, expected, |agent, house, namespace| {
+            agent.answer(house, namespace, heard)
+        })
+    }
+
+    /// And answers, until nothing more is heard. The faults concern the first time.
+    pub(super) fn mended(&mut self, faults: &[FaultLine]) -> Result<(), Stop> {
+        const PASSES: usize = 10;
+        let mut last = None;
+        let mut faults = faults;
+        for _ in 0..PASSES {
+            let (heard, others) = self.attend(faults)?;
+            faults = &[];
+            if heard == Heard::Nothing {
+                return last.map_or(Ok(()), |got: Vec<_>| converged(&got));
+            }
+            last = self.pass(&others, |agent, house, namespace| {
+                agent.answer(house, namespace, heard)
+            })?;
+            self.machine.rest()?;
+        }
+        Err(Stop::Differs(format!(
+            "after {PASSES} passes there is still something heard"
+        )))
+    }
+
+    /// What was heard, and the faults that are not of what was announced.
+    fn attend(&mut self, faults: &[FaultLine]) -> Result<(Heard, Vec<FaultLine>), Stop> {
         let (astray, others): (Vec<_>, Vec<_>) = faults
             .iter()
             .cloned()
@@ -31,14 +64,7 @@ impl Run<'_> {
         if let Some(ears) = ears {
             ears.clear();
         }
-        let heard = heard.map_err(Stop::Differs)?;
-        if heard == Heard::Nothing && expected.is_none() {
-            let silence = "nothing was heard that matters".to_owned();
-            return Err(Stop::Differs(silence));
-        }
-        self.apply(&others, expected, |agent, house, namespace| {
-            agent.answer(house, namespace, heard)
-        })
+        Ok((heard.map_err(Stop::Differs)?, others))
     }
 
     /// A carrier comes up, an IPv6 address becomes usable: work queues of the kernel's own tell of it, and bear no mark of whom it is
