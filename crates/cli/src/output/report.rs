@@ -118,20 +118,20 @@ impl Rest {
         let is_contended = |why: &Pending| matches!(why, Pending::Held(Hold::Contention { .. }));
         let contended = report.pending().filter(|(_, why)| is_contended(why));
         let failed = report.failed().map(failed_text);
-        let pending = report.pending().filter(|(_, why)| !is_contended(why));
-        let settings = settings_undone(report);
-        let pending = pending.map(|pending| pending_text(&pending, Told::WithoutTimes));
-        let mut undone = settings.chain(failed).chain(pending);
-        let mut conflicts = conflicts(report).map(conflict_text);
+        let waiting = || report.pending().filter(|(_, why)| !is_contended(why));
+        let pending = waiting().map(|pending| pending_text(&pending, Told::WithoutTimes));
+        let undone = settings_undone(report).chain(failed).chain(pending);
+        let settings = report.settings_failed().count() + report.settings_pending().count();
+        let all_undone = settings + report.failed().count() + waiting().count();
         Rest {
-            undone: undone.by_ref().take(most).collect(),
-            more_undone: undone.count(),
+            undone: undone.take(most).collect(),
+            more_undone: all_undone.saturating_sub(most),
             contended: contended
                 .take(most)
                 .map(|pending| pending_text(&pending, Told::WithTimes))
                 .collect(),
-            conflicts: conflicts.by_ref().take(most).collect(),
-            more_conflicts: conflicts.count(),
+            conflicts: conflicts(report).take(most).map(conflict_text).collect(),
+            more_conflicts: report.conflicts().count().saturating_sub(most),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tells whoever looks on what happens while `watch` runs: as lines, as lines of JSON, or by a view on a terminal. When something
 //! happens is not its affair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,14 +100,20 @@ impl Teller {
     pub(super) fn report(&self, report: &Report) {
         let now = Instant::now();
         let mut inner = self.lock();
+        let mut rest = Rest::default();
         if inner.screen.is_some() {
-            let all = output::changes(report).count();
-            let skipped = all.saturating_sub(SHOWN);
-            for change in output::changes(report).skip(skipped) {
+            rest = Rest::of(report, SHOWN);
+            let mut last = VecDeque::new();
+            for change in output::changes(report) {
+                last.push_back(change);
+                if last.len() > SHOWN {
+                    last.pop_front();
+                }
+            }
+            for change in last {
                 inner.view.change(now, change);
             }
         }
-        let rest = Rest::of(report, SHOWN);
         inner.view.pass(now, output::verdict(report), rest);
         let remains = output::remains(report);
         if remains != inner.told || output::is_news(report) {
