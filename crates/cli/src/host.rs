@@ -14,8 +14,8 @@ use trueup::diff::{Action, Kind};
 use trueup::reconcile::{
     ErrorClass, Heard, Hints, Ledger, Source, Subscribed, Subscription, Terms,
 };
+use trueup::sysctl::{self as sysctl, Sysctl};
 use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
-use trueup_sysctl::{self as sysctl, Sysctl};
 
 pub(crate) use pulse::Pulse;
 pub(crate) use report::Report;

@@ -277,14 +277,14 @@ fn a_group_and_a_peer_fill_the_same_field_of_a_vxlan() {
 
 #[test]
 fn a_sysctl_is_one_key_however_it_is_written() {
-    let key = |text: &str| text.parse::<trueup_sysctl::Key>().unwrap();
+    let key = |text: &str| text.parse::<trueup::sysctl::Key>().unwrap();
     let pairs = [
         ("net.ipv4.ip_forward", "1"),
         ("net.ipv4.conf.eth0/100.rp_filter", "0"),
         ("net.core.somaxconn", "4096"),
         ("net.ipv4.ip_local_port_range", "40000 50000"),
     ];
-    let expected = trueup_sysctl::Desired::parse(pairs).unwrap();
+    let expected = trueup::sysctl::Desired::parse(pairs).unwrap();
     for text in [
         "[sysctl]\nnet.ipv4.ip_forward = 1\nnet.ipv4.conf.\"eth0.100\".rp_filter = 0\n\
          net.core.somaxconn = 4096\nnet.ipv4.ip_local_port_range = \"40000 50000\"",
@@ -323,7 +323,7 @@ fn absent_sysctls_are_unmanaged_and_an_empty_table_is_none_of_ours() {
     assert_eq!(read("route = []").sysctl, None);
     for text in ["[sysctl]", "sysctl = {}", "{ \"sysctl\": {} }"] {
         let file = read(text);
-        assert_eq!(file.sysctl, Some(trueup_sysctl::Desired::default()));
+        assert_eq!(file.sysctl, Some(trueup::sysctl::Desired::default()));
         assert!(!file.settings.sysctl_options().revert());
     }
     let file = read("sysctl_revert = true\n[sysctl]\n[[link]]\nname = \"a\"\n[ownership]");

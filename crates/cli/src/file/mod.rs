@@ -28,8 +28,8 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
+use trueup::sysctl as sysctls;
 use trueup_diff::{Desired, Kind};
-use trueup_sysctl as sysctls;
 
 pub use error::{Error, ErrorKind, Problem};
 pub use settings::{PROTOCOL, Settings};

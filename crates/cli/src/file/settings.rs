@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use trueup::Options;
 use trueup::rtnl::{OnConflict, Ownership, ReservedProtocol};
+use trueup::sysctl;
 use trueup_diff::Kind;
-use trueup_sysctl as sysctl;
 
 use super::value::{Fault, Fields, Node, Result, Table, Value, fault};
 use super::{Tables, words};

@@ -3,7 +3,7 @@
 //! A key is written whole (`"net.ipv4.conf.eth0/100.rp_filter" = 1`), or its parts are what TOML makes of dots, tables in tables
 //! (`net.ipv4.ip_forward = 1`). In the latter form each part stands for itself, so that a name with a dot is quoted.
 
-use trueup_sysctl::{self as sysctl, Desired};
+use trueup::sysctl::{self as sysctl, Desired};
 
 use super::value::{Key, Node, Result, Table, Value, fault};
 use super::{Collector, error};

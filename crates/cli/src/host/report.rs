@@ -6,7 +6,7 @@ use trueup::apply::{Failure, Pending};
 use trueup::diff::{Conflict, Devices};
 use trueup::reconcile::{self, Outcome, Told};
 use trueup::rtnl::{self, Doubt, Finding, OpOutcome, Rule};
-use trueup_sysctl as sysctl;
+use trueup::sysctl;
 
 /// The report of a pass over both sources, each of which may have had more than one turn. Each op has one outcome in it: that of
 /// the last turn in which it came up.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use trueup::diff::render::{ConflictRecord, OpRecord, snapshot_hash};
 use trueup::diff::{Action, Kind, Plan};
-use trueup_sysctl::{Done, Outcome, Report as Settings};
+use trueup::sysctl::{Done, Outcome, Report as Settings};
 
 use super::setting::{self, Setting};
 use super::{Format, List, clean, count, print};

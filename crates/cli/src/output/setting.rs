@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use trueup::reconcile::ErrorClass;
-use trueup_sysctl::{Done, Failure, Finding, Outcome, Pending};
+use trueup::sysctl::{Done, Failure, Finding, Outcome, Pending};
 
 /// As kinds of objects are called.
 const KIND: &str = "sysctl";

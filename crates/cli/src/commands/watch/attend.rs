@@ -332,7 +332,7 @@ mod tests {
             assert!(refusal.starts_with(&format!("`{key}` is ")), "{refusal}");
         }
         let reverting = Options {
-            settings: trueup_sysctl::Options::default().with_revert(true),
+            settings: trueup::sysctl::Options::default().with_revert(true),
             ..of(was)
         };
         let refusal = refusal(&reverting, &of(was)).unwrap();
