@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,23 +31,27 @@ fn beside<T>(
     work: impl FnOnce() -> T,
 ) -> T {
     let stop = AtomicBool::new(false);
+    let (writes, written) = mpsc::channel();
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut hand = Hand::open(&Namespace::current());
             let mut due = Instant::now();
             for n in 0.. {
                 if stop.load(Ordering::Relaxed) {
-                    return n;
+                    return;
                 }
                 change(&mut hand, n);
+                if n == 10 {
+                    writes.send(()).unwrap();
+                }
                 due += pause;
                 thread::sleep(due.saturating_duration_since(Instant::now()));
             }
-            0
         });
+        written.recv().unwrap();
         let worked = work();
         stop.store(true, Ordering::Relaxed);
-        assert!(writer.join().unwrap() > 10, "nobody wrote");
+        writer.join().unwrap();
         worked
     })
 }
