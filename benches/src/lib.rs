@@ -3,14 +3,18 @@
 //!
 //! - `cargo run --release -p trueup-benches --bin internet` measures whole passes against the
 //!   kernel, beside `ip -batch` on the same work;
+//! - `cargo run --release -p trueup-benches --bin latency` measures from a stranger's delete to its
+//!   restoration, and `--bin stillness` what a loop costs beside busy strangers;
 //! - `cargo bench -p trueup-benches` measures the diff and the codec alone.
 //!
 //! Not for judging right and wrong: tests do that.
 
 #![forbid(unsafe_code)]
 
+pub mod crowd;
 pub mod floor;
 pub mod prefixes;
 pub mod state;
 pub mod told;
 pub mod usage;
+pub mod writer;

@@ -1,0 +1,156 @@
+//! A namespace in which we have a little among much that is not ours: objects of every kind, as they
+//! are desired and as they are written.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context as _, Result};
+use ipnetwork::IpNetwork;
+use trueup_diff::{
+    Address, AddressFlags, Desired, Dev, Family, IfName, Neighbour, NextHop, NextHops, Object,
+    Prefix, Route, Rule, RuleAction, table,
+};
+use trueup_testkit::{Snapshot, index_of, ip_batch};
+
+/// `RTPROT_STATIC`: what strangers' objects bear.
+pub const FOREIGN: u8 = 4;
+
+/// The device that our addresses and neighbours are on.
+const OURS: &str = "ours0";
+/// The device that strangers' are on.
+const THEIRS: &str = "theirs0";
+
+/// The kinds, in the order of the lists here.
+pub const KINDS: [&str; 4] = ["route", "address", "neighbour", "rule"];
+
+/// Makes the links, and waits until they have nothing to tell of themselves any more.
+pub fn make_links() {
+    trueup_testkit::uplinks(1);
+    for name in [OURS, THEIRS] {
+        ip_batch([
+            format!("link add {name} type veth peer name {name}p"),
+            format!("link set {name} up"),
+            format!("link set {name}p up"),
+        ]);
+    }
+    // With its last IPv4 address a device loses all its IPv4 neighbours (`arp_ifdown` from `fib_disable_ip`).
+    ip_batch([format!("address add 192.0.2.1/32 dev {THEIRS}")]);
+    Snapshot::settled();
+}
+
+fn family(at: u32) -> Family {
+    match at % 2 {
+        0 => Family::Inet,
+        _ => Family::Inet6,
+    }
+}
+
+/// The `at`-th address of a list: IPv4 and IPv6 in turn.
+fn address(list: u8, at: u32) -> IpAddr {
+    let [_, high, middle, low] = (at / 2).to_be_bytes();
+    match family(at) {
+        Family::Inet => Ipv4Addr::new(list, high, middle, low).into(),
+        Family::Inet6 => Ipv6Addr::new(0x2001, 0xdb8, list.into(), 0, 0, 0, high.into(), {
+            u16::from_be_bytes([middle, low])
+        })
+        .into(),
+    }
+}
+
+fn route<D>(list: u8, at: u32) -> Route<D> {
+    let via: IpAddr = match family(at) {
+        Family::Inet => Ipv4Addr::new(10, 200, 0, 2).into(),
+        Family::Inet6 => Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, 2).into(),
+    };
+    Route::new(
+        Prefix::host(address(list, at)),
+        NextHops::One(NextHop::via(via)),
+    )
+}
+
+fn address_on<D>(dev: D, list: u8, at: u32) -> Address<D> {
+    let mut address = Address::new(dev, IpNetwork::from(address(list, at)));
+    if family(at) == Family::Inet6 {
+        address.flags = AddressFlags::NODAD;
+    }
+    address
+}
+
+fn neighbour<D>(dev: D, list: u8, at: u32) -> Result<Neighbour<D>> {
+    let lladdr = "02:00:00:00:00:01".parse()?;
+    Ok(Neighbour::new(dev, address(list, at), lladdr))
+}
+
+fn rule(list: u8, at: u32) -> Rule {
+    let action = RuleAction::Lookup(table::MAIN);
+    let priority = 1_000 * u32::from(list) + at / 2;
+    let mut rule = Rule::new(family(at), priority, action);
+    rule.from = Some(IpNetwork::from(address(list, at)));
+    rule
+}
+
+/// What we desire: so many routes, and so many objects of each other kind. Half of it is IPv6.
+///
+/// # Errors
+///
+/// None that can happen.
+pub fn desired(routes: u32, others: u32) -> Result<Desired> {
+    let dev: IfName = OURS.parse()?;
+    let neighbours = (0..others).map(|at| neighbour(dev, 22, at));
+    Ok(Desired {
+        routes: Some((0..routes).map(|at| route(20, at)).collect()),
+        addresses: Some((0..others).map(|at| address_on(dev, 21, at)).collect()),
+        neighbours: Some(neighbours.collect::<Result<_>>()?),
+        rules: Some((0..others).map(|at| rule(23, at)).collect()),
+        ..Desired::default()
+    })
+}
+
+/// The first of what we desire as it is written, so many of each kind, the lists in the order of
+/// [`KINDS`].
+///
+/// # Errors
+///
+/// None that can happen.
+pub fn ours(each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
+    written(OURS, [20, 21, 22, 23], each, protocol)
+}
+
+/// What strangers have of each kind, likewise.
+///
+/// # Errors
+///
+/// None that can happen.
+pub fn theirs(each: u32) -> Result<[Vec<Object>; 4]> {
+    written(THEIRS, [30, 31, 32, 33], each, FOREIGN)
+}
+
+/// Strangers' routes, which stay.
+pub fn foreign_routes(count: u32) -> Vec<Object> {
+    let written = |at| {
+        let mut route = route::<Dev>(40, at);
+        route.protocol = FOREIGN;
+        Object::Route(route.canonical())
+    };
+    (0..count).map(written).collect()
+}
+
+fn written(device: &str, lists: [u8; 4], each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
+    let dev = Dev::index(index_of(device));
+    let name: IfName = device.parse().context("a name of ours")?;
+    let mut all: [Vec<Object>; 4] = Default::default();
+    for at in 0..each {
+        let mut route = route(lists[0], at);
+        route.protocol = protocol;
+        let mut address = address_on(dev, lists[1], at);
+        address.protocol = protocol;
+        let mut neighbour = neighbour(dev, lists[2], at)?;
+        neighbour.protocol = protocol;
+        let mut rule = rule(lists[3], at);
+        rule.protocol = protocol;
+        all[0].push(Object::Route(route.canonical()));
+        all[1].push(Object::Address(address.canonical(Some(&name))));
+        all[2].push(Object::Neighbour(neighbour.canonical()));
+        all[3].push(Object::Rule(Box::new(rule)));
+    }
+    Ok(all)
+}
