@@ -13,7 +13,7 @@ use trueup_reconcile::{Heard, Hints, Ledger, Source, Subscribed, Subscription, T
 use trueup_rtnl::{Error, Namespace, Options, Report, Rtnl, Snapshot as Seen, Watch};
 use trueup_testkit::{Kind, RawMessage, Snapshot, ip_batch, quiet_netns, uplinks};
 
-use crate::agent::{Agent, Rtnetlink, until};
+use crate::agent::{Agent, BOUND, Rtnetlink};
 use crate::layer::{self, Fault};
 use crate::stranger::{Do, OURS, Stranger, route, v4, v6, wanted};
 
@@ -96,9 +96,27 @@ where
             let begin = Instant::now();
             let agent = start();
             agent.converges();
+            // The kernel makes the routes of an address in its own time.
+            Snapshot::settled();
             let wanted = rows();
             invade();
-            until("all is as it was", || rows() == wanted);
+            let end = Instant::now() + BOUND;
+            let mut now = rows();
+            while now != wanted {
+                let lost = wanted.iter().filter(|row| !now.contains(row));
+                let more = now.iter().filter(|row| !wanted.contains(row));
+                let differ = lost
+                    .map(|row| format!("- {row}"))
+                    .chain(more.map(|row| format!("+ {row}")));
+                assert!(
+                    Instant::now() < end,
+                    "{name}: not as it was:\n{}\n{:#?}",
+                    differ.collect::<Vec<_>>().join("\n"),
+                    agent.told().passes.last()
+                );
+                thread::sleep(Duration::from_millis(5));
+                now = rows();
+            }
             agent.converges();
             let elapsed = begin.elapsed();
             let passes = agent.passes();

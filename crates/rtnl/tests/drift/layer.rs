@@ -58,17 +58,14 @@ impl Muddled {
     /// Takes in all that is there, muddled.
     fn fill(&mut self) -> io::Result<()> {
         let mut all = Vec::new();
-        loop {
+        let end = loop {
             let mut datagram = Vec::with_capacity(1 << 16);
             match self.inner.receive(&mut datagram) {
                 Ok(_) => all.push(datagram),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    self.waiting.extend(all);
-                    return Err(error);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(()),
+                Err(error) => break Err(error),
             }
-        }
+        };
         match self.fault {
             Fault::SmallestBuffer => {}
             Fault::Drop => all.clear(),
@@ -82,7 +79,7 @@ impl Muddled {
             }
         }
         self.waiting.extend(all);
-        Ok(())
+        end
     }
 }
 

@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use trueup_diff::{Desired, Kind};
+use trueup_diff::{Action, Desired, Kind, Object, Op};
 use trueup_reconcile::{
     Extent, Heard, Hints, Report as _, Source as _, Subscribed, Subscription as _, Terms,
 };
@@ -135,11 +135,18 @@ impl Run {
             let planned = Rtnl::new()
                 .plan(&here, desired, &self.ledger, &self.options)
                 .map_err(|error| error.to_string())?;
-            if planned.is_converged() {
+            // Nobody is told of neighbour proxies (`pneigh_delete` in net/core/neighbour.c), nor of a neighbour that got another
+            // protocol and is otherwise as it was (`__neigh_update`): they are for the timer.
+            let silent = |op: &&Op| match &op.object {
+                Object::Neighbour(it) => it.proxy || op.action == Action::Delete,
+                _ => false,
+            };
+            let ops = planned.plan.ops.iter().filter(|op| !silent(op));
+            if ops.clone().next().is_none() && planned.doubts.is_empty() {
                 return Ok(Heard::Nothing);
             }
             let devices = &planned.plan.devices;
-            let ops = planned.plan.ops.iter().map(|op| op.command(devices));
+            let ops = ops.map(|op| op.command(devices));
             wrong = ops
                 .chain(planned.doubts.iter().map(|doubt| format!("{doubt:?}")))
                 .collect();
