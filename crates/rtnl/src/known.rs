@@ -33,21 +33,30 @@ pub(crate) struct Known {
     foreign: BTreeSet<RouteKey>,
     /// Whether all that was read was whole.
     pub(crate) whole: bool,
+    /// Whether what our routes rest on is known: it was whole once, and nothing was changed by a pass that was not.
+    pub(crate) grounded: bool,
 }
 
 impl Known {
-    /// What a pass over a region leaves known, of which `before` is what the rest was.
+    /// What a pass over a region leaves known, of which `before` is what the rest was. `still`: it changed nothing.
     pub(crate) fn of(
         pass: &Pass<'_>,
         planned: &Planned,
         before: Option<Known>,
         whole: bool,
+        still: bool,
     ) -> Known {
         let names = names(&planned.observed);
+        let same = before.as_ref();
+        let same = same.filter(|before| before.grounded && before.options == *pass.options);
+        let grounded = whole || still && same.is_some();
+        // Where rows may be missing, what was known of them holds on.
+        let held = same.filter(|_| !whole).cloned();
         let mut known = match before.filter(|_| !pass.region.is_whole()) {
             Some(before) => Known {
                 names,
                 whole,
+                grounded,
                 ..before
             },
             None => Known {
@@ -60,8 +69,14 @@ impl Known {
                 unmarked: pass.policy.by_ledger,
                 foreign: BTreeSet::new(),
                 whole,
+                grounded,
             },
         };
+        if let Some(held) = held {
+            known.devices.extend(held.devices);
+            known.sources.extend(held.sources);
+            known.nexthops.extend(held.nexthops);
+        }
         for key in pass.book.keys() {
             known.unmarked = known.unmarked.with(key.kind());
             known.relevant.extend(key.interface().map(|(name, _)| name));

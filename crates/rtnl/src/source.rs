@@ -438,7 +438,9 @@ impl Rtnl {
                 }
             }
             if unasked {
-                round.excuse(&planned.plan);
+                for object in round.excuse(&planned.plan) {
+                    self.memory.forgive(&object, &devices);
+                }
                 if !at_once {
                     // By now it was asked.
                     shed.extend(pass.shed(&self.memory, &planned.plan));
@@ -509,8 +511,9 @@ impl Rtnl {
             && pass.trouble.is_none()
             && !beyond
         {
-            let known = Known::of(&pass, &planned, known, whole);
-            listening.attach(known.interest(&pass, elsewhere && whole));
+            let known = Known::of(&pass, &planned, known, whole, rounds.is_empty());
+            // While others write all the time hardly a pass is whole, and still their affairs are not ours.
+            listening.attach(known.interest(&pass, elsewhere && known.grounded));
             self.known = Some(known);
         }
         Report {

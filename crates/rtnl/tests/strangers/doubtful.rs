@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use trueup_diff::{Action, Desired, Kind, Object, Op};
+use trueup_diff::{Action, Desired, Kind, Object, Observed, Op};
 use trueup_reconcile::{
     Extent, Heard, Hints, Report as _, Source as _, Subscribed, Subscription as _, Terms,
 };
@@ -135,13 +135,8 @@ impl Run {
             let planned = Rtnl::new()
                 .plan(&here, desired, &self.ledger, &self.options)
                 .map_err(|error| error.to_string())?;
-            // Nobody is told of neighbour proxies (`pneigh_delete` in net/core/neighbour.c), nor of a neighbour that got another
-            // protocol and is otherwise as it was (`__neigh_update`): they are for the timer.
-            let silent = |op: &&Op| match &op.object {
-                Object::Neighbour(it) => it.proxy || op.action == Action::Delete,
-                _ => false,
-            };
-            let ops = planned.plan.ops.iter().filter(|op| !silent(op));
+            let ops = planned.plan.ops.iter();
+            let ops = ops.filter(|op| !is_silent(op, &planned.observed));
             if ops.clone().next().is_none() && planned.doubts.is_empty() {
                 return Ok(Heard::Nothing);
             }
@@ -157,5 +152,22 @@ impl Run {
             "nothing was heard, but there is to do:\n{}",
             wrong.join("\n")
         ))
+    }
+}
+
+/// Whether it mends what nobody is told of, and what is for the timer: neighbour proxies (`pneigh_delete` in
+/// net/core/neighbour.c), a neighbour that got another protocol and is otherwise as it was (`__neigh_update`), and what was
+/// set on a link that is down (`netdev_state_change` in net/core/dev.c). An address under our marker, on a device on which none is
+/// desired, is not listened for.
+fn is_silent(op: &Op, observed: &Observed) -> bool {
+    match (&op.object, op.action) {
+        (Object::Neighbour(neighbour), action) => neighbour.proxy || action == Action::Delete,
+        (Object::Address(_), Action::Delete) => true,
+        (Object::Link(link), Action::Update) => {
+            let mut links = observed.links.iter();
+            let there = links.find(|there| there.name == link.name);
+            there.is_some_and(|there| there.up == Some(false))
+        }
+        _ => false,
     }
 }
