@@ -253,6 +253,13 @@ impl Memory {
         }
     }
 
+    /// Takes back that an object was lost: it was there all the time.
+    pub(crate) fn forgive(&mut self, object: &Object, devices: &Devices) {
+        if let Some(fight) = self.fights.get_mut(&id(object, devices)) {
+            fight.losses.pop_back();
+        }
+    }
+
     /// What was long ago counts no more.
     fn forget(&mut self, options: &Options, now: Instant) {
         let window = options.contention().window;

@@ -158,19 +158,36 @@ impl Round {
         self.outcomes.outcomes.iter().any(is_refusal)
     }
 
-    /// Counts as done what was refused because it was there, as the last look has it: `left` has no more to do about it.
-    pub(crate) fn excuse(&mut self, left: &Plan) {
+    /// Takes out what was refused because it was there already, and is as it is to be: `left` has no more to do about it, as of
+    /// the last look. Gives it back.
+    pub(crate) fn excuse(&mut self, left: &Plan) -> Vec<Object> {
         if !self.is_refused() {
-            return;
+            return Vec::new();
         }
         let ops = left.ops.iter().map(|op| &op.object);
         let conflicts = left.conflicts.iter().map(|conflict| &conflict.desired);
         let open: BTreeSet<_> = ops.chain(conflicts).map(Object::key).collect();
-        for (op, outcome) in self.plan.ops.iter().zip(&mut self.outcomes.outcomes) {
-            if is_refusal(outcome) && !open.contains(&op.object.key()) {
-                *outcome = Outcome::Applied;
-            }
+        let Round { plan, outcomes } = self;
+        let outcomes = &mut outcomes.outcomes;
+        let mut kept = Vec::with_capacity(outcomes.len());
+        let mut excused = Vec::new();
+        for (op, outcome) in plan.ops.iter().zip(outcomes.iter()) {
+            let excuse = is_refusal(outcome) && !open.contains(&op.object.key());
+            excused.extend(excuse.then(|| op.object.clone()));
+            kept.push(!excuse);
         }
+        // Whoever waited for one names it by its position.
+        let waits = |outcome: &Outcome| matches!(outcome, Outcome::Pending(Pending::Needs(_)));
+        if outcomes.iter().any(waits) {
+            let refused = outcomes.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
+            refused.for_each(|(outcome, _)| *outcome = Outcome::Applied);
+            return excused;
+        }
+        let mut keep = kept.iter().copied();
+        *plan = std::mem::take(plan).retain(|_| keep.next().unwrap_or(true));
+        let mut keep = kept.iter().copied();
+        outcomes.retain(|_| keep.next().unwrap_or(true));
+        excused
     }
 }
 

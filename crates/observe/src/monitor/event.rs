@@ -119,7 +119,9 @@ fn addressed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> 
         return Some(false);
     };
     let index = address.dev.as_index()?;
-    let addresses = interest.kinds.contains(Kind::Address) && interest.of_device(index);
+    // What bears our protocol matters wherever it is.
+    let ours = interest.of_device(index) || address.protocol == interest.protocol;
+    let addresses = interest.kinds.contains(Kind::Address) && ours;
     let of_routes = interest.of_route_device(index);
     // A route that waits for a new one is not named: which it is, who desires it knows.
     let mut relevant = addresses || of_routes;
@@ -142,9 +144,10 @@ fn neighboured(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -
     };
     let index = neighbour.dev.as_index()?;
     // One of another protocol may have been ours before it was replaced.
-    let relevant = interest.kinds.contains(Kind::Neighbour)
-        && interest.of_device(index)
-        && (interest.any(Kind::Neighbour) || neighbour.protocol != 0);
+    let there =
+        interest.of_device(index) && (interest.any(Kind::Neighbour) || neighbour.protocol != 0);
+    let ours = neighbour.protocol == interest.protocol;
+    let relevant = interest.kinds.contains(Kind::Neighbour) && (there || ours);
     if relevant {
         found.neighbours.insert(index);
     }

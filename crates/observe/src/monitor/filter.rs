@@ -14,6 +14,7 @@ use super::interest::Interest;
 const AF_UNSPEC: u32 = 0;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
+const IFA_PROTO: u16 = 11;
 const NDA_PROTOCOL: u16 = 12;
 const FRA_PROTOCOL: u16 = 21;
 
@@ -29,6 +30,8 @@ const INDEX: u32 = BODY + 4;
 const ROUTE_PROTOCOL: u32 = BODY + 5;
 /// The attributes of neighbours and rules.
 const ATTRIBUTES: u32 = BODY + 12;
+/// Those of addresses.
+const ADDRESS_ATTRIBUTES: u32 = BODY + 8;
 /// No message of interest is shorter, nor is any of these offsets beyond it.
 const SHORTEST: u32 = 32;
 
@@ -97,6 +100,11 @@ fn addresses(interest: &Interest, gone: bool) -> Vec<Instruction> {
     let own = of(addresses, interest.devices.as_ref());
     let of_routes = of(interest.routes(), interest.route_devices.as_ref());
     match (own, of_routes) {
+        (Some(own), Some(of_routes)) if addresses => {
+            let mut block = ours(ADDRESS_ATTRIBUTES, IFA_PROTO, interest.protocol);
+            block.extend(on(own.union(of_routes)));
+            block
+        }
         (Some(own), Some(of_routes)) => on(own.union(of_routes)),
         _ => vec![Instruction::pass()],
     }
@@ -118,7 +126,10 @@ fn neighbours(interest: &Interest) -> Vec<Instruction> {
         block.extend(drop_if(0));
     }
     match &interest.devices {
-        Some(devices) => block.extend(on(devices.iter())),
+        Some(devices) => {
+            block.extend(ours(ATTRIBUTES, NDA_PROTOCOL, interest.protocol));
+            block.extend(on(devices.iter()));
+        }
         None => block.push(Instruction::pass()),
     }
     block
@@ -172,6 +183,19 @@ fn on<'a>(devices: impl Iterator<Item = &'a u32>) -> Vec<Instruction> {
         ]);
     }
     block.push(Instruction::drop());
+    block
+}
+
+/// What bears our protocol passes, wherever it is; the rest is for what follows to judge.
+fn ours(attributes: u32, number: u16, protocol: u8) -> Vec<Instruction> {
+    let mut bears = Vec::from(Instruction::first_byte());
+    bears.extend([
+        Instruction::equal(protocol.into(), 0, 1),
+        Instruction::pass(),
+    ]);
+    let mut block = Vec::from(Instruction::attribute(attributes, number));
+    block.push(Instruction::equal(0, bears.len() as u8, 0));
+    block.extend(bears);
     block
 }
 
