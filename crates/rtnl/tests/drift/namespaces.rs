@@ -45,7 +45,6 @@ pub(crate) fn run() {
     let lasts = Duration::from_secs(if is_long() { 60 } else { 6 });
     let begin = Instant::now();
     let mut numbers = Numbers(116);
-    let mut most = 0;
     while begin.elapsed() < lasts {
         let at = numbers.below(NAMES.into()) as u8;
         let slot = &mut slots[usize::from(at)];
@@ -73,7 +72,6 @@ pub(crate) fn run() {
                 name(at)
             );
         }
-        most = most.max(slots.iter().map(|slot| slot.agents.len()).sum());
         nobody_is_elsewhere("agent");
     }
 
@@ -88,7 +86,7 @@ pub(crate) fn run() {
         }
     }
     let generations: u16 = slots.iter().map(|slot| slot.generation).sum();
-    eprintln!("namespaces: {generations} of them in {lasts:?}, at most {most} loops at a time");
+    eprintln!("namespaces: {generations} of them in {lasts:?}");
     until("no descriptor is left", || descriptors() == before.0);
     until("no thread is left", || threads().len() == before.1);
     nobody_is_elsewhere("");
