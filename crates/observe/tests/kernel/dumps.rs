@@ -196,7 +196,7 @@ pub(crate) fn rules_beside_a_writer() {
         });
     }
 }
-
+// fact 64
 pub(crate) fn metrics_of_one_prefix_beside_a_writer() {
     let of_metric = |protocol, metric| {
         let mut route = blackhole(protocol, "10.1.0.0/16");
@@ -268,7 +268,7 @@ pub(crate) fn own_writes_do_not_count() {
         .unwrap();
     assert_eq!((routes.len(), doubt), (2_000, None));
 }
-
+// fact 67
 pub(crate) fn a_small_table_is_whole_beside_any_writer() {
     let mut hand = Hand::open(&Namespace::current());
     let stayed: Vec<_> = (100..150).map(|n| rule(OURS, Family::Inet, n)).collect();

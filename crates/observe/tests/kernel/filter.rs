@@ -70,6 +70,7 @@ pub(crate) fn our_own_echo_fills_no_queue() {
     assert!(!monitor.take().is_empty());
 }
 
+// fact 68
 /// The kernel shows a filter the first message only.
 pub(crate) fn a_datagram_of_events_holds_one_message() {
     let mut events = Namespace::current().connect().unwrap();

@@ -306,7 +306,7 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     ip(&["nexthop", "delete", "id", "7"]);
     names(&mut monitor, "of no interest", |_| {});
 }
-
+// fact 65
 pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
