@@ -89,11 +89,12 @@ impl Control {
         self.input(|inner, now| inner.state.handle_subscribed(now, hearing));
     }
 
-    /// The subscription has attended to its descriptor, or failed. Gives how often it has lost something by now.
-    pub(crate) fn attended(&self, heard: Option<Heard>) -> u64 {
+    /// The subscription has attended to its descriptor, or failed. Gives how often there was an overrun by now, if this is another.
+    pub(crate) fn attended(&self, heard: Option<Heard>) -> Option<u64> {
         self.input(|inner, now| {
+            let before = inner.state.overruns();
             inner.state.handle_attended(now, heard);
-            inner.state.overruns()
+            Some(inner.state.overruns()).filter(|count| *count > before)
         })
     }
 

@@ -212,8 +212,7 @@ impl<'a, S: Source> Loop<'a, S> {
         match subscription.as_mut().map(Subscription::attend) {
             None => drop(self.shared.control.attended(Some(Heard::Nothing))),
             Some(Ok(heard)) => {
-                let count = self.shared.control.attended(Some(heard));
-                if heard == Heard::Lost {
+                if let Some(count) = self.shared.control.attended(Some(heard)) {
                     trace::overrun(count);
                     (self.calls.overrun)(count);
                 }

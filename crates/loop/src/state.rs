@@ -90,6 +90,8 @@ pub struct State {
     budget: Option<Budget>,
     started: u64,
     over: u64,
+    /// Something was lost, and no whole pass has ended since without more being lost; whether any was since the last one began.
+    losing: Option<bool>,
     /// When the last whole pass began.
     last_whole: Option<Instant>,
     /// The desired state of the last pass that began.
@@ -154,6 +156,7 @@ impl State {
             budget: config.budget().map(Budget::new),
             started: 0,
             over: 0,
+            losing: None,
             last_whole: None,
             in_force: Revision::default(),
             converged: None,
@@ -252,7 +255,10 @@ impl State {
             Cause::PassOver => None,
         };
         match heard {
-            Some(heard) => self.handle_heard(now, heard),
+            Some(heard) => {
+                self.handle_heard(now, heard);
+                self.losing = self.losing.filter(|lost| *lost);
+            }
             None => {
                 self.hear(now, Hearing::Failed);
                 // Whatever it had yet to tell.
@@ -306,6 +312,7 @@ impl State {
             answering |= self.due.asked.is_some() || self.due.at_once.is_some();
             self.due = Due::default();
             self.last_whole = Some(now);
+            self.losing = self.losing.map(|_| false);
         }
         let renewed = self.in_force != self.stats.desired;
         self.in_force = self.stats.desired;

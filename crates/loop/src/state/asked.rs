@@ -11,7 +11,7 @@ use crate::{Revision, Stats};
 /// What is asked of the loop.
 impl State {
     /// The subscription heard something. A hint: a pass over what is doubtful is due one debounce from now, unless one is due sooner.
-    /// A loss: a whole one is, likewise.
+    /// A loss: a whole one is, likewise; those that follow until such a pass has ended without another are of the same overrun.
     ///
     /// With hints all the time, a pass for them begins no sooner after the last than that one took.
     pub fn handle_heard(&mut self, now: Instant, heard: Heard) {
@@ -22,7 +22,8 @@ impl State {
                 nearer(&mut self.due.doubtful, now, self.config.debounce());
             }
             Heard::Lost => {
-                self.stats.overruns += 1;
+                self.stats.overruns += u64::from(self.losing.is_none());
+                self.losing = Some(true);
                 self.ask(now);
             }
         }

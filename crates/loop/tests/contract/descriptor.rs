@@ -98,6 +98,9 @@ fn a_loss_is_told_with_its_count_and_answered_by_a_whole_pass() {
         it.voice.say(Ok(Heard::Lost));
         assert_eq!(it.overruns.recv_timeout(LONG), Ok(count));
         assert_eq!(next(&it.passes).extent, Extent::Whole);
+        // Once it was told, and once after the pass, when nothing more was.
+        attended(&it.voice);
+        attended(&it.voice);
     }
     rest(it.handle(), &it.passes);
     assert_eq!(it.handle().stats().overruns, 3);

@@ -77,6 +77,32 @@ fn a_loss_is_counted_and_makes_all_doubtful() {
 }
 
 #[test]
+fn losses_until_a_whole_pass_has_ended_without_one_are_one_overrun() {
+    let (mut state, mut now) = polled();
+    state.handle_heard(now, Heard::Lost);
+    let mut answer = |state: &mut State, heard| {
+        now += DEBOUNCE;
+        assert!(matches!(
+            state.poll_action(now),
+            Some(Action::Pass {
+                extent: Extent::Whole,
+                ..
+            })
+        ));
+        state.handle_pass_over(now, None);
+        assert_eq!(state.poll_action(now), Some(Action::Attend));
+        state.handle_attended(now, Some(heard));
+    };
+    for _ in 0..5 {
+        answer(&mut state, Heard::Lost);
+        assert_eq!(state.overruns(), 1);
+    }
+    answer(&mut state, Heard::Nothing);
+    state.handle_heard(now, Heard::Lost);
+    assert_eq!(state.overruns(), 2);
+}
+
+#[test]
 fn a_subscription_that_fails_is_asked_for_again_before_the_pass_by_the_interval() {
     let (mut state, now) = polled();
     state.handle_readable();
