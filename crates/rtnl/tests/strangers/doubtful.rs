@@ -157,12 +157,10 @@ impl Run {
 
 /// Whether it mends what nobody is told of, and what is for the timer: neighbour proxies (`pneigh_delete` in
 /// net/core/neighbour.c), a neighbour that got another protocol and is otherwise as it was (`__neigh_update`), and what was
-/// set on a link that is down (`netdev_state_change` in net/core/dev.c). An address under our marker, on a device on which none is
-/// desired, is not listened for.
+/// set on a link that is down (`netdev_state_change` in net/core/dev.c).
 fn is_silent(op: &Op, observed: &Observed) -> bool {
     match (&op.object, op.action) {
         (Object::Neighbour(neighbour), action) => neighbour.proxy || action == Action::Delete,
-        (Object::Address(_), Action::Delete) => true,
         (Object::Link(link), Action::Update) => {
             let mut links = observed.links.iter();
             let there = links.find(|there| there.name == link.name);
