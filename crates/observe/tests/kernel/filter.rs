@@ -35,7 +35,7 @@ pub(crate) fn strangers_fill_no_queue() {
         let dst = format!("10.9.0.{}", 100 + n % 100);
         hand.neighbour(ONE, &dst, 0);
         hand.delete_neighbour(ONE, &dst);
-        hand.neighbour(OTHER, &dst, OURS);
+        hand.neighbour(OTHER, &dst, THEIRS);
         hand.delete_neighbour(OTHER, &dst);
         let address = format!("10.8.{}.1/24", n % 250);
         hand.address(OTHER, &address);
@@ -163,8 +163,10 @@ pub(crate) fn a_wide_interest_passes_more_and_never_less() {
     assert_eq!(ours, [true; 7]);
     let neighbour = is_told(told(&mut || hand.neighbour(ONE, "10.9.0.7", 0)));
     assert_eq!(neighbour, [false, false, false, true, false, false, false]);
-    let elsewhere = is_told(told(&mut || hand.neighbour(OTHER, "10.9.0.7", OURS)));
+    let elsewhere = is_told(told(&mut || hand.neighbour(OTHER, "10.9.0.7", THEIRS)));
     assert_eq!(elsewhere, [false, false, false, false, true, true, false]);
+    let ours = is_told(told(&mut || hand.neighbour(OTHER, "10.9.0.8", OURS)));
+    assert_eq!(ours, [true, true, true, true, true, true, false]);
     // Who is interested in any route is so in those that the kernel makes of an address.
     let address = is_told(told(&mut || hand.address(OTHER, "10.8.0.1/24")));
     assert_eq!(address, [false, true, false, false, true, true, false]);

@@ -140,8 +140,14 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "a neighbour of theirs", neighbour);
         hand.delete_neighbour(ONE, gateway);
         heard(monitor);
-        hand.neighbour(OTHER, gateway, OURS);
+        hand.neighbour(OTHER, gateway, THEIRS);
         names(monitor, "a neighbour on another device", |_| {});
+        hand.delete_neighbour(OTHER, gateway);
+        names(monitor, "a neighbour on another device is gone", |_| {});
+        hand.neighbour(OTHER, gateway, OURS);
+        names(monitor, "one of ours, on another device", |it| {
+            it.neighbours.insert(OTHER);
+        });
     }
 
     for (family, address) in [(Family::Inet, "10.3.0.1/24"), (Family::Inet6, "fd03::1/64")] {
