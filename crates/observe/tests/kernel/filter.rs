@@ -167,6 +167,7 @@ pub(crate) fn a_wide_interest_passes_more_and_never_less() {
     assert_eq!(elsewhere, [false, false, false, false, true, true, false]);
     let ours = is_told(told(&mut || hand.neighbour(OTHER, "10.9.0.8", OURS)));
     assert_eq!(ours, [true, true, true, true, true, true, false]);
+    told(&mut || hand.delete_neighbour(OTHER, "10.9.0.8"));
     // Who is interested in any route is so in those that the kernel makes of an address.
     let address = is_told(told(&mut || hand.address(OTHER, "10.8.0.1/24")));
     assert_eq!(address, [false, true, false, false, true, true, false]);

@@ -148,6 +148,8 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "one of ours, on another device", |it| {
             it.neighbours.insert(OTHER);
         });
+        hand.delete_neighbour(OTHER, gateway);
+        heard(monitor);
     }
 
     for (family, address) in [(Family::Inet, "10.3.0.1/24"), (Family::Inet6, "fd03::1/64")] {
