@@ -97,6 +97,8 @@ mount -t devpts pts /dev/pts
 exec < /dev/null > /dev/ttyS1 2>&1
 stty raw < /dev/ttyS1
 export PATH=/bin HOME=/root CI=true
+# Each takes ten times as long where the processor is software.
+export TRUEUP_SNAPSHOTS=3
 load() { insmod \"$1\" || echo \"@vm broken insmod $1\"; }
 run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never \"$4\"; echo \"@vm end $1 $?\"; }
 echo \"@vm kernel $(uname -r)\"
