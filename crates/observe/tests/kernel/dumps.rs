@@ -231,10 +231,9 @@ pub(crate) fn routes_to_elsewhere_do_not_disturb_those_of_ipv4() {
         .map(|n| blackhole(THEIRS, &format!("10.{}.7.0/25", n % 80)))
         .take(80)
         .collect();
-    let complete = beside(FULL_SPEED, toggle_routes(&toggled), || {
+    beside(FULL_SPEED, toggle_routes(&toggled), || {
         watched(snapshots(40), &scope, &stayed, our_routes)
     });
-    assert!(complete > 0);
 }
 
 /// One that refuses a second dump of a kind.

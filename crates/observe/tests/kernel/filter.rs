@@ -173,6 +173,10 @@ pub(crate) fn a_wide_interest_passes_more_and_never_less() {
     assert_eq!(address, [false, true, false, false, true, true, false]);
     let gone = is_told(told(&mut || hand.delete_address(OTHER, "10.8.0.1/24")));
     assert_eq!(gone, [false, true, false, false, true, true, false]);
+    // Before Linux 6.2 a link that is up keeps its name.
+    told(&mut || {
+        ip(&["link", "set", "w", "down"]);
+    });
     let renamed = is_told(told(&mut || {
         ip(&["link", "set", "w", "name", "x"]);
     }));
