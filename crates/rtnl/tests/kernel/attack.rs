@@ -172,6 +172,8 @@ pub(crate) fn own_writes_bring_no_further_pass() {
         "link set v0 up",
         "address add fd00:1::1/64 dev v0",
     ]);
+    // What the kernel has yet to tell of these is not ours.
+    Snapshot::settled();
     let desired = Desired {
         routes: Some(vec![Route::new(
             "2001:db8::/32".parse().unwrap(),

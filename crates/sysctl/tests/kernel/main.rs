@@ -51,7 +51,7 @@ fn values_come_and_stay_and_go_back() {
             "8,7,6,41000-41001,41002",
         ),
         ("net.ipv4.tcp_fin_timeout", "074"),
-        ("net.core.somaxconn", " 5000 "),
+        ("net.ipv4.tcp_keepalive_time", " 5000 "),
         ("net.ipv4.conf.lo.rp_filter", "2"),
     ];
     let report = agent.converge(&pairs);
@@ -177,7 +177,7 @@ fn what_the_kernel_refuses_is_refused_alone() {
         ("net.ipv4.tcp_congestion_control", "no_such_algorithm"),
         (RANGE, "1 2 3"),
         ("net.ipv4.tcp_fin_timeout", "08"),
-        ("net.core.somaxconn", "5000"),
+        ("net.ipv4.tcp_keepalive_time", "5000"),
     ];
     let mut agent = Agent::new();
     let report = agent.pass(&pairs);
@@ -185,7 +185,7 @@ fn what_the_kernel_refuses_is_refused_alone() {
     let applied: Vec<_> = report.applied().map(|done| done.command()).collect();
     assert_eq!(
         applied,
-        ["net.ipv4.ip_forward=1", "net.core.somaxconn=5000"]
+        ["net.ipv4.ip_forward=1", "net.ipv4.tcp_keepalive_time=5000"]
     );
     let class = |name: &str| {
         let failed = failed(&report);
