@@ -25,6 +25,19 @@ impl Observer {
     ///
     /// As [`Socket::open`] and [`Multicast::open`](trueup_netlink::Multicast::open).
     pub fn open(namespace: &Namespace) -> Result<Observer, Error> {
+        let observer = Observer::both(namespace)?;
+        let cookies = (
+            observer.socket.netns_cookie(),
+            observer.witness.netns_cookie(),
+        );
+        match cookies {
+            // The name went to another in between.
+            (Ok(asked), Ok(heard)) if asked != heard => Observer::both(&namespace.open()?),
+            _ => Ok(observer),
+        }
+    }
+
+    fn both(namespace: &Namespace) -> Result<Observer, Error> {
         Ok(Observer {
             socket: Socket::open(namespace)?,
             witness: Witness::open(namespace)?,

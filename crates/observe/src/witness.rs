@@ -69,6 +69,10 @@ impl Witness {
         })
     }
 
+    pub(crate) fn netns_cookie(&self) -> Result<u64, Error> {
+        self.events.netns_cookie()
+    }
+
     /// Passes on all that was heard since the last time; whether nothing of it was lost.
     fn hear(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
         const FULL: usize = 1024;

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod first;
 mod intent;
 mod known;
 mod ledger;
@@ -21,6 +22,7 @@ mod look;
 mod memory;
 mod options;
 mod pass;
+mod policy;
 mod record;
 mod region;
 mod report;

@@ -6,26 +6,25 @@ use std::time::{Duration, Instant};
 
 use trueup_apply::Outcome;
 use trueup_diff::{
-    Action, Desired, Dev, Kind, Kinds, Object, Observed, Op, Owned, Policy, Reason, resolve,
+    Action, Desired, Dev, Kind, Kinds, Object, Observed, Op, Owned, Reason, resolve,
 };
-use trueup_netlink::{Marker, Markers, Namespace, Socket, markers};
+use trueup_netlink::{Markers, Namespace, Socket, markers};
 use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
 use trueup_reconcile::{Extent, Hints, Ledger, Observation, Source, Subscribed, Terms};
 
+use crate::first::{First, first};
 use crate::known::Known;
 use crate::ledger::{names, settle};
 use crate::look::Planned;
 use crate::memory::{self, Memory};
 use crate::pass::{Carried, Pass};
+use crate::policy::policy;
 use crate::record::{Record, RecordKey};
-use crate::region::{self, Part, Place, Region};
+use crate::region::{Part, Place, Region};
 use crate::report::Round;
 use crate::watch::{Listening, Watch};
 use crate::why::{self, Explanation, Query};
-use crate::{Error, ErrorKind, OnConflict, Options, Ownership, Report};
-
-/// A dump by device is refused so where there is no such device.
-const ENODEV: i32 = 19;
+use crate::{Error, ErrorKind, Options, Report};
 
 /// How often a pass goes over what its own ops took away, at most.
 const ROUNDS: usize = 3;
@@ -176,76 +175,6 @@ impl Rtnl {
     }
 }
 
-/// A pass that has its first plan.
-struct First<'a> {
-    pass: Pass<'a>,
-    planned: Planned,
-    owned: Owned,
-    /// Who sits on the keys of the routes that it creates was not asked.
-    at_once: bool,
-}
-
-/// The first plan of a pass: of what was doubtful, or of the whole where its consequences, or the interfaces, ask for it.
-fn first<'a>(
-    mut pass: Pass<'a>,
-    known: Option<&Known>,
-    heard: &Doubtful,
-    ledger: &mut dyn Ledger,
-) -> Result<First<'a>, Error> {
-    if let (Region::Part(_), Some(known)) = (&pass.region, known) {
-        // What else is doubtful they may need, and that is made first.
-        let alone = !heard.links && heard.addresses.is_empty() && heard.routes.is_empty();
-        if alone && !heard.gone.is_empty() {
-            let links = pass.links()?;
-            if known.has_links(&links.observed)
-                && let Ok((planned, owned)) = pass.at_once(heard, links)
-                && !planned.plan.is_empty()
-                && !region::is_beyond(&planned.plan)
-            {
-                return Ok(First {
-                    pass,
-                    planned,
-                    owned,
-                    at_once: true,
-                });
-            }
-        }
-        let snapshot = match pass.read() {
-            // A device of the part is gone.
-            Err(error) if error.errno() == Some(ENODEV) => None,
-            read => Some(read?),
-        };
-        if let Some(snapshot) = snapshot
-            && known.has_links(&snapshot.observed)
-        {
-            let recovered = pass.recover(&snapshot.observed);
-            pass.record(ledger, &recovered);
-            let planned = pass.planned(snapshot, true);
-            if let Ok((planned, owned)) = planned
-                && !region::is_beyond(&planned.plan)
-            {
-                return Ok(First {
-                    pass,
-                    planned,
-                    owned,
-                    at_once: true,
-                });
-            }
-        }
-        pass = pass.widened(ledger)?;
-    }
-    let snapshot = pass.read()?;
-    let recovered = pass.recover(&snapshot.observed);
-    pass.record(ledger, &recovered);
-    let (planned, owned) = pass.planned(snapshot, false)?;
-    Ok(First {
-        pass,
-        planned,
-        owned,
-        at_once: false,
-    })
-}
-
 impl Default for Rtnl {
     fn default() -> Rtnl {
         Rtnl::new()
@@ -256,40 +185,6 @@ impl fmt::Debug for Rtnl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rtnl").finish_non_exhaustive()
     }
-}
-
-/// What proves objects to be ours here.
-fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> {
-    let mut unstored = Kinds::NONE;
-    if let Some(markers) = markers {
-        let stored = [
-            (Kind::Address, markers.address),
-            (Kind::Neighbour, markers.neighbour),
-            (Kind::Rule, markers.rule),
-        ];
-        // Where it could not be found out there is no rule whose marker could be missed.
-        let not = stored
-            .iter()
-            .filter(|(_, marker)| *marker == Marker::NotKept);
-        unstored = not.map(|(kind, _)| *kind).collect();
-    }
-    let mut by_ledger = unstored;
-    for kind in Kind::ALL {
-        match options.ownership(kind) {
-            Some(Ownership::Ledger) => by_ledger = by_ledger.with(kind),
-            Some(Ownership::Marker) if unstored.contains(kind) || kind == Kind::Link => {
-                return Err(Error::unmarked(kind));
-            }
-            Some(Ownership::Marker) | None => {}
-        }
-    }
-    Ok(Policy {
-        marker: options.protocol(),
-        by_ledger,
-        unstored,
-        adopt: options.adopt(),
-        take: options.on_conflict() == OnConflict::Take,
-    })
 }
 
 impl Source for Rtnl {

@@ -1,0 +1,84 @@
+//! How a pass begins: what it reads before its first plan, and of how much.
+
+use trueup_diff::Owned;
+use trueup_observe::Doubtful;
+use trueup_reconcile::Ledger;
+
+use crate::Error;
+use crate::known::Known;
+use crate::look::Planned;
+use crate::pass::Pass;
+use crate::region::{self, Region};
+
+/// A dump by device is refused so where there is no such device.
+const ENODEV: i32 = 19;
+
+/// A pass that has its first plan.
+pub(crate) struct First<'a> {
+    pub(crate) pass: Pass<'a>,
+    pub(crate) planned: Planned,
+    pub(crate) owned: Owned,
+    /// Who sits on the keys of the routes that it creates was not asked.
+    pub(crate) at_once: bool,
+}
+
+/// The first plan of a pass: of what was doubtful, or of the whole where its consequences, or the interfaces, ask for it.
+pub(crate) fn first<'a>(
+    mut pass: Pass<'a>,
+    known: Option<&Known>,
+    heard: &Doubtful,
+    ledger: &mut dyn Ledger,
+) -> Result<First<'a>, Error> {
+    if let (Region::Part(_), Some(known)) = (&pass.region, known) {
+        // What else is doubtful they may need, and that is made first.
+        let alone = !heard.links && heard.addresses.is_empty() && heard.routes.is_empty();
+        if alone && !heard.gone.is_empty() {
+            let links = pass.links()?;
+            if known.has_links(&links.observed)
+                && let Ok((planned, owned)) = pass.at_once(heard, links)
+                && !planned.plan.is_empty()
+                && !region::is_beyond(&planned.plan)
+            {
+                return Ok(First {
+                    pass,
+                    planned,
+                    owned,
+                    at_once: true,
+                });
+            }
+        }
+        let snapshot = match pass.read() {
+            // A device of the part is gone.
+            Err(error) if error.errno() == Some(ENODEV) => None,
+            read => Some(read?),
+        };
+        if let Some(snapshot) = snapshot
+            && known.has_links(&snapshot.observed)
+        {
+            let recovered = pass.recover(&snapshot.observed);
+            pass.record(ledger, &recovered);
+            let planned = pass.planned(snapshot, true);
+            if let Ok((planned, owned)) = planned
+                && !region::is_beyond(&planned.plan)
+            {
+                return Ok(First {
+                    pass,
+                    planned,
+                    owned,
+                    at_once: true,
+                });
+            }
+        }
+        pass = pass.widened(ledger)?;
+    }
+    let snapshot = pass.read()?;
+    let recovered = pass.recover(&snapshot.observed);
+    pass.record(ledger, &recovered);
+    let (planned, owned) = pass.planned(snapshot, false)?;
+    Ok(First {
+        pass,
+        planned,
+        owned,
+        at_once: false,
+    })
+}

@@ -1,0 +1,40 @@
+//! What proves objects to be ours in a namespace: what its kernel can do, and what was asked for.
+
+use trueup_diff::{Kind, Kinds, Policy};
+use trueup_netlink::{Marker, Markers};
+
+use crate::{Error, OnConflict, Options, Ownership};
+
+/// What proves objects to be ours here.
+pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> {
+    let mut unstored = Kinds::NONE;
+    if let Some(markers) = markers {
+        let stored = [
+            (Kind::Address, markers.address),
+            (Kind::Neighbour, markers.neighbour),
+            (Kind::Rule, markers.rule),
+        ];
+        // Where it could not be found out there is no rule whose marker could be missed.
+        let not = stored
+            .iter()
+            .filter(|(_, marker)| *marker == Marker::NotKept);
+        unstored = not.map(|(kind, _)| *kind).collect();
+    }
+    let mut by_ledger = unstored;
+    for kind in Kind::ALL {
+        match options.ownership(kind) {
+            Some(Ownership::Ledger) => by_ledger = by_ledger.with(kind),
+            Some(Ownership::Marker) if unstored.contains(kind) || kind == Kind::Link => {
+                return Err(Error::unmarked(kind));
+            }
+            Some(Ownership::Marker) | None => {}
+        }
+    }
+    Ok(Policy {
+        marker: options.protocol(),
+        by_ledger,
+        unstored,
+        adopt: options.adopt(),
+        take: options.on_conflict() == OnConflict::Take,
+    })
+}
