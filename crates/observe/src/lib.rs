@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod doubtful;
+mod events;
 mod monitor;
 mod observer;
 mod read;

@@ -14,9 +14,10 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use trueup_netlink::{Error, ErrorKind, Group, Multicast, Namespace};
+use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
 use crate::doubtful::Doubtful;
+use crate::events::listen;
 use event::Reader;
 pub use interest::Interest;
 
@@ -59,14 +60,8 @@ impl Monitor {
     ///
     /// As [`Multicast::open`].
     pub fn open(namespace: &Namespace) -> Result<Monitor, Error> {
-        let mut events = Multicast::open(namespace, &Group::OBJECTS)?;
-        match events.join(Group::NEXTHOP) {
-            // Before Linux 5.3 there is neither the group nor anything to tell of.
-            Err(error) if error.errno() == Some(libc::EINVAL) => {}
-            joined => joined?,
-        }
         Ok(Monitor {
-            events,
+            events: listen(namespace)?,
             reader: Reader::default(),
             interest: Interest::everything(),
             own: None,

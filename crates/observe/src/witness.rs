@@ -22,16 +22,14 @@ use std::fmt;
 use std::time::Duration;
 
 use trueup_diff::Family;
-use trueup_netlink::{Error, ErrorKind, Group, Multicast, Namespace};
+use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
+use crate::events::listen;
 use event::Event;
 pub(crate) use window::{Place, Window};
 
 /// How many reads one look makes at the most, each of up to 1,024 events.
 const READS: usize = 64;
-
-/// The groups that tell of changes to what is dumped, and of what the kernel takes along without telling.
-const GROUPS: [Group; 8] = Group::OBJECTS;
 
 /// What a dump is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +55,8 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn open(namespace: &Namespace) -> Result<Witness, Error> {
-        let mut events = Multicast::open(namespace, &GROUPS)?;
-        match events.join(Group::NEXTHOP) {
-            // Before Linux 5.3 there is neither the group nor anything to tell of.
-            Err(error) if error.errno() == Some(libc::EINVAL) => {}
-            joined => joined?,
-        }
         Ok(Witness {
-            events,
+            events: listen(namespace)?,
             ahead: true,
         })
     }
