@@ -47,36 +47,36 @@ impl Known {
         still: bool,
     ) -> Known {
         let names = names(&planned.observed);
-        let same = before.as_ref();
-        let same = same.filter(|before| before.grounded && before.options == *pass.options);
-        let grounded = whole || still && same.is_some();
-        // Where rows may be missing, what was known of them holds on.
-        let held = same.filter(|_| !whole).cloned();
-        let mut known = match before.filter(|_| !pass.region.is_whole()) {
-            Some(before) => Known {
+        let is_same = |before: &Known| before.grounded && before.options == *pass.options;
+        let is_same = before.as_ref().is_some_and(is_same);
+        let grounded = whole || still && is_same;
+        let mut known = match before {
+            Some(before) if !pass.region.is_whole() => Known {
                 names,
                 whole,
                 grounded,
                 ..before
             },
-            None => Known {
-                options: *pass.options,
-                names,
-                relevant: region::named(pass.desired),
-                devices: BTreeSet::new(),
-                sources: BTreeSet::new(),
-                nexthops: BTreeSet::new(),
-                unmarked: pass.policy.by_ledger,
-                foreign: BTreeSet::new(),
-                whole,
-                grounded,
-            },
+            before => {
+                // Where rows may be missing, what was known of them holds on.
+                let held = before.filter(|_| is_same && !whole);
+                let (devices, sources, nexthops) = held
+                    .map(|held| (held.devices, held.sources, held.nexthops))
+                    .unwrap_or_default();
+                Known {
+                    options: *pass.options,
+                    names,
+                    relevant: region::named(pass.desired),
+                    devices,
+                    sources,
+                    nexthops,
+                    unmarked: pass.policy.by_ledger,
+                    foreign: BTreeSet::new(),
+                    whole,
+                    grounded,
+                }
+            }
         };
-        if let Some(held) = held {
-            known.devices.extend(held.devices);
-            known.sources.extend(held.sources);
-            known.nexthops.extend(held.nexthops);
-        }
         for key in pass.book.keys() {
             known.unmarked = known.unmarked.with(key.kind());
             known.relevant.extend(key.interface().map(|(name, _)| name));
