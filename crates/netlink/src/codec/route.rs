@@ -1,18 +1,16 @@
 //! Routes (`rtmsg`, linux/rtnetlink.h).
 
+mod list;
+mod row;
+
 use std::net::IpAddr;
 
-use trueup_diff::{
-    Dev, Family, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, Scope,
-};
+use trueup_diff::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope};
 
-use super::{
-    BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
-    split, take,
-};
+pub use self::row::{Hop, Row};
+use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
 use crate::wire::{
-    Attrs, MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
-    read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
+    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
 };
 
 /// `RTM_NEWROUTE`.
@@ -67,105 +65,13 @@ pub struct Filter {
     pub oif: Option<u32>,
 }
 
-/// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is a message about something that
-/// is no route here: a cached route, or one of another family than IPv4 and IPv6.
+/// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
 ///
 /// # Errors
 ///
 /// When the message is too short or does not say what identifies the route.
 pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
-    let lost = |why| Undecodable::new(Kind::Route, why);
-    let (head, mut attrs) = split::<12>(Kind::Route, body)?;
-    let [
-        family,
-        dst_len,
-        src_len,
-        tos,
-        table,
-        protocol,
-        scope,
-        kind,
-        flags @ ..,
-    ] = head;
-    let flags = u32::from_ne_bytes(flags);
-    let Some(family) = family_from(family) else {
-        return Ok(None);
-    };
-    if flags & RTM_F_CLONED != 0 {
-        return Ok(None);
-    }
-
-    let (mut dst, mut from) = (None, None);
-    // The low byte of the flags is the only next hop's.
-    let hop_flags = flags.to_le_bytes()[0];
-    let mut hop = hop(hop_flags, None);
-    let mut many = None;
-    let mut object = 0;
-    let mut route = Route::new(Prefix::default_route(family), NextHops::None);
-    route.table = u32::from(table);
-    route.tos = tos;
-    route.kind = type_from(kind);
-    route.scope = Some(Scope(scope));
-    route.protocol = protocol;
-    route.unmodelled = hop_flags & RTNH_F_PERVASIVE != 0;
-
-    for (number, payload) in attrs.by_ref() {
-        // What identifies the route must be readable; what else is not, is told by a mark.
-        let identity = |understood: bool, what| understood.then_some(true).ok_or(lost(what));
-        let understood = match number {
-            RTA_DST => identity(
-                take(&mut dst, read_ip_of(family, payload).map(Some)),
-                "destination",
-            )?,
-            RTA_SRC => identity(
-                take(&mut from, read_ip_of(family, payload).map(Some)),
-                "source",
-            )?,
-            RTA_TABLE => identity(take(&mut route.table, read_u32(payload)), "table")?,
-            RTA_PRIORITY => identity(take(&mut route.metric, read_u32(payload)), "metric")?,
-            RTA_OIF => take(&mut hop.dev, read_u32(payload).map(device)),
-            RTA_GATEWAY => take(&mut hop.via, read_ip_of(family, payload).map(Some)),
-            RTA_VIA => take(&mut hop.via, read_via(payload).map(Some)),
-            RTA_PREFSRC => take(&mut route.src, read_ip_of(family, payload).map(Some)),
-            RTA_METRICS => read_metrics(&mut route.metrics, payload),
-            RTA_MULTIPATH => take(&mut many, read_hops(family, payload).map(Some)),
-            RTA_NH_ID => take(&mut object, read_u32(payload)),
-            // `rta_expires`, the third of the struct's numbers: it goes by itself.
-            RTA_CACHEINFO => payload.get(8..12) == Some(&[0; 4]),
-            // `ICMPV6_ROUTER_PREF_MEDIUM` says nothing.
-            RTA_PREF => read_u8(payload) == Some(0),
-            RTA_PAD => true,
-            _ => false,
-        };
-        route.unmodelled |= !understood;
-    }
-    if attrs.malformed() {
-        return Err(lost(BROKEN));
-    }
-
-    // Only a prefix of length 0 goes without its address.
-    let prefix = |address: Option<IpAddr>, len| match address {
-        None if len != 0 => Err(lost("prefix")),
-        address => {
-            Prefix::new(address.unwrap_or(family.unspecified()), len).map_err(|_| lost("prefix"))
-        }
-    };
-    route.dst = prefix(dst, dst_len)?;
-    route.from = Some(prefix(from, src_len)?);
-    route.nexthops = match many {
-        // A route that uses a nexthop object shows what that expands to beside it.
-        Some((hops, _)) if object != 0 => {
-            NextHops::Object(object, hops.into_iter().filter_map(|hop| hop.dev).collect())
-        }
-        None if object != 0 => NextHops::Object(object, hop.dev.into_iter().collect()),
-        Some((hops, understood)) => {
-            route.unmodelled |= !understood;
-            NextHops::Many(hops)
-        }
-        None if hop.dev.is_none() && hop.via.is_none() => NextHops::None,
-        None => NextHops::One(hop),
-    };
-    Ok(Some(route.canonical()))
+    Ok(Row::parse(body)?.map(|row| row.to_route()))
 }
 
 /// Encodes the creation of a route that must not exist yet (`EEXIST` else): without `NLM_F_EXCL`
@@ -410,74 +316,6 @@ fn write_metrics(message: &mut MessageWriter<'_>, metrics: &Metrics) {
         message.attr_string(RTAX_CC_ALGO, name.as_bytes());
     }
     message.end_nest(nest);
-}
-
-fn hop(flags: u8, dev: Option<Dev>) -> NextHop {
-    NextHop {
-        via: None,
-        dev,
-        weight: 1,
-        onlink: flags & RTNH_F_ONLINK != 0,
-    }
-}
-
-fn device(index: u32) -> Option<Dev> {
-    (index != 0).then(|| Dev::index(index))
-}
-
-fn read_via(payload: &[u8]) -> Option<IpAddr> {
-    let (family, address) = payload.split_first_chunk::<2>()?;
-    let family = u8::try_from(u16::from_ne_bytes(*family)).ok()?;
-    match family_from(family)? {
-        Family::Inet => read_ipv4(address).map(IpAddr::V4),
-        Family::Inet6 => read_ipv6(address).map(IpAddr::V6),
-    }
-}
-
-/// Several next hops, and whether all of what they say is understood; `None` when the list cannot
-/// be followed.
-fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>, bool)> {
-    let mut hops = Vec::new();
-    let mut all = true;
-    while !rest.is_empty() {
-        let length = usize::from(read_u16(rest.get(..2)?)?);
-        let attrs = rest.get(RTNH_LEN..length)?;
-        let (flags, weight) = (*rest.get(2)?, *rest.get(3)?);
-        let mut next = hop(flags, device(read_u32(rest.get(4..RTNH_LEN)?)?));
-        next.weight = u16::from(weight) + 1;
-        all &= flags & RTNH_F_PERVASIVE == 0;
-        let mut attrs = Attrs::new(attrs);
-        for (number, payload) in attrs.by_ref() {
-            all &= match number {
-                RTA_GATEWAY => take(&mut next.via, read_ip_of(family, payload).map(Some)),
-                RTA_VIA => take(&mut next.via, read_via(payload).map(Some)),
-                RTA_PAD => true,
-                _ => false,
-            };
-        }
-        all &= !attrs.malformed();
-        hops.push(next);
-        rest = rest.get(crate::wire::align(length)..).unwrap_or(&[]);
-    }
-    Some((hops, all))
-}
-
-/// Adds the metrics of an `RTA_METRICS`; whether all of them are understood.
-fn read_metrics(metrics: &mut Metrics, payload: &[u8]) -> bool {
-    let mut all = true;
-    let mut attrs = Attrs::new(payload);
-    for (number, payload) in attrs.by_ref() {
-        let understood = match (number, Metric::from_number(number)) {
-            (_, Some(metric)) => read_u32(payload).map(|value| metrics.set(metric, value)),
-            (RTAX_LOCK, _) => read_u32(payload).map(|mask| metrics.set_lock(mask)),
-            (RTAX_CC_ALGO, _) => std::str::from_utf8(read_string(payload))
-                .ok()
-                .map(|name| metrics.set_congctl(Some(name.to_owned()))),
-            _ => None,
-        };
-        all &= understood.is_some();
-    }
-    all && !attrs.malformed()
 }
 
 /// The types with a number (`RTN_*`) and a meaning here, by number from 1.

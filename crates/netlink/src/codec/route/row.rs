@@ -1,0 +1,407 @@
+//! [`Row`]: a route as it stands in the receive buffer. One walk over the attributes puts what
+//! nearly every route says into a few integers, and allocates nothing; the rest is left where it
+//! is until someone asks for the whole [`Route`].
+//!
+//! This is what makes it cheap to look at a route that is as it should be, which in a large table
+//! are all of them. What the attributes mean is said here and in [`super::list`], nowhere else.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use trueup_diff::{
+    Dev, Family, Kind, Metrics, NextHop, NextHops, Prefix, Route, RouteKey, RouteType, Scope,
+};
+
+use super::list::{read_hops, read_metrics, read_via};
+use super::{
+    RTA_CACHEINFO, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PAD,
+    RTA_PREF, RTA_PREFSRC, RTA_PRIORITY, RTA_SRC, RTA_TABLE, RTA_VIA, RTM_F_CLONED, RTNH_F_ONLINK,
+    RTNH_F_PERVASIVE, type_from,
+};
+use crate::codec::{BROKEN, Undecodable, family_from, read_ip_of, split, take};
+use crate::wire::{Attrs, read_ipv4, read_ipv6, read_u8, read_u32};
+
+/// The metric of an IPv6 route that names none (`IP6_RT_PRIO_USER`).
+const IPV6_METRIC: u32 = 1024;
+
+/// One route of the kernel's, borrowed from the message that told it. All that it says is in
+/// canonical form, as [`Route::canonical`] has it.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    address: u128,
+    hop: Hop,
+    table: u32,
+    metric: u32,
+    object: u32,
+    family: Family,
+    len: u8,
+    tos: u8,
+    scope: u8,
+    kind: u8,
+    protocol: u8,
+    many: bool,
+    other: bool,
+    unmodelled: bool,
+    from: Option<Prefix>,
+    attrs: Attrs<'a>,
+}
+
+/// The only next hop of a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hop {
+    /// The gateway, of either family.
+    pub via: Option<IpAddr>,
+    /// The interface index; 0 is none.
+    pub dev: u32,
+    /// The gateway is taken to be on the link although no address says so.
+    pub onlink: bool,
+}
+
+impl<'a> Row<'a> {
+    /// Reads the body of a [`NEW`](super::NEW) or [`DELETE`](super::DELETE) message. `None` is a
+    /// message about something that is no route here: a cached route, or one of another family
+    /// than IPv4 and IPv6.
+    ///
+    /// # Errors
+    ///
+    /// When the message is too short or does not say what identifies the route.
+    #[inline]
+    pub fn parse(body: &'a [u8]) -> Result<Option<Row<'a>>, Undecodable> {
+        let (head, attrs) = split::<12>(Kind::Route, body)?;
+        let flags = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
+        let Some(family) = family_from(head[0]) else {
+            return Ok(None);
+        };
+        if flags & RTM_F_CLONED != 0 {
+            return Ok(None);
+        }
+        match family {
+            Family::Inet => Row::walk::<Ipv4Addr>(head, attrs),
+            Family::Inet6 => Row::walk::<Ipv6Addr>(head, attrs),
+        }
+        .map(Some)
+    }
+
+    fn walk<A: Address>(head: [u8; 12], attrs: Attrs<'a>) -> Result<Row<'a>, Undecodable> {
+        let [
+            _,
+            len,
+            from_len,
+            tos,
+            table,
+            protocol,
+            scope,
+            kind,
+            flags,
+            ..,
+        ] = head;
+        // The low byte of the flags is the only next hop's.
+        let (mut address, mut from) = (None, None);
+        let (mut via, mut dev) = (None, 0);
+        let (mut table, mut metric, mut object) = (u32::from(table), 0, 0);
+        let mut unmodelled = flags & RTNH_F_PERVASIVE != 0;
+        let (mut many, mut other) = (false, unmodelled);
+        let lost = |why| Undecodable::new(Kind::Route, why);
+
+        let mut walk = attrs.clone();
+        for (number, payload) in walk.by_ref() {
+            // What identifies the route must be readable; what else is not, is told by a mark.
+            let understood = match number {
+                RTA_TABLE => {
+                    table = read_u32(payload).ok_or(lost("table"))?;
+                    true
+                }
+                RTA_DST => {
+                    address = Some(A::read(payload).ok_or(lost("destination"))?);
+                    true
+                }
+                RTA_SRC => {
+                    from = Some(A::read(payload).ok_or(lost("source"))?);
+                    true
+                }
+                RTA_PRIORITY => {
+                    metric = read_u32(payload).ok_or(lost("metric"))?;
+                    true
+                }
+                RTA_OIF => take(&mut dev, read_u32(payload)),
+                RTA_GATEWAY => take(&mut via, A::read(payload).map(|via| Some(via.into()))),
+                RTA_VIA => take(&mut via, read_via(payload).map(Some)),
+                RTA_NH_ID => take(&mut object, read_u32(payload)),
+                RTA_MULTIPATH => {
+                    many = true;
+                    true
+                }
+                RTA_PREFSRC | RTA_METRICS => {
+                    other = true;
+                    true
+                }
+                // `rta_expires`, the third of the struct's numbers: it goes by itself.
+                RTA_CACHEINFO => payload.get(8..12) == Some(&[0; 4]),
+                // `ICMPV6_ROUTER_PREF_MEDIUM` says nothing.
+                RTA_PREF => read_u8(payload) == Some(0),
+                RTA_PAD => true,
+                _ => false,
+            };
+            unmodelled |= !understood;
+        }
+        if walk.malformed() {
+            return Err(lost(BROKEN));
+        }
+
+        // Only a prefix of length 0 goes without its address.
+        let address = match address {
+            Some(address) => address.bits(),
+            None if len == 0 => 0,
+            None => return Err(lost("prefix")),
+        };
+        if len > A::LEN || (len < A::LEN && address & (A::ALL >> len) != 0) {
+            return Err(lost("prefix"));
+        }
+        let from = match (from, from_len) {
+            (None, 0) => None,
+            (from, _) => {
+                let from = from.ok_or(lost("prefix"))?.into();
+                let from = Prefix::new(from, from_len).map_err(|_| lost("prefix"))?;
+                Some(from).filter(|from| !from.is_default())
+            }
+        };
+        if A::FAMILY == Family::Inet6 && metric == 0 {
+            metric = IPV6_METRIC;
+        }
+        let onlink = flags & RTNH_F_ONLINK != 0;
+        Ok(Row {
+            address,
+            hop: Hop { via, dev, onlink },
+            table,
+            metric,
+            object,
+            family: A::FAMILY,
+            len,
+            tos,
+            scope,
+            kind,
+            protocol,
+            many,
+            other: other | unmodelled | from.is_some(),
+            unmodelled,
+            from,
+            attrs,
+        })
+    }
+
+    /// The address family.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The table's number, above 255 too.
+    #[must_use]
+    pub fn table(&self) -> u32 {
+        self.table
+    }
+
+    /// The destination's address as a number, most significant byte first; an IPv4 address is in
+    /// the low 32 bits.
+    #[must_use]
+    pub fn address(&self) -> u128 {
+        self.address
+    }
+
+    /// The destination's prefix length. No bits of [`address`](Self::address) are set behind it.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a prefix length, not a count of items"
+    )]
+    #[must_use]
+    pub fn len(&self) -> u8 {
+        self.len
+    }
+
+    /// The type of service.
+    #[must_use]
+    pub fn tos(&self) -> u8 {
+        self.tos
+    }
+
+    /// The metric; for IPv6 never 0.
+    #[must_use]
+    pub fn metric(&self) -> u32 {
+        self.metric
+    }
+
+    /// The source prefix; `None` is any source.
+    #[must_use]
+    pub fn from(&self) -> Option<Prefix> {
+        self.from
+    }
+
+    /// The type.
+    #[must_use]
+    pub fn kind(&self) -> RouteType {
+        type_from(self.kind)
+    }
+
+    /// The scope; `None` for IPv6, which has none.
+    #[must_use]
+    pub fn scope(&self) -> Option<Scope> {
+        (self.family == Family::Inet).then_some(Scope(self.scope))
+    }
+
+    /// Who installed it.
+    #[must_use]
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// Whether the accessors say all there is: one next hop or none, written out, no source
+    /// prefix, no preferred source, no metrics, nothing that is not modelled.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        !self.other && !self.many && self.object == 0
+    }
+
+    /// The only next hop of a row that [is plain](Self::is_plain). `None` for a route without one,
+    /// as all reject routes are, though IPv6 reports the loopback device; and for a row that is not
+    /// plain.
+    #[must_use]
+    pub fn hop(&self) -> Option<Hop> {
+        let leads = self.hop.via.is_some() || self.hop.dev != 0;
+        (self.is_plain() && leads && !self.kind().is_reject()).then_some(self.hop)
+    }
+
+    /// The nexthop object of a row that would be plain but for it. `None` for any other.
+    #[must_use]
+    pub fn object(&self) -> Option<u32> {
+        (!self.other && self.object != 0).then_some(self.object)
+    }
+
+    /// What identifies the route.
+    #[must_use]
+    pub fn key(&self) -> RouteKey {
+        RouteKey {
+            table: self.table,
+            dst: self.dst(),
+            metric: self.metric,
+            tos: self.tos,
+            from: self.from,
+        }
+    }
+
+    /// The whole route, in canonical form. Of a [plain](Self::is_plain) row it takes no allocation.
+    #[must_use]
+    pub fn to_route(&self) -> Route {
+        let mut route = Route {
+            table: self.table,
+            dst: self.dst(),
+            metric: self.metric,
+            tos: self.tos,
+            from: self.from,
+            kind: self.kind(),
+            nexthops: NextHops::None,
+            src: None,
+            scope: self.scope(),
+            metrics: Metrics::default(),
+            protocol: self.protocol,
+            unmodelled: self.unmodelled,
+        };
+        if self.is_plain() {
+            if let Some(hop) = self.hop() {
+                route.nexthops = NextHops::One(hop.into());
+            }
+            return route;
+        }
+        self.read_the_rest(&mut route);
+        route.canonical()
+    }
+
+    /// What the walk has left where it is.
+    fn read_the_rest(&self, route: &mut Route) {
+        let mut many = None;
+        for (number, payload) in self.attrs.clone() {
+            let understood = match number {
+                RTA_PREFSRC => take(&mut route.src, read_ip_of(self.family, payload).map(Some)),
+                RTA_METRICS => read_metrics(&mut route.metrics, payload),
+                RTA_MULTIPATH => take(&mut many, read_hops(self.family, payload).map(Some)),
+                _ => true,
+            };
+            route.unmodelled |= !understood;
+        }
+        let hop = NextHop::from(self.hop);
+        route.nexthops = match many {
+            // A route that uses a nexthop object shows what that expands to beside it.
+            Some((hops, _)) if self.object != 0 => {
+                let devs = hops.into_iter().filter_map(|hop| hop.dev);
+                NextHops::Object(self.object, devs.collect())
+            }
+            None if self.object != 0 => {
+                NextHops::Object(self.object, hop.dev.into_iter().collect())
+            }
+            Some((hops, understood)) => {
+                route.unmodelled |= !understood;
+                NextHops::Many(hops)
+            }
+            None if hop.dev.is_none() && hop.via.is_none() => NextHops::None,
+            None => NextHops::One(hop),
+        };
+    }
+
+    fn dst(&self) -> Prefix {
+        let address = match self.family {
+            // The high bits are zero.
+            Family::Inet => IpAddr::V4(Ipv4Addr::from_bits(self.address as u32)),
+            Family::Inet6 => IpAddr::V6(Ipv6Addr::from_bits(self.address)),
+        };
+        // It is one: `walk` has seen to that.
+        Prefix::new(address, self.len).unwrap_or(Prefix::host(address))
+    }
+}
+
+impl From<Hop> for NextHop {
+    fn from(hop: Hop) -> NextHop {
+        NextHop {
+            via: hop.via,
+            dev: (hop.dev != 0).then(|| Dev::index(hop.dev)),
+            weight: 1,
+            onlink: hop.onlink,
+        }
+    }
+}
+
+/// What the two families do differently.
+trait Address: Into<IpAddr> {
+    const FAMILY: Family;
+    /// The longest prefix length.
+    const LEN: u8;
+    /// All bits of an address.
+    const ALL: u128;
+    fn read(payload: &[u8]) -> Option<Self>;
+    fn bits(self) -> u128;
+}
+
+impl Address for Ipv4Addr {
+    const FAMILY: Family = Family::Inet;
+    const LEN: u8 = 32;
+    const ALL: u128 = u32::MAX as u128;
+
+    fn read(payload: &[u8]) -> Option<Self> {
+        read_ipv4(payload)
+    }
+
+    fn bits(self) -> u128 {
+        u128::from(self.to_bits())
+    }
+}
+
+impl Address for Ipv6Addr {
+    const FAMILY: Family = Family::Inet6;
+    const LEN: u8 = 128;
+    const ALL: u128 = u128::MAX;
+
+    fn read(payload: &[u8]) -> Option<Self> {
+        read_ipv6(payload)
+    }
+
+    fn bits(self) -> u128 {
+        self.to_bits()
+    }
+}
