@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use trueup::diff::{Action, Kind};
 use trueup::reconcile::{
-    ErrorClass, Heard, Hints, Ledger, Source, Subscribed, Subscription, Terms,
+    ErrorClass, Heard, Hints, Ledger, Outcome, Source, Subscribed, Subscription, Terms,
 };
 use trueup::sysctl::{self as sysctl, Sysctl};
 use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
@@ -233,8 +233,10 @@ impl<'a> Pass<'a> {
     }
 
     fn count(&mut self, report: &impl trueup::Report) {
-        let tried = report.outcomes().filter(report::is_tried).count();
-        self.tried = self.tried.saturating_add(tried as u64);
+        report.outcomes(&mut |told| {
+            let is_tried = told.outcome != Outcome::Pending;
+            self.tried = self.tried.saturating_add(is_tried.into());
+        });
     }
 }
 

@@ -106,6 +106,10 @@ impl Control {
         self.lock().state.held(sync::now(), key)
     }
 
+    pub(crate) fn is_tracked(&self, key: OpKey) -> bool {
+        self.lock().state.is_tracked(key)
+    }
+
     pub(crate) fn may_hold(&self) -> bool {
         self.lock().state.may_hold()
     }
@@ -147,6 +151,14 @@ impl Control {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
             Ok(inner.state.handle_desired(now))
+        })
+    }
+
+    /// The desired state is to be changed in part.
+    pub(crate) fn change(&self) -> Result<Revision, Error> {
+        self.input(|inner, now| {
+            inner.refuse_if_stopping()?;
+            Ok(inner.state.handle_change(now))
         })
     }
 

@@ -1,5 +1,6 @@
 //! The loop itself: does what the state machine says, on one thread. Decides nothing.
 
+use std::mem;
 use std::sync::Arc;
 
 use trueup_reconcile::{
@@ -31,7 +32,7 @@ pub struct Loop<'a, S: Source> {
     /// How the scope ended.
     ended: Option<Arc<S::Error>>,
     shared: Arc<Shared<S>>,
-    _end: End,
+    _end: End<S>,
 }
 
 /// What is called, all on the loop's thread.
@@ -60,7 +61,7 @@ impl<'a, S: Source> Loop<'a, S> {
         config: Config,
     ) -> Result<Self, Error> {
         let shared = Arc::new(Shared::new(Control::new(config)?));
-        let end = End(Arc::clone(&shared.control));
+        let end = End(Arc::clone(&shared));
         Ok(Loop {
             source,
             scope,
@@ -130,7 +131,8 @@ impl<'a, S: Source> Loop<'a, S> {
 
     /// Runs the loop on the calling thread, until a handle stops it or the scope ends.
     ///
-    /// A panic of the source or of a callback goes on to the caller; handles then say that the loop has ended.
+    /// A panic of the source, of a callback or of a [change](Handle::change) goes on to the caller; handles then say that the loop
+    /// has ended.
     ///
     /// # Errors
     ///
@@ -170,13 +172,17 @@ impl<'a, S: Source> Loop<'a, S> {
     fn step(&mut self) -> Step {
         let mut mail = self.shared.mail();
         let step = self.shared.control.step();
-        let declared = match step {
-            Step::Do(Action::Pass { .. }) => mail.desired.take(),
-            _ => None,
+        let (declared, changes) = match step {
+            Step::Do(Action::Pass { .. }) => (mail.desired.take(), mem::take(&mut mail.changes)),
+            _ => Default::default(),
         };
+        // None of the source's or a caller's code runs under the lock.
         drop(mail);
         if let Some(declared) = declared {
             self.desired = declared;
+        }
+        for change in changes {
+            change(&mut self.desired);
         }
         step
     }
@@ -229,7 +235,7 @@ impl<'a, S: Source> Loop<'a, S> {
         let error = Arc::new(error);
         let failed = Some(Subscribed::Failed(Arc::clone(&error)));
         // Nothing is dropped under the lock.
-        let before = std::mem::replace(&mut self.shared.mail().subscribed, failed);
+        let before = mem::replace(&mut self.shared.mail().subscribed, failed);
         if !matches!(before, Some(Subscribed::Failed(_))) {
             trace::subscription_failed(&*error);
             (self.calls.subscribe)(Subscribed::Failed(&error));
@@ -266,11 +272,13 @@ impl<'a, S: Source> Loop<'a, S> {
         let would_be_drift = control.source_over();
         match outcome {
             Ok(report) => {
-                let passed = Passed::of(&report);
+                let tracked = |key: OpKey| control.is_tracked(key);
+                let tracked = control.may_hold().then_some(&tracked as _);
+                let passed = Passed::of(&report, tracked);
                 span.over(&passed);
                 let report = Arc::new(report);
                 self.keep(&report, passed.converged);
-                let drift = would_be_drift && !passed.outcomes.is_empty();
+                let drift = would_be_drift && !passed.ops.is_empty();
                 span.within(|| self.tell(&report, drift));
                 self.shared.control.pass_over(Some(&passed), false);
             }
@@ -309,10 +317,15 @@ impl<'a, S: Source> Loop<'a, S> {
 }
 
 /// Tells the handles that the loop is gone, whichever way it went: end, panic, or never run.
-struct End(Arc<Control>);
+struct End<S: Source>(Arc<Shared<S>>);
 
-impl Drop for End {
+impl<S: Source> Drop for End<S> {
     fn drop(&mut self) {
-        self.0.gone();
+        self.0.control.gone();
+        // From here on none is taken.
+        let mut mail = self.0.mail();
+        let unused = (mail.desired.take(), mem::take(&mut mail.changes));
+        drop(mail);
+        drop(unused);
     }
 }

@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Ended,
     /// It was not over within the time given. What was asked for stays asked for.
     Timeout,
+    /// As many changes wait for a pass as are kept.
+    Full,
     /// The loop is paused, so that no pass will start.
     Paused,
     /// The call would have waited, on the loop's own thread, for that very thread.
@@ -51,6 +53,11 @@ impl Error {
         self.kind == ErrorKind::Timeout
     }
 
+    /// Too many changes wait for a pass.
+    pub fn is_full(&self) -> bool {
+        self.kind == ErrorKind::Full
+    }
+
     /// The scope of the source has ended.
     pub fn is_scope_ended(&self) -> bool {
         self.kind == ErrorKind::ScopeEnded
@@ -81,6 +88,7 @@ impl fmt::Display for Error {
         f.write_str(match self.kind {
             ErrorKind::Ended => "the loop has ended",
             ErrorKind::Timeout => "not over within the time given",
+            ErrorKind::Full => "too many changes wait for a pass",
             ErrorKind::Paused => "the loop is paused",
             ErrorKind::OwnThread => "would wait, on the loop's thread, for that thread",
             ErrorKind::PassFailed => "the pass could not run",

@@ -1,6 +1,7 @@
 //! The loop's controls, for any thread. Not the loop itself.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use trueup_reconcile::{Hints, Source, Subscribed};
 use crate::control::Control;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, ErrorKind, Revision, Stats};
+
+/// So many changes wait for a pass at the most.
+const CHANGES: usize = 1 << 16;
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
@@ -34,8 +38,8 @@ impl<S: Source> Handle<S> {
         self.shared.hints()
     }
 
-    /// Declares another desired state: a hint. The passes that start from now on use it; of several only the last. Gives its revision,
-    /// to [wait](Self::wait_converged) for.
+    /// Declares another desired state: a hint. The passes that start from now on use it; of several only the last, and of
+    /// [changes](Self::change) only those that were asked for after it. Gives its revision, to [wait](Self::wait_converged) for.
     ///
     /// # Errors
     ///
@@ -45,8 +49,42 @@ impl<S: Source> Handle<S> {
         let mut mail = self.shared.mail();
         let revision = self.shared.control.desired()?;
         let replaced = mail.desired.replace(desired);
+        let overtaken = mem::take(&mut mail.changes);
         drop(mail);
-        drop(replaced);
+        drop((replaced, overtaken));
+        Ok(revision)
+    }
+
+    /// Changes the desired state in part: the loop's thread calls `change` with it right before the next pass, which comes at once,
+    /// after the one that is running. Neither the debounce nor a rest holds it back; a pause does. Changes are made in the order of the
+    /// calls, each once; those that come during a pass share the next. Gives the revision that it makes, to
+    /// [wait](Self::wait_converged) for.
+    ///
+    /// The pass is over what is [doubtful](trueup_reconcile::Extent::Doubtful), for which a source that knows what has changed need
+    /// look at nothing else. Where a whole pass is asked for as well, by another desired state, a hint or a loss, that one comes
+    /// instead, as soon as the rest after the last pass is over. Nothing is copied, compared or walked through on the way, so one
+    /// change costs in the loop what one change costs, however much is desired.
+    ///
+    /// A panic of `change` ends the loop, as one of the source does: it goes on to the caller of [`run`](crate::Loop::run), and handles
+    /// then say that the loop has ended. What is still waiting when the loop ends is dropped.
+    ///
+    /// # Errors
+    ///
+    /// 65,536 changes wait already, be it for a pass that is running or for the end of a pause
+    /// ([`ErrorKind::Full`](crate::ErrorKind::Full)): nothing was changed. One `change` may do as much as it likes. The loop has
+    /// ended.
+    pub fn change(
+        &self,
+        change: impl FnOnce(&mut S::Desired) + Send + 'static,
+    ) -> Result<Revision, Error> {
+        // Made here, and dropped if refused, outside of the lock.
+        let change = Box::new(change);
+        let mut mail = self.shared.mail();
+        if mail.changes.len() >= CHANGES {
+            return Err(Error::new(ErrorKind::Full));
+        }
+        let revision = self.shared.control.change()?;
+        mail.changes.push(change);
         Ok(revision)
     }
 
@@ -172,10 +210,14 @@ pub(crate) struct Shared<S: Source> {
     mail: Mutex<Mail<S>>,
 }
 
+type Change<S> = Box<dyn FnOnce(&mut <S as Source>::Desired) + Send>;
+
 /// What is of the source's types. Values are moved in and out; none is dropped, and none of its code run, under the lock.
 pub(crate) struct Mail<S: Source> {
     /// The next pass is to use this one.
     pub(crate) desired: Option<S::Desired>,
+    /// And is to make these in it, in this order.
+    pub(crate) changes: Vec<Change<S>>,
     pub(crate) report: Option<Arc<S::Report>>,
     /// The last one that said converged.
     pub(crate) converged: Option<Arc<S::Report>>,
@@ -189,6 +231,7 @@ impl<S: Source> Shared<S> {
             control: Arc::new(control),
             mail: Mutex::new(Mail {
                 desired: None,
+                changes: Vec::new(),
                 report: None,
                 converged: None,
                 error: None,

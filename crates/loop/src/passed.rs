@@ -1,12 +1,17 @@
 //! What the decisions rest on of a completed pass. Not the report itself.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-use trueup_reconcile::{Outcome, Report, Told};
+use trueup_reconcile::{OpKey, Outcome, Report};
+
+use crate::Ops;
+use crate::state::MOST;
 
 /// What [`State`](crate::State) is told of a pass that gave a report.
 ///
-/// A copy, so that no code of a source runs while anybody waits for the state.
+/// A copy, so that no code of a source runs while anybody waits for the state; and a small one, however many ops there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// [`Report::converged`].
@@ -15,24 +20,91 @@ pub struct Passed {
     pub cut: bool,
     /// [`Report::again_in`].
     pub again_in: Option<Duration>,
-    /// [`Report::outcomes`].
-    pub outcomes: Vec<Told>,
+    /// The ops by the kind of their objects.
+    pub ops: BTreeMap<&'static str, Ops>,
+    /// What became of objects: of those on which an op failed, up to 65,536 that did not fail before, and of those that are
+    /// [tracked](crate::State::is_tracked) because they did. Of several ops on an object, one that failed is told, or else one that
+    /// was not tried.
+    pub objects: BTreeMap<OpKey, Outcome>,
 }
 
 impl Passed {
-    /// What a report says.
-    pub fn of(report: &impl Report) -> Passed {
-        Passed {
+    /// What a report says, with the outcomes of the objects that are tracked; none: no object is, so that what succeeded or was
+    /// not tried need not be named.
+    ///
+    /// Goes through the outcomes once.
+    pub fn of(report: &impl Report, tracked: Option<&dyn Fn(OpKey) -> bool>) -> Passed {
+        let mut passed = Passed {
             converged: report.converged(),
             cut: report.is_cut(),
             again_in: report.again_in(),
-            outcomes: report.outcomes().collect(),
-        }
+            ..Passed::default()
+        };
+        // Ops of a kind come together, so that what they are counted under need not be found for each.
+        let mut run = ("", Ops::default());
+        let mut fresh = 0;
+        report.outcomes(&mut |op| {
+            if op.kind != run.0 {
+                passed.add(std::mem::replace(&mut run, (op.kind, Ops::default())));
+            }
+            run.1.count(op.outcome);
+            let may_be_new = fails(op.outcome) && fresh < MOST;
+            if !may_be_new && tracked.is_none() {
+                return;
+            }
+            let key = op.key();
+            let is_tracked = tracked.is_some_and(|tracked| tracked(key));
+            if may_be_new || is_tracked {
+                let is_new = passed.tell(key, op.outcome);
+                fresh += usize::from(is_new && !is_tracked);
+            }
+        });
+        passed.add(run);
+        passed
     }
 
     /// How many ops were tried.
     pub fn tried(&self) -> u64 {
-        let tried = |told: &&Told| told.outcome != Outcome::Pending;
-        self.outcomes.iter().filter(tried).count() as u64
+        self.ops.values().map(|ops| ops.applied + ops.failed).sum()
+    }
+
+    /// How many ops were not tried.
+    pub fn pending(&self) -> u64 {
+        self.ops.values().map(|ops| ops.pending).sum()
+    }
+
+    fn add(&mut self, (kind, ops): (&'static str, Ops)) {
+        if ops != Ops::default() {
+            *self.ops.entry(kind).or_default() += ops;
+        }
+    }
+
+    /// Whether it was not told of before.
+    fn tell(&mut self, key: OpKey, outcome: Outcome) -> bool {
+        match self.objects.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(outcome);
+                true
+            }
+            Entry::Occupied(mut entry) => {
+                if rank(outcome) > rank(*entry.get()) {
+                    entry.insert(outcome);
+                }
+                false
+            }
+        }
+    }
+}
+
+/// It failed, and not because it was so already.
+pub(crate) fn fails(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(class) if !class.is_done())
+}
+
+fn rank(outcome: Outcome) -> u8 {
+    match outcome {
+        _ if fails(outcome) => 2,
+        Outcome::Pending => 1,
+        _ => 0,
     }
 }

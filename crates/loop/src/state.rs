@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::{Extent, Heard, OpKey};
 
 use self::backoff::Backoff;
+pub(crate) use self::backoff::MOST;
 use self::budget::Budget;
 use self::due::{Due, nearer};
 use self::random::Random;
@@ -96,6 +97,8 @@ pub struct State {
     last_whole: Option<Instant>,
     /// The desired state of the last pass that began.
     in_force: Revision,
+    /// Another one was declared since, not just a change.
+    replaced: bool,
     converged: Option<Converged>,
     /// What only grows, and the revision declared last.
     stats: Stats,
@@ -159,6 +162,7 @@ impl State {
             losing: None,
             last_whole: None,
             in_force: Revision::default(),
+            replaced: false,
             converged: None,
             stats: Stats::default(),
         }
@@ -282,7 +286,12 @@ impl State {
         self.backoff.held(now, key)
     }
 
-    /// Whether [`held`](Self::held) may answer anything.
+    /// Whether [`Passed::objects`](crate::Passed::objects) is to tell of the object whatever became of it: its op failed before.
+    pub fn is_tracked(&self, key: OpKey) -> bool {
+        self.backoff.is_tracked(key)
+    }
+
+    /// Whether [`held`](Self::held) may answer anything, or [`is_tracked`](Self::is_tracked) yes.
     pub fn may_hold(&self) -> bool {
         self.backoff.len() > 0
     }
@@ -306,7 +315,8 @@ impl State {
     }
 
     fn begin(&mut self, now: Instant, extent: Extent) -> Action {
-        let mut answering = self.due.doubtful.take().is_some();
+        let (heard, changed) = (self.due.doubtful.take(), self.due.changed.take());
+        let mut answering = heard.is_some() || changed.is_some();
         // Whatever asked for a pass until now is answered by this one, which looks from here on.
         if extent == Extent::Whole {
             answering |= self.due.asked.is_some() || self.due.at_once.is_some();
@@ -314,9 +324,13 @@ impl State {
             self.last_whole = Some(now);
             self.losing = self.losing.map(|_| false);
         }
-        let renewed = self.in_force != self.stats.desired;
+        if std::mem::take(&mut self.replaced) {
+            self.backoff.replaced();
+        } else if self.in_force != self.stats.desired {
+            self.backoff.changed();
+        }
         self.in_force = self.stats.desired;
-        self.backoff.begin(answering, renewed);
+        self.backoff.begin(answering);
         let ops = self.budget.as_mut().map(|budget| budget.available(now));
         self.started += 1;
         self.phase = Phase::Passing(Running {

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::AddAssign;
 use std::time::Duration;
+
+use trueup_reconcile::Outcome;
+
+use crate::passed::fails;
 
 /// The number of a desired state, in the order in which they were declared to one loop. The default is the one that the loop was
 /// made with.
@@ -74,4 +79,22 @@ pub struct Ops {
     pub failed: u64,
     /// Not tried.
     pub pending: u64,
+}
+
+impl Ops {
+    pub(crate) fn count(&mut self, outcome: Outcome) {
+        *match outcome {
+            Outcome::Pending => &mut self.pending,
+            _ if fails(outcome) => &mut self.failed,
+            _ => &mut self.applied,
+        } += 1;
+    }
+}
+
+impl AddAssign for Ops {
+    fn add_assign(&mut self, other: Ops) {
+        self.applied += other.applied;
+        self.failed += other.failed;
+        self.pending += other.pending;
+    }
 }

@@ -43,12 +43,10 @@ impl Pass {
     pub(crate) fn over(&self, passed: &Passed) {
         #[cfg(feature = "tracing")]
         {
-            let tried = passed.tried();
             self.span.record("converged", passed.converged);
             self.span.record("cut", passed.cut);
-            self.span.record("tried", tried);
-            self.span
-                .record("pending", passed.outcomes.len() as u64 - tried);
+            self.span.record("tried", passed.tried());
+            self.span.record("pending", passed.pending());
         }
     }
 

@@ -79,16 +79,14 @@ impl Report for Pass {
         true
     }
 
-    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
-        Box::new(
-            [Outcome::Applied, Outcome::Pending]
-                .into_iter()
-                .map(|outcome| Told {
-                    key: OpKey(0),
-                    kind: "thing",
-                    outcome,
-                }),
-        )
+    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        for outcome in [Outcome::Applied, Outcome::Pending] {
+            tell(Told {
+                kind: "thing",
+                outcome,
+                key: &|| OpKey(0),
+            });
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The least that a driver needs to know of a completed pass.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::{ErrorClass, OpKey};
@@ -15,10 +16,10 @@ pub trait Report {
     /// doubtful it says that this is right by now, and that nothing else was known to be wrong.
     fn converged(&self) -> bool;
 
-    /// Every op of the pass, with its outcome. A driver counts them, and spaces out what fails.
-    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
-        Box::new(std::iter::empty())
-    }
+    /// Tells every op of the pass, once, with its outcome. A driver counts them, and spaces out what fails.
+    ///
+    /// A driver asks for the keys of few of them, mostly of those that failed: what a key costs is paid where it is asked for.
+    fn outcomes(&self, _tell: &mut dyn FnMut(Told<'_>)) {}
 
     /// Whether ops are pending only because the driver's terms ended the pass before their turn.
     fn is_cut(&self) -> bool {
@@ -38,14 +39,31 @@ pub trait Report {
 }
 
 /// An op, as far as a driver needs to know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The object that it is about.
-    pub key: OpKey,
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
     /// The kind of the object, in the source's words: `route`, `sysctl`.
     pub kind: &'static str,
     /// What became of it.
     pub outcome: Outcome,
+    /// Names the object that it is about, when asked: any number of times, with one answer.
+    pub key: &'a dyn Fn() -> OpKey,
+}
+
+impl Told<'_> {
+    /// The object that it is about.
+    pub fn key(&self) -> OpKey {
+        (self.key)()
+    }
+}
+
+impl fmt::Debug for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told")
+            .field("kind", &self.kind)
+            .field("outcome", &self.outcome)
+            .field("key", &self.key())
+            .finish()
+    }
 }
 
 /// What became of an op.

@@ -200,16 +200,18 @@ impl trueup_reconcile::Report for Report {
         self.converged
     }
 
-    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
-        Box::new(self.ops().map(|done| Told {
-            key: OpKey(memory::id(&done.op.object, done.devices)),
-            kind: done.op.object.kind().name(),
-            outcome: match done.outcome {
-                Outcome::Applied => reconcile::Outcome::Applied,
-                Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
-                Outcome::Pending(_) => reconcile::Outcome::Pending,
-            },
-        }))
+    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        for done in self.ops() {
+            tell(Told {
+                kind: done.op.object.kind().name(),
+                outcome: match done.outcome {
+                    Outcome::Applied => reconcile::Outcome::Applied,
+                    Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
+                    Outcome::Pending(_) => reconcile::Outcome::Pending,
+                },
+                key: &|| OpKey(memory::id(&done.op.object, done.devices)),
+            });
+        }
     }
 
     fn is_cut(&self) -> bool {

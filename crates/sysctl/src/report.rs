@@ -155,16 +155,18 @@ impl reconcile::Report for Report {
         self.converged
     }
 
-    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
-        Box::new(self.ops.iter().map(|done| Told {
-            key: done.key.op_key(),
-            kind: "sysctl",
-            outcome: match &done.outcome {
-                Outcome::Applied => reconcile::Outcome::Applied,
-                Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class),
-                Outcome::Pending(_) => reconcile::Outcome::Pending,
-            },
-        }))
+    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        for done in &self.ops {
+            tell(Told {
+                kind: "sysctl",
+                outcome: match &done.outcome {
+                    Outcome::Applied => reconcile::Outcome::Applied,
+                    Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class),
+                    Outcome::Pending(_) => reconcile::Outcome::Pending,
+                },
+                key: &|| done.key.op_key(),
+            });
+        }
     }
 
     fn is_cut(&self) -> bool {

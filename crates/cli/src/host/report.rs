@@ -117,8 +117,9 @@ impl reconcile::Report for Report {
     }
 
     /// Of the earlier turns what was done, and of the last one all.
-    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
-        Box::new(of_turns(&self.settings).chain(of_turns(&self.network)))
+    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        of_turns(&self.settings, tell);
+        of_turns(&self.network, tell);
     }
 
     fn is_cut(&self) -> bool {
@@ -139,15 +140,13 @@ impl reconcile::Report for Report {
     }
 }
 
-/// Whether the kernel was asked for it.
-pub(super) fn is_tried(told: &Told) -> bool {
-    told.outcome != Outcome::Pending
-}
-
-fn of_turns<R: reconcile::Report>(turns: &[R]) -> impl Iterator<Item = Told> {
-    turns.iter().enumerate().flat_map(move |(at, turn)| {
+fn of_turns<R: reconcile::Report>(turns: &[R], tell: &mut dyn FnMut(Told<'_>)) {
+    for (at, turn) in turns.iter().enumerate() {
         let is_last = at + 1 == turns.len();
-        let counts = move |told: &Told| is_last || told.outcome == Outcome::Applied;
-        turn.outcomes().filter(counts)
-    })
+        turn.outcomes(&mut |told| {
+            if is_last || told.outcome == Outcome::Applied {
+                tell(told);
+            }
+        });
+    }
 }

@@ -38,6 +38,15 @@ impl State {
     /// Another desired state was declared: as a hint. Returns its revision.
     pub fn handle_desired(&mut self, now: Instant) -> Revision {
         self.ask(now);
+        self.replaced = true;
+        self.stats.desired = self.stats.desired.next();
+        self.stats.desired
+    }
+
+    /// The desired state is changed in part: a pass is due at once. Over what is doubtful, unless a whole one is asked for anyway, which
+    /// is then due as soon as the rest is over. Returns the revision that it makes.
+    pub fn handle_change(&mut self, now: Instant) -> Revision {
+        nearer(&mut self.due.changed, now, Duration::ZERO);
         self.stats.desired = self.stats.desired.next();
         self.stats.desired
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::{ErrorClass, OpKey, Outcome, Told};
+use trueup_reconcile::{ErrorClass, OpKey, Outcome};
 
 use super::random::Random;
-use crate::Config;
+use crate::passed::fails;
+use crate::{Config, Passed};
 
 /// More than that are not kept track of: they are tried in every pass.
-pub(super) const MOST: usize = 65_536;
+pub(crate) const MOST: usize = 65_536;
 
 /// What failed, and when it may be tried again.
 ///
@@ -20,18 +21,26 @@ pub(super) const MOST: usize = 65_536;
 /// - the permanent ones: after its distance, but only once a hint says that the world has changed. Without a subscription, which
 ///   would say so, at the greatest distance.
 ///
-/// Another desired state frees all but `busy` and `unknown`. A failure raises the distance only if the op was tried when its distance
-/// had passed: events do not raise it.
+/// Another desired state frees all but `busy` and `unknown`, and forgets how often they failed. A change of the desired state frees
+/// them until they are tried again, whichever object it is about, and forgets nothing; it is a hint, too. That costs the same
+/// however many there are. A failure raises the distance only if the op was tried when its distance had passed: events do not
+/// raise it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoff {
     held: BTreeMap<OpKey, Held>,
     /// Counts the passes that answer hints.
     heard: u64,
+    /// Counts the passes over a desired state that was changed.
+    changed: u64,
     /// The running pass answers a hint.
     answering: bool,
     subscribed: bool,
     /// The earliest retry that time alone brings about.
     next: Option<Instant>,
+    /// It is to be found anew.
+    stale: bool,
+    /// A hint would bring it nearer.
+    waiting: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,16 +54,27 @@ struct Held {
     late: Instant,
     /// Of [`Backoff::heard`], when it was tried last.
     heard: u64,
+    /// Of [`Backoff::changed`], likewise.
+    changed: u64,
 }
 
 impl Backoff {
-    /// A pass begins; `answering`: for a hint; `renewed`: over another desired state.
-    pub(super) fn begin(&mut self, answering: bool, renewed: bool) {
+    /// The next pass is over another desired state.
+    pub(super) fn replaced(&mut self) {
+        self.held.retain(|_, held| is_timed(held.class));
+        self.stale = true;
+    }
+
+    /// The next pass is over a desired state that was changed.
+    pub(super) fn changed(&mut self) {
+        self.changed += 1;
+    }
+
+    /// A pass begins; `answering`: for a hint.
+    pub(super) fn begin(&mut self, answering: bool) {
         self.answering = answering;
         self.heard += u64::from(answering);
-        if renewed {
-            self.held.retain(|_, held| is_timed(held.class));
-        }
+        self.stale |= answering && self.waiting;
     }
 
     pub(super) fn set_subscribed(&mut self, subscribed: bool, since: Option<Instant>) {
@@ -65,7 +85,8 @@ impl Backoff {
     /// For how long from now an op is not to be tried, if it is not.
     pub(super) fn held(&self, now: Instant, key: OpKey) -> Option<Duration> {
         let held = self.held.get(&key)?;
-        if self.answering && held.class == ErrorClass::Dependency {
+        let is_freed = self.answering && held.class == ErrorClass::Dependency;
+        if is_freed || self.changed > held.changed && !is_timed(held.class) {
             return None;
         }
         match self.due(held) {
@@ -77,28 +98,36 @@ impl Backoff {
 
     /// A pass is over.
     pub(super) fn over(&mut self, pass: &Over<'_>, config: &Config, random: &mut Random) {
-        if pass.seen_all {
-            let mut before = std::mem::take(&mut self.held);
-            for told in pass.outcomes {
-                self.held.extend(before.remove_entry(&told.key));
+        self.stale |= pass.whole;
+        if let Some(passed) = pass.passed {
+            if pass.whole && !passed.cut {
+                // It told of all that there is to do: what it does not name is no longer to be done.
+                self.held.retain(|key, _| passed.objects.contains_key(key));
             }
-        }
-        for told in pass.outcomes {
-            match told.outcome {
-                Outcome::Pending => {}
-                Outcome::Failed(class) if !class.is_done() => {
-                    self.failed(told.key, class, pass, config, random);
+            for (&key, &outcome) in &passed.objects {
+                match outcome {
+                    Outcome::Pending => continue,
+                    Outcome::Failed(class) if fails(outcome) => {
+                        self.failed(key, class, pass, config, random);
+                    }
+                    Outcome::Applied | Outcome::Failed(_) => drop(self.held.remove(&key)),
                 }
-                Outcome::Applied | Outcome::Failed(_) => drop(self.held.remove(&told.key)),
+                self.stale = true;
             }
         }
         self.answering = false;
-        self.find_next(pass.last_whole);
+        if self.stale {
+            self.find_next(pass.last_whole);
+        }
     }
 
     /// When the next retry is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
+    }
+
+    pub(super) fn is_tracked(&self, key: OpKey) -> bool {
+        self.held.contains_key(&key)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -113,7 +142,9 @@ impl Backoff {
         since: Instant,
         last_whole: Option<Instant>,
     ) -> Vec<u8> {
-        let mut all = vec![u8::from(self.answering)];
+        let mut all = [self.answering, self.stale, self.waiting]
+            .map(u8::from)
+            .to_vec();
         for held in self.held.values() {
             all.extend([
                 rel(Some(held.at)),
@@ -122,6 +153,7 @@ impl Backoff {
             ]);
             let flags = [
                 self.heard > held.heard,
+                self.changed > held.changed,
                 held.at > since,
                 last_whole.is_none_or(|last| held.at > last),
                 last_whole.is_none_or(|last| held.late > last),
@@ -143,7 +175,8 @@ impl Backoff {
         let level = match self.held.get_mut(&key) {
             // An event had it tried before its time.
             Some(held) if held.at > pass.since => {
-                (held.class, held.heard) = (class, self.heard);
+                held.class = class;
+                (held.heard, held.changed) = (self.heard, self.changed);
                 return;
             }
             Some(held) => held.level.saturating_add(1),
@@ -167,6 +200,7 @@ impl Backoff {
             at,
             late: late.max(at),
             heard: self.heard,
+            changed: self.changed,
         };
         self.held.insert(key, held);
     }
@@ -181,9 +215,11 @@ impl Backoff {
     /// What was due when the last whole pass began is not waited for: that pass left it for another reason than its time.
     fn find_next(&mut self, last_whole: Option<Instant>) {
         let due = self.held.values().filter_map(|held| self.due(held));
-        self.next = due
-            .filter(|&at| last_whole.is_none_or(|last| at > last))
-            .min();
+        let next = due.filter(|&at| last_whole.is_none_or(|last| at > last));
+        self.next = next.min();
+        let waits = |held: &Held| !held.class.is_retryable() && self.heard == held.heard;
+        self.stale = false;
+        self.waiting = self.held.values().any(waits);
     }
 }
 
@@ -194,9 +230,9 @@ pub(super) struct Over<'a> {
     pub(super) now: Instant,
     /// When the last whole pass began; that may be this one.
     pub(super) last_whole: Option<Instant>,
-    pub(super) outcomes: &'a [Told],
-    /// It told of all that there is to do: what it does not name is no longer to be done.
-    pub(super) seen_all: bool,
+    /// None: it could not run.
+    pub(super) passed: Option<&'a Passed>,
+    pub(super) whole: bool,
 }
 
 /// Only time frees it.

@@ -15,12 +15,18 @@ pub(super) struct Due {
     pub(super) again: Option<Instant>,
     /// One over what is doubtful, for a hint of the subscription. Held back by a rest.
     pub(super) doubtful: Option<Instant>,
+    /// One over what is doubtful, for a change of what is desired. Where a whole one is asked for as well, it is that one that is due,
+    /// held back by a rest.
+    pub(super) changed: Option<Instant>,
 }
 
 impl Due {
     /// When a whole pass is due, if what hints ask for has to wait until `rest`.
     pub(super) fn whole(&self, rest: Option<Instant>) -> Option<Instant> {
-        let asked = self.asked.map(|at| rested(at, rest));
+        let asked = self.asked.map(|at| {
+            let at = self.changed.map_or(at, |changed| at.min(changed));
+            rested(at, rest)
+        });
         [self.at_once, self.interval, asked, self.again]
             .into_iter()
             .flatten()
@@ -29,12 +35,15 @@ impl Due {
 
     /// When a pass over what is doubtful is due, likewise.
     pub(super) fn doubtful(&self, rest: Option<Instant>) -> Option<Instant> {
-        self.doubtful.map(|at| rested(at, rest))
+        let heard = self.doubtful.map(|at| rested(at, rest));
+        let changed = self.changed.filter(|_| self.asked.is_none());
+        heard.into_iter().chain(changed).min()
     }
 
     /// Something was heard or asked for that no pass has begun to answer.
     pub(super) fn is_outstanding(&self) -> bool {
-        self.at_once.is_some() || self.asked.is_some() || self.doubtful.is_some()
+        let all = [self.at_once, self.asked, self.doubtful, self.changed];
+        all.iter().any(Option::is_some)
     }
 }
 

@@ -42,6 +42,8 @@ struct Setup {
     /// What subscribing may come to.
     subscribed: &'static [Hearing],
     budget: bool,
+    /// Whether the desired state is changed in part, too.
+    changes: bool,
     /// States that there are at least.
     floor: usize,
 }
@@ -53,6 +55,7 @@ enum Event {
     Heard,
     Readable,
     Desired,
+    Change,
     Force,
     Pause,
     Resume,
@@ -122,6 +125,7 @@ fn hints_timer_pause_and_stop() {
         fails: None,
         subscribed: &[Hearing::Pushed],
         budget: false,
+        changes: false,
         floor: 17_000,
     });
 }
@@ -132,6 +136,7 @@ fn a_descriptor_that_fails_and_comes_again() {
         fails: None,
         subscribed: &[Hearing::Polled, Hearing::Failed, Hearing::Unsupported],
         budget: false,
+        changes: false,
         floor: 68_000,
     });
 }
@@ -142,6 +147,7 @@ fn a_budget() {
         fails: None,
         subscribed: &[Hearing::Pushed],
         budget: true,
+        changes: false,
         floor: 22_000,
     });
 }
@@ -166,11 +172,43 @@ fn an_op_that_is_in_conflict_and_nothing_would_say_that_it_no_longer_is() {
     fails(ErrorClass::Conflict, &[Hearing::Unsupported], 23_000);
 }
 
+#[test]
+fn changes_of_the_desired_state() {
+    check(Setup {
+        fails: None,
+        subscribed: &[Hearing::Pushed],
+        budget: false,
+        changes: true,
+        floor: 80_000,
+    });
+}
+
+#[test]
+fn changes_of_the_desired_state_and_an_op_that_depends_on_another() {
+    changes_and_fails(ErrorClass::Dependency, 340_000);
+}
+
+#[test]
+fn changes_of_the_desired_state_and_an_op_that_is_in_conflict() {
+    changes_and_fails(ErrorClass::Conflict, 450_000);
+}
+
+fn changes_and_fails(class: ErrorClass, floor: usize) {
+    check(Setup {
+        fails: Some(class),
+        subscribed: &[Hearing::Unsupported],
+        budget: false,
+        changes: true,
+        floor,
+    });
+}
+
 fn fails(class: ErrorClass, subscribed: &'static [Hearing], floor: usize) {
     check(Setup {
         fails: Some(class),
         subscribed,
         budget: false,
+        changes: false,
         floor,
     });
 }

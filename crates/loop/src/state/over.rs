@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::{Extent, Outcome};
+use trueup_reconcile::Extent;
 
 use super::backoff::Over;
 use super::due::nearer;
@@ -41,8 +41,8 @@ impl State {
                 since: running.since,
                 now,
                 last_whole: self.last_whole,
-                outcomes: passed.map_or(&[], |passed| &passed.outcomes),
-                seen_all: running.extent == Extent::Whole && passed.is_some_and(|it| !it.cut),
+                passed,
+                whole: running.extent == Extent::Whole,
             },
             &self.config,
             &mut self.random,
@@ -72,7 +72,7 @@ impl State {
         }
         if passed.cut {
             let rest = if tried > 0 { REST } else { idle_rest };
-            let left = passed.outcomes.len() as u64 - tried;
+            let left = passed.pending();
             let refilled = match &mut self.budget {
                 Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
                     budget.refilled(now, left)
@@ -94,14 +94,8 @@ impl State {
             return;
         };
         self.stats.cut += u64::from(passed.cut);
-        for told in &passed.outcomes {
-            let ops = self.stats.ops.entry(told.kind).or_default();
-            *match told.outcome {
-                Outcome::Applied => &mut ops.applied,
-                Outcome::Failed(class) if class.is_done() => &mut ops.applied,
-                Outcome::Failed(_) => &mut ops.failed,
-                Outcome::Pending => &mut ops.pending,
-            } += 1;
+        for (kind, ops) in &passed.ops {
+            *self.stats.ops.entry(kind).or_default() += *ops;
         }
     }
 }

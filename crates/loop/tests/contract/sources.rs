@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use trueup_loop::{Config, Handle, Loop};
 use trueup_reconcile::{
     Claim, Extent, Heard, Hints, Ledger, MemoryLedger, Outcome, Report, Source, Subscribed,
-    Subscription, Terms, Told,
+    OpKey, Subscription, Terms, Told,
 };
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
@@ -63,7 +63,7 @@ pub(crate) struct Report1 {
     pub(crate) converged: bool,
     pub(crate) cut: bool,
     pub(crate) contended: usize,
-    pub(crate) outcomes: Vec<Told>,
+    pub(crate) outcomes: Vec<(u64, Outcome)>,
 }
 
 impl Report for Report1 {
@@ -71,8 +71,14 @@ impl Report for Report1 {
         self.converged
     }
 
-    fn outcomes(&self) -> Box<dyn Iterator<Item = Told> + '_> {
-        Box::new(self.outcomes.iter().copied())
+    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        for &(key, outcome) in &self.outcomes {
+            tell(Told {
+                kind: "thing",
+                outcome,
+                key: &|| OpKey(key),
+            });
+        }
     }
 
     fn is_cut(&self) -> bool {
@@ -81,14 +87,6 @@ impl Report for Report1 {
 
     fn contended(&self) -> usize {
         self.contended
-    }
-}
-
-pub(crate) fn told(key: u64, outcome: Outcome) -> Told {
-    Told {
-        key: trueup_reconcile::OpKey(key),
-        kind: "thing",
-        outcome,
     }
 }
 

@@ -22,7 +22,7 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
         tell.send(wait).unwrap();
         Ok(Report1 {
             number: given.number,
-            outcomes: vec![told(1, outcome)],
+            outcomes: vec![(1, outcome)],
             ..Report1::default()
         })
     });
@@ -51,7 +51,7 @@ fn what_failed_for_good_is_held_until_something_changes() {
             None => Outcome::Failed(ErrorClass::Invalid),
         };
         Ok(Report1 {
-            outcomes: vec![told(1, outcome)],
+            outcomes: vec![(1, outcome)],
             ..Report1::default()
         })
     });
@@ -77,8 +77,8 @@ fn a_budget_bounds_what_a_pass_may_do_and_the_rest_follows_without_being_asked_f
     let (source, passes) = Scripted::new(move |given, _, terms| {
         let now = left.min(terms.ops());
         left -= now;
-        let applied = (0..now).map(|key| told(key, Outcome::Applied));
-        let pending = (now..now + left).map(|key| told(key, Outcome::Pending));
+        let applied = (0..now).map(|key| (key, Outcome::Applied));
+        let pending = (now..now + left).map(|key| (key, Outcome::Pending));
         Ok(Report1 {
             number: given.number,
             converged: left == 0,
@@ -110,7 +110,7 @@ fn drift_is_what_a_pass_has_to_do_again_and_contention_what_it_says_of_it() {
             // The second pass still works for the first time; the third has nothing to do.
             outcomes: match given.number {
                 3 => Vec::new(),
-                _ => vec![told(1, Outcome::Applied)],
+                _ => vec![(1, Outcome::Applied)],
             },
             ..Report1::default()
         })

@@ -154,9 +154,7 @@ impl Teller {
     pub(super) fn drift(&self, report: &Report) {
         let inner = self.lock();
         let mut kinds = BTreeMap::<&str, usize>::new();
-        for told in report.outcomes() {
-            *kinds.entry(told.kind).or_default() += 1;
-        }
+        report.outcomes(&mut |told| *kinds.entry(told.kind).or_default() += 1);
         inner.event("drift", &json!({ "objects": kinds }));
     }
 

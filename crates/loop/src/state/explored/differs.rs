@@ -24,6 +24,7 @@ impl State {
             self.paused,
             self.stopping.is_some(),
             self.in_force == self.stats.desired,
+            self.replaced,
         ];
         let due = &self.due;
         let dues = [
@@ -32,6 +33,7 @@ impl State {
             due.asked,
             due.again,
             due.doubtful,
+            due.changed,
         ];
         let others = [self.resubscribe, self.deaf, self.rest, self.backoff.next()];
         let phase = match self.phase {
@@ -66,7 +68,8 @@ impl Model {
             self.stopped,
             self.ended,
             self.at_once,
-            self.revision,
+            self.replaced,
+            self.changed,
         ];
         let mut all: Vec<u8> = flags.map(u8::from).into();
         all.extend([
@@ -89,6 +92,7 @@ impl Model {
             all.extend(
                 [
                     failing.changed,
+                    failing.freed,
                     failing.at > since,
                     began.is_none_or(|began| failing.at > began),
                     began.is_none_or(|began| failing.late > began),

@@ -22,7 +22,10 @@ pub(super) struct Model {
     pub(super) rest: u64,
     pub(super) running: Option<Run>,
     pub(super) hearing: Option<Hearing>,
-    pub(super) revision: bool,
+    /// Another desired state was declared.
+    pub(super) replaced: bool,
+    /// The desired state was changed.
+    pub(super) changed: bool,
     pub(super) failing: Option<Failing>,
     /// In ops times [`REFILL`], and of when.
     pub(super) tokens: (u64, u64),
@@ -43,6 +46,8 @@ pub(super) struct Failing {
     pub(super) level: u64,
     /// A pass has answered a hint since it was tried.
     pub(super) changed: bool,
+    /// The desired state was changed since it was tried.
+    pub(super) freed: bool,
 }
 
 impl World {
@@ -54,7 +59,7 @@ impl World {
             Result::Op(Outcome::Failed(_)) => {
                 let level = match failing {
                     Some(before) if before.at > run.since => {
-                        before.changed = false;
+                        (before.changed, before.freed) = (false, false);
                         return;
                     }
                     Some(before) => before.level + 1,
@@ -65,6 +70,7 @@ impl World {
                     late: self.now + LAST,
                     level,
                     changed: false,
+                    freed: false,
                 });
             }
             Result::Op(Outcome::Applied) => *failing = None,
@@ -101,6 +107,9 @@ impl World {
         let is_due = |first: Option<u64>| {
             first.is_some_and(|first| (first + DEBOUNCE).max(model.rest) <= self.now)
         };
+        // A change does not wait, but for the rest where a whole pass is to answer it.
+        let in_whole = model.changed && model.asked.is_some();
+        let at_rest = model.rest <= self.now;
         let by_timer = model
             .last_whole_end
             .is_some_and(|end| end + INTERVAL <= self.now);
@@ -108,10 +117,12 @@ impl World {
         let retry = self.retry().is_some_and(|retry| {
             retry <= self.now && model.last_whole_began.is_none_or(|began| retry > began)
         });
-        if model.at_once || by_timer || again || retry || is_due(model.asked) {
+        if model.at_once || by_timer || again || retry || is_due(model.asked) || in_whole && at_rest
+        {
             Some(Extent::Whole)
         } else {
-            is_due(model.doubtful).then_some(Extent::Doubtful)
+            let in_doubtful = model.changed && !in_whole;
+            (is_due(model.doubtful) || in_doubtful).then_some(Extent::Doubtful)
         }
     }
 }

@@ -1,7 +1,5 @@
 //! A state and the promises, driven together as a driver would.
 
-use trueup_reconcile::Told;
-
 use super::model::{Model, Run};
 use super::*;
 use crate::Passed;
@@ -65,6 +63,9 @@ impl World {
             _ => {}
         }
         events.extend([Event::Desired, Event::Force, Event::Pause, Event::Resume]);
+        if self.setup.changes {
+            events.push(Event::Change);
+        }
         if self.model.hearing == Some(Hearing::Pushed) {
             events.push(Event::Heard);
         }
@@ -110,7 +111,11 @@ impl World {
             Event::Desired => {
                 self.state.handle_desired(now);
                 self.model.asked.get_or_insert(self.now);
-                self.model.revision = true;
+                self.model.replaced = true;
+            }
+            Event::Change => {
+                self.state.handle_change(now);
+                self.model.changed = true;
             }
             Event::Force => {
                 let pass = self.state.handle_force(now);
@@ -176,24 +181,21 @@ impl World {
     fn over(&mut self, result: Result) {
         let run = self.model.running.take().unwrap();
         let lasted = self.now - run.since;
-        let told = |key, outcome| Told {
-            key,
-            kind: "thing",
-            outcome,
-        };
         let mut passed = Passed {
             converged: result == Result::Converged,
             cut: result == Result::Cut,
             again_in: (result == Result::Again).then_some(Duration::ZERO),
-            outcomes: Vec::new(),
+            ..Passed::default()
         };
+        let ops = passed.ops.entry("thing").or_default();
         match result {
-            Result::Op(outcome) => passed.outcomes.push(told(KEY, outcome)),
+            Result::Op(outcome) => {
+                ops.count(outcome);
+                passed.objects.insert(KEY, outcome);
+            }
             Result::Cut => {
-                let tried =
-                    (0..run.ops.unwrap_or(1)).map(|it| told(OpKey(10 + it), Outcome::Applied));
-                passed.outcomes.extend(tried);
-                passed.outcomes.push(told(OpKey(9), Outcome::Pending));
+                (0..run.ops.unwrap_or(1)).for_each(|_| ops.count(Outcome::Applied));
+                ops.count(Outcome::Pending);
             }
             _ => {}
         }
@@ -291,7 +293,8 @@ impl World {
             "more than there is"
         );
         let model = &mut self.model;
-        let mut answering = model.doubtful.take().is_some();
+        let changed = std::mem::take(&mut model.changed);
+        let mut answering = model.doubtful.take().is_some() || changed;
         if extent == Extent::Whole {
             answering |= model.asked.take().is_some() | model.at_once;
             model.at_once = false;
@@ -300,17 +303,20 @@ impl World {
             model.last_whole_end = None;
         }
         let class = self.setup.fails;
-        if std::mem::take(&mut model.revision) && class != Some(ErrorClass::Busy) {
-            // Another desired state frees what is not for time alone to free.
+        // What is for time alone to free is not freed by what is desired.
+        let is_timed = class == Some(ErrorClass::Busy);
+        if std::mem::take(&mut model.replaced) && !is_timed {
             model.failing = None;
         }
         if let Some(failing) = &mut model.failing {
             failing.changed |= answering;
+            failing.freed |= changed && !is_timed;
         }
+        let freed = answering && class == Some(ErrorClass::Dependency)
+            || model.failing.is_some_and(|failing| failing.freed);
         let offered = self.retry().is_none_or(|retry| retry <= self.now) && {
             self.model.failing.is_none() || self.retry().is_some()
         };
-        let freed = answering && class == Some(ErrorClass::Dependency);
         let held = self.state.held(at(self.now), KEY);
         assert_eq!(
             held.is_none(),

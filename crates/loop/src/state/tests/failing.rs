@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use trueup_reconcile::{ErrorClass, Outcome, Told};
+use trueup_reconcile::{ErrorClass, Outcome};
 
 use super::super::over::REST;
 use super::*;
@@ -11,14 +11,16 @@ const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);
 
 fn told(key: OpKey, outcome: Outcome) -> Passed {
-    Passed {
-        outcomes: vec![Told {
-            key,
-            kind: "thing",
-            outcome,
-        }],
-        ..Passed::default()
+    all([(key, "thing", outcome)])
+}
+
+fn all(ops: impl IntoIterator<Item = (OpKey, &'static str, Outcome)>) -> Passed {
+    let mut passed = Passed::default();
+    for (key, kind, outcome) in ops {
+        passed.ops.entry(kind).or_default().count(outcome);
+        passed.objects.insert(key, outcome);
     }
+    passed
 }
 
 /// A state with an interval that is of no matter, and the time.
@@ -203,16 +205,10 @@ fn a_retry_that_its_pass_leaves_alone_does_not_spin() {
 #[test]
 fn no_more_keys_are_kept_than_the_limit() {
     let (mut state, now) = endless(config(), Hearing::Pushed);
-    let fails = |key| Told {
-        key: OpKey(key),
-        kind: "thing",
-        outcome: Outcome::Failed(ErrorClass::Busy),
-    };
-    let all = Passed {
-        outcomes: (0..backoff::MOST as u64 + 10).map(fails).collect(),
-        ..Passed::default()
-    };
-    over(&mut state, now, &all);
+    let failed = Outcome::Failed(ErrorClass::Busy);
+    let keys = 0..backoff::MOST as u64 + 10;
+    let passed = all(keys.map(|key| (OpKey(key), "thing", failed)));
+    over(&mut state, now, &passed);
     assert_eq!(state.stats(now).backed_off, backoff::MOST);
 }
 
@@ -226,17 +222,13 @@ fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_
     };
     let ops = |applied: u64, pending: u64| Passed {
         cut: pending > 0,
-        outcomes: (0..applied + pending)
-            .map(|key| Told {
-                key: OpKey(key),
-                kind: "thing",
-                outcome: match key < applied {
-                    true => Outcome::Applied,
-                    false => Outcome::Pending,
-                },
-            })
-            .collect(),
-        ..Passed::default()
+        ..all((0..applied + pending).map(|key| {
+            let outcome = match key < applied {
+                true => Outcome::Applied,
+                false => Outcome::Pending,
+            };
+            (OpKey(key), "thing", outcome)
+        }))
     };
     assert_eq!(granted(state.poll_action(now)), 3);
     state.handle_pass_over(now, Some(&ops(3, 5)));
@@ -298,15 +290,7 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
         ("rule", Outcome::Applied),
         ("rule", Outcome::Applied),
     ];
-    let outcomes = kinds.map(|(kind, outcome)| Told {
-        key: KEY,
-        kind,
-        outcome,
-    });
-    let passed = Passed {
-        outcomes: outcomes.into(),
-        ..Passed::default()
-    };
+    let passed = all(kinds.map(|(kind, outcome)| (KEY, kind, outcome)));
     assert!(state.poll_action(now).is_some());
     state.handle_pass_over(now + ms(8), Some(&passed));
     state.handle_heard(now + ms(8), Heard::Hint);
