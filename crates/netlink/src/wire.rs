@@ -66,6 +66,7 @@ pub const NLA_TYPE_MASK: u16 = 0x3fff;
 ///
 /// Saturates at the top of the range, so that an absurd length from outside cannot wrap.
 #[must_use]
+#[inline]
 pub const fn align(len: usize) -> usize {
     len.saturating_add(3) & !3
 }
@@ -89,6 +90,7 @@ impl Header {
     /// Reads a header from the front of `bytes`; `None` when there are fewer than
     /// [`HEADER_LEN`]. Whether `length` makes sense is not checked.
     #[must_use]
+    #[inline]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             length: read_u32(bytes.get(0..4)?)?,
@@ -144,6 +146,7 @@ pub struct Messages<'a> {
 impl<'a> Messages<'a> {
     /// The messages in `datagram`.
     #[must_use]
+    #[inline]
     pub fn new(datagram: &'a [u8]) -> Self {
         Self {
             rest: datagram,
@@ -161,6 +164,7 @@ impl<'a> Messages<'a> {
 impl<'a> Iterator for Messages<'a> {
     type Item = Message<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
         if self.rest.is_empty() {
             return None;
@@ -216,6 +220,7 @@ impl<'a> Attrs<'a> {
 impl<'a> Iterator for Attrs<'a> {
     type Item = (u16, &'a [u8]);
 
+    #[inline]
     fn next(&mut self) -> Option<(u16, &'a [u8])> {
         if self.rest.is_empty() {
             return None;
@@ -229,6 +234,7 @@ impl<'a> Iterator for Attrs<'a> {
     }
 }
 
+#[inline]
 fn split_attr(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::from(read_u16(bytes.get(0..2)?)?);
     let kind = read_u16(bytes.get(2..4)?)? & NLA_TYPE_MASK;
@@ -243,6 +249,7 @@ macro_rules! readers {
         ///
         /// `None` unless the payload has exactly that length.
         #[must_use]
+        #[inline]
         pub fn $name(payload: &[u8]) -> Option<$type> {
             payload.try_into().ok().map(<$type>::$from)
         }
@@ -266,12 +273,14 @@ readers! {
 
 /// Reads an IPv4 address; `None` unless the payload has exactly four bytes.
 #[must_use]
+#[inline]
 pub fn read_ipv4(payload: &[u8]) -> Option<Ipv4Addr> {
     <[u8; 4]>::try_from(payload).ok().map(Ipv4Addr::from)
 }
 
 /// Reads an IPv6 address; `None` unless the payload has exactly sixteen bytes.
 #[must_use]
+#[inline]
 pub fn read_ipv6(payload: &[u8]) -> Option<Ipv6Addr> {
     <[u8; 16]>::try_from(payload).ok().map(Ipv6Addr::from)
 }

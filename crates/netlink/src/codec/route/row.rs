@@ -17,7 +17,7 @@ use super::{
     RTA_PREF, RTA_PREFSRC, RTA_PRIORITY, RTA_SRC, RTA_TABLE, RTA_VIA, RTM_F_CLONED, RTNH_F_ONLINK,
     RTNH_F_PERVASIVE, type_from,
 };
-use crate::codec::{BROKEN, Undecodable, family_from, read_ip_of, split, take};
+use crate::codec::{BROKEN, SHORT, Undecodable, family_from, read_ip_of, take};
 use crate::wire::{Attrs, read_ipv4, read_ipv6, read_u8, read_u32};
 
 /// The metric of an IPv6 route that names none (`IP6_RT_PRIO_USER`).
@@ -28,21 +28,25 @@ const IPV6_METRIC: u32 = 1024;
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
     address: u128,
-    hop: Hop,
+    /// The gateway as a number; of which family says `via_family`.
+    via: u128,
+    attrs: &'a [u8],
     table: u32,
     metric: u32,
+    dev: u32,
     object: u32,
     family: Family,
+    via_family: Option<Family>,
     len: u8,
+    from_len: u8,
     tos: u8,
     scope: u8,
     kind: u8,
     protocol: u8,
+    onlink: bool,
     many: bool,
     other: bool,
     unmodelled: bool,
-    from: Option<Prefix>,
-    attrs: Attrs<'a>,
 }
 
 /// The only next hop of a route.
@@ -66,22 +70,21 @@ impl<'a> Row<'a> {
     /// When the message is too short or does not say what identifies the route.
     #[inline]
     pub fn parse(body: &'a [u8]) -> Result<Option<Row<'a>>, Undecodable> {
-        let (head, attrs) = split::<12>(Kind::Route, body)?;
+        let (head, attrs) = body
+            .split_first_chunk::<12>()
+            .ok_or(Undecodable::new(Kind::Route, SHORT))?;
         let flags = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
-        let Some(family) = family_from(head[0]) else {
-            return Ok(None);
-        };
-        if flags & RTM_F_CLONED != 0 {
-            return Ok(None);
+        match family_from(head[0]) {
+            _ if flags & RTM_F_CLONED != 0 => Ok(None),
+            None => Ok(None),
+            Some(Family::Inet) => Row::walk::<Ipv4Addr>(head, attrs).map(Some),
+            Some(Family::Inet6) => Row::walk::<Ipv6Addr>(head, attrs).map(Some),
         }
-        match family {
-            Family::Inet => Row::walk::<Ipv4Addr>(head, attrs),
-            Family::Inet6 => Row::walk::<Ipv6Addr>(head, attrs),
-        }
-        .map(Some)
     }
 
-    fn walk<A: Address>(head: [u8; 12], attrs: Attrs<'a>) -> Result<Row<'a>, Undecodable> {
+    fn walk<A: Address>(head: &[u8; 12], attrs: &'a [u8]) -> Result<Row<'a>, Undecodable> {
+        let lost = |why| Undecodable::new(Kind::Route, why);
+        // The low byte of the flags is the only next hop's.
         let [
             _,
             len,
@@ -93,25 +96,39 @@ impl<'a> Row<'a> {
             kind,
             flags,
             ..,
-        ] = head;
-        // The low byte of the flags is the only next hop's.
-        let (mut address, mut from) = (None, None);
-        let (mut via, mut dev) = (None, 0);
-        let (mut table, mut metric, mut object) = (u32::from(table), 0, 0);
-        let mut unmodelled = flags & RTNH_F_PERVASIVE != 0;
-        let (mut many, mut other) = (false, unmodelled);
-        let lost = |why| Undecodable::new(Kind::Route, why);
-
-        let mut walk = attrs.clone();
+        ] = *head;
+        let mut row = Row {
+            address: 0,
+            via: 0,
+            attrs,
+            table: u32::from(table),
+            metric: 0,
+            dev: 0,
+            object: 0,
+            family: A::FAMILY,
+            via_family: None,
+            len,
+            from_len,
+            tos,
+            scope,
+            kind,
+            protocol,
+            onlink: flags & RTNH_F_ONLINK != 0,
+            many: false,
+            other: from_len != 0,
+            unmodelled: flags & RTNH_F_PERVASIVE != 0,
+        };
+        let (mut to, mut from) = (None, None);
+        let mut walk = Attrs::new(attrs);
         for (number, payload) in walk.by_ref() {
             // What identifies the route must be readable; what else is not, is told by a mark.
             let understood = match number {
                 RTA_TABLE => {
-                    table = read_u32(payload).ok_or(lost("table"))?;
+                    row.table = read_u32(payload).ok_or(lost("table"))?;
                     true
                 }
                 RTA_DST => {
-                    address = Some(A::read(payload).ok_or(lost("destination"))?);
+                    to = Some(A::read(payload).ok_or(lost("destination"))?);
                     true
                 }
                 RTA_SRC => {
@@ -119,19 +136,23 @@ impl<'a> Row<'a> {
                     true
                 }
                 RTA_PRIORITY => {
-                    metric = read_u32(payload).ok_or(lost("metric"))?;
+                    row.metric = read_u32(payload).ok_or(lost("metric"))?;
                     true
                 }
-                RTA_OIF => take(&mut dev, read_u32(payload)),
-                RTA_GATEWAY => take(&mut via, A::read(payload).map(|via| Some(via.into()))),
-                RTA_VIA => take(&mut via, read_via(payload).map(Some)),
-                RTA_NH_ID => take(&mut object, read_u32(payload)),
+                RTA_OIF => take(&mut row.dev, read_u32(payload)),
+                RTA_GATEWAY => A::read(payload)
+                    .map(|via| (row.via, row.via_family) = (via, Some(A::FAMILY)))
+                    .is_some(),
+                RTA_VIA => read_via(payload)
+                    .map(|via| (row.via, row.via_family) = (bits(via), Some(Family::of(via))))
+                    .is_some(),
+                RTA_NH_ID => take(&mut row.object, read_u32(payload)),
                 RTA_MULTIPATH => {
-                    many = true;
+                    row.many = true;
                     true
                 }
                 RTA_PREFSRC | RTA_METRICS => {
-                    other = true;
+                    row.other = true;
                     true
                 }
                 // `rta_expires`, the third of the struct's numbers: it goes by itself.
@@ -141,61 +162,31 @@ impl<'a> Row<'a> {
                 RTA_PAD => true,
                 _ => false,
             };
-            unmodelled |= !understood;
+            row.unmodelled |= !understood;
         }
         if walk.malformed() {
             return Err(lost(BROKEN));
         }
 
-        // Only a prefix of length 0 goes without its address.
-        let address = match address {
-            Some(address) => address.bits(),
-            None if len == 0 => 0,
-            None => return Err(lost("prefix")),
-        };
-        if len > A::LEN || (len < A::LEN && address & (A::ALL >> len) != 0) {
-            return Err(lost("prefix"));
+        row.address = prefix::<A>(to, len).ok_or(lost("prefix"))?;
+        prefix::<A>(from, from_len).ok_or(lost("prefix"))?;
+        if A::FAMILY == Family::Inet6 && row.metric == 0 {
+            row.metric = IPV6_METRIC;
         }
-        let from = match (from, from_len) {
-            (None, 0) => None,
-            (from, _) => {
-                let from = from.ok_or(lost("prefix"))?.into();
-                let from = Prefix::new(from, from_len).map_err(|_| lost("prefix"))?;
-                Some(from).filter(|from| !from.is_default())
-            }
-        };
-        if A::FAMILY == Family::Inet6 && metric == 0 {
-            metric = IPV6_METRIC;
-        }
-        let onlink = flags & RTNH_F_ONLINK != 0;
-        Ok(Row {
-            address,
-            hop: Hop { via, dev, onlink },
-            table,
-            metric,
-            object,
-            family: A::FAMILY,
-            len,
-            tos,
-            scope,
-            kind,
-            protocol,
-            many,
-            other: other | unmodelled | from.is_some(),
-            unmodelled,
-            from,
-            attrs,
-        })
+        row.other |= row.unmodelled;
+        Ok(row)
     }
 
     /// The address family.
     #[must_use]
+    #[inline]
     pub fn family(&self) -> Family {
         self.family
     }
 
     /// The table's number, above 255 too.
     #[must_use]
+    #[inline]
     pub fn table(&self) -> u32 {
         self.table
     }
@@ -203,6 +194,7 @@ impl<'a> Row<'a> {
     /// The destination's address as a number, most significant byte first; an IPv4 address is in
     /// the low 32 bits.
     #[must_use]
+    #[inline]
     pub fn address(&self) -> u128 {
         self.address
     }
@@ -213,18 +205,21 @@ impl<'a> Row<'a> {
         reason = "a prefix length, not a count of items"
     )]
     #[must_use]
+    #[inline]
     pub fn len(&self) -> u8 {
         self.len
     }
 
     /// The type of service.
     #[must_use]
+    #[inline]
     pub fn tos(&self) -> u8 {
         self.tos
     }
 
     /// The metric; for IPv6 never 0.
     #[must_use]
+    #[inline]
     pub fn metric(&self) -> u32 {
         self.metric
     }
@@ -232,23 +227,31 @@ impl<'a> Row<'a> {
     /// The source prefix; `None` is any source.
     #[must_use]
     pub fn from(&self) -> Option<Prefix> {
-        self.from
+        if self.from_len == 0 {
+            return None;
+        }
+        let all = Attrs::new(self.attrs).filter(|(number, _)| *number == RTA_SRC);
+        let last = read_ip_of(self.family, all.last()?.1)?;
+        Prefix::new(last, self.from_len).ok()
     }
 
     /// The type.
     #[must_use]
+    #[inline]
     pub fn kind(&self) -> RouteType {
         type_from(self.kind)
     }
 
     /// The scope; `None` for IPv6, which has none.
     #[must_use]
+    #[inline]
     pub fn scope(&self) -> Option<Scope> {
         (self.family == Family::Inet).then_some(Scope(self.scope))
     }
 
     /// Who installed it.
     #[must_use]
+    #[inline]
     pub fn protocol(&self) -> u8 {
         self.protocol
     }
@@ -256,6 +259,7 @@ impl<'a> Row<'a> {
     /// Whether the accessors say all there is: one next hop or none, written out, no source
     /// prefix, no preferred source, no metrics, nothing that is not modelled.
     #[must_use]
+    #[inline]
     pub fn is_plain(&self) -> bool {
         !self.other && !self.many && self.object == 0
     }
@@ -264,13 +268,14 @@ impl<'a> Row<'a> {
     /// as all reject routes are, though IPv6 reports the loopback device; and for a row that is not
     /// plain.
     #[must_use]
+    #[inline]
     pub fn hop(&self) -> Option<Hop> {
-        let leads = self.hop.via.is_some() || self.hop.dev != 0;
-        (self.is_plain() && leads && !self.kind().is_reject()).then_some(self.hop)
+        Some(self.one()).filter(|_| self.is_plain() && self.leads() && !self.kind().is_reject())
     }
 
     /// The nexthop object of a row that would be plain but for it. `None` for any other.
     #[must_use]
+    #[inline]
     pub fn object(&self) -> Option<u32> {
         (!self.other && self.object != 0).then_some(self.object)
     }
@@ -283,7 +288,7 @@ impl<'a> Row<'a> {
             dst: self.dst(),
             metric: self.metric,
             tos: self.tos,
-            from: self.from,
+            from: self.from(),
         }
     }
 
@@ -295,7 +300,7 @@ impl<'a> Row<'a> {
             dst: self.dst(),
             metric: self.metric,
             tos: self.tos,
-            from: self.from,
+            from: self.from(),
             kind: self.kind(),
             nexthops: NextHops::None,
             src: None,
@@ -317,7 +322,7 @@ impl<'a> Row<'a> {
     /// What the walk has left where it is.
     fn read_the_rest(&self, route: &mut Route) {
         let mut many = None;
-        for (number, payload) in self.attrs.clone() {
+        for (number, payload) in Attrs::new(self.attrs) {
             let understood = match number {
                 RTA_PREFSRC => take(&mut route.src, read_ip_of(self.family, payload).map(Some)),
                 RTA_METRICS => read_metrics(&mut route.metrics, payload),
@@ -326,7 +331,7 @@ impl<'a> Row<'a> {
             };
             route.unmodelled |= !understood;
         }
-        let hop = NextHop::from(self.hop);
+        let hop = NextHop::from(self.one());
         route.nexthops = match many {
             // A route that uses a nexthop object shows what that expands to beside it.
             Some((hops, _)) if self.object != 0 => {
@@ -340,20 +345,59 @@ impl<'a> Row<'a> {
                 route.unmodelled |= !understood;
                 NextHops::Many(hops)
             }
-            None if hop.dev.is_none() && hop.via.is_none() => NextHops::None,
-            None => NextHops::One(hop),
+            None if self.leads() => NextHops::One(hop),
+            None => NextHops::None,
         };
     }
 
+    /// Whether there is a next hop outside of a list.
+    fn leads(&self) -> bool {
+        self.dev != 0 || self.via_family.is_some()
+    }
+
+    /// The next hop that is outside of a list.
+    fn one(&self) -> Hop {
+        Hop {
+            via: self.via_family.map(|family| address(family, self.via)),
+            dev: self.dev,
+            onlink: self.onlink,
+        }
+    }
+
     fn dst(&self) -> Prefix {
-        let address = match self.family {
-            // The high bits are zero.
-            Family::Inet => IpAddr::V4(Ipv4Addr::from_bits(self.address as u32)),
-            Family::Inet6 => IpAddr::V6(Ipv6Addr::from_bits(self.address)),
-        };
+        let address = address(self.family, self.address);
         // It is one: `walk` has seen to that.
         Prefix::new(address, self.len).unwrap_or(Prefix::host(address))
     }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn address(family: Family, bits: u128) -> IpAddr {
+    match family {
+        // The high bits are zero.
+        Family::Inet => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
+        Family::Inet6 => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+    }
+}
+
+/// The address of a prefix of so many bits: only one of length 0 goes without.
+fn prefix<A: Address>(address: Option<u128>, len: u8) -> Option<u128> {
+    let address = match address {
+        None if len != 0 => return None,
+        address => address.unwrap_or(0),
+    };
+    let behind = match len {
+        len if len > A::LEN => return None,
+        len if len == A::LEN => 0,
+        len => A::ALL >> len,
+    };
+    (address & behind == 0).then_some(address)
 }
 
 impl From<Hop> for NextHop {
@@ -368,14 +412,13 @@ impl From<Hop> for NextHop {
 }
 
 /// What the two families do differently.
-trait Address: Into<IpAddr> {
+trait Address {
     const FAMILY: Family;
     /// The longest prefix length.
     const LEN: u8;
     /// All bits of an address.
     const ALL: u128;
-    fn read(payload: &[u8]) -> Option<Self>;
-    fn bits(self) -> u128;
+    fn read(payload: &[u8]) -> Option<u128>;
 }
 
 impl Address for Ipv4Addr {
@@ -383,12 +426,8 @@ impl Address for Ipv4Addr {
     const LEN: u8 = 32;
     const ALL: u128 = u32::MAX as u128;
 
-    fn read(payload: &[u8]) -> Option<Self> {
-        read_ipv4(payload)
-    }
-
-    fn bits(self) -> u128 {
-        u128::from(self.to_bits())
+    fn read(payload: &[u8]) -> Option<u128> {
+        read_ipv4(payload).map(|address| u128::from(address.to_bits()))
     }
 }
 
@@ -397,11 +436,7 @@ impl Address for Ipv6Addr {
     const LEN: u8 = 128;
     const ALL: u128 = u128::MAX;
 
-    fn read(payload: &[u8]) -> Option<Self> {
-        read_ipv6(payload)
-    }
-
-    fn bits(self) -> u128 {
-        self.to_bits()
+    fn read(payload: &[u8]) -> Option<u128> {
+        read_ipv6(payload).map(Ipv6Addr::to_bits)
     }
 }
