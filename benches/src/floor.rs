@@ -1,76 +1,145 @@
-//! The floor: the same messages, encoded beforehand and sent in batches; dumps read and not looked
-//! at. No program that asks the kernel for the same can be faster by more than noise.
+//! The floor: bytes encoded beforehand and sent in batches, of which the last message alone is acknowledged; dumps read and
+//! not looked at. No program that asks the kernel for the same can be faster by more than noise. One that asks for it in
+//! another order or shape can.
 
-use anyhow::{Result, ensure};
-use trueup_diff::{Dev, Family, NextHop, NextHops, Route, Rule};
-use trueup_netlink::{Batch, DumpStep, Namespace, Outcome, Push, Socket, codec};
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result};
+use trueup_diff::{Family, Rule};
 use trueup_rtnl::DEFAULT_PROTOCOL;
+use trueup_testkit::{index_of, ip_batch, veth_pair};
 
+use crate::clock::{Took, timed};
 use crate::prefixes::Prefixes;
 use crate::state;
+use crate::works::{self, ADDRESS_LINKS, FEW, FOREIGN, GATEWAY_V6, GATEWAYS, Work};
 
-/// Puts one message into a buffer.
-type Encode<'a> = dyn Fn(&mut Vec<u8>) -> Result<(), codec::EncodeError> + 'a;
+pub use requests::Requests;
+use requests::{Verb, Wanted, dump_routes, dump_rules};
+use socket::Raw;
 
-/// Encodes the messages that create or delete a state, in the order of a plan: rules come last and
-/// go first.
+mod requests;
+mod socket;
+
+/// The two families.
+const FAMILIES: [Family; 2] = [Family::Inet, Family::Inet6];
+
+/// How the rows of a no-op are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// By table, and by protocol where there are foreign rows: the least that answers the question.
+    Narrowly,
+    /// By protocol alone, whatever table: what it takes to know of every row of one's own.
+    ByProtocol,
+}
+
+/// Does a work in the calling thread's namespace.
+///
+/// # Errors
+///
+/// When the kernel refuses anything.
+pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
+    match work {
+        Work::RouteCreate(family) => write(&routes(family, size, Verb::Create, gateway(family))?),
+        Work::RouteGateway => {
+            let gateway = GATEWAYS[1].into();
+            write(&routes(Family::Inet, size, Verb::Replace, gateway)?)
+        }
+        Work::RouteDelete(family) => write(&routes(family, size, Verb::Delete, gateway(family))?),
+        Work::RouteNoop(family) => look(&[family], asking, None),
+        Work::FewNoop => look(&[Family::Inet], asking, Some(DEFAULT_PROTOCOL)),
+        Work::InternetNoop => look(&FAMILIES, asking, None),
+        Work::InternetCreate => write(&internet(size, Verb::Create)?),
+        Work::InternetDelete => write(&internet(size, Verb::Delete)?),
+        Work::RuleCreate(family) => write(&rules(family, size, Verb::Create)?),
+        Work::RuleDelete(family) => write(&rules(family, size, Verb::Delete)?),
+        Work::AddressCreate => {
+            let [one, other] = ADDRESS_LINKS;
+            veth_pair(one, other);
+            let link = index_of(one);
+            let requests = Requests::of(size, |requests, at| {
+                requests.address(link, works::address(at).into(), 64)
+            })?;
+            let took = write(&requests);
+            ip_batch([format!("link delete {one}")]);
+            took
+        }
+        Work::LinkDelete => {
+            let all =
+                |verb| Requests::of(size, |requests, at| requests.link(verb, &works::link(at)));
+            Raw::open()?.send(&all(Verb::Create)?)?;
+            write(&all(Verb::Delete)?)
+        }
+    }
+}
+
+/// Makes or deletes what is there before [`Work::FewNoop`]: so many foreign routes, and ours.
+///
+/// # Errors
+///
+/// When the kernel refuses anything.
+pub fn crowd(size: usize, there: bool) -> Result<()> {
+    let verb = if there { Verb::Create } else { Verb::Delete };
+    let gateway = GATEWAYS[0].into();
+    let requests = Requests::of(size + FEW, |requests, at| match at.checked_sub(FEW) {
+        None => requests.route(verb, works::few(at), gateway, DEFAULT_PROTOCOL),
+        Some(at) => {
+            let destination = works::destination(Family::Inet, at);
+            requests.route(verb, destination, gateway, FOREIGN)
+        }
+    })?;
+    Raw::open()?.send(&requests)
+}
+
+/// How many routes there are in table main that the kernel did not make itself, and how many rules.
+///
+/// # Errors
+///
+/// When the kernel does not answer.
+pub fn count() -> Result<(usize, usize)> {
+    const RTPROT_KERNEL: u8 = 2;
+    let (mut routes, mut rules) = (0, 0);
+    let mut socket = Raw::open()?;
+    for family in FAMILIES.map(number) {
+        let main = Wanted {
+            main: true,
+            protocol: None,
+        };
+        let ours = |body: &[u8]| body.get(5).is_some_and(|by| *by != RTPROT_KERNEL);
+        routes += socket.count(&dump_routes(family, main)?, ours)?;
+        rules += socket.count(&dump_rules(family)?, |_| true)?;
+    }
+    Ok((routes, rules))
+}
+
+/// The internet's routes and rules beside them, in the order of a plan: rules come last and go first.
 ///
 /// # Errors
 ///
 /// When a message cannot be encoded.
-pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Vec<Batch>> {
-    let resolve = |dev: Dev| dev.as_index();
-    let mut batches = vec![Batch::new()];
-    let mut push = |encode: &Encode<'_>| -> Result<()> {
-        if let Some(last) = batches.last_mut()
-            && last.push(encode)? == Push::Added
-        {
-            return Ok(());
-        }
-        let mut batch = Batch::new();
-        ensure!(
-            batch.push(encode)? == Push::Added,
-            "an empty batch takes a message"
-        );
-        batches.push(batch);
-        Ok(())
-    };
+pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Requests> {
+    let verb = if create { Verb::Create } else { Verb::Delete };
     let mut rules: Vec<Rule> = state::rules(rules).collect();
     if create {
-        // The order in which the kernel is quick with them.
+        // The order in which the kernel is quick to add them.
         rules.reverse();
     }
-    let mut push_rules = |push: &mut dyn FnMut(&Encode<'_>) -> Result<()>| -> Result<()> {
-        for rule in &mut rules {
-            rule.protocol = DEFAULT_PROTOCOL;
-            push(&|buffer| {
-                if create {
-                    codec::rule::create(buffer, rule)
-                } else {
-                    codec::rule::delete(buffer, rule)
-                }
-            })?;
+    let push_rules = |requests: &mut Requests| -> Result<()> {
+        for rule in &rules {
+            let from = rule.from.context("a rule with a source")?;
+            requests.rule(verb, rule.priority, from.ip(), DEFAULT_PROTOCOL)?;
         }
         Ok(())
     };
+    let mut requests = Requests::default();
     if !create {
-        push_rules(&mut push)?;
+        push_rules(&mut requests)?;
     }
-    for (prefix, via) in state::routes(prefixes) {
-        let mut route = Route::new(prefix, NextHops::One(NextHop::via(via))).canonical();
-        route.protocol = DEFAULT_PROTOCOL;
-        push(&|buffer| {
-            if create {
-                codec::route::create(buffer, &route, &resolve)
-            } else {
-                codec::route::delete(buffer, &route, &resolve)
-            }
-        })?;
-    }
+    push_internet(&mut requests, prefixes, verb)?;
     if create {
-        push_rules(&mut push)?;
+        push_rules(&mut requests)?;
     }
-    Ok(batches)
+    requests.finish()
 }
 
 /// Sends them all, and gives their number.
@@ -78,16 +147,9 @@ pub fn encode(prefixes: &Prefixes, rules: usize, create: bool) -> Result<Vec<Bat
 /// # Errors
 ///
 /// When any of them is refused.
-pub fn send(batches: &mut [Batch]) -> Result<usize> {
-    let mut socket = Socket::open(&Namespace::current())?;
-    let mut count = 0;
-    for batch in batches {
-        let outcomes = socket.send_batch(batch)?;
-        count += outcomes.len();
-        let refused = outcomes.iter().find(|outcome| **outcome != Outcome::Done);
-        ensure!(refused.is_none(), "refused: {refused:?}");
-    }
-    Ok(count)
+pub fn send(requests: &Requests) -> Result<usize> {
+    Raw::open()?.send(requests)?;
+    Ok(requests.len())
 }
 
 /// Dumps all routes of the marker and all rules, and gives their number.
@@ -96,25 +158,85 @@ pub fn send(batches: &mut [Batch]) -> Result<usize> {
 ///
 /// When the kernel does not answer.
 pub fn read() -> Result<usize> {
-    let mut socket = Socket::open(&Namespace::current())?;
+    let mut socket = Raw::open()?;
     let mut count = 0;
-    let filter = codec::route::Filter {
+    let ours = Wanted {
+        main: false,
         protocol: Some(DEFAULT_PROTOCOL),
-        ..Default::default()
     };
-    for family in [Family::Inet, Family::Inet6] {
-        for routes in [true, false] {
-            let mut request = Vec::new();
-            if routes {
-                codec::route::dump_request(&mut request, family, &filter)?;
-            } else {
-                codec::rule::dump_request(&mut request, family)?;
-            }
-            let dump = socket.dump(&request, |step| {
-                count += usize::from(matches!(step, DumpStep::Message(_)));
-            })?;
-            ensure!(dump.complete, "interrupted");
-        }
+    for family in FAMILIES.map(number) {
+        count += socket.count(&dump_routes(family, ours)?, |_| true)?;
+        count += socket.count(&dump_rules(family)?, |_| true)?;
     }
     Ok(count)
+}
+
+fn write(requests: &Requests) -> Result<Took> {
+    let ((), took) = timed(|| Raw::open()?.send(requests))?;
+    Ok(took)
+}
+
+fn look(families: &[Family], asking: Asking, of: Option<u8>) -> Result<Took> {
+    let wanted = match asking {
+        Asking::Narrowly => Wanted {
+            main: true,
+            protocol: of,
+        },
+        Asking::ByProtocol => Wanted {
+            main: false,
+            protocol: Some(DEFAULT_PROTOCOL),
+        },
+    };
+    let dumps = families
+        .iter()
+        .map(|family| dump_routes(number(*family), wanted));
+    let dumps: Vec<Vec<u8>> = dumps.collect::<Result<_>>()?;
+    let (_, took) = timed(|| {
+        let mut socket = Raw::open()?;
+        let mut bytes = 0;
+        for dump in &dumps {
+            bytes += socket.read(dump)?;
+        }
+        Ok(bytes)
+    })?;
+    Ok(took)
+}
+
+fn routes(family: Family, size: usize, verb: Verb, gateway: IpAddr) -> Result<Requests> {
+    Requests::of(size, |requests, at| {
+        let destination = works::destination(family, at);
+        requests.route(verb, destination, gateway, DEFAULT_PROTOCOL)
+    })
+}
+
+fn rules(family: Family, size: usize, verb: Verb) -> Result<Requests> {
+    Requests::of(size, |requests, at| {
+        let (priority, source) = (works::priority(at), works::source(family, at));
+        requests.rule(verb, priority, source, DEFAULT_PROTOCOL)
+    })
+}
+
+fn internet(size: usize, verb: Verb) -> Result<Requests> {
+    let mut requests = Requests::default();
+    push_internet(&mut requests, &Prefixes::internet(None, size)?, verb)?;
+    requests.finish()
+}
+
+fn push_internet(requests: &mut Requests, prefixes: &Prefixes, verb: Verb) -> Result<()> {
+    state::routes(prefixes).try_for_each(|(prefix, via)| {
+        let destination = (prefix.address(), prefix.len());
+        requests.route(verb, destination, via, DEFAULT_PROTOCOL)
+    })
+}
+
+fn gateway(family: Family) -> IpAddr {
+    match family {
+        Family::Inet => GATEWAYS[0].into(),
+        Family::Inet6 => GATEWAY_V6.into(),
+    }
+}
+
+/// `AF_INET`, `AF_INET6`.
+fn number(family: Family) -> u8 {
+    requests::family(gateway(family))
 }

@@ -1,6 +1,7 @@
-//! What the benchmarks share: the size of the internet as prefixes, desired states and
-//! `ip -batch` files made of them, and the measure of what a piece of work took.
+//! What the benchmarks share: the pieces of work, and how the floor and trueup do them; the size of the internet as
+//! prefixes, desired states and `ip -batch` files made of them; the measure of what a piece of work took.
 //!
+//! - `cargo xtask bench` has programs do the same works in turn, and compares them: `README.md` of this directory;
 //! - `cargo run --release -p trueup-benches --bin internet` measures whole passes against the
 //!   kernel, beside `ip -batch` on the same work;
 //! - `cargo run --release -p trueup-benches --bin latency` measures from a stranger's delete to its
@@ -11,10 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
 pub mod crowd;
 pub mod floor;
+pub mod pass;
 pub mod prefixes;
 pub mod state;
 pub mod told;
 pub mod usage;
+pub mod works;
 pub mod writer;

@@ -1,9 +1,10 @@
 //! Prefixes by the hundred thousand: a table that was read from files, or one of the same size and
 //! shape made up, the same each time.
 
+use std::env;
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -71,6 +72,21 @@ impl Prefixes {
             v4: synthetic_v4(INTERNET.0),
             v6: synthetic_v6(INTERNET.1),
         }
+    }
+
+    /// `size` prefixes of the internet's table: that in a directory, by default the one that `$TRUEUP_DATA` names, or
+    /// else one made up.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn internet(directory: Option<&Path>, size: usize) -> Result<Prefixes> {
+        let named = env::var_os("TRUEUP_DATA").map(PathBuf::from);
+        let all = match directory.or(named.as_deref()) {
+            Some(directory) => Prefixes::read(directory)?,
+            None => Prefixes::synthetic(),
+        };
+        Ok(all.thinned(size))
     }
 
     /// `size` of them in all, spread over the whole and over both families; all, where there are

@@ -66,11 +66,10 @@ pub(crate) fn rules(count: usize) -> impl Iterator<Item = Rule> {
 /// A route to each prefix, and rules. A kind of which there are to be none is declared to have
 /// none.
 pub fn desired(prefixes: &Prefixes, rules: usize) -> Desired {
-    let routes = routes(prefixes)
-        .map(|(prefix, via)| Route::new(prefix, NextHops::One(NextHop::via(via))))
-        .collect();
+    let routes =
+        routes(prefixes).map(|(prefix, via)| Route::new(prefix, NextHops::One(NextHop::via(via))));
     Desired {
-        routes: Some(routes),
+        routes: Some(routes.collect()),
         rules: Some(self::rules(rules).collect()),
         ..Desired::default()
     }

@@ -118,9 +118,9 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
         "keep" => pass(&state::desired(&prefixes()?, rules), false),
         "delete" => pass(&state::desired(&Prefixes::default(), 0), true),
         "floor-create" | "floor-delete" => {
-            let mut batches = floor::encode(&prefixes()?, rules, piece == "floor-create")?;
+            let requests = floor::encode(&prefixes()?, rules, piece == "floor-create")?;
             let held = memory("VmRSS")?;
-            let (count, usage) = measure(|| floor::send(&mut batches))?;
+            let (count, usage) = measure(|| floor::send(&requests))?;
             Ok(Told {
                 usage,
                 held,
@@ -143,14 +143,7 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
 const RULES: usize = 10_000;
 
 fn table(flags: &Internet) -> Result<Prefixes> {
-    let directory = flags
-        .data
-        .clone()
-        .or_else(|| env::var_os("TRUEUP_DATA").map(PathBuf::from));
-    directory.map_or_else(
-        || Ok(Prefixes::synthetic()),
-        |directory| Prefixes::read(&directory),
-    )
+    Prefixes::internet(flags.data.as_deref(), usize::MAX)
 }
 
 struct Bench {

@@ -1,0 +1,98 @@
+//! The line that a program prints of its work, and what is measured for it.
+
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use serde::{Deserialize, Serialize};
+
+/// What a program says of a work that it did. `README.md` of this directory says what is in each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Its name.
+    pub program: String,
+    /// The work's name.
+    pub work: String,
+    /// How many objects it was about.
+    pub size: usize,
+    /// What it took.
+    #[serde(flatten)]
+    pub took: Took,
+}
+
+/// What a work took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Took {
+    /// Wall time, nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time of user and kernel, nanoseconds.
+    pub cpu_ns: u64,
+    /// The most memory resident meanwhile, KiB.
+    pub peak_rss_kb: u64,
+}
+
+/// Does it in this process, and tells what it took.
+///
+/// # Errors
+///
+/// Those of `work`, and when the kernel does not tell.
+pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
+    // The peak is from now on what is resident now: proc_pid_clear_refs(5).
+    fs::write("/proc/self/clear_refs", "5").context("/proc/self/clear_refs")?;
+    let before = processor()?;
+    let start = Instant::now();
+    let value = work()?;
+    let wall_ns = u64::try_from(start.elapsed().as_nanos())?;
+    let cpu_ns = processor()?.saturating_sub(before);
+    let took = Took {
+        wall_ns,
+        cpu_ns,
+        peak_rss_kb: peak()?,
+    };
+    Ok((value, took))
+}
+
+fn processor() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let both = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(u64::try_from(both)?.saturating_mul(1_000))
+}
+
+fn peak() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    Ok(kib
+        .context("no VmHWM in /proc/self/status")?
+        .trim()
+        .parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_reads_as_the_page_says() {
+        let text = r#"{"program":"floor","work":"route-create","size":1000,"wall_ns":4400000,"cpu_ns":4300000,"peak_rss_kb":2100}"#;
+        let line: Line = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&line).unwrap(), text);
+    }
+
+    #[test]
+    fn what_was_freed_before_the_clock_started_is_not_in_the_peak() {
+        const MIB: usize = 1 << 20;
+        let large = vec![1_u8; 64 * MIB];
+        assert!(large.iter().all(|byte| *byte == 1));
+        drop(large);
+        let ((), took) = timed(|| Ok(())).unwrap();
+        let (held, more) = timed(|| Ok(vec![1_u8; 64 * MIB])).unwrap();
+        assert_eq!(held.len(), 64 * MIB);
+        assert!(
+            more.peak_rss_kb > took.peak_rss_kb + 60 * 1024,
+            "{took:?} {more:?}"
+        );
+    }
+}

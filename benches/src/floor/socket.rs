@@ -1,0 +1,109 @@
+//! A socket of the floor's own: sends what was encoded, and receives without looking, but for how it ends.
+
+use std::io::Read as _;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use trueup_netlink::wire::{HEADER_LEN, Header, Messages, NLMSG_DONE, NLMSG_ERROR};
+
+use super::requests::Requests;
+
+/// The kernel never sends more than 32 KiB at once.
+const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// Length of an `NLMSG_DONE` without words.
+const DONE_LEN: usize = HEADER_LEN + 4;
+
+/// The socket, with the one buffer that everything is received into.
+pub(super) struct Raw {
+    socket: netlink_sys::Socket,
+    buffer: Vec<u8>,
+}
+
+impl Raw {
+    /// Opens one in the calling thread's namespace. Its dumps are filtered by the kernel.
+    pub(super) fn open() -> Result<Raw> {
+        let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context("a socket")?;
+        socket.bind_auto()?;
+        socket.set_netlink_get_strict_chk(true)?;
+        Ok(Raw {
+            socket,
+            buffer: vec![0; RECEIVE_BYTES],
+        })
+    }
+
+    /// Sends all batches, each after the answer to the one before.
+    pub(super) fn send(&mut self, requests: &Requests) -> Result<()> {
+        for batch in requests.batches() {
+            let sent = self.socket.send(batch, 0).context("sending")?;
+            ensure!(sent == batch.len(), "a batch was cut short");
+            self.acknowledged()?;
+        }
+        Ok(())
+    }
+
+    /// Everything was carried out by the time that the send returned: what comes first is a refusal of any of the
+    /// messages, or else the acknowledgement of the last.
+    fn acknowledged(&mut self) -> Result<()> {
+        let received = self.receive()?;
+        let header = Header::read(received).context("an answer")?;
+        ensure!(
+            header.kind == NLMSG_ERROR,
+            "an answer of type {}",
+            header.kind
+        );
+        let mut error = [0; 4];
+        received
+            .get(HEADER_LEN..)
+            .unwrap_or_default()
+            .read_exact(&mut error)?;
+        match i32::from_ne_bytes(error) {
+            0 => Ok(()),
+            errno => {
+                let reason = std::io::Error::from_raw_os_error(errno.wrapping_neg());
+                bail!("message {} was refused: {reason}", header.sequence)
+            }
+        }
+    }
+
+    /// Reads a dump to its end, and gives its length in bytes.
+    pub(super) fn read(&mut self, request: &[u8]) -> Result<usize> {
+        self.dump(request, |_| ())
+    }
+
+    /// Reads a dump to its end, and counts those rows whose body says yes.
+    pub(super) fn count(&mut self, request: &[u8], want: impl Fn(&[u8]) -> bool) -> Result<usize> {
+        let mut count = 0;
+        self.dump(request, |datagram| {
+            count += Messages::new(datagram)
+                .filter(|message| message.header.kind > NLMSG_DONE && want(message.body))
+                .count();
+        })?;
+        Ok(count)
+    }
+
+    fn dump(&mut self, request: &[u8], mut each: impl FnMut(&[u8])) -> Result<usize> {
+        self.socket.send(request, 0).context("asking")?;
+        let mut bytes = 0;
+        loop {
+            let received = self.receive()?;
+            bytes += received.len();
+            each(received);
+            // The end comes alone or behind the last rows.
+            let end = received.len().checked_sub(DONE_LEN);
+            let end = end.and_then(|at| Header::read(received.get(at..)?));
+            if end.is_some_and(|end| end.kind == NLMSG_DONE && end.length as usize == DONE_LEN) {
+                return Ok(bytes);
+            }
+            let first = Header::read(received).context("a row")?;
+            ensure!(first.kind != NLMSG_ERROR, "the dump was refused");
+        }
+    }
+
+    fn receive(&mut self) -> Result<&[u8]> {
+        let mut room = &mut self.buffer[..];
+        let length = self.socket.recv(&mut room, 0).context("receiving")?;
+        ensure!(length < RECEIVE_BYTES, "more than the kernel ever sends");
+        Ok(&self.buffer[..length])
+    }
+}
