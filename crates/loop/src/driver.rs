@@ -29,6 +29,8 @@ pub struct Loop<'a, S: Source> {
     ledger: Box<dyn Ledger + Send + 'a>,
     options: S::Options,
     calls: Calls<'a, S>,
+    /// The desired state of the last pass, if that gave a report.
+    reported: Option<Revision>,
     /// How the scope ended.
     ended: Option<Arc<S::Error>>,
     shared: Arc<Shared<S>>,
@@ -75,6 +77,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 contention: Box::new(|_| {}),
                 overrun: Box::new(|_| {}),
             },
+            reported: None,
             ended: None,
             shared,
             _end: end,
@@ -254,6 +257,9 @@ impl<'a, S: Source> Loop<'a, S> {
         let go_on = || control.go_on();
         let held = |key: OpKey| control.held(key);
         let mut terms = Terms::default().with_extent(extent).with_go_on(&go_on);
+        if self.reported.take() == Some(revision) {
+            terms = terms.with_same_desired();
+        }
         if let Some(ops) = ops {
             terms = terms.with_ops(ops);
         }
@@ -276,11 +282,17 @@ impl<'a, S: Source> Loop<'a, S> {
                 let tracked = control.may_hold().then_some(&tracked as _);
                 let passed = Passed::of(&report, tracked);
                 span.over(&passed);
+                self.reported = Some(revision);
                 let report = Arc::new(report);
-                self.keep(&report, passed.converged);
+                let replaced = self.keep(&report, passed.converged);
                 let drift = would_be_drift && !passed.ops.is_empty();
                 span.within(|| self.tell(&report, drift));
                 self.shared.control.pass_over(Some(&passed), false);
+                if !passed.converged {
+                    self.shared.forget_converged();
+                }
+                // They may be large: nobody waits for that.
+                drop(replaced);
             }
             Err(error) => {
                 span.failed(&error);
@@ -291,6 +303,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 let end = S::is_end(&error);
                 self.ended = end.then_some(error);
                 self.shared.control.pass_over(None, end);
+                self.shared.forget_converged();
             }
         }
     }
@@ -305,14 +318,13 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    fn keep(&self, report: &Arc<S::Report>, converged: bool) {
+    /// Gives what was kept before, as nothing is dropped under the lock.
+    fn keep(&self, report: &Arc<S::Report>, converged: bool) -> impl Sized + use<S> {
         let mut mail = self.shared.mail();
         let settled = converged.then(|| mail.converged.replace(Arc::clone(report)));
         let replaced = mail.report.replace(Arc::clone(report));
         let mended = mail.error.take();
-        drop(mail);
-        // Nothing is dropped under the lock.
-        drop((settled, replaced, mended));
+        (settled, replaced, mended)
     }
 }
 
@@ -321,11 +333,15 @@ struct End<S: Source>(Arc<Shared<S>>);
 
 impl<S: Source> Drop for End<S> {
     fn drop(&mut self) {
+        let clear = || {
+            let mut mail = self.0.mail();
+            let unused = (mail.desired.take(), mem::take(&mut mail.changes));
+            drop(mail);
+            drop(unused);
+        };
+        clear();
         self.0.control.gone();
-        // From here on none is taken.
-        let mut mail = self.0.mail();
-        let unused = (mail.desired.take(), mem::take(&mut mail.changes));
-        drop(mail);
-        drop(unused);
+        // What came in between, unless it was stopped before; from here on nothing does.
+        clear();
     }
 }

@@ -103,10 +103,14 @@ impl<S: Source> Handle<S> {
         revision: Revision,
         timeout: Duration,
     ) -> Result<Arc<S::Report>, Error> {
-        self.shared.control.converged(revision, timeout)?;
-        let converged = self.shared.mail().converged.clone();
+        self.shared.mail().waiting += 1;
+        let waited = self.shared.control.converged(revision, timeout);
+        let mut mail = self.shared.mail();
+        mail.waiting -= 1;
+        let converged = mail.converged.clone();
+        drop(mail);
         // A pass said so, so there is one.
-        converged.ok_or_else(|| Error::new(ErrorKind::Ended))
+        waited.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
     }
 
     /// What the loop has done so far, and how it stands.
@@ -219,8 +223,10 @@ pub(crate) struct Mail<S: Source> {
     /// And is to make these in it, in this order.
     pub(crate) changes: Vec<Change<S>>,
     pub(crate) report: Option<Arc<S::Report>>,
-    /// The last one that said converged.
+    /// The last one that said converged; none where that no longer stands and nobody waits for it.
     pub(crate) converged: Option<Arc<S::Report>>,
+    /// So many wait for it, or have waited and are about to take it.
+    pub(crate) waiting: usize,
     pub(crate) error: Option<Arc<S::Error>>,
     pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
 }
@@ -234,6 +240,7 @@ impl<S: Source> Shared<S> {
                 changes: Vec::new(),
                 report: None,
                 converged: None,
+                waiting: 0,
                 error: None,
                 subscribed: None,
             }),
@@ -257,6 +264,18 @@ impl<S: Source> Shared<S> {
         let control = Arc::clone(&self.control);
         // A hint after the end has no effect, as promised.
         Hints::new(move || drop(control.hint()))
+    }
+
+    /// A pass is over that did not converge, or could not run. The report of the one that did may be a large one: who asks from now on will not be given
+    /// it.
+    pub(crate) fn forget_converged(&self) {
+        let mut mail = self.mail();
+        let stale = match mail.waiting {
+            0 => mail.converged.take(),
+            _ => None,
+        };
+        drop(mail);
+        drop(stale);
     }
 
     pub(crate) fn mail(&self) -> MutexGuard<'_, Mail<S>> {

@@ -9,7 +9,9 @@ pub enum Extent {
     /// All that is managed. The ground of correctness: a driver asks for it first, and again at an interval.
     #[default]
     Whole,
-    /// What the source itself has heard to be doubtful since its last pass; all of it where it cannot tell.
+    /// What the source itself has heard to be doubtful since its last pass, and what is desired otherwise than in that one; all of
+    /// it where it cannot tell. A source that cannot tell what is desired otherwise looks at all unless
+    /// [the same is](Terms::is_same_desired).
     Doubtful,
 }
 
@@ -24,6 +26,7 @@ pub struct OpKey(pub u64);
 #[derive(Clone, Copy, Default)]
 pub struct Terms<'a> {
     extent: Extent,
+    same_desired: bool,
     ops: Option<u64>,
     go_on: Option<&'a (dyn Fn() -> bool + Sync)>,
     held: Option<&'a (dyn Fn(OpKey) -> Option<Duration> + Sync)>,
@@ -34,6 +37,15 @@ impl<'a> Terms<'a> {
     #[must_use]
     pub fn with_extent(self, extent: Extent) -> Self {
         Terms { extent, ..self }
+    }
+
+    /// With the word that the same is desired as in this source's last pass in this scope, and that pass gave a report.
+    #[must_use]
+    pub fn with_same_desired(self) -> Self {
+        Terms {
+            same_desired: true,
+            ..self
+        }
     }
 
     /// With a limit to the ops that may be carried out; 0 is a look. The rest is pending, and
@@ -71,6 +83,12 @@ impl<'a> Terms<'a> {
         self.extent
     }
 
+    /// Whether the same is desired as in the source's last pass, which gave a report. If not, nobody knows: it may have been changed
+    /// where it is, so that it looks the same from afar.
+    pub fn is_same_desired(&self) -> bool {
+        self.same_desired
+    }
+
     /// How many ops may be carried out at most.
     pub fn ops(&self) -> u64 {
         self.ops.unwrap_or(u64::MAX)
@@ -96,6 +114,7 @@ impl fmt::Debug for Terms<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Terms")
             .field("extent", &self.extent)
+            .field("same_desired", &self.same_desired)
             .field("ops", &self.ops)
             .finish_non_exhaustive()
     }

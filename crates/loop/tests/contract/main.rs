@@ -5,6 +5,7 @@
 //! what does.
 #![allow(clippy::unwrap_used)]
 
+mod changes;
 mod controls;
 mod descriptor;
 mod hints;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use trueup_loop::{Config, Handle, Loop};
 use trueup_reconcile::{
-    Claim, Extent, Heard, Hints, Ledger, MemoryLedger, Outcome, Report, Source, Subscribed,
-    OpKey, Subscription, Terms, Told,
+    Claim, Extent, Heard, Hints, Ledger, MemoryLedger, OpKey, Outcome, Report, Source, Subscribed,
+    Subscription, Terms, Told,
 };
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
