@@ -4,6 +4,7 @@
 
 mod agreement;
 mod model;
+mod rows;
 mod theirs;
 mod theirs_link;
 mod tolerance;
