@@ -17,6 +17,7 @@ enum Event {
     Heard,
     Lost,
     Desired,
+    Change,
     Force,
     Pause,
     Resume,
@@ -41,6 +42,8 @@ struct Simulation {
     hinted: Option<Instant>,
     /// The first hint of the subscription that no pass has answered yet.
     doubtful: Option<Instant>,
+    /// The first change that no pass has answered yet.
+    changed: Option<Instant>,
     /// Something is to be answered at once since then: the first pass, a forced one, a resume.
     at_once: Option<Instant>,
     /// The end of the last whole pass.
@@ -51,6 +54,7 @@ struct Simulation {
     forced: Vec<(u64, usize)>,
     // What may cause a pass.
     hints: usize,
+    changes: usize,
     forces: usize,
     resumes: usize,
 }
@@ -76,12 +80,14 @@ impl Simulation {
             stopped: false,
             hinted: None,
             doubtful: None,
+            changed: None,
             at_once: Some(base),
             last_end: None,
             rest: base,
             running: None,
             forced: Vec::new(),
             hints: 0,
+            changes: 0,
             forces: 0,
             resumes: 0,
         };
@@ -120,6 +126,12 @@ impl Simulation {
                 self.state.handle_desired(now);
                 self.hinted.get_or_insert(now);
                 self.hints += 1;
+            }
+            Event::Change => {
+                let before = self.state.stats(now).desired;
+                assert!(self.state.handle_change(now) > before);
+                self.changed.get_or_insert(now);
+                self.changes += 1;
             }
             Event::Force => {
                 let pass = self.state.handle_force(now);
@@ -206,7 +218,7 @@ impl Simulation {
                     assert_eq!(self.called_for(), Some(extent), "no pass without a cause");
                     self.running = Some((self.now, extent));
                     self.starts.push(self.now);
-                    self.doubtful = None;
+                    (self.doubtful, self.changed) = (None, None);
                     if extent == Extent::Whole {
                         self.hinted = None;
                         self.at_once = None;
@@ -234,10 +246,13 @@ impl Simulation {
             first.is_some_and(|first| (first + DEBOUNCE).max(self.rest) <= self.now)
         };
         let by_timer = self.last_end.is_some_and(|end| end + INTERVAL <= self.now);
-        if self.at_once.is_some() || by_timer || is_due(self.hinted) {
+        // A change does not wait, but for the rest where a whole pass is asked for as well.
+        let with_hint = self.changed.is_some() && self.hinted.is_some() && self.rest <= self.now;
+        if self.at_once.is_some() || by_timer || is_due(self.hinted) || with_hint {
             Some(Extent::Whole)
         } else {
-            is_due(self.doubtful).then_some(Extent::Doubtful)
+            let alone = self.changed.is_some() && self.hinted.is_none();
+            (is_due(self.doubtful) || alone).then_some(Extent::Doubtful)
         }
     }
 
@@ -255,9 +270,9 @@ impl Simulation {
             }
             self.event(Event::PassOver);
             assert_eq!(
-                (self.hinted, self.doubtful),
-                (None, None),
-                "every hint was followed by a pass"
+                (self.hinted, self.doubtful, self.changed),
+                (None, None, None),
+                "every hint and every change was followed by a pass"
             );
             for &(pass, started_before) in &self.forced {
                 assert!(
@@ -273,7 +288,7 @@ impl Simulation {
             // A whole one and one over what is doubtful may each come a debounce after its own first hint.
             .min(2 + 2 * (elapsed.as_nanos() / DEBOUNCE.as_nanos()) as usize);
         let by_timer = (elapsed.as_nanos() / INTERVAL.as_nanos()) as usize;
-        let bound = 1 + by_timer + by_hint + self.forces + self.resumes;
+        let bound = 1 + by_timer + by_hint + self.changes + self.forces + self.resumes;
         assert!(
             self.starts.len() <= bound,
             "{} passes, at most {bound} have a cause",
@@ -292,6 +307,7 @@ fn event() -> impl Strategy<Value = Event> {
         6 => Just(Event::Heard),
         1 => Just(Event::Lost),
         1 => Just(Event::Desired),
+        3 => Just(Event::Change),
         2 => Just(Event::Force),
         2 => Just(Event::Pause),
         3 => Just(Event::Resume),
@@ -324,4 +340,20 @@ fn a_storm_of_hints_makes_one_pass_a_debounce() {
     // The first, then one each 100 ms, whose own end is when the next hint arms again.
     assert_eq!(simulation.starts.len(), 11);
     assert_eq!(simulation.starts[1] - simulation.base, DEBOUNCE);
+}
+
+/// Whoever streams changes sets the pace: what a pass costs, and no less.
+#[test]
+fn a_stream_of_changes_makes_one_pass_after_another_and_each_answers_all_before_it() {
+    let mut simulation = Simulation::new();
+    simulation.event(Event::PassOver);
+    for at in 0..1_000 {
+        simulation.event(Event::Change);
+        simulation.event(Event::Wait(Duration::from_millis(1)));
+        if at % 10 == 9 {
+            simulation.event(Event::PassOver);
+        }
+    }
+    // The one that ends answers its first change, and the nine that came since lead to the next.
+    assert_eq!(simulation.starts.len(), 1 + 1 + 100);
 }

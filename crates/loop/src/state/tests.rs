@@ -1,5 +1,6 @@
 //! The decisions one by one, with the time in the hand.
 
+mod changing;
 mod failing;
 mod hearing;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use shuttle::rand::{Rng as _, thread_rng};
 use shuttle::thread;
 
-use crate::source::{LONG, check, make, start};
+use trueup_reconcile::Report as _;
+
+use crate::source::{LONG, WRONG, check, make, start};
 use crate::{ErrorKind, Revision, sync};
 
 /// Orders that each model is run under.
@@ -142,6 +144,69 @@ fn whoever_waits_for_a_revision_to_converge_gets_a_report_over_it_or_a_later_one
     });
 }
 
+#[test]
+fn each_change_is_made_once_and_before_the_pass_that_answers_it() {
+    check(ORDERS, || {
+        let model = start(false);
+        let changing: Vec<_> = [1, 10]
+            .map(|more| {
+                let handle = model.handle.clone();
+                thread::spawn(move || {
+                    let revision = handle.change(move |desired| *desired += more).unwrap();
+                    let report = handle.wait_converged(revision, LONG).unwrap();
+                    assert_eq!(report.desired / more % 10, 1, "{report:?}");
+                    revision
+                })
+            })
+            .into();
+        for changing in changing {
+            changing.join().unwrap();
+        }
+        assert_eq!(model.handle.force(LONG).unwrap().desired, 11);
+        model.end();
+    });
+}
+
+#[test]
+fn a_change_and_another_desired_state_come_in_the_order_of_their_revisions() {
+    check(ORDERS, || {
+        let model = start(false);
+        let changing = {
+            let handle = model.handle.clone();
+            thread::spawn(move || handle.change(|desired| *desired += 1).unwrap())
+        };
+        let declared = model.handle.set_desired(10).unwrap();
+        let changed = changing.join().unwrap();
+        let desired = if changed > declared { 11 } else { 10 };
+        let report = model.handle.wait_converged(changed.max(declared), LONG);
+        assert_eq!(report.unwrap().desired, desired);
+        model.end();
+    });
+}
+
+/// A report that converged is forgotten once it no longer stands, but not under the hands of one who waited for it.
+#[test]
+fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_does_not() {
+    check(ORDERS, || {
+        let model = start(false);
+        let waiting = {
+            let handle = model.handle.clone();
+            thread::spawn(move || {
+                let report = handle.wait_converged(Revision::default(), LONG).unwrap();
+                assert_ne!(report.desired, WRONG);
+            })
+        };
+        model.handle.force(LONG).unwrap();
+        let wrong = model.handle.change(|desired| *desired = WRONG).unwrap();
+        assert!(!model.handle.force(LONG).unwrap().converged());
+        model.handle.change(|desired| *desired = 0).unwrap();
+        let report = model.handle.wait_converged(wrong, LONG).unwrap();
+        assert_eq!(report.desired, 0);
+        waiting.join().unwrap();
+        model.end();
+    });
+}
+
 /// Any calls, from three threads at once: each returns, with an answer that its page allows, and the loop ends.
 #[test]
 fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
@@ -154,13 +219,14 @@ fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
                     for _ in 0..3 {
                         let stats = handle.stats();
                         assert!(stats.failed <= stats.whole);
-                        let answer = match thread_rng().gen_range(0..7_u8) {
+                        let answer = match thread_rng().gen_range(0..8_u8) {
                             0 => handle.hint(),
                             1 => handle.force(LONG).map(drop),
                             2 => handle.pause(LONG),
                             3 => handle.resume(),
                             4 => handle.set_desired(9).map(drop),
-                            5 => handle.wait_converged(Revision::default(), LONG).map(drop),
+                            5 => handle.change(|desired| *desired += 1).map(drop),
+                            6 => handle.wait_converged(Revision::default(), LONG).map(drop),
                             _ => {
                                 handle.stop();
                                 Ok(())

@@ -17,6 +17,9 @@ use crate::{Config, Handle, Loop, sync};
 /// No wait of the model ends by its time.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
+/// The desired state that is never reached.
+pub(crate) const WRONG: u32 = 999;
+
 /// What happened so far. Behind a lock of the standard library: it is no place where threads meet.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -43,7 +46,7 @@ pub(crate) struct Pass {
 
 impl Report for Pass {
     fn converged(&self) -> bool {
-        true
+        self.desired != WRONG
     }
 
     /// One fails always, so that there is something held.
