@@ -1,0 +1,126 @@
+//! Routes made up, the same each time, and the dump that the kernel would answer with.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use trueup_diff::{Desired, Dev, Family, Kind, NextHop, NextHops, Observed, Prefix, Route, table};
+use trueup_netlink::codec::route;
+use trueup_netlink::wire::{MessageWriter, NLM_F_MULTI};
+
+/// The protocol that the routes bear.
+pub const MARKER: u8 = 116;
+/// The index of the interface that all gateways are behind.
+pub const DEV: u32 = 2;
+/// Over how many gateways the routes are spread.
+const GATEWAYS: usize = 64;
+
+/// As many prefixes, ascending: /24 from 16.0.0.0 on, of which there is room for 13,631,488 before multicast; /48 from
+/// 2a00:: on.
+pub fn prefixes(family: Family, count: usize) -> impl Iterator<Item = Prefix> {
+    (0..count).filter_map(move |at| {
+        let (address, length) = match family {
+            Family::Inet => {
+                let address = (16 << 24) + ((at as u32) << 8);
+                (IpAddr::V4(Ipv4Addr::from(address)), 24)
+            }
+            Family::Inet6 => {
+                let address = (0x2a00 << 112) + ((at as u128) << 80);
+                (IpAddr::V6(Ipv6Addr::from(address)), 48)
+            }
+        };
+        Prefix::new(address, length).ok()
+    })
+}
+
+fn gateway(family: Family, at: usize) -> IpAddr {
+    // A golden-ratio stride: neighbours in the table have gateways far apart.
+    let number = 2 + (at.wrapping_mul(0x9E37_79B9) >> 7) % GATEWAYS;
+    match family {
+        Family::Inet => IpAddr::V4(Ipv4Addr::new(10, 200, 0, number as u8)),
+        Family::Inet6 => IpAddr::V6(Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, number as u16)),
+    }
+}
+
+/// A route to each prefix as the kernel reports it, in its order.
+pub fn routes(family: Family, count: usize) -> Vec<Route> {
+    let routes = prefixes(family, count).enumerate().map(|(at, prefix)| {
+        let hop = NextHop::via(gateway(family, at)).on(Dev::index(DEV));
+        let mut route = Route::new(prefix, NextHops::One(hop)).canonical();
+        route.protocol = MARKER;
+        route
+    });
+    routes.collect()
+}
+
+/// The same elements, each far from where it was; always in the same places.
+pub fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
+    let count = items.len();
+    // It has no factor in common with the sizes in use, which are powers of ten.
+    const STRIDE: usize = 618_033_989;
+    let place = |at: usize| (at * STRIDE) % count;
+    (0..count).map(|at| items[place(at)].clone()).collect()
+}
+
+/// The desired state that has these routes and nothing else.
+pub fn desired(family: Family, count: usize) -> Desired {
+    let routes = prefixes(family, count).enumerate().map(|(at, prefix)| {
+        let hop = NextHop::via(gateway(family, at));
+        Route::new(prefix, NextHops::One(hop))
+    });
+    Desired {
+        routes: Some(routes.collect()),
+        ..Desired::default()
+    }
+}
+
+/// What is observed where these routes are.
+pub fn observed(routes: Vec<Route>) -> Observed {
+    Observed {
+        routes,
+        complete: [Kind::Route].into_iter().collect(),
+        ..Observed::default()
+    }
+}
+
+/// The messages of a dump of these routes, without its end: what the kernel fills into receive
+/// buffers, in one piece.
+///
+/// The attributes are those of `fib_dump_info` and `rt6_fill_node` for a route through one gateway,
+/// in their order.
+pub fn dump(routes: &[Route]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for route in routes {
+        let NextHops::One(hop) = &route.nexthops else {
+            continue;
+        };
+        let family: u8 = match route.family() {
+            Family::Inet => 2,
+            Family::Inet6 => 10,
+        };
+        let mut message = MessageWriter::begin(&mut bytes, route::NEW, NLM_F_MULTI);
+        let unicast = 1;
+        let scope = route.scope.map_or(0, |scope| scope.0);
+        let table = table::MAIN as u8;
+        let protocol = route.protocol;
+        let length = route.dst.len();
+        message.body(&[
+            family, length, 0, 0, table, protocol, scope, unicast, 0, 0, 0, 0,
+        ]);
+        message.attr_u32(15, route.table); // RTA_TABLE
+        message.attr_ip(1, route.dst.address()); // RTA_DST
+        if route.metric != 0 {
+            message.attr_u32(6, route.metric); // RTA_PRIORITY
+        }
+        if let Some(via) = hop.via {
+            message.attr_ip(5, via); // RTA_GATEWAY
+        }
+        message.attr_u32(4, DEV); // RTA_OIF
+        if family == 10 {
+            message.attr(12, &[0; 32]); // RTA_CACHEINFO
+            message.attr_u8(20, 0); // RTA_PREF
+        }
+        if message.finish().is_err() {
+            continue;
+        }
+    }
+    bytes
+}

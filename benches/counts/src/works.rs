@@ -1,0 +1,142 @@
+//! The works whose instructions are counted: a list, and a function each.
+//!
+//! A function makes its input, then does the work so many rounds. What one round takes is the difference
+//! between a run of more rounds and a run of fewer; making the input, and starting a process, fall out.
+//! To count another work, add a function here and run `cargo xtask counts --write`.
+
+use std::hint::black_box;
+
+use trueup_diff::{Family, Item as _, Observed, Owned, Plan, Route, plan, two_way};
+use trueup_netlink::codec;
+use trueup_netlink::wire::Messages;
+
+use crate::made::{self, MARKER};
+
+/// Of how many routes a work is: enough that the last digit does not matter, few enough that a run
+/// under valgrind is over in a second or two.
+pub const ITEMS: usize = 10_000;
+
+/// A work: its input, and as many rounds of it.
+pub type Work = fn(rounds: u32);
+
+/// All works, by the names that they have in `benches/counts.toml`.
+pub const WORKS: [(&str, Work); 7] = [
+    ("decode an IPv4 route", decode_v4),
+    ("decode an IPv6 route", decode_v6),
+    ("encode an IPv4 route", encode_v4),
+    ("two_way, in order, nothing changed", two_way_sorted),
+    ("two_way, one shuffled, nothing changed", two_way_shuffled),
+    ("plan, nothing changed", plan_nothing),
+    ("plan, all missing", plan_missing),
+];
+
+/// Does a work so many rounds; what it gives back is dropped within the round.
+fn rounds<T>(rounds: u32, mut work: impl FnMut() -> T) {
+    for _ in 0..rounds {
+        drop(black_box(work()));
+    }
+}
+
+fn decode_v4(count: u32) {
+    decode(Family::Inet, count);
+}
+
+fn decode_v6(count: u32) {
+    decode(Family::Inet6, count);
+}
+
+fn decode(family: Family, count: u32) {
+    let dump = made::dump(&made::routes(family, ITEMS));
+    rounds(count, || {
+        let messages = Messages::new(black_box(&dump));
+        messages
+            .filter_map(|message| codec::route::decode(message.body).ok().flatten())
+            .map(|route| black_box(route).metric)
+            .fold(0, u32::wrapping_add)
+    });
+}
+
+fn encode_v4(count: u32) {
+    let routes = made::routes(Family::Inet, ITEMS);
+    let mut buffer = Vec::new();
+    rounds(count, || {
+        buffer.clear();
+        for route in black_box(&routes) {
+            let encoded = codec::route::create(&mut buffer, route, &codec::existing);
+            debug_assert!(encoded.is_ok(), "{encoded:?}");
+        }
+        buffer.len()
+    });
+}
+
+fn two_way_sorted(count: u32) {
+    let routes = made::routes(Family::Inet, ITEMS);
+    compare(&routes, &routes, count);
+}
+
+fn two_way_shuffled(count: u32) {
+    let routes = made::routes(Family::Inet, ITEMS);
+    compare(&made::shuffled(&routes), &routes, count);
+}
+
+fn compare(desired: &[Route], observed: &[Route], count: u32) {
+    let value = |route: &Route| (route.kind, route.nexthops.clone());
+    rounds(count, || {
+        two_way(black_box(desired), black_box(observed), Route::key, value)
+    });
+}
+
+fn plan_nothing(count: u32) {
+    planned(&made::observed(made::routes(Family::Inet, ITEMS)), count);
+}
+
+fn plan_missing(count: u32) {
+    planned(&made::observed(Vec::new()), count);
+}
+
+fn planned(observed: &Observed, count: u32) {
+    let desired = made::desired(Family::Inet, ITEMS);
+    let owned = Owned::default();
+    rounds(count, || -> Option<Plan> {
+        plan(black_box(&desired), black_box(observed), &owned, MARKER).ok()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A work that does less than it says would be counted as quick.
+    #[test]
+    fn the_works_do_what_their_names_say() {
+        for family in [Family::Inet, Family::Inet6] {
+            let routes = made::routes(family, 100);
+            let dump = made::dump(&routes);
+            let decoded: Vec<Route> = Messages::new(&dump)
+                .map(|message| codec::route::decode(message.body).unwrap().unwrap())
+                .collect();
+            assert_eq!(decoded, routes);
+        }
+        let routes = made::routes(Family::Inet, 100);
+        let shuffled = made::shuffled(&routes);
+        let mut again = shuffled.clone();
+        again.sort_unstable_by_key(Route::key);
+        assert_ne!(shuffled, routes);
+        assert_eq!(again, routes);
+
+        let (desired, owned) = (made::desired(Family::Inet, 100), Owned::default());
+        let there = plan(&desired, &made::observed(routes), &owned, MARKER).unwrap();
+        assert!(there.ops.is_empty(), "{there:?}");
+        let nothing = made::observed(Vec::new());
+        let missing = plan(&desired, &nothing, &owned, MARKER).unwrap();
+        assert_eq!(missing.ops.len(), 100);
+    }
+
+    #[test]
+    fn each_work_has_a_name_of_its_own_and_runs() {
+        for (at, (name, work)) in WORKS.iter().enumerate() {
+            assert!(WORKS[..at].iter().all(|(other, _)| other != name));
+            work(1);
+        }
+    }
+}
