@@ -9,7 +9,7 @@ use trueup::rtnl::{OnConflict, Ownership};
 use trueup_cli::file::{File, PROTOCOL, Place, Settings, Tables};
 use trueup_diff::{
     Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops, Prefix, RouteType,
-    RuleAction, Scope,
+    Routes, RuleAction, Scope,
 };
 
 fn read(text: &str) -> File {
@@ -28,7 +28,8 @@ fn only<T: std::fmt::Debug>(list: Option<Vec<T>>) -> T {
 }
 
 fn route(keys: &str) -> trueup_diff::Route<trueup_diff::IfName> {
-    only(read(&format!("[[route]]\n{keys}")).desired.routes)
+    let routes = read(&format!("[[route]]\n{keys}")).desired.routes;
+    only(routes.map(|routes| routes.iter().collect()))
 }
 
 fn rule(keys: &str) -> trueup_diff::Rule {
@@ -43,7 +44,7 @@ fn rule(keys: &str) -> trueup_diff::Rule {
 fn an_absent_section_is_unmanaged_and_an_empty_one_is_none_of_ours() {
     let file = read("route = []\nprotocol = 99\n");
     assert_eq!(file.settings.protocol, 99);
-    assert_eq!(file.desired.routes, Some(vec![]));
+    assert_eq!(file.desired.routes, Some(Routes::new()));
     assert_eq!(file.desired.links, None);
     assert_eq!(read("link = []").settings.protocol, PROTOCOL);
 }
@@ -108,9 +109,14 @@ fn single_objects_are_adopted_by_their_place_in_their_list() {
          adopt = false\n[ownership]\nroute = \"ledger\"\n[[route]]\ndst = \"11.0.0.0/8\"\n\
          dev = \"a\"\n",
     );
-    let adopted = BTreeSet::from([(Kind::Route, 0), (Kind::Rule, 1)]);
-    assert_eq!(file.desired.adopt, adopted);
-    assert_eq!(file.desired.routes.map(|routes| routes.len()), Some(2));
+    assert_eq!(file.desired.adopt, BTreeSet::from([(Kind::Rule, 1)]));
+    let routes = file.desired.routes.unwrap();
+    let adopted: Vec<_> = routes
+        .adopted()
+        .iter()
+        .map(|key| key.dst.to_string())
+        .collect();
+    assert_eq!((routes.len(), adopted), (2, vec!["10.0.0.0/8".to_owned()]));
     assert_eq!(file.settings.ownership.len(), 1);
     assert!(!file.settings.adopt);
 }

@@ -66,7 +66,7 @@ proptest! {
             links: Some(vec![link]),
             addresses: Some(vec![address]),
             neighbours: Some(vec![neighbour]),
-            routes: Some(vec![route]),
+            routes: Some([route].into()),
             rules: Some(vec![rule]),
             adopt: BTreeSet::from([(Kind::Rule, 0)]),
         };

@@ -7,6 +7,7 @@ use crate::model::{
     Rule,
 };
 use crate::plan::{Object, ObjectKey};
+use crate::routes::Routes;
 
 /// What is declared, by name. A kind that is `None` is unmanaged; an empty list means "none of
 /// ours".
@@ -19,11 +20,11 @@ pub struct Desired {
     /// Neighbours.
     pub neighbours: Option<Vec<Neighbour<IfName>>>,
     /// Routes.
-    pub routes: Option<Vec<Route<IfName>>>,
+    pub routes: Option<Routes>,
     /// Rules.
     pub rules: Option<Vec<Rule>>,
-    /// The objects that become ours if they are there already as desired, each by its kind and its position in the list of
-    /// that kind.
+    /// The objects but routes that become ours if they are there already as desired, each by its kind and its position in the
+    /// list of that kind. Of routes: [`Routes::adopt`].
     pub adopt: BTreeSet<(Kind, usize)>,
 }
 

@@ -20,6 +20,7 @@ pub mod model;
 mod plan;
 pub mod render;
 mod resolve;
+mod routes;
 
 pub use desired::{Desired, Observed, Owned, Policy, ProvenBy, proof};
 pub use ipnetwork::IpNetwork;
@@ -27,6 +28,7 @@ pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
 pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
 pub use resolve::{DesiredError, Devices, Problem, Resolved, resolve};
+pub use routes::{Revision, Routes, Seen, Sieve, Unmet, Verdict};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -14,6 +14,7 @@ use crate::model::{
     Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Route, Rule,
 };
 use crate::plan::{Bystanders, Object, ObjectKey, peer, undesired};
+use crate::routes::Routes;
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,7 +130,7 @@ impl DesiredError {
         self.kind
     }
 
-    /// Its position in the list of its kind in [`Desired`].
+    /// Its position in the list of its kind in [`Desired`]; of a route in their order.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -227,11 +228,10 @@ pub fn resolve(
             neighbour.protocol = marker;
             Ok(neighbour.canonical())
         })?,
-        routes: each(Kind::Route, &desired.routes, |route| {
-            let mut route = route.clone().try_map_dev(|name| dev(&devices, name))?;
-            route.protocol = marker;
-            Ok(route.canonical())
-        })?,
+        routes: match &desired.routes {
+            Some(routes) => Some(routes.resolved(&devices, marker)?),
+            None => None,
+        },
         rules: each(Kind::Rule, &desired.rules, |rule| {
             // Its protocol is part of what a rule is.
             let stored = !policy.unstored.contains(Kind::Rule);
@@ -250,12 +250,15 @@ pub fn resolve(
     unique(Kind::Link, &resolved.links)?;
     unique(Kind::Address, &resolved.addresses)?;
     unique(Kind::Neighbour, &resolved.neighbours)?;
-    unique(Kind::Route, &resolved.routes)?;
     unique(Kind::Rule, &resolved.rules)?;
     let adopt = desired.adopt.iter();
     resolved.adopt = adopt
         .filter_map(|(kind, position)| resolved.key(*kind, *position))
         .collect();
+    let routes = desired.routes.iter().flat_map(Routes::adopted);
+    resolved
+        .adopt
+        .extend(routes.map(|key| ObjectKey::Route(*key)));
     Ok(resolved)
 }
 
@@ -276,7 +279,7 @@ impl Resolved {
     }
 }
 
-fn dev(devices: &Devices, name: IfName) -> Result<Dev, Problem> {
+pub(crate) fn dev(devices: &Devices, name: IfName) -> Result<Dev, Problem> {
     devices.dev(&name).ok_or(Problem::UnknownDevice(name))
 }
 

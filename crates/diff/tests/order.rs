@@ -135,11 +135,14 @@ fn what_is_built_rests_on_what_is_there() {
             Link::new(br0, LinkKind::Bridge(Default::default())),
         ]),
         addresses: Some(vec![address(br0, "10.1.0.1/24")]),
-        routes: Some(vec![
-            route("10.2.0.0/16", Some("10.1.0.9"), None),
-            route("10.9.0.0/16", None, Some(br0)),
-            Route::of_type(RouteType::Blackhole, "10.8.0.0/16".parse().unwrap()),
-        ]),
+        routes: Some(
+            [
+                route("10.2.0.0/16", Some("10.1.0.9"), None),
+                route("10.9.0.0/16", None, Some(br0)),
+                Route::of_type(RouteType::Blackhole, "10.8.0.0/16".parse().unwrap()),
+            ]
+            .into(),
+        ),
         rules: Some(vec![
             Rule::new(Family::Inet, 9, RuleAction::Prohibit),
             Rule::new(Family::Inet6, 9, RuleAction::Prohibit),
@@ -192,7 +195,7 @@ fn the_longest_prefixes_come_first_and_go_last() {
         via("9.0.0.0/8"),
     ];
     let made = Desired {
-        routes: Some(all.clone()),
+        routes: Some(all.clone().into()),
         ..Desired::default()
     };
     let order = |desired: &Desired, observed: &Observed| -> Vec<String> {
@@ -221,7 +224,7 @@ fn the_longest_prefixes_come_first_and_go_last() {
         ..observed(Vec::new())
     };
     let none = Desired {
-        routes: Some(Vec::new()),
+        routes: Some(Default::default()),
         ..Desired::default()
     };
     assert_eq!(
@@ -247,7 +250,7 @@ fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
     let desired = Desired {
         links: Some(Vec::new()),
         addresses: Some(Vec::new()),
-        routes: Some(vec![route("10.2.0.0/24", None, Some(name("eth0")))]),
+        routes: Some([route("10.2.0.0/24", None, Some(name("eth0")))].into()),
         ..Desired::default()
     };
     assert_eq!(
@@ -275,10 +278,13 @@ fn the_old_way_stays_until_the_new_one_is_made() {
         ..observed(Vec::new())
     };
     let desired = Desired {
-        routes: Some(vec![Route {
-            metric: 6,
-            ..route("10.2.0.0/16", None, Some(name("eth0")))
-        }]),
+        routes: Some(
+            [Route {
+                metric: 6,
+                ..route("10.2.0.0/16", None, Some(name("eth0")))
+            }]
+            .into(),
+        ),
         ..Desired::default()
     };
     let plan = planned(&desired, &observed);

@@ -93,7 +93,7 @@ fn desired_rule() -> Desired {
 
 fn desired_route(gateway: &str) -> Desired {
     Desired {
-        routes: Some(vec![route(gateway, name("eth0"), 0)]),
+        routes: Some([route(gateway, name("eth0"), 0)].into()),
         ..Desired::default()
     }
 }
@@ -104,7 +104,7 @@ fn none() -> Desired {
         links: Some(Vec::new()),
         addresses: Some(Vec::new()),
         neighbours: Some(Vec::new()),
-        routes: Some(Vec::new()),
+        routes: Some(Default::default()),
         rules: Some(Vec::new()),
         adopt: BTreeSet::new(),
     }

@@ -14,7 +14,7 @@ use common::{World, address, desired, devices, neighbour, prune, route, rule, wo
 use proptest::prelude::*;
 use trueup_diff::{
     Action, Desired, Dev, Difference, Hold, Item, Kind, Object, ObjectKey, Observed, Op, Plan,
-    ProvenBy, Reason, Resolved, Rule, proof, resolve, three_way, two_way,
+    ProvenBy, Reason, Resolved, RouteKey, Routes, Rule, proof, resolve, three_way, two_way,
 };
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -438,7 +438,10 @@ proptest! {
             let positions = desired.adopt.iter().filter(|(kind, _)| *kind == object.kind());
             let of_kind: Vec<&Object> =
                 wanted.iter().filter(|other| other.kind() == object.kind()).collect();
+            let adopted = desired.routes.iter().flat_map(Routes::adopted);
+            let is_key = |key: &RouteKey| ObjectKey::Route(*key) == object.key();
             positions.filter_map(|(_, at)| of_kind.get(*at)).any(|other| serves(other, object))
+                || adopted.into_iter().any(is_key)
         };
         let mut after = world.clone();
         for object in &plan.adopted {
@@ -468,7 +471,7 @@ proptest! {
             links: Some(Vec::new()),
             addresses: Some(Vec::new()),
             neighbours: Some(Vec::new()),
-            routes: Some(Vec::new()),
+            routes: Some(Default::default()),
             rules: Some(Vec::new()),
             adopt: BTreeSet::new(),
         };
@@ -607,7 +610,12 @@ proptest! {
         shuffle_desired!(links, Kind::Link);
         shuffle_desired!(addresses, Kind::Address);
         shuffle_desired!(neighbours, Kind::Neighbour);
-        shuffle_desired!(routes, Kind::Route);
+        if let (Some(routes), Some(before)) = (&mut same.routes, &desired.routes) {
+            let mut list: Vec<_> = before.iter().collect();
+            shuffle(&mut list, &mut seed);
+            *routes = list.into();
+            before.adopted().iter().for_each(|key| routes.adopt(*key));
+        }
         shuffle_desired!(rules, Kind::Rule);
         let shuffled = other.plan(&same).unwrap();
         prop_assert_eq!(plan.text().to_string(), shuffled.text().to_string());

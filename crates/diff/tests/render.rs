@@ -633,12 +633,15 @@ fn mixed() -> (Observed, Plan) {
     let named = |gateway: &str, dev: &str| NextHops::One(via(gateway).on(name(dev)));
     let desired = Desired {
         links: Some(vec![Link::must_exist(name("tun9"))]),
-        routes: Some(vec![
-            Route::new(prefix("10.1.0.0/16"), named("10.1.0.9", "br0")),
-            Route::new(prefix("10.2.0.0/16"), named("10.1.0.9", "br0")),
-            Route::new(prefix("10.3.0.0/16"), named("10.1.0.9", "br0")),
-            Route::new(prefix("10.5.0.0/16"), named("10.1.0.9", "tun9")),
-        ]),
+        routes: Some(
+            [
+                Route::new(prefix("10.1.0.0/16"), named("10.1.0.9", "br0")),
+                Route::new(prefix("10.2.0.0/16"), named("10.1.0.9", "br0")),
+                Route::new(prefix("10.3.0.0/16"), named("10.1.0.9", "br0")),
+                Route::new(prefix("10.5.0.0/16"), named("10.1.0.9", "tun9")),
+            ]
+            .into(),
+        ),
         rules: Some(vec![Rule::new(Family::Inet6, 9, RuleAction::Prohibit)]),
         ..Desired::default()
     };

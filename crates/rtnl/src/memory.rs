@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use trueup_diff::{
     Action, Address, AddressKey, Desired, Dev, Devices, FOREVER, Hold, Item as _, LinkKind,
-    NeighbourKey, Object, ObjectKey, Op, Plan, Prefix, Reason, Resolved,
+    NeighbourKey, Object, ObjectKey, Op, Plan, Prefix, Reason, Resolved, Revision, Routes,
 };
 
 use crate::Options;
@@ -40,8 +40,8 @@ pub(crate) struct Memory {
 }
 
 /// Where the lists of a desired state are in memory, and how long they are: as long as a caller hands the same one in, that
-/// stays. A change that it does not show costs a grace, or counts as one loss.
-type Fingerprint = [(usize, usize); 5];
+/// stays. A change that it does not show costs a grace, or counts as one loss. Routes tell it themselves.
+type Fingerprint = ([(usize, usize); 4], Option<Revision>);
 
 #[derive(Clone, Debug)]
 struct Fight {
@@ -61,13 +61,13 @@ fn fingerprint(desired: &Desired) -> Fingerprint {
         let list = list.as_deref().unwrap_or_default();
         (list.as_ptr() as usize, list.len())
     }
-    [
+    let lists = [
         of(&desired.links),
         of(&desired.addresses),
         of(&desired.neighbours),
-        of(&desired.routes),
         of(&desired.rules),
-    ]
+    ];
+    (lists, desired.routes.as_ref().map(Routes::revision))
 }
 
 pub(crate) fn id(object: &Object, devices: &Devices) -> Id {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_diff::{Action, Desired, Dev, Family, IfName, Kind, Object, Op, Plan, Route, RouteKey};
+use trueup_diff::{Action, Desired, Dev, Family, IfName, Kind, Object, Op, Plan, RouteKey, Routes};
 use trueup_observe::Doubtful;
 
 use crate::record::RecordKey;
@@ -176,9 +176,8 @@ impl Part {
             });
         }
         if !self.routes.is_empty() || !self.tables.is_empty() {
-            narrowed.routes = keep(desired, Kind::Route, &desired.routes, &mut adopt, |route| {
-                place.holds(Place::Route(route.family(), route.table))
-            });
+            let held = |key: &RouteKey| place.holds(Place::Route(key.dst.family(), key.table));
+            narrowed.routes = desired.routes.as_ref().map(|routes| routes.filtered(held));
         }
         narrowed.adopt = adopt;
         narrowed
@@ -187,38 +186,10 @@ impl Part {
 
 /// What is desired of single routes that were said to be gone.
 pub(crate) fn gone(desired: &Desired, doubtful: &Doubtful) -> Desired {
-    let mut adopt = BTreeSet::new();
-    let places: BTreeSet<_> = doubtful
-        .gone
-        .iter()
-        .map(|key| (key.table, key.dst))
-        .collect();
-    let routes = keep(desired, Kind::Route, &desired.routes, &mut adopt, |route| {
-        places.contains(&(route.table, route.dst)) && doubtful.gone.contains(&key_of(route))
-    });
+    let routes = desired.routes.as_ref();
     Desired {
-        routes,
-        adopt,
+        routes: routes.map(|routes| routes.at(doubtful.gone.iter().copied())),
         ..Desired::default()
-    }
-}
-
-/// A route's key does not depend on its devices.
-fn key_of(route: &Route<IfName>) -> RouteKey {
-    let Route {
-        table,
-        dst,
-        metric,
-        tos,
-        from,
-        ..
-    } = route.clone().canonical();
-    RouteKey {
-        table,
-        dst,
-        metric,
-        tos,
-        from,
     }
 }
 
@@ -260,14 +231,7 @@ pub(crate) fn named(desired: &Desired) -> BTreeSet<IfName> {
     }
     names.extend(desired.addresses.iter().flatten().map(|it| it.dev));
     names.extend(desired.neighbours.iter().flatten().map(|it| it.dev));
-    let routes = desired.routes.iter().flatten();
-    for route in routes {
-        // Runs of one device are long.
-        for dev in route.nexthops.devices() {
-            if !names.contains(dev) {
-                names.insert(*dev);
-            }
-        }
-    }
+    let ways = desired.routes.iter().flat_map(Routes::ways);
+    names.extend(ways.flat_map(|way| way.devices().copied()));
     names
 }

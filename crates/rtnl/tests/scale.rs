@@ -117,7 +117,7 @@ fn thousands_go_in_hold_still_and_come_out() {
     assert_eq!(kept.ops().count(), 0);
 
     let nothing = Desired {
-        routes: Some(Vec::new()),
+        routes: Some(Default::default()),
         rules: Some(Vec::new()),
         ..Desired::default()
     };
@@ -134,7 +134,7 @@ fn foreign_rows_are_not_held_in_memory() {
     uplinks(1);
     let [create_alone, keep_alone] = [measured(), measured()];
     let nothing = Desired {
-        routes: Some(Vec::new()),
+        routes: Some(Default::default()),
         ..Desired::default()
     };
     pass(&nothing);

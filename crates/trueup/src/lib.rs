@@ -27,7 +27,7 @@
 //! let desired = Desired {
 //!     links: Some(vec![Link { up: Some(true), ..Link::new("ifb0".parse()?, LinkKind::Ifb) }]),
 //!     addresses: Some(vec![Address::new("ifb0".parse()?, "10.1.0.1/24".parse()?)]),
-//!     routes: Some(vec![Route::new("10.2.0.0/16".parse()?, NextHops::One(NextHop::via([10, 1, 0, 9].into())))]),
+//!     routes: Some([Route::new("10.2.0.0/16".parse()?, NextHops::One(NextHop::via([10, 1, 0, 9].into())))].into()),
 //!     ..Desired::default()                // no opinion on neighbours and rules
 //! };
 //! let namespace: Namespace = "blue".parse()?;

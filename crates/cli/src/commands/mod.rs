@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
-use trueup::diff::{Kind, Problem};
+use trueup::diff::{Kind, Problem, Routes};
 use trueup::netlink::Socket;
 use trueup_cli::file::{self, File, Tables};
 
@@ -85,7 +85,7 @@ impl Declared {
                 Kind::Link => network.links.as_ref().map(Vec::len),
                 Kind::Address => network.addresses.as_ref().map(Vec::len),
                 Kind::Neighbour => network.neighbours.as_ref().map(Vec::len),
-                Kind::Route => network.routes.as_ref().map(Vec::len),
+                Kind::Route => network.routes.as_ref().map(Routes::len),
                 Kind::Rule => network.rules.as_ref().map(Vec::len),
             };
             Some((kind.name(), number?))

@@ -74,7 +74,7 @@ impl Shown {
                 links: Some(links),
                 addresses: Some(addresses),
                 neighbours: Some(neighbours),
-                routes: Some(routes),
+                routes: Some(routes.into()),
                 rules: Some(rules),
                 ..Desired::default()
             },

@@ -2,12 +2,10 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{
-    Address, AddressFlags, Desired, FOREVER, Family, IfName, Kind, Lifetimes, Prefix,
-};
+use trueup_diff::{Address, AddressFlags, FOREVER, Family, IfName, Kind, Lifetimes, Prefix};
 
 use super::value::{Fields, Node, Result, Table};
-use super::{Form, words};
+use super::{Declared, Form, words};
 
 impl Form for Address<IfName> {
     const KIND: Kind = Kind::Address;
@@ -31,7 +29,7 @@ impl Form for Address<IfName> {
     ];
     type Key<'a> = (IfName, IpAddr, Option<Prefix>);
 
-    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>> {
+    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
         &mut desired.addresses
     }
 

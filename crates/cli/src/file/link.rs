@@ -3,12 +3,11 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    BondMode, BridgeAttrs, Desired, IfName, Kind, Link, LinkKind, MacvlanMode, VlanProtocol,
-    VxlanAttrs,
+    BondMode, BridgeAttrs, IfName, Kind, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
 };
 
 use super::value::{Fields, Node, Result, Table, Value, fault, unknown};
-use super::{Form, words};
+use super::{Declared, Form, words};
 
 /// The kinds that a file may name.
 const KINDS: [&str; 11] = [
@@ -75,7 +74,7 @@ impl Form for Link<IfName> {
     ];
     type Key<'a> = IfName;
 
-    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>> {
+    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
         &mut desired.links
     }
 

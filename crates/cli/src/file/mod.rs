@@ -23,13 +23,13 @@ mod value;
 mod words;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 
 use trueup::sysctl as sysctls;
-use trueup_diff::{Desired, Kind};
+use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Routes, Rule};
 
 pub use error::{Error, ErrorKind, Problem};
 pub use settings::{PROTOCOL, Settings};
@@ -43,7 +43,7 @@ use value::{Fault, Fields, Key, Node, Result, Table, Value, fault, unknown};
 pub struct File {
     /// What holds for all of it.
     pub settings: Settings,
-    /// The objects, in the order of the file, the marker not yet on them.
+    /// The objects, in the order of the file, routes in that of their keys; the marker not yet on them.
     pub desired: Desired,
     /// The sysctls; `None` is unmanaged.
     pub sysctl: Option<sysctls::Desired>,
@@ -133,18 +133,23 @@ impl File {
         if !faults.is_empty() {
             return Err(failed(ErrorKind::Invalid, text.as_bytes(), faults));
         }
-        let file = File {
-            settings: collector.settings,
-            desired: collector.desired,
-            sysctl: collector.sysctl,
-            places: collector.places,
-        };
-        let twins = twins::find(&file);
-        if twins.is_empty() {
-            Ok(file)
-        } else {
-            Err(Error::new(ErrorKind::Invalid, name, twins))
+        let Collector {
+            settings,
+            declared,
+            sysctl,
+            mut places,
+            ..
+        } = collector;
+        let twins = twins::find(&declared, &places);
+        if !twins.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, name, twins));
         }
+        Ok(File {
+            settings,
+            desired: declared.desired(&mut places),
+            sysctl,
+            places,
+        })
     }
 }
 
@@ -171,7 +176,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The place of an object, by its kind and its position in the list of that kind.
+    /// The place of an object, by its kind and its position in the list of that kind, a route by its position in their order.
     pub fn at(&self, kind: Kind, index: usize) -> Option<Place> {
         self.objects[kind as usize].get(index).copied()
     }
@@ -229,7 +234,7 @@ trait Form: Sized + Clone + PartialEq {
         Self: 'a;
 
     /// The list of this kind.
-    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>>;
+    fn list(declared: &mut Declared) -> &mut Option<Vec<Self>>;
 
     /// Reads an object.
     fn read(fields: &Fields<'_>) -> Result<Self>;
@@ -273,10 +278,59 @@ struct Collector<'a> {
     /// The first object that says `adopt = false`.
     refusal: Option<usize>,
     opened: [Option<Opened>; Kind::ALL.len()],
-    desired: Desired,
+    declared: Declared,
     sysctl: Option<sysctls::Desired>,
     places: Places,
     faults: Vec<Fault>,
+}
+
+/// The objects, in the order of the file.
+#[derive(Default)]
+struct Declared {
+    links: Option<Vec<Link<IfName>>>,
+    addresses: Option<Vec<Address<IfName>>>,
+    neighbours: Option<Vec<Neighbour<IfName>>>,
+    routes: Option<Vec<Route<IfName>>>,
+    rules: Option<Vec<Rule>>,
+    /// Those that say so of themselves, by kind and position.
+    adopt: BTreeSet<(Kind, usize)>,
+}
+
+impl Declared {
+    /// As a pass takes them. Routes come in the order of their keys, and so do their places.
+    fn desired(self, places: &mut Places) -> Desired {
+        let Declared {
+            links,
+            addresses,
+            neighbours,
+            routes,
+            rules,
+            mut adopt,
+        } = self;
+        let routes = routes.map(|list| {
+            let is_adopted = |position: &usize| adopt.contains(&(Kind::Route, *position));
+            let adopted = (0..list.len()).filter(is_adopted);
+            let adopted: Vec<_> = adopted
+                .map(|position| list[position].canonical_key())
+                .collect();
+            let of_routes = &mut places.objects[Kind::Route as usize];
+            let mut order: Vec<usize> = (0..list.len()).collect();
+            order.sort_by_cached_key(|position| list[*position].canonical_key());
+            *of_routes = order.iter().map(|position| of_routes[*position]).collect();
+            let mut routes: Routes = list.into_iter().collect();
+            adopted.into_iter().for_each(|key| routes.adopt(key));
+            routes
+        });
+        adopt.retain(|(kind, _)| *kind != Kind::Route);
+        Desired {
+            links,
+            addresses,
+            neighbours,
+            routes,
+            rules,
+            adopt,
+        }
+    }
 }
 
 impl<'a> Collector<'a> {
@@ -288,7 +342,7 @@ impl<'a> Collector<'a> {
             given: Vec::new(),
             refusal: None,
             opened: Default::default(),
-            desired: Desired::default(),
+            declared: Declared::default(),
             sysctl: None,
             places: Places::default(),
             faults: Vec::new(),
@@ -360,7 +414,7 @@ impl<'a> Collector<'a> {
 
     fn open(&mut self, kind: Kind, how: Opened) {
         self.opened[kind as usize] = Some(how);
-        let desired = &mut self.desired;
+        let desired = &mut self.declared;
         match kind {
             Kind::Link => _ = desired.links.get_or_insert_default(),
             Kind::Address => _ = desired.addresses.get_or_insert_default(),
@@ -377,11 +431,11 @@ impl<'a> Collector<'a> {
             return;
         }
         match Kind::ALL.into_iter().find(|kind| kind.name() == section) {
-            Some(Kind::Link) => self.object::<trueup_diff::Link<_>>(&value),
-            Some(Kind::Address) => self.object::<trueup_diff::Address<_>>(&value),
-            Some(Kind::Neighbour) => self.object::<trueup_diff::Neighbour<_>>(&value),
-            Some(Kind::Route) => self.object::<trueup_diff::Route<_>>(&value),
-            Some(Kind::Rule) => self.object::<trueup_diff::Rule>(&value),
+            Some(Kind::Link) => self.object::<Link<_>>(&value),
+            Some(Kind::Address) => self.object::<Address<_>>(&value),
+            Some(Kind::Neighbour) => self.object::<Neighbour<_>>(&value),
+            Some(Kind::Route) => self.object::<Route<_>>(&value),
+            Some(Kind::Rule) => self.object::<Rule>(&value),
             None => {}
         }
     }
@@ -390,11 +444,11 @@ impl<'a> Collector<'a> {
         match read_object::<T>(value, self.tables) {
             Ok((object, adopt)) => {
                 self.places.objects[T::KIND as usize].push(self.cursor.place(value.at));
-                let list = T::list(&mut self.desired).get_or_insert_default();
+                let list = T::list(&mut self.declared).get_or_insert_default();
                 list.push(object);
                 let position = (T::KIND, list.len() - 1);
                 match adopt {
-                    Some(true) => _ = self.desired.adopt.insert(position),
+                    Some(true) => _ = self.declared.adopt.insert(position),
                     Some(false) => _ = self.refusal.get_or_insert(value.at),
                     None => {}
                 }

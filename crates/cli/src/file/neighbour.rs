@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{Desired, IfName, Kind, Neighbour, NeighbourState};
+use trueup_diff::{IfName, Kind, Neighbour, NeighbourState};
 
 use super::value::{Fields, Node, Result, Table, fault};
-use super::{Form, words};
+use super::{Declared, Form, words};
 
 impl Form for Neighbour<IfName> {
     const KIND: Kind = Kind::Neighbour;
@@ -21,7 +21,7 @@ impl Form for Neighbour<IfName> {
     ];
     type Key<'a> = (IfName, IpAddr, bool);
 
-    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>> {
+    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
         &mut desired.neighbours
     }
 

@@ -3,12 +3,11 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Desired, Family, IfName, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType,
-    table,
+    Family, IfName, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, table,
 };
 
 use super::value::{Fields, Node, Result, Table, Value, fault};
-use super::{Form, words};
+use super::{Declared, Form, words};
 
 /// The types that a file may name.
 const TYPES: [(&str, RouteType); 6] = [
@@ -62,7 +61,7 @@ impl Form for Route<IfName> {
     ];
     type Key<'a> = (u32, Prefix, u32, u8, Option<Prefix>);
 
-    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>> {
+    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
         &mut desired.routes
     }
 

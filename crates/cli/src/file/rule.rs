@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 
 use ipnetwork::IpNetwork;
-use trueup_diff::{Desired, Family, FwMark, Kind, Prefix, Rule, RuleAction};
+use trueup_diff::{Family, FwMark, Kind, Prefix, Rule, RuleAction};
 
 use super::value::{Fields, Node, Result, Table, Value, fault};
-use super::{Form, words};
+use super::{Declared, Form, words};
 
 const ACTIONS: [(&str, RuleAction); 3] = [
     ("blackhole", RuleAction::Blackhole),
@@ -49,7 +49,7 @@ impl Form for Rule {
     ];
     type Key<'a> = Rule;
 
-    fn list(desired: &mut Desired) -> &mut Option<Vec<Self>> {
+    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
         &mut desired.rules
     }
 

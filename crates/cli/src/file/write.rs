@@ -44,8 +44,8 @@ pub fn to_json(settings: &Settings, desired: &Desired) -> String {
 
 /// What takes the sections one after another.
 trait Sections {
-    /// The objects of a kind; those at the positions in `adopt` say so.
-    fn section<T: Form>(&mut self, objects: &[T], adopt: &Adopt);
+    /// The objects of a kind, and whether they are to be adopted.
+    fn section<T: Form>(&mut self, objects: impl Iterator<Item = (T, bool)>);
 }
 
 type Adopt = BTreeSet<(Kind, usize)>;
@@ -53,20 +53,25 @@ type Adopt = BTreeSet<(Kind, usize)>;
 fn each(desired: &Desired, out: &mut impl Sections) {
     fn one<T: Form>(objects: &Option<Vec<T>>, adopt: &Adopt, out: &mut impl Sections) {
         if let Some(objects) = objects {
-            out.section(objects, adopt);
+            let is_adopted = |position| adopt.contains(&(T::KIND, position));
+            let objects = objects.iter().enumerate();
+            out.section(objects.map(|(at, object)| (object.plain(), is_adopted(at))));
         }
     }
     let adopt = &desired.adopt;
     one::<Link<IfName>>(&desired.links, adopt, out);
     one::<Address<IfName>>(&desired.addresses, adopt, out);
     one::<Neighbour<IfName>>(&desired.neighbours, adopt, out);
-    one::<Route<IfName>>(&desired.routes, adopt, out);
+    if let Some(routes) = &desired.routes {
+        let is_adopted = |route: &Route<IfName>| routes.adopted().contains(&route.canonical_key());
+        let routes = routes.iter();
+        out.section(routes.map(|route| (route.plain(), is_adopted(&route))));
+    }
     one::<Rule>(&desired.rules, adopt, out);
 }
 
-/// The keys of an object, or why there are none that say it.
-fn form<T: Form>(object: &T, adopt: bool, tables: &Tables) -> Result<Table<'static>, String> {
-    let plain = object.plain();
+/// The keys of a plain object, or why there are none that say it.
+fn form<T: Form>(plain: &T, adopt: bool, tables: &Tables) -> Result<Table<'static>, String> {
     let mut table = Table::default();
     plain.write(&mut table);
     if adopt {
@@ -74,7 +79,7 @@ fn form<T: Form>(object: &T, adopt: bool, tables: &Tables) -> Result<Table<'stat
     }
     let read = Fields::new(T::WHAT, 0, &table, T::KEYS, tables).and_then(|f| T::read(&f));
     match read {
-        Ok(back) if back == plain => Ok(table),
+        Ok(back) if back == *plain => Ok(table),
         Ok(_) => Err("it has attributes that a file has no keys for".to_owned()),
         Err(fault) => Err(format!("a file cannot say it: {}", fault.message)),
     }
@@ -88,11 +93,11 @@ struct Toml {
 }
 
 impl Sections for Toml {
-    fn section<T: Form>(&mut self, objects: &[T], adopt: &Adopt) {
+    fn section<T: Form>(&mut self, objects: impl Iterator<Item = (T, bool)>) {
         let tables = Tables::default();
         let mut none = true;
-        for (position, object) in objects.iter().enumerate() {
-            match form(object, adopt.contains(&(T::KIND, position)), &tables) {
+        for (object, adopt) in objects {
+            match form(&object, adopt, &tables) {
                 Ok(table) => {
                     none = false;
                     let _ = write!(self.sections, "\n[[{}]]\n", T::KIND);
@@ -153,13 +158,11 @@ fn toml_value(value: &Value<'_>, out: &mut String) {
 struct Json(String);
 
 impl Sections for Json {
-    fn section<T: Form>(&mut self, objects: &[T], adopt: &Adopt) {
+    fn section<T: Form>(&mut self, objects: impl Iterator<Item = (T, bool)>) {
         let tables = Tables::default();
         let _ = write!(self.0, ",\n  \"{}\": [", T::KIND);
         let mut before = "\n    ";
-        let forms = objects.iter().enumerate().filter_map(|(position, object)| {
-            form(object, adopt.contains(&(T::KIND, position)), &tables).ok()
-        });
+        let forms = objects.filter_map(|(object, adopt)| form(&object, adopt, &tables).ok());
         for table in forms {
             self.0.push_str(before);
             json_table(&table, &mut self.0);

@@ -419,7 +419,8 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
                     if i > 0 {
                         route.table = 1_000_000 + i as u32;
                     }
-                }),
+                })
+                .map(Routes::from),
                 rules: Some(
                     apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default(),
                 ),
@@ -430,7 +431,15 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
                 let count = counts[kind as usize];
                 (count > 0).then(|| (kind, index.index(count)))
             };
-            desired.adopt = adopt.into_iter().filter_map(there).collect();
+            for (kind, at) in adopt.into_iter().filter_map(there) {
+                match (kind, &mut desired.routes) {
+                    (Kind::Route, Some(routes)) => {
+                        let key = routes.keys().nth(at).unwrap();
+                        routes.adopt(key);
+                    }
+                    _ => _ = desired.adopt.insert((kind, at)),
+                }
+            }
             desired
         })
         .boxed()
@@ -450,7 +459,7 @@ pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
         links.as_ref().map_or(0, Vec::len),
         addresses.as_ref().map_or(0, Vec::len),
         neighbours.as_ref().map_or(0, Vec::len),
-        routes.as_ref().map_or(0, Vec::len),
+        routes.as_ref().map_or(0, Routes::len),
         rules.as_ref().map_or(0, Vec::len),
     ]
 }

@@ -117,6 +117,11 @@ impl Prefix {
         Prefix::try_from(network)
     }
 
+    /// A prefix of parts that are known to be right.
+    pub(crate) fn of_parts(address: IpAddr, len: u8) -> Prefix {
+        Prefix(host_network(address, len))
+    }
+
     /// The prefix that holds an address, its host bits cleared.
     pub fn containing(network: IpNetwork) -> Prefix {
         Prefix(masked(network))

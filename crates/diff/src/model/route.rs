@@ -14,6 +14,9 @@ pub mod table {
     pub const LOCAL: u32 = 255;
 }
 
+/// The metric of an IPv6 route that names none (`IP6_RT_PRIO_USER`).
+const IP6_METRIC: u32 = 1024;
+
 /// What becomes of a packet that matches (`rtm_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -330,6 +333,20 @@ impl<D> Route<D> {
         self.dst.family()
     }
 
+    /// Its key, as the kernel would report it. It does not depend on devices.
+    pub fn canonical_key(&self) -> RouteKey {
+        RouteKey {
+            table: self.table,
+            dst: self.dst,
+            metric: match (self.family(), self.metric) {
+                (Family::Inet6, 0) => IP6_METRIC,
+                (_, metric) => metric,
+            },
+            tos: self.tos,
+            from: self.from.filter(|from| !from.is_default()),
+        }
+    }
+
     /// As the kernel would report it:
     ///
     /// - an IPv6 metric of 0 is stored as 1024 (`IP6_RT_PRIO_USER`);
@@ -342,14 +359,10 @@ impl<D> Route<D> {
             self.nexthops = NextHops::None;
         }
         self.nexthops = self.nexthops.canonical();
-        self.from = self.from.filter(|from| !from.is_default());
+        let RouteKey { metric, from, .. } = self.canonical_key();
+        (self.metric, self.from) = (metric, from);
         match self.family() {
-            Family::Inet6 => {
-                if self.metric == 0 {
-                    self.metric = 1024;
-                }
-                self.scope = None;
-            }
+            Family::Inet6 => self.scope = None,
             Family::Inet => self.scope = Some(self.scope.unwrap_or(self.default_scope())),
         }
         self
@@ -370,8 +383,9 @@ impl<D> Route<D> {
     }
 }
 
-/// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart. The order is that in which the
+/// kernel dumps a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouteKey {
     /// The table.

@@ -11,8 +11,8 @@ use proptest::sample::select;
 use trueup_diff::{
     Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Family, FwMark, IfName,
     Item, Kind, Kinds, Lifetimes, Link, LinkKind, Metric, Neighbour, NeighbourState, NextHop,
-    NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route, RouteType, Rule,
-    RuleAction, Scope, VlanProtocol, VxlanAttrs, plan,
+    NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route, RouteType,
+    Routes, Rule, RuleAction, Scope, VlanProtocol, VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -210,16 +210,25 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
         some_of(rule(), 4),
         prop::collection::btree_set((select(Kind::ALL.to_vec()), 0..5_usize), 0..6),
     );
-    parts.prop_map(
-        |(links, addresses, neighbours, routes, rules, adopt)| Desired {
+    parts.prop_map(|(links, addresses, neighbours, routes, rules, mut adopt)| {
+        let routes = routes.map(|list: Vec<Route<IfName>>| {
+            let chosen = |(at, _): &(usize, _)| adopt.contains(&(Kind::Route, *at));
+            let adopted = list.iter().enumerate().filter(chosen);
+            let adopted: Vec<_> = adopted.map(|(_, route)| route.canonical_key()).collect();
+            let mut routes = Routes::from(list);
+            adopted.into_iter().for_each(|key| routes.adopt(key));
+            routes
+        });
+        adopt.retain(|(kind, _)| *kind != Kind::Route);
+        Desired {
             adopt,
             links,
             addresses,
             neighbours,
             routes,
             rules,
-        },
-    )
+        }
+    })
 }
 
 /// All of the policies, among them often the plain one.
@@ -257,7 +266,11 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
                     Kind::Link => take(&mut desired.links, error.index()),
                     Kind::Address => take(&mut desired.addresses, error.index()),
                     Kind::Neighbour => take(&mut desired.neighbours, error.index()),
-                    Kind::Route => take(&mut desired.routes, error.index()),
+                    Kind::Route => {
+                        let routes = desired.routes.as_mut().unwrap();
+                        let key = routes.keys().nth(error.index()).unwrap();
+                        routes.remove(&key);
+                    }
                     Kind::Rule => take(&mut desired.rules, error.index()),
                 }
             }

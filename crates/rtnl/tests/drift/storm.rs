@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Desired, Object};
+use trueup_diff::{Desired, Object, Routes};
 use trueup_loop::Config;
 use trueup_rtnl::{Namespace, Rtnl};
 use trueup_testkit::{Kind, raw_dump, uplinks};
@@ -42,7 +42,7 @@ fn stands(desired: &Desired) -> bool {
     }
     // RTA_DST
     let mut there: Vec<_> = there.iter().map(|row| row.attrs[&1].clone()).collect();
-    let wanted = desired.routes.iter().flatten();
+    let wanted = desired.routes.iter().flat_map(Routes::iter);
     let mut wanted: Vec<Vec<u8>> = wanted
         .map(|route| match route.dst.address() {
             std::net::IpAddr::V4(address) => address.octets().to_vec(),

@@ -45,10 +45,13 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     uplinks(1);
     let with = |hosts: &[&str]| Desired {
         addresses: Some(hosts.iter().map(|host| address("up0", host)).collect()),
-        routes: Some(vec![
-            via("10.50.0.0/16", "10.9.0.9"),
-            via("10.51.0.0/16", "10.9.0.8"),
-        ]),
+        routes: Some(
+            [
+                via("10.50.0.0/16", "10.9.0.9"),
+                via("10.51.0.0/16", "10.9.0.8"),
+            ]
+            .into(),
+        ),
         ..Desired::default()
     };
     let mut last = MemoryLedger::default();

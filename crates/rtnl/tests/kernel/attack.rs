@@ -175,10 +175,13 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     // What the kernel has yet to tell of these is not ours.
     Snapshot::settled();
     let desired = Desired {
-        routes: Some(vec![Route::new(
-            "2001:db8::/32".parse().unwrap(),
-            NextHops::One(NextHop::via("fd00:1::9".parse().unwrap())),
-        )]),
+        routes: Some(
+            [Route::new(
+                "2001:db8::/32".parse().unwrap(),
+                NextHops::One(NextHop::via("fd00:1::9".parse().unwrap())),
+            )]
+            .into(),
+        ),
         ..Desired::default()
     };
     let passes = Arc::new(AtomicU32::new(0));

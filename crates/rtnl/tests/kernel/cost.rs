@@ -73,10 +73,13 @@ fn marked() -> Desired {
             "10.3.0.9".parse().unwrap(),
             lladdr,
         )]),
-        routes: Some(vec![
-            via("10.4.0.0/16", "10.3.0.9"),
-            via("fd00:4::/64", "fd00:3::9"),
-        ]),
+        routes: Some(
+            [
+                via("10.4.0.0/16", "10.3.0.9"),
+                via("fd00:4::/64", "fd00:3::9"),
+            ]
+            .into(),
+        ),
         rules: Some(vec![Rule::new(
             trueup_diff::Family::Inet,
             1000,

@@ -166,7 +166,7 @@ pub(crate) fn a_dummy_comes_changes_and_goes() {
                 address("dum0", "10.9.0.1/24"),
                 address("dum0", "fd00:9::1/64"),
             ]),
-            routes: Some(vec![via("10.50.0.0/16", "10.9.0.9")]),
+            routes: Some([via("10.50.0.0/16", "10.9.0.9")].into()),
             ..links(vec![link])
         }
     };
@@ -358,7 +358,7 @@ pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
                 address("br0", "10.9.0.1/24"),
                 address("br0", "fd00:9::1/64"),
             ]),
-            routes: Some(vec![inside]),
+            routes: Some([inside].into()),
             rules: Some(vec![rule]),
             ..links(vec![port(bridge("br0"), "red"), vrf(table)])
         }
@@ -384,7 +384,7 @@ pub(crate) fn a_wireguard_link_that_exists_is_set_up_and_stays() {
     };
     let with = |mtu| Desired {
         addresses: Some(vec![address("wg0", "10.9.0.1/24")]),
-        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9")]),
+        routes: Some([via("10.50.0.0/16", "10.9.0.9")].into()),
         ..links(vec![must_exist(mtu)])
     };
     let missing = pass(&with(1400), &MemoryLedger::default());

@@ -36,10 +36,13 @@ pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
             address("vx0", "10.9.0.1/24"),
             address("vx0", "fd00:9::1/64"),
         ]),
-        routes: Some(vec![
-            via("10.50.0.0/16", "10.9.0.9"),
-            via("fd50::/32", "fd00:9::9"),
-        ]),
+        routes: Some(
+            [
+                via("10.50.0.0/16", "10.9.0.9"),
+                via("fd50::/32", "fd00:9::9"),
+            ]
+            .into(),
+        ),
         ..links(vec![vxlan(id)])
     };
     let first = converge(&with(1), &MemoryLedger::default());
@@ -166,10 +169,13 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
             address("br0", "10.9.0.1/24"),
             address("br0", "fd00:9::1/64"),
         ]),
-        routes: Some(vec![
-            via("10.50.0.0/16", "10.9.0.9"),
-            via("fd50::/32", "fd00:9::9"),
-        ]),
+        routes: Some(
+            [
+                via("10.50.0.0/16", "10.9.0.9"),
+                via("fd50::/32", "fd00:9::9"),
+            ]
+            .into(),
+        ),
         neighbours: Some(vec![trueup_diff::Neighbour::new(
             name("br0"),
             "10.9.0.9".parse().unwrap(),
@@ -192,7 +198,7 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
     let mut all = nothing();
     all.links = Some(vec![bridge("br0")]);
     all.addresses = Some(vec![address("up0", "10.9.0.1/24")]);
-    all.routes = Some(vec![via("10.50.0.0/16", "10.9.0.9")]);
+    all.routes = Some([via("10.50.0.0/16", "10.9.0.9")].into());
     all.rules = Some(vec![Rule::new(
         Family::Inet6,
         1000,

@@ -17,7 +17,7 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     uplinks(1);
     let mut desired = Desired {
         addresses: Some(vec![address("up0", "10.9.0.1/24")]),
-        routes: Some(vec![via("10.50.0.0/16", "10.9.0.9")]),
+        routes: Some([via("10.50.0.0/16", "10.9.0.9")].into()),
         ..nothing()
     };
     let here = Namespace::current();

@@ -54,14 +54,17 @@ fn everything() -> Desired {
             "10.0.0.9".parse().unwrap(),
             "02:00:00:00:00:09".parse().unwrap(),
         )]),
-        routes: Some(vec![
-            route("10.1.0.0/16", "10.0.0.9"),
-            route("fd01::/64", "fd00::9"),
-            route("0.0.0.0/0", "10.0.0.9"),
-            route("::/0", "fd00::9"),
-            blackhole("10.2.0.0/16"),
-            blackhole("fd02::/64"),
-        ]),
+        routes: Some(
+            [
+                route("10.1.0.0/16", "10.0.0.9"),
+                route("fd01::/64", "fd00::9"),
+                route("0.0.0.0/0", "10.0.0.9"),
+                route("::/0", "fd00::9"),
+                blackhole("10.2.0.0/16"),
+                blackhole("fd02::/64"),
+            ]
+            .into(),
+        ),
         rules: Some(vec![rule(Family::Inet), rule(Family::Inet6)]),
         ..Desired::default()
     }
@@ -97,7 +100,7 @@ pub(crate) fn from_nothing_to_everything_and_back() {
         links: Some(vec![]),
         addresses: Some(vec![]),
         neighbours: Some(vec![]),
-        routes: Some(vec![]),
+        routes: Some(Default::default()),
         rules: Some(vec![]),
         ..Desired::default()
     };

@@ -18,7 +18,7 @@ const BOTH: [(&str, &str, &str); 2] = [
 
 fn routes(routes: Vec<Route<trueup_diff::IfName>>) -> Desired {
     Desired {
-        routes: Some(routes),
+        routes: Some(routes.into()),
         ..Desired::default()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn nothing() -> Desired {
         links: Some(vec![]),
         addresses: Some(vec![]),
         neighbours: Some(vec![]),
-        routes: Some(vec![]),
+        routes: Some(Default::default()),
         rules: Some(vec![]),
         ..Desired::default()
     }

@@ -186,13 +186,13 @@ impl Sift for Route {
 
     fn alone(authored: Route<IfName>) -> Desired {
         Desired {
-            routes: Some(vec![authored]),
+            routes: Some([authored].into()),
             ..Desired::default()
         }
     }
 
     fn back(desired: Desired) -> Option<Route<IfName>> {
-        desired.routes?.pop()
+        desired.routes?.iter().next()
     }
 
     fn seen(&self, links: Vec<Link>) -> Observed {

@@ -149,7 +149,7 @@ impl Run {
             links: Some(vec![]),
             addresses: Some(vec![]),
             neighbours: Some(vec![]),
-            routes: Some(vec![]),
+            routes: Some(Default::default()),
             rules: Some(vec![]),
             ..Desired::default()
         })?;

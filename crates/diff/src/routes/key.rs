@@ -1,0 +1,179 @@
+//! The keys of routes as integers, in the order in which the kernel dumps a table.
+//!
+//! IPv4 (`fib_table_dump` in net/ipv4/fib_trie.c): destination ascending, and of one destination the longest prefix first, then
+//! the highest type of service, then the lowest metric. IPv6 (`fib6_walk` in net/ipv6/ip6_fib.c leaves a node after its
+//! children): by the last address of the prefix, the longest first, then the lowest metric. It is no promise of the kernel.
+
+use std::cmp::Ordering;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::model::{Prefix, RouteKey};
+
+/// Of an IPv4 route: table, destination, 32 - length, 255 - type of service, metric, from the top bit.
+pub(crate) type Key4 = u128;
+
+/// Of an IPv6 route without a source prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key6 {
+    pub(crate) table: u32,
+    /// The last address of the prefix, in two halves.
+    last: [u64; 2],
+    /// 128 - length.
+    host: u8,
+    pub(crate) metric: u32,
+}
+
+/// A key in the map that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Packed {
+    V4(Key4),
+    V6(Key6),
+    /// With what is rare: a source prefix.
+    Odd(RouteKey),
+}
+
+pub(crate) fn key4(table: u32, dst: u32, len: u8, tos: u8, metric: u32) -> Key4 {
+    u128::from(table) << 80
+        | u128::from(dst) << 48
+        | u128::from(32u8.wrapping_sub(len)) << 40
+        | u128::from(255 - tos) << 32
+        | u128::from(metric)
+}
+
+pub(crate) fn table4(key: Key4) -> u32 {
+    (key >> 80) as u32
+}
+
+/// All keys of a table.
+pub(crate) fn of_table4(table: u32) -> std::ops::RangeInclusive<Key4> {
+    let first = u128::from(table) << 80;
+    first..=first | ((1 << 80) - 1)
+}
+
+fn unpack4(key: Key4) -> RouteKey {
+    let byte = |at: u32| (key >> at) as u8;
+    RouteKey {
+        table: table4(key),
+        dst: Prefix::of_parts(
+            IpAddr::V4(Ipv4Addr::from_bits((key >> 48) as u32)),
+            32 - byte(40),
+        ),
+        metric: key as u32,
+        tos: 255 - byte(32),
+        from: None,
+    }
+}
+
+impl Key6 {
+    pub(crate) fn new(table: u32, dst: u128, len: u8, metric: u32) -> Key6 {
+        let last = dst | host_bits(len);
+        Key6 {
+            table,
+            last: [(last >> 64) as u64, last as u64],
+            host: 128u8.wrapping_sub(len),
+            metric,
+        }
+    }
+
+    /// All keys of a table.
+    pub(crate) fn of_table(table: u32) -> std::ops::RangeInclusive<Key6> {
+        let first = Key6 {
+            table,
+            last: [0; 2],
+            host: 0,
+            metric: 0,
+        };
+        let last = Key6 {
+            table,
+            last: [u64::MAX; 2],
+            host: u8::MAX,
+            metric: u32::MAX,
+        };
+        first..=last
+    }
+
+    fn unpack(self) -> RouteKey {
+        let len = 128 - self.host;
+        let last = u128::from(self.last[0]) << 64 | u128::from(self.last[1]);
+        RouteKey {
+            table: self.table,
+            dst: Prefix::of_parts(IpAddr::V6(Ipv6Addr::from_bits(last & !host_bits(len))), len),
+            metric: self.metric,
+            tos: 0,
+            from: None,
+        }
+    }
+}
+
+fn host_bits(len: u8) -> u128 {
+    u128::MAX.checked_shr(u32::from(len)).unwrap_or(0)
+}
+
+impl Packed {
+    pub(crate) fn of(key: &RouteKey) -> Packed {
+        match (key.dst.address(), key) {
+            (IpAddr::V4(dst), RouteKey { from: None, .. }) => {
+                let len = key.dst.len();
+                Packed::V4(key4(key.table, dst.to_bits(), len, key.tos, key.metric))
+            }
+            (
+                IpAddr::V6(dst),
+                RouteKey {
+                    from: None, tos: 0, ..
+                },
+            ) => {
+                let len = key.dst.len();
+                Packed::V6(Key6::new(key.table, dst.to_bits(), len, key.metric))
+            }
+            _ => Packed::Odd(*key),
+        }
+    }
+
+    pub(crate) fn unpack(self) -> RouteKey {
+        match self {
+            Packed::V4(key) => unpack4(key),
+            Packed::V6(key) => key.unpack(),
+            Packed::Odd(key) => key,
+        }
+    }
+}
+
+/// As the kernel dumps them, IPv4 before IPv6; those with a source prefix after those without.
+impl Ord for RouteKey {
+    fn cmp(&self, other: &RouteKey) -> Ordering {
+        match (Packed::of(self), Packed::of(other)) {
+            (Packed::V4(a), Packed::V4(b)) => a.cmp(&b),
+            (Packed::V6(a), Packed::V6(b)) => a.cmp(&b),
+            (Packed::Odd(a), Packed::Odd(b)) => {
+                let parts = |key: &RouteKey| {
+                    (
+                        key.dst.family(),
+                        key.table,
+                        key.dst,
+                        key.metric,
+                        key.tos,
+                        key.from,
+                    )
+                };
+                parts(&a).cmp(&parts(&b))
+            }
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+}
+
+impl PartialOrd for RouteKey {
+    fn partial_cmp(&self, other: &RouteKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Packed {
+    fn rank(&self) -> u8 {
+        match self {
+            Packed::V4(_) => 0,
+            Packed::V6(_) => 1,
+            Packed::Odd(_) => 2,
+        }
+    }
+}
