@@ -276,6 +276,40 @@ pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
     Ok(message.finish()?)
 }
 
+/// Encodes that a link, addressed by its index, is put into a group, and nothing else of it changes.
+///
+/// # Errors
+///
+/// For index 0, with which the kernel looks for another way to find the link.
+pub fn set_group(buffer: &mut Vec<u8>, index: u32, group: u32) -> Result<(), EncodeError> {
+    if index == 0 {
+        return Err(EncodeError::Refused("a link's group needs its index"));
+    }
+    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
+    message.body(&header(index, None));
+    message.attr_u32(IFLA_GROUP, group);
+    Ok(message.finish()?)
+}
+
+/// Encodes the deletion of all links of a group at once, which costs the kernel one wait where a
+/// [`delete`] of each costs one each. It deletes none of them, and answers `EOPNOTSUPP`, if one
+/// cannot be deleted; `ENODEV` if the group has no links (`rtnl_group_dellink` in
+/// net/core/rtnetlink.c).
+///
+/// # Errors
+///
+/// For group 0, in which every link is that was put into no other, and for one above 2^31 - 1: the
+/// kernel compares signed numbers.
+pub fn delete_group(buffer: &mut Vec<u8>, group: u32) -> Result<(), EncodeError> {
+    if group == 0 || group > INDEX_MAX {
+        return Err(EncodeError::Refused("only links of a group of their own"));
+    }
+    let mut message = MessageWriter::begin(buffer, DELETE, NLM_F_REQUEST);
+    message.body(&header(0, None));
+    message.attr_u32(IFLA_GROUP, group);
+    Ok(message.finish()?)
+}
+
 /// Encodes the request for all links, without their counters.
 ///
 /// # Errors
