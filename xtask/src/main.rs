@@ -1,5 +1,7 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
+mod counts;
+mod bench;
 mod demo;
 mod fuzz;
 mod nightly;
@@ -15,8 +17,12 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test   format check, clippy, documentation, all tests (unit, property, doc and kernel), and the demo
+  test   format check, clippy, documentation, all tests (unit, property, doc and kernel),
+         the scenarios, the demo, and the counts
+  bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
+         and others (--help)
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
+  counts instructions of diff and codec, counted by valgrind and compared with benches/counts.toml [--write]
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
          given) [--accel kvm|tcg] [--only PROGRAM[:TEST], such as rtnl/kernel:kinds] [--write] (also the tables of
          docs/kernels.md, and for that on the local kernel)
@@ -33,6 +39,8 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::run(),
+        ["bench", ref options @ ..] => bench::run(options),
+        ["counts", ref options @ ..] => counts::run(options),
         ["demo"] => demo::run(),
         ["fuzz", ref options @ ..] => fuzz::run(options),
         ["miri"] => sanitize::miri(),

@@ -37,6 +37,7 @@ pub(crate) fn run() -> Result<()> {
     // What nothing shows any more is a failure, too.
     failed.extend(show_and_run(&mut cargo(&["xtask", "scenarios"])).err());
     failed.extend(show_and_run(&mut cargo(&["xtask", "demo"])).err());
+    failed.extend(show_and_run(&mut cargo(&["xtask", "counts"])).err());
     if count.passed == 0 {
         failed.push("no test passed".to_owned());
     }
