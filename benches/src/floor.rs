@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use anyhow::{Context as _, Result};
 use trueup_diff::{Family, Rule};
 use trueup_rtnl::DEFAULT_PROTOCOL;
-use trueup_testkit::{index_of, ip_batch, veth_pair};
+use trueup_testkit::{index_of, ip_batch, ip_json, veth_pair, wait_until};
 
 use crate::clock::{Took, timed};
 use crate::prefixes::Prefixes;
@@ -56,6 +56,7 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
         Work::AddressCreate => {
             let [one, other] = ADDRESS_LINKS;
             veth_pair(one, other);
+            wait_until_up(one);
             let link = index_of(one);
             let requests = Requests::of(size, |requests, at| {
                 requests.address(link, works::address(at).into(), 64)
@@ -71,6 +72,14 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
             write(&all(Verb::Delete)?)
         }
     }
+}
+
+/// Waits until a link that was set up is so in the kernel's own eyes, which takes it up to a second (`linkwatch_event`).
+/// Until then an address is cheaper to add, as nothing is sent for it.
+pub fn wait_until_up(link: &str) {
+    wait_until("the link is up", || {
+        ip_json(&["link", "show", "dev", link])[0]["operstate"] == "UP"
+    });
 }
 
 /// Makes or deletes what is there before [`Work::FewNoop`]: so many foreign routes, and ours.

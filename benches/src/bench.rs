@@ -1,0 +1,8 @@
+//! Works alternated among programs, and what becomes of the figures: [`series`] says what is measured, [`alternate`] has it
+//! done, [`record`] keeps what it took, [`page`] and [`picture`] show it. Judges nothing: a limit that is missed is shown.
+
+pub mod alternate;
+pub mod page;
+pub mod picture;
+pub mod record;
+pub mod series;

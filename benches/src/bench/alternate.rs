@@ -1,0 +1,309 @@
+//! Has programs do the works in turn: floor, trueup and the others, again and again, so that whatever else the machine does
+//! meets all alike. A namespace is shared by the turns of a size, and each turn leaves it as it found it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::record::{Entry, Record};
+use super::series::{Held, Series, Step};
+use crate::clock::{Line, Took};
+use crate::floor::{self, Asking};
+use crate::state;
+use crate::works::Work;
+
+/// No work takes as long as that; a program that does is ended and counts as failed.
+const PATIENCE: &str = "300";
+
+/// How often those beside floor and trueup take part, at most, up to 100,000 objects and above.
+const TURNS_OF_OTHERS: (usize, usize) = (3, 1);
+
+/// A program that does works.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The command that it is a name of.
+    pub command: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// What it can do, and how large.
+    pub works: Vec<(Work, usize)>,
+}
+
+impl Program {
+    /// Those that a command answers `list` with. Works that are not measured here are passed over.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be run, or says something else.
+    pub fn of_command(command: &PathBuf) -> Result<Vec<Program>> {
+        let output = Command::new(command)
+            .arg("list")
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| command.display().to_string())?;
+        ensure!(
+            output.status.success(),
+            "{}: {}",
+            command.display(),
+            output.status
+        );
+        let mut programs: Vec<Program> = Vec::new();
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [name, work, largest] = words[..] else {
+                bail!("{} list: {line}", command.display());
+            };
+            let Ok(work) = work.parse() else { continue };
+            let largest = largest.parse()?;
+            match programs.iter_mut().find(|program| program.name == name) {
+                Some(program) => program.works.push((work, largest)),
+                None => programs.push(Program {
+                    command: command.clone(),
+                    name: name.to_owned(),
+                    works: vec![(work, largest)],
+                }),
+            }
+        }
+        Ok(programs)
+    }
+
+    fn can(&self, work: Work, size: usize) -> bool {
+        let found = self.works.iter().find(|(known, _)| *known == work);
+        found.is_some_and(|(_, largest)| size <= *largest)
+    }
+
+    /// Whether it is measured as often as can be.
+    fn is_of_ours(&self) -> bool {
+        self.name == "floor" || self.name == "trueup"
+    }
+
+    fn perform(&self, work: Work, size: usize) -> Result<Took> {
+        let words = [&self.name, &work.to_string(), &size.to_string()].map(OsString::from);
+        let output = Command::new("timeout")
+            .arg(PATIENCE)
+            .arg(&self.command)
+            .args(words)
+            .stderr(Stdio::inherit())
+            .output()
+            .context("timeout, of coreutils")?;
+        ensure!(output.status.success(), "{}", output.status);
+        let line: Line = serde_json::from_slice(&output.stdout).context("its line")?;
+        let of = (
+            line.program == self.name,
+            line.work == work.to_string(),
+            line.size == size,
+        );
+        ensure!(
+            of == (true, true, true),
+            "the line is about something else: {line:?}"
+        );
+        Ok(line.took)
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// These works alone, or all.
+    pub works: Vec<Work>,
+    /// These sizes alone, or those of each series.
+    pub sizes: Vec<usize>,
+    /// No sizes above, of routes: of heavier objects fewer.
+    pub largest: usize,
+    /// So many turns, or as many as the size allows.
+    pub runs: Option<usize>,
+    /// From then on there is but one turn more of each size.
+    pub until: Instant,
+}
+
+impl Choice {
+    fn sizes(&self, series: &Series) -> Vec<usize> {
+        let largest = series.sizes.iter().copied().max().unwrap_or(0);
+        let sizes = match &self.sizes[..] {
+            [] => series.sizes,
+            sizes => sizes,
+        };
+        let bound = largest.min(self.largest / series.weight);
+        sizes
+            .iter()
+            .copied()
+            .filter(|size| *size <= bound)
+            .collect()
+    }
+
+    fn runs(&self, series: &Series, size: usize) -> usize {
+        self.runs.unwrap_or(match size * series.weight {
+            0..=1_000 => 11,
+            1_001..=10_000 => 7,
+            10_001..=100_000 => 5,
+            _ => 3,
+        })
+    }
+
+    fn measures(&self, step: &Step) -> bool {
+        self.works.is_empty() || self.works.contains(&step.work)
+    }
+}
+
+/// Runs a series, and puts what it took into the record: what an earlier run left there of the same works is replaced.
+///
+/// # Errors
+///
+/// When the namespace cannot be made as a work needs it. A program that fails is told and left out.
+pub fn series(
+    series: &Series,
+    programs: &[Program],
+    choice: &Choice,
+    record: &mut Record,
+) -> Result<()> {
+    if !series.steps.iter().any(|step| choice.measures(step)) {
+        return Ok(());
+    }
+    for size in choice.sizes(series) {
+        let mut turns = Turns {
+            series,
+            choice,
+            size,
+            entries: Vec::new(),
+            rules: 0,
+        };
+        turns.begin()?;
+        let runs = choice.runs(series, size);
+        for run in 0..runs {
+            if run > 0 && Instant::now() > choice.until {
+                eprintln!("time is up: {run} of {runs} turns");
+                break;
+            }
+            for at in 0..programs.len() {
+                // Nobody is always the first.
+                turns.turn(&programs[(run + at) % programs.len()], run)?;
+            }
+        }
+        turns.end()?;
+        for entry in turns.entries {
+            entry.tell();
+            record.put(entry);
+        }
+    }
+    Ok(())
+}
+
+/// The turns of a series at a size.
+struct Turns<'a> {
+    series: &'a Series,
+    choice: &'a Choice,
+    size: usize,
+    entries: Vec<Entry>,
+    /// The kernel's own.
+    rules: usize,
+}
+
+impl Turns<'_> {
+    /// Makes the namespace.
+    fn begin(&mut self) -> Result<()> {
+        trueup_testkit::quiet_netns();
+        state::make_uplink();
+        floor::wait_until_up("up0");
+        self.rules = floor::count()?.1;
+        match self.series.held {
+            Held::Nothing => {}
+            Held::Made(create, _) => self.stand_in(create)?,
+            Held::Crowd => floor::crowd(self.size, true)?,
+        }
+        settle(self.size);
+        Ok(())
+    }
+
+    /// Empties it: a namespace that is dropped with all that is in it takes its time beside what comes next.
+    fn end(&self) -> Result<()> {
+        match self.series.held {
+            Held::Nothing => Ok(()),
+            Held::Made(_, delete) => self.stand_in(delete),
+            Held::Crowd => floor::crowd(self.size, false),
+        }
+    }
+
+    /// One program does all works of the series that it can.
+    fn turn(&mut self, program: &Program, run: usize) -> Result<()> {
+        let (small, large) = TURNS_OF_OTHERS;
+        let most = if self.size > 100_000 { large } else { small };
+        if !program.is_of_ours() && run >= most {
+            return Ok(());
+        }
+        let steps = self.series.steps.iter();
+        let can: Vec<&Step> = steps
+            .filter(|step| self.choice.measures(step) && program.can(step.work, self.size))
+            .filter(|step| !self.has_failed(program, step.work))
+            .collect();
+        if can.is_empty() {
+            return Ok(());
+        }
+        for step in self.series.steps {
+            if !can.iter().any(|able| able.work == step.work) {
+                self.stand_in(step.work)?;
+            } else if let Err(error) = self.measure(program, step.work, run) {
+                eprintln!("{} {} {}: {error:#}", program.name, step.work, self.size);
+                self.entry(step.work)
+                    .fail(&program.name, &format!("{error:#}"));
+                return self.begin();
+            }
+            settle(self.size);
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, program: &Program, work: Work, run: usize) -> Result<()> {
+        let took = program.perform(work, self.size)?;
+        if let Some((routes, rules)) = leaves(work, self.size) {
+            let (routes_there, rules_there) = floor::count()?;
+            let rules_there = rules_there.saturating_sub(self.rules);
+            ensure!(
+                (routes_there, rules_there) == (routes, rules),
+                "it left {routes_there} routes and {rules_there} rules"
+            );
+        }
+        self.entry(work).add(&program.name, run, took);
+        Ok(())
+    }
+
+    fn entry(&mut self, work: Work) -> &mut Entry {
+        let name = work.to_string();
+        let found = self.entries.iter().position(|entry| entry.work == name);
+        let at = found.unwrap_or_else(|| {
+            self.entries.push(Entry::new(name, self.size));
+            self.entries.len() - 1
+        });
+        &mut self.entries[at]
+    }
+
+    fn has_failed(&self, program: &Program, work: Work) -> bool {
+        let name = work.to_string();
+        let entry = self.entries.iter().find(|entry| entry.work == name);
+        entry.is_some_and(|entry| entry.has_failed(&program.name))
+    }
+
+    /// Does a work that is not measured.
+    fn stand_in(&self, work: Work) -> Result<()> {
+        floor::perform(work, self.size, Asking::Narrowly)?;
+        Ok(())
+    }
+}
+
+/// How many routes and rules there are afterwards, where that tells whether the work was done.
+fn leaves(work: Work, size: usize) -> Option<(usize, usize)> {
+    match work {
+        Work::RouteCreate(_) | Work::RouteGateway | Work::InternetCreate => Some((size, 0)),
+        Work::RuleCreate(_) => Some((0, size)),
+        Work::RouteDelete(_) | Work::RuleDelete(_) | Work::InternetDelete => Some((0, 0)),
+        _ => None,
+    }
+}
+
+/// Lets the kernel free what was deleted: it puts that off.
+fn settle(size: usize) {
+    sleep(Duration::from_micros(size as u64));
+}

@@ -1,0 +1,281 @@
+//! What works took, kept from one run of the benchmark to the next, so that one row can be measured again without the others;
+//! and the figures that are made of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Took;
+
+/// All works and sizes measured so far, on one machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The machine and its kernel, in words.
+    pub machine: String,
+    /// What was measured, each work and size once.
+    pub entries: Vec<Entry>,
+}
+
+/// One work at one size: the turns of one alternating run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The work's name.
+    pub work: String,
+    /// Of how many objects.
+    pub size: usize,
+    /// By the program's name, what it took, by the number of the turn.
+    pub took: BTreeMap<String, BTreeMap<usize, Took>>,
+    /// By the program's name, why it is left out.
+    pub failed: BTreeMap<String, String>,
+}
+
+/// What a work takes a program, compared with another program that took turns with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// The median turn: of each field by itself.
+    pub median: Took,
+    /// How many turns there were.
+    pub turns: usize,
+    /// How many times the median wall time of the other.
+    pub ratio: f64,
+    /// The least and the greatest of the ratios of single turns.
+    pub spread: (f64, f64),
+}
+
+impl Record {
+    /// What is kept in a file for this machine: nothing where there is no file, or one from another machine.
+    ///
+    /// # Errors
+    ///
+    /// When it can be read but is something else.
+    pub fn read(path: &Path, machine: &str) -> Result<Record> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let record: Record = match &*text {
+            "" => Record::default(),
+            text => serde_json::from_str(text).with_context(|| path.display().to_string())?,
+        };
+        if record.machine == machine {
+            return Ok(record);
+        }
+        Ok(Record {
+            machine: machine.to_owned(),
+            entries: Vec::new(),
+        })
+    }
+
+    /// Keeps it.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        fs::write(path, serde_json::to_string(self)?).with_context(|| path.display().to_string())
+    }
+
+    /// Puts an entry in the place of that of the same work and size.
+    pub fn put(&mut self, entry: Entry) {
+        self.entries
+            .retain(|old| (&old.work, old.size) != (&entry.work, entry.size));
+        self.entries.push(entry);
+    }
+
+    /// The entry of a work and size.
+    pub fn entry(&self, work: &str, size: usize) -> Option<&Entry> {
+        let mut entries = self.entries.iter();
+        entries.find(|entry| entry.work == work && entry.size == size)
+    }
+
+    /// The sizes at which a work was measured, ascending.
+    pub fn sizes(&self, work: &str) -> Vec<usize> {
+        let entries = self.entries.iter().filter(|entry| entry.work == work);
+        let mut sizes: Vec<usize> = entries.map(|entry| entry.size).collect();
+        sizes.sort_unstable();
+        sizes
+    }
+}
+
+impl Entry {
+    /// One without figures.
+    pub fn new(work: String, size: usize) -> Entry {
+        Entry {
+            work,
+            size,
+            ..Entry::default()
+        }
+    }
+
+    /// Adds what a turn took.
+    pub fn add(&mut self, program: &str, turn: usize, took: Took) {
+        let turns = self.took.entry(program.to_owned()).or_default();
+        turns.insert(turn, took);
+    }
+
+    /// Notes that a program failed.
+    pub fn fail(&mut self, program: &str, why: &str) {
+        self.failed.insert(program.to_owned(), why.to_owned());
+    }
+
+    /// Whether it did.
+    pub fn has_failed(&self, program: &str) -> bool {
+        self.failed.contains_key(program)
+    }
+
+    /// A program's figures beside those of another. `None` unless both took the same turn once.
+    pub fn figures(&self, program: &str, beside: &str) -> Option<Figures> {
+        let (turns, others) = (self.took.get(program)?, self.took.get(beside)?);
+        let mut ratios: Vec<f64> = turns
+            .iter()
+            .filter_map(|(turn, took)| Some(times(took.wall_ns, others.get(turn)?.wall_ns)))
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        // Of those turns alone that both took: one that took part less often met what those turns met.
+        let both = |own: &BTreeMap<usize, Took>, other: &BTreeMap<usize, Took>| {
+            let in_both = own.iter().filter(|(turn, _)| other.contains_key(turn));
+            median(in_both.map(|(_, took)| *took).collect())
+        };
+        let (own, other) = (both(turns, others), both(others, turns));
+        Some(Figures {
+            median: own,
+            turns: ratios.len(),
+            ratio: times(own.wall_ns, other.wall_ns),
+            spread: (*ratios.first()?, *ratios.last()?),
+        })
+    }
+
+    /// Prints a line a program.
+    pub fn tell(&self) {
+        for program in self.programs() {
+            let Some(figures) = self.figures(program, "floor") else {
+                continue;
+            };
+            let Took {
+                wall_ns,
+                cpu_ns,
+                peak_rss_kb,
+            } = figures.median;
+            let (least, most) = figures.spread;
+            println!(
+                "{:16} {:9} {program:20} {:>9} wall {:>9} processor {:>7.1} MB; x{:.2} ({least:.2} to {most:.2}) of {}",
+                self.work,
+                self.size,
+                seconds(wall_ns),
+                seconds(cpu_ns),
+                megabytes(peak_rss_kb),
+                figures.ratio,
+                figures.turns,
+            );
+        }
+        for (program, why) in &self.failed {
+            println!(
+                "{:16} {:9} {program:20} failed: {why}",
+                self.work, self.size
+            );
+        }
+    }
+
+    /// Those with figures: floor, trueup, and the others by name.
+    pub fn programs(&self) -> Vec<&str> {
+        let mut programs: Vec<&str> = self.took.keys().map(String::as_str).collect();
+        programs.sort_by_key(|name| (rank(name), *name));
+        programs
+    }
+}
+
+/// In which order programs are shown.
+pub fn rank(program: &str) -> u8 {
+    match program {
+        "floor" => 0,
+        "trueup" => 1,
+        _ => 2,
+    }
+}
+
+/// Kibibytes as MB.
+pub fn megabytes(kibibytes: u64) -> f64 {
+    kibibytes as f64 * 1.024e-3
+}
+
+/// A time in the unit that suits it, to three digits.
+pub fn seconds(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let digits = match value {
+        0.0..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+fn times(a: u64, b: u64) -> f64 {
+    a as f64 / b.max(1) as f64
+}
+
+fn median(took: Vec<Took>) -> Took {
+    let of = |field: fn(&Took) -> u64| {
+        let mut values: Vec<u64> = took.iter().map(field).collect();
+        values.sort_unstable();
+        let half = values.len() / 2;
+        match values.len() {
+            0 => 0,
+            odd if !odd.is_multiple_of(2) => values[half],
+            _ => values[half - 1].midpoint(values[half]),
+        }
+    };
+    Took {
+        wall_ns: of(|took| took.wall_ns),
+        cpu_ns: of(|took| took.cpu_ns),
+        peak_rss_kb: of(|took| took.peak_rss_kb),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn took(wall_ns: u64) -> Took {
+        Took {
+            wall_ns,
+            cpu_ns: 1,
+            peak_rss_kb: 1,
+        }
+    }
+
+    #[test]
+    fn a_program_is_compared_over_the_turns_that_it_took() {
+        let mut entry = Entry::new("route-create".to_owned(), 1);
+        // The machine is twice as slow from the second turn on.
+        for (turn, wall) in [100, 200, 200].into_iter().enumerate() {
+            entry.add("floor", turn, took(wall));
+            entry.add("trueup", turn, took(wall + wall / 10));
+        }
+        entry.add("peer", 0, took(150));
+        let figures = entry.figures("trueup", "floor").unwrap();
+        assert_eq!((figures.ratio, figures.turns), (1.1, 3));
+        assert_eq!(figures.spread, (1.1, 1.1));
+        let figures = entry.figures("peer", "floor").unwrap();
+        assert_eq!((figures.ratio, figures.turns), (1.5, 1));
+        assert_eq!(entry.figures("nobody", "floor"), None);
+        assert_eq!(entry.programs(), ["floor", "trueup", "peer"]);
+    }
+
+    #[test]
+    fn a_median_of_two_lies_between_them() {
+        assert_eq!(median(vec![took(3), took(1)]).wall_ns, 2);
+        assert_eq!(median(vec![took(9), took(1), took(4)]).wall_ns, 4);
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        assert_eq!(seconds(1_234), "1.23 µs");
+        assert_eq!(seconds(45_678_000), "45.7 ms");
+        assert_eq!(seconds(12_345_678_900), "12.3 s");
+        assert_eq!(seconds(123_456_000), "123 ms");
+    }
+}
