@@ -1,10 +1,15 @@
 //! Routes made up, the same each time, and the dump that the kernel would answer with.
 
+use std::collections::BTreeSet;
+use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use trueup_diff::{Desired, Dev, Family, Kind, NextHop, NextHops, Observed, Prefix, Route, table};
-use trueup_netlink::codec::route;
-use trueup_netlink::wire::{MessageWriter, NLM_F_MULTI};
+use trueup_diff::{
+    Desired, Dev, Devices, Family, IfName, Kind, NextHop, NextHops, Observed, Prefix, Route,
+    Routes, Seen, Sieve, Verdict, table,
+};
+use trueup_netlink::codec::route::{self, Row};
+use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
 
 /// The protocol that the routes bear.
 pub const MARKER: u8 = 116;
@@ -60,14 +65,19 @@ pub fn shuffled<T: Clone>(items: &[T]) -> Vec<T> {
     (0..count).map(|at| items[place(at)].clone()).collect()
 }
 
-/// The desired state that has these routes and nothing else.
-pub fn desired(family: Family, count: usize) -> Desired {
-    let routes = prefixes(family, count).enumerate().map(|(at, prefix)| {
+/// The same as they are desired: by whichever device the gateway is reached by.
+pub fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route<IfName>> {
+    let prefixes = prefixes(family, count).enumerate();
+    prefixes.map(move |(at, prefix)| {
         let hop = NextHop::via(gateway(family, at));
         Route::new(prefix, NextHops::One(hop))
-    });
+    })
+}
+
+/// The desired state that has these routes and nothing else.
+pub fn desired(family: Family, count: usize) -> Desired {
     Desired {
-        routes: Some(routes.collect()),
+        routes: Some(wanted(family, count).collect()),
         ..Desired::default()
     }
 }
@@ -123,4 +133,43 @@ pub fn dump(routes: &[Route]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// A sieve for dumps of routes that are wanted.
+pub fn sieve(wanted: &Routes) -> Sieve<'_> {
+    Sieve::new(wanted, &Devices::default(), MARKER, BTreeSet::new())
+}
+
+/// Has a dump fall through, and gives how many of its rows did.
+pub fn sift(sieve: &mut Sieve<'_>, family: Family, dump: &[u8]) -> usize {
+    sieve.begin(family);
+    let mut settled = 0;
+    for message in Messages::new(dump) {
+        if let Ok(Some(row)) = Row::parse(message.body) {
+            settled += usize::from(sieve.seen(&seen(&row)) == Verdict::Settled);
+        }
+    }
+    // What is unmet is part of the work, and is empty here.
+    drop(black_box(sieve.end(family, None)));
+    settled
+}
+
+/// A row as the sieve takes it.
+#[inline]
+fn seen(row: &Row<'_>) -> Seen {
+    let hop = row.hop();
+    Seen {
+        table: row.table(),
+        dst: row.address(),
+        family: row.family(),
+        len: row.len(),
+        metric: row.metric(),
+        tos: row.tos(),
+        kind: row.kind(),
+        scope: row.scope(),
+        protocol: row.protocol(),
+        via: hop.and_then(|hop| hop.via),
+        dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
+        onlink: hop.is_some_and(|hop| hop.onlink),
+    }
 }

@@ -6,8 +6,9 @@
 
 use std::hint::black_box;
 
-use trueup_diff::{Family, Item as _, Observed, Owned, Plan, Route, plan, two_way};
+use trueup_diff::{Family, Item as _, Observed, Owned, Plan, Route, Routes, plan, two_way};
 use trueup_netlink::codec;
+use trueup_netlink::codec::route::Row;
 use trueup_netlink::wire::Messages;
 
 use crate::made::{self, MARKER};
@@ -20,10 +21,15 @@ pub const ITEMS: usize = 10_000;
 pub type Work = fn(rounds: u32);
 
 /// All works, by the names that they have in `benches/counts.toml`.
-pub const WORKS: [(&str, Work); 7] = [
-    ("decode an IPv4 route", decode_v4),
-    ("decode an IPv6 route", decode_v6),
-    ("encode an IPv4 route", encode_v4),
+pub const WORKS: [(&str, Work); 12] = [
+    ("decode an IPv4 route", |count| decode(Family::Inet, count)),
+    ("decode an IPv6 route", |count| decode(Family::Inet6, count)),
+    ("read an IPv4 row", |count| read(Family::Inet, count)),
+    ("read an IPv6 row", |count| read(Family::Inet6, count)),
+    ("encode an IPv4 route", encode),
+    ("hold desired routes", hold),
+    ("sift a dump of IPv4", |count| sift(Family::Inet, count)),
+    ("sift a dump of IPv6", |count| sift(Family::Inet6, count)),
     ("two_way, in order, nothing changed", two_way_sorted),
     ("two_way, one shuffled, nothing changed", two_way_shuffled),
     ("plan, nothing changed", plan_nothing),
@@ -37,14 +43,6 @@ fn rounds<T>(rounds: u32, mut work: impl FnMut() -> T) {
     }
 }
 
-fn decode_v4(count: u32) {
-    decode(Family::Inet, count);
-}
-
-fn decode_v6(count: u32) {
-    decode(Family::Inet6, count);
-}
-
 fn decode(family: Family, count: u32) {
     let dump = made::dump(&made::routes(family, ITEMS));
     rounds(count, || {
@@ -56,7 +54,18 @@ fn decode(family: Family, count: u32) {
     });
 }
 
-fn encode_v4(count: u32) {
+fn read(family: Family, count: u32) {
+    let dump = made::dump(&made::routes(family, ITEMS));
+    rounds(count, || {
+        let messages = Messages::new(black_box(&dump));
+        messages
+            .filter_map(|message| Row::parse(message.body).ok().flatten())
+            .map(|row| black_box(&row).metric())
+            .fold(0, u32::wrapping_add)
+    });
+}
+
+fn encode(count: u32) {
     let routes = made::routes(Family::Inet, ITEMS);
     let mut buffer = Vec::new();
     rounds(count, || {
@@ -67,6 +76,21 @@ fn encode_v4(count: u32) {
         }
         buffer.len()
     });
+}
+
+fn hold(count: u32) {
+    let routes: Vec<_> = made::wanted(Family::Inet, ITEMS).collect();
+    rounds(count, || {
+        black_box(&routes).iter().cloned().collect::<Routes>()
+    });
+}
+
+/// A pass that finds everything in order, but for the kernel and the socket.
+fn sift(family: Family, count: u32) {
+    let wanted = made::wanted(family, ITEMS).collect();
+    let dump = made::dump(&made::routes(family, ITEMS));
+    let mut sieve = made::sieve(&wanted);
+    rounds(count, || made::sift(&mut sieve, family, black_box(&dump)));
 }
 
 fn two_way_sorted(count: u32) {
@@ -116,6 +140,8 @@ mod tests {
                 .map(|message| codec::route::decode(message.body).unwrap().unwrap())
                 .collect();
             assert_eq!(decoded, routes);
+            let wanted = made::wanted(family, 100).collect();
+            assert_eq!(made::sift(&mut made::sieve(&wanted), family, &dump), 100);
         }
         let routes = made::routes(Family::Inet, 100);
         let shuffled = made::shuffled(&routes);
