@@ -54,6 +54,29 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
     Ok((value, took))
 }
 
+/// Does something many times, and tells what the median time took: processor time is the mean.
+///
+/// # Errors
+///
+/// As [`timed`].
+pub fn timed_each(times: usize, mut work: impl FnMut(usize) -> Result<()>) -> Result<Took> {
+    let (mut each, all) = timed(|| {
+        let mut each = Vec::with_capacity(times);
+        for at in 0..times {
+            let start = Instant::now();
+            work(at)?;
+            each.push(u64::try_from(start.elapsed().as_nanos())?);
+        }
+        Ok(each)
+    })?;
+    each.sort_unstable();
+    Ok(Took {
+        wall_ns: each.get(each.len() / 2).copied().unwrap_or_default(),
+        cpu_ns: all.cpu_ns / times.max(1) as u64,
+        ..all
+    })
+}
+
 fn processor() -> Result<u64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let both = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();

@@ -2,17 +2,17 @@
 //! not looked at. No program that asks the kernel for the same can be faster by more than noise. One that asks for it in
 //! another order or shape can.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result};
 use trueup_diff::{Family, Rule};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 use trueup_testkit::{index_of, ip_batch, ip_json, veth_pair, wait_until};
 
-use crate::clock::{Took, timed};
+use crate::clock::{Took, timed, timed_each};
 use crate::prefixes::Prefixes;
 use crate::state;
-use crate::works::{self, ADDRESS_LINKS, FEW, FOREIGN, GATEWAY_V6, GATEWAYS, Work};
+use crate::works::{self, ADDRESS_LINKS, CHANGES, FEW, FOREIGN, GATEWAY_V6, GATEWAYS, Work};
 
 pub use requests::Requests;
 use requests::{Verb, Wanted, dump_routes, dump_rules};
@@ -47,6 +47,19 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
         }
         Work::RouteDelete(family) => write(&routes(family, size, Verb::Delete, gateway(family))?),
         Work::RouteNoop(family) => look(&[family], asking, None),
+        Work::RouteChange => {
+            let changes = (0..CHANGES).map(|at| {
+                let (place, gateway) = works::change(at, size);
+                Requests::of(1, |requests, _| {
+                    let destination = works::destination(Family::Inet, place);
+                    requests.route(Verb::Replace, destination, gateway.into(), DEFAULT_PROTOCOL)
+                })
+            });
+            let changes: Vec<Requests> = changes.collect::<Result<_>>()?;
+            let mut socket = Raw::open()?;
+            timed_each(CHANGES, |at| socket.send(&changes[at]))
+        }
+        Work::GatewayObject => gateway_object(size),
         Work::FewNoop => look(&[Family::Inet], asking, Some(DEFAULT_PROTOCOL)),
         Work::InternetNoop => look(&FAMILIES, asking, None),
         Work::InternetCreate => write(&internet(size, Verb::Create)?),
@@ -72,6 +85,31 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
             write(&all(Verb::Delete)?)
         }
     }
+}
+
+/// All routes point at one nexthop object, which is then given another gateway.
+fn gateway_object(size: usize) -> Result<Took> {
+    const OBJECT: u32 = 1;
+    let link = index_of("up0");
+    let object = |verb, gateway: Ipv4Addr| {
+        Requests::of(1, |requests, _| {
+            requests.object(verb, OBJECT, gateway.into(), link, DEFAULT_PROTOCOL)
+        })
+    };
+    let create = Requests::of(size, |requests, at| {
+        let destination = works::destination(Family::Inet, at);
+        requests.route_by_object(Verb::Create, destination, OBJECT, DEFAULT_PROTOCOL)
+    })?;
+    let [one, other] = GATEWAYS;
+    let mut socket = Raw::open()?;
+    socket.send(&object(Verb::Create, one)?)?;
+    socket.send(&create)?;
+    let change = object(Verb::Replace, other)?;
+    let ((), took) = timed(|| socket.send(&change))?;
+    // The routes, and then it.
+    socket.send(&routes(Family::Inet, size, Verb::Delete, one.into())?)?;
+    socket.send(&object(Verb::Delete, one)?)?;
+    Ok(took)
 }
 
 /// Waits until a link that was set up is so in the kernel's own eyes, which takes it up to a second (`linkwatch_event`).

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod change;
 pub mod clock;
 pub mod crowd;
 pub mod floor;

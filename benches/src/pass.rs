@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use trueup::diff::{Family, Prefix, RuleAction, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
@@ -10,6 +10,7 @@ use trueup::{
 };
 use trueup_testkit::ip_batch;
 
+use crate::change;
 use crate::clock::{Took, timed};
 use crate::prefixes::Prefixes;
 use crate::state;
@@ -27,6 +28,7 @@ pub fn perform(work: Work, size: usize) -> Result<Took> {
             let [one, other] = ADDRESS_LINKS;
             ip_batch([format!("link add {one} type veth peer name {other}")]);
         }
+        Work::RouteChange => return change::perform(desired(work, size)?, size),
         // What proves links to be ours is the ledger of who made them, so the same process does.
         Work::LinkDelete => {
             pass(&desired_links(size)?, &mut ledger, Expected::Ops)?;
@@ -83,6 +85,8 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
             };
             routes(&mut (0..size).map(|at| route(works::destination(family, at), gateway)))
         }
+        Work::RouteChange => desired(Work::RouteNoop(Family::Inet), size),
+        Work::GatewayObject => bail!("a pass writes next hops out in each route"),
         Work::RouteGateway => routes(
             &mut (0..size)
                 .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[1].into())),
@@ -104,7 +108,10 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
     }
 }
 
-fn route((address, length): (IpAddr, u8), gateway: IpAddr) -> Result<Route<trueup::diff::IfName>> {
+pub(crate) fn route(
+    (address, length): (IpAddr, u8),
+    gateway: IpAddr,
+) -> Result<Route<trueup::diff::IfName>> {
     let prefix = Prefix::new(address, length).context("a prefix")?;
     Ok(Route::new(prefix, NextHops::One(NextHop::via(gateway))))
 }

@@ -17,6 +17,10 @@ pub enum Work {
     RouteNoop(Family),
     /// All IPv4 routes are led through another gateway.
     RouteGateway,
+    /// One route among IPv4 routes that are there is led through another gateway, and the next time back again.
+    RouteChange,
+    /// All IPv4 routes are led through another gateway, by the nexthop object that they point at.
+    GatewayObject,
     /// Routes are deleted.
     RouteDelete(Family),
     /// [`FEW`] routes among many foreign ones are looked at.
@@ -40,11 +44,16 @@ pub enum Work {
 /// How many routes are ours among the foreign ones of [`Work::FewNoop`].
 pub const FEW: usize = 1_000;
 
+/// How often the one route of [`Work::RouteChange`] is changed: of the times the median counts.
+pub const CHANGES: usize = 100;
+
 /// The names, and how large each work may be.
-const NAMES: [(Work, &str, usize); 17] = [
+const NAMES: [(Work, &str, usize); 19] = [
     (Work::RouteCreate(Family::Inet), "route-create", 1_000_000),
     (Work::RouteNoop(Family::Inet), "route-noop", 1_000_000),
     (Work::RouteGateway, "route-gateway", 1_000_000),
+    (Work::RouteChange, "route-change", 1_000_000),
+    (Work::GatewayObject, "gateway-object", 1_000_000),
     (Work::RouteDelete(Family::Inet), "route-delete", 1_000_000),
     (Work::RouteCreate(Family::Inet6), "route6-create", 1_000_000),
     (Work::RouteNoop(Family::Inet6), "route6-noop", 1_000_000),
@@ -123,6 +132,13 @@ pub fn destination(family: Family, at: usize) -> (IpAddr, u8) {
     }
 }
 
+/// The place of the route of the `at`-th change among `size`, and the gateway that it gets: each twice in turn, so that an
+/// even number of changes leaves all as it was.
+pub fn change(at: usize, size: usize) -> (usize, Ipv4Addr) {
+    let place = (at / 2).wrapping_mul(0x9E37_79B9) % size.max(1);
+    (place, GATEWAYS[(at + 1) % 2])
+}
+
 /// The `at`-th destination of ours among foreign ones, of [`FEW`].
 pub fn few(at: usize) -> (IpAddr, u8) {
     (slash24(64, at), 24)
@@ -179,6 +195,17 @@ mod tests {
             assert!(work.largest() > 0);
         }
         assert!("route".parse::<Work>().is_err());
+    }
+
+    #[test]
+    fn changes_lead_to_where_they_began() {
+        let mut gateways = vec![GATEWAYS[0]; 1_000];
+        for at in 0..CHANGES {
+            let (place, gateway) = change(at, gateways.len());
+            assert_ne!(gateways[place], gateway);
+            gateways[place] = gateway;
+        }
+        assert!(gateways.iter().all(|gateway| *gateway == GATEWAYS[0]));
     }
 
     #[test]

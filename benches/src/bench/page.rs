@@ -66,12 +66,28 @@ fn headline(text: &mut String, record: &Record) {
             figures.ratio,
             figures.spread.0,
             figures.spread.1,
-            bound(limit.floors, figures.ratio, "×"),
+            bounds(record, entry, &figures, limit),
             figures.median.cpu_ns as f64 / floor.median.cpu_ns.max(1) as f64,
             megabytes(figures.median.peak_rss_kb),
             bound(limit.peak_mb, megabytes(figures.median.peak_rss_kb), " MB"),
         );
     }
+}
+
+/// The limits of time, and whether they are missed.
+fn bounds(record: &Record, entry: &Entry, figures: &Figures, limit: Limit) -> String {
+    let wall = |figures: &Figures| figures.median.wall_ns as f64 / 1e3;
+    let smallest = record.sizes(&entry.work).first().copied();
+    let smallest = smallest.and_then(|size| record.entry(&entry.work, size));
+    let smallest = smallest.and_then(|entry| entry.figures("trueup", "floor"));
+    let grown = smallest.map_or(1.0, |smallest| wall(figures) / wall(&smallest));
+    let bounds = [
+        bound(limit.floors, figures.ratio, "×"),
+        bound(limit.micros, wall(figures), " µs"),
+        bound(limit.growth, grown, "× of the smallest size's"),
+    ];
+    let bounds: Vec<String> = bounds.into_iter().filter(|text| !text.is_empty()).collect();
+    bounds.join("; ")
 }
 
 /// A limit, and whether it is missed.
@@ -247,7 +263,7 @@ IPv4 routes: create. Wall time, times the floor's, memory:
 
     #[test]
     fn numbers_are_grouped() {
-        let text = [1, 1_000, 732_481, 1_000_000].map(grouped).join(" ");
-        assert_eq!(text, "1 1,000 732,481 1,000,000");
+        let text = [1, 1_000, 732_480, 1_000_000].map(grouped).join(" ");
+        assert_eq!(text, "1 1,000 732,480 1,000,000");
     }
 }

@@ -44,12 +44,18 @@ pub struct Step {
 pub struct Limit {
     /// So many times the wall time of the floor.
     pub floors: Option<f64>,
+    /// Wall time, microseconds.
+    pub micros: Option<f64>,
+    /// So many times the wall time at the smallest size.
+    pub growth: Option<f64>,
     /// Memory resident, MB (10^6 bytes).
     pub peak_mb: Option<f64>,
 }
 
 const NONE: Limit = Limit {
     floors: None,
+    micros: None,
+    growth: None,
     peak_mb: None,
 };
 
@@ -64,6 +70,7 @@ const fn floors_and_mb(times: f64, megabytes: f64) -> Limit {
     Limit {
         floors: Some(times),
         peak_mb: Some(megabytes),
+        ..NONE
     }
 }
 
@@ -74,13 +81,13 @@ const fn step(work: Work, title: &'static str, limit: Limit) -> Step {
 const TO_A_MILLION: &[usize] = &[1, 1_000, 10_000, 100_000, 1_000_000];
 const TO_100_000: &[usize] = &[1, 1_000, 10_000, 100_000];
 const TO_10_000: &[usize] = &[1, 100, 1_000, 10_000];
-/// All that the table has: 564,580 IPv4 and 167,901 IPv6 prefixes.
-const INTERNET: &[usize] = &[1_000, 732_481];
+/// All that the table has: 564,579 IPv4 and 167,901 IPv6 prefixes.
+const INTERNET: &[usize] = &[1_000, 732_480];
 
 use Family::{Inet, Inet6};
 
 /// All of them.
-pub const SERIES: [Series; 11] = [
+pub const SERIES: [Series; 13] = [
     Series {
         held: Held::Made(Work::RouteCreate(Inet), Work::RouteDelete(Inet)),
         steps: &[step(
@@ -116,6 +123,33 @@ pub const SERIES: [Series; 11] = [
                 floors(0.75),
             ),
         ],
+        sizes: TO_A_MILLION,
+        weight: 1,
+    },
+    Series {
+        held: Held::Made(Work::RouteCreate(Inet), Work::RouteDelete(Inet)),
+        steps: &[step(
+            Work::RouteChange,
+            "one IPv4 route among so many: another gateway, through the loop, against a message",
+            Limit {
+                micros: Some(200.0),
+                growth: Some(1.5),
+                ..NONE
+            },
+        )],
+        sizes: &[1_000, 1_000_000],
+        weight: 1,
+    },
+    Series {
+        held: Held::Nothing,
+        steps: &[step(
+            Work::GatewayObject,
+            "IPv4 routes by a nexthop object: another gateway, against a message",
+            Limit {
+                micros: Some(5_000.0),
+                ..NONE
+            },
+        )],
         sizes: TO_A_MILLION,
         weight: 1,
     },

@@ -21,6 +21,8 @@ const RTM_GETROUTE: u16 = 26;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 const RTM_GETRULE: u16 = 34;
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_DELNEXTHOP: u16 = 105;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
@@ -29,9 +31,13 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_GATEWAY: u16 = 5;
+const RTA_NH_ID: u16 = 30;
 const FRA_SRC: u16 = 2;
 const FRA_PRIORITY: u16 = 6;
 const FRA_PROTOCOL: u16 = 21;
+const NHA_ID: u16 = 1;
+const NHA_OIF: u16 = 5;
+const NHA_GATEWAY: u16 = 6;
 
 const RTN_UNICAST: u8 = 1;
 const RT_SCOPE_NOWHERE: u8 = 255;
@@ -122,6 +128,54 @@ impl Requests {
             message.attr_ip(RTA_DST, address);
             if verb != Verb::Delete {
                 message.attr_ip(RTA_GATEWAY, gateway);
+            }
+        })
+    }
+
+    /// A route in table main that points at a nexthop object.
+    pub(super) fn route_by_object(
+        &mut self,
+        verb: Verb,
+        (address, length): (IpAddr, u8),
+        object: u32,
+        protocol: u8,
+    ) -> Result<()> {
+        let mut head = [0; 12];
+        head[0] = family(address);
+        head[1] = length;
+        head[4] = RT_TABLE_MAIN;
+        head[5] = protocol;
+        head[7] = RTN_UNICAST;
+        self.push(RTM_NEWROUTE, verb, &head, |message| {
+            message.attr_ip(RTA_DST, address);
+            message.attr_u32(RTA_NH_ID, object);
+        })
+    }
+
+    /// A nexthop object: a gateway behind a link.
+    pub(super) fn object(
+        &mut self,
+        verb: Verb,
+        id: u32,
+        gateway: IpAddr,
+        link: u32,
+        protocol: u8,
+    ) -> Result<()> {
+        let kind = match verb {
+            Verb::Delete => RTM_DELNEXTHOP,
+            Verb::Create | Verb::Replace => RTM_NEWNEXTHOP,
+        };
+        // struct nhmsg: family, scope, protocol, one reserved, flags.
+        let mut head = [0; 8];
+        if verb != Verb::Delete {
+            head[0] = family(gateway);
+            head[2] = protocol;
+        }
+        self.push(kind, verb, &head, |message| {
+            message.attr_u32(NHA_ID, id);
+            if verb != Verb::Delete {
+                message.attr_u32(NHA_OIF, link);
+                message.attr_ip(NHA_GATEWAY, gateway);
             }
         })
     }
