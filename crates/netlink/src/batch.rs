@@ -7,13 +7,16 @@
 //! place. At the default receive buffer 256 answers fit, and what comes after is carried out but
 //! its answer lost: so no more than 250 are ever in flight.
 
+mod echo;
+
+use std::ops::Range;
 use std::time::Instant;
 
 use crate::channel::deadline;
 use crate::error::{Error, KernelError};
 use crate::extack;
 use crate::socket::{Socket, WINDOW_MAX};
-use crate::wire::{Messages, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR};
+use crate::wire::{Message, Messages, NLM_F_ACK, NLM_F_ECHO, NLM_F_REQUEST, NLMSG_ERROR};
 
 /// The greatest number of messages in a [`Batch`].
 pub const BATCH_MESSAGES: usize = WINDOW_MAX;
@@ -97,14 +100,19 @@ impl Batch {
     }
 
     /// Numbers the messages `from..to` from `sequence` on; the last one asks for an
-    /// acknowledgement.
-    fn stamp(&mut self, from: usize, to: usize, mut sequence: u32) {
+    /// acknowledgement, and each for an echo that fits into `room` bytes.
+    fn stamp(&mut self, from: usize, to: usize, mut sequence: u32, room: usize) {
         for index in from..to {
             let start = self.start(index);
+            let echo = if echo::asked_of(self.message(index), room) {
+                NLM_F_ECHO
+            } else {
+                0
+            };
             let header = &mut self.buffer[start..];
             let flags = u16::from_ne_bytes([header[6], header[7]]);
             let ack = if index + 1 == to { NLM_F_ACK } else { 0 };
-            let flags = flags & !NLM_F_ACK | NLM_F_REQUEST | ack;
+            let flags = flags & !(NLM_F_ACK | NLM_F_ECHO) | NLM_F_REQUEST | ack | echo;
             header[6..8].copy_from_slice(&flags.to_ne_bytes());
             header[8..12].copy_from_slice(&sequence.to_ne_bytes());
             header[12..16].fill(0);
@@ -134,6 +142,9 @@ pub enum Outcome {
     Unknown,
 }
 
+/// Who hears of echoes: which message of the batch, and what the kernel tells.
+type Each<'a> = &'a mut dyn FnMut(usize, Message<'_>);
+
 impl Socket {
     /// Sends all messages of a batch and empties it. The answer has one outcome for each message,
     /// in their order.
@@ -146,20 +157,36 @@ impl Socket {
     /// [`Io`](crate::ErrorKind::Io) when nothing at all could be sent; the batch is then left as
     /// it was. Once something was sent, whatever goes wrong is in the outcomes.
     pub fn send_batch(&mut self, batch: &mut Batch) -> Result<Vec<Outcome>, Error> {
+        self.deliver(batch, None)
+    }
+
+    /// Sends a batch in as many parts as it takes, and asks for echoes if there is someone to tell.
+    fn deliver(
+        &mut self,
+        batch: &mut Batch,
+        mut each: Option<Each<'_>>,
+    ) -> Result<Vec<Outcome>, Error> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut window = self.window;
         while outcomes.len() < batch.len() {
             let from = outcomes.len();
-            let to = batch.len().min(from + window);
+            let (room, to) = match each {
+                None => (0, batch.len()),
+                Some(_) => {
+                    let room = echo::room(self.window);
+                    (room, echo::fit(batch, from, room))
+                }
+            };
+            let to = to.min(from + window);
             let first = self.sequence.wrapping_add(1);
-            batch.stamp(from, to, first);
+            batch.stamp(from, to, first, room);
             // At most WINDOW_MAX.
             self.sequence = self.sequence.wrapping_add((to - from) as u32);
             match self
                 .channel
                 .send(&batch.buffer[batch.start(from)..batch.ends[to - 1]])
             {
-                Ok(()) => self.outcomes(batch, from, to, first, &mut outcomes),
+                Ok(()) => self.outcomes(batch, from..to, first, &mut each, &mut outcomes),
                 // Nothing of it was sent.
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
                     if to - from == 1 {
@@ -178,16 +205,16 @@ impl Socket {
         Ok(outcomes)
     }
 
-    /// Collects the answers to the messages `from..to`, numbered from `first` on.
+    /// Collects the answers to the messages that were sent, numbered from `first` on.
     fn outcomes(
         &mut self,
         batch: &Batch,
-        from: usize,
-        to: usize,
+        sent: Range<usize>,
         first: u32,
+        each: &mut Option<Each<'_>>,
         outcomes: &mut Vec<Outcome>,
     ) {
-        let mut answers: Vec<Option<Outcome>> = vec![None; to - from];
+        let mut answers: Vec<Option<Outcome>> = vec![None; sent.len()];
         // Once anything was lost, silence on a message no longer means success.
         let mut lost = false;
         let mut until = deadline(self.timeout);
@@ -208,10 +235,14 @@ impl Socket {
                 let Some(answer) = answers.get_mut(index) else {
                     continue;
                 };
+                let index = sent.start + index;
                 if message.header.kind != NLMSG_ERROR {
+                    if let Some(each) = each.as_mut().filter(|_| echo::is_one(&message)) {
+                        each(index, message);
+                    }
                     continue;
                 }
-                *answer = match extack::answer(&message, batch.message(from + index)) {
+                *answer = match extack::answer(&message, batch.message(index)) {
                     Some(Ok(())) => Some(Outcome::Done),
                     Some(Err(error)) => Some(Outcome::Failed(error)),
                     None => {
@@ -291,7 +322,7 @@ mod tests {
                 Ok(Push::Added)
             );
         }
-        batch.stamp(0, 3, u32::MAX);
+        batch.stamp(0, 3, u32::MAX, 0);
         let headers: Vec<_> = (0..3)
             .map(|index| Header::read(batch.message(index)).unwrap())
             .collect();

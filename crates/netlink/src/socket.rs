@@ -24,7 +24,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the kernel may charge the receive queue for one answer, in bytes. A bare acknowledgement
 /// costs 832, so that 256 fit Linux's default of 212,992; an error with many words takes a data
 /// block of twice the size.
-const ANSWER_CHARGE: usize = 1664;
+pub(crate) const ANSWER_CHARGE: usize = 1664;
 /// Room for 256 such answers: what an unprivileged socket may have at the default
 /// `net.core.rmem_max`.
 const RECEIVE_BUFFER_WANTED: usize = 256 * ANSWER_CHARGE;

@@ -25,6 +25,8 @@ pub const NLMSG_NOOP: u16 = 1;
 pub const NLMSG_ERROR: u16 = 2;
 /// `NLMSG_DONE`: the end of a dump.
 pub const NLMSG_DONE: u16 = 3;
+/// `NLMSG_MIN_TYPE`: the kinds below are the protocol's own.
+pub const NLMSG_MIN_TYPE: u16 = 16;
 
 /// `NLM_F_REQUEST`: on every message to the kernel.
 pub const NLM_F_REQUEST: u16 = 0x1;

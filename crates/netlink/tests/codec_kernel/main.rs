@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod addresses;
+mod echoes;
 mod links;
 mod markers;
 mod neighbours;
@@ -18,6 +19,13 @@ trueup_testkit::kernel_tests![
     addresses::a_temporary_ipv6_address_is_the_kernels,
     addresses::dumps_are_filtered_by_device,
     addresses::a_planned_device_is_no_index,
+    echoes::an_echoed_route_is_the_row_of_the_dump,
+    echoes::an_ipv4_replace_that_changes_nothing_is_told_to_nobody,
+    echoes::a_delete_of_several_next_hops_is_echoed_for_each_in_ipv6,
+    echoes::what_else_is_echoed_and_what_is_not,
+    echoes::every_message_is_echoed_however_small_the_queue,
+    echoes::a_lost_echo_is_unknown_and_never_silence,
+    echoes::an_error_is_the_outcome_of_its_own_message_among_echoes,
     links::links_come_up_as_desired_and_go_alone,
     links::a_link_takes_the_index_that_was_asked_for,
     links::a_master_is_changed_alone_and_then_up_is_told_again,
