@@ -323,11 +323,17 @@ fn routes(name: &str, set: &[Prefix], gateways: usize) -> Vec<Work> {
             ("ascending", ascending()),
             ("descending", descending()),
             ("scattered", Box::new(golden)),
-            ("every 4th", Box::new(|n| passes(n, 4))),
-            ("every 16th", Box::new(|n| passes(n, 16))),
             ("every 256th", Box::new(|n| passes(n, 256))),
             ("by length, ascending", by_length(set, longest, in_order)),
             ("by length, scattered", by_length(set, longest, golden)),
+            (
+                "by length, every 16th",
+                by_length(set, longest, |n| passes(n, 16)),
+            ),
+            (
+                "by length, every 256th",
+                by_length(set, longest, |n| passes(n, 256)),
+            ),
         ]
     };
     let work = |verb: &str, ways: Vec<Way>| Work {

@@ -9,9 +9,9 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, Desired, Dev, Family, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Object,
-    Observed, Owned, Plan, Problem, Route, RouteType, Rule, RuleAction, VlanProtocol, VxlanAttrs,
-    plan,
+    Address, AddressFlags, Desired, Dev, Family, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
+    NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Rule, RuleAction,
+    VlanProtocol, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -544,4 +544,200 @@ fn nothing_is_deleted_for_what_cannot_be_created() {
     };
     let plan = planned(&desired, &observed);
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 1));
+}
+
+/// `a`, one end of a pair of which both come up, with addresses.
+fn ends_with(addresses: Vec<Address<IfName>>) -> Desired {
+    let up = |text, peer| Link {
+        up: Some(true),
+        ..Link::new(name(text), veth(peer))
+    };
+    Desired {
+        links: Some(vec![up("a", "b"), up("b", "a")]),
+        addresses: Some(addresses),
+        ..Desired::default()
+    }
+}
+
+#[test]
+fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
+    let a = name("a");
+    let mut desired = ends_with(vec![address(a, "fd00::1/64"), address(a, "10.1.0.1/24")]);
+    desired.routes = Some(
+        [route("fd01::/64", Some("fd00::9"), Some(a))]
+            .into_iter()
+            .collect(),
+    );
+    let plan = planned(&desired, &observed(Vec::new()));
+    assert_eq!(
+        lines(&plan),
+        [
+            "+ link a type veth peer name b",
+            "~ link b up",
+            "+ addr 10.1.0.1/24 dev a",
+            "+ addr fd00::1/64 dev a",
+            "~ link a up",
+            "+ route fd01::/64 via fd00::9 dev a proto 116 metric 1024 table 254",
+        ]
+    );
+    assert_eq!(
+        needs(&plan),
+        [vec![], vec![0], vec![0], vec![0], vec![0], vec![0, 3, 4]]
+    );
+    // One that is there and down is no other.
+    let down = |index, text, peer| Link {
+        up: Some(false),
+        ..seen(index, text, veth(peer))
+    };
+    let there = observed(vec![down(3, "a", "b"), down(4, "b", "a")]);
+    let lines = lines(&planned(&desired, &there));
+    assert_eq!(lines[0], "~ link b up");
+    assert_eq!(lines[3], "~ link a up");
+}
+
+/// What the kernel would make otherwise of addresses, or of links, if it came first.
+#[test]
+fn a_link_comes_up_before_what_minds() {
+    let a = name("a");
+    let plain = || address(a, "fd00::1/64");
+    let ends = Lifetimes {
+        valid: 3600,
+        preferred: 3600,
+    };
+    let mut over_vlan = ends_with(vec![plain()]);
+    let links = over_vlan.links.as_mut().unwrap();
+    links.push(Link::new(name("a10"), vlan(a, 10)));
+    let mut port = ends_with(vec![plain()]);
+    let links = port.links.as_mut().unwrap();
+    links[0].master = Some(Some(name("br0")));
+    links.push(Link::new(name("br0"), LinkKind::Bridge(Default::default())));
+    let mut small = ends_with(vec![address(name("b"), "fd00::1/64")]);
+    small.links.as_mut().unwrap()[1].mtu = Some(1280);
+    let cases = [
+        ends_with(vec![address(a, "10.1.0.1/24")]),
+        ends_with(vec![
+            plain(),
+            Address {
+                lifetimes: ends,
+                ..address(a, "fd00::2/64")
+            },
+        ]),
+        ends_with(vec![Address {
+            peer: Some("fd00::9".parse().unwrap()),
+            ..plain()
+        }]),
+        ends_with(vec![Address {
+            flags: AddressFlags::AUTOJOIN,
+            ..plain()
+        }]),
+        over_vlan,
+        port,
+        small,
+    ];
+    for desired in cases {
+        let lines = lines(&planned(&desired, &observed(Vec::new())));
+        let last_up = lines.iter().rposition(|line| line.ends_with("up"));
+        let first_address = lines.iter().position(|line| line.starts_with("+ addr"));
+        assert!(last_up < first_address, "{lines:#?}");
+    }
+}
+
+/// `count` prefixes of each of some lengths, none inside another of its length.
+fn prefixes(count: u32) -> Vec<String> {
+    let of = |len: u32| (0..count).map(move |at| (0x1400_0000 + (at << (32 - len)), len));
+    let all = [20, 24, 32].into_iter().flat_map(of);
+    all.map(|(bits, len)| format!("{}/{len}", std::net::Ipv4Addr::from(bits)))
+        .collect()
+}
+
+fn destinations(plan: &Plan) -> Vec<trueup_diff::Prefix> {
+    let dst = |op: &trueup_diff::Op| match &op.object {
+        Object::Route(route) => route.dst,
+        object => panic!("{object:?}"),
+    };
+    plan.ops.iter().map(dst).collect()
+}
+
+#[test]
+fn many_ipv4_routes_are_scattered_and_never_across_lengths() {
+    let made = |dst: &String| route(dst, Some("10.1.0.9"), Some(name("eth0")));
+    let there = |dst: &String| route(dst, Some("10.1.0.9"), Some(Dev::index(2))).canonical();
+    let all = prefixes(500);
+    let mut turned = all.clone();
+    turned.reverse();
+    let create = |all: &[String]| {
+        let desired = Desired {
+            routes: Some(all.iter().map(made).collect()),
+            ..Desired::default()
+        };
+        planned(&desired, &observed(Vec::new()))
+    };
+    let delete = |all: &[String]| {
+        let desired = Desired {
+            routes: Some(std::iter::empty().collect()),
+            ..Desired::default()
+        };
+        let observed = Observed {
+            routes: all.iter().map(there).collect(),
+            ..observed(Vec::new())
+        };
+        planned(&desired, &observed)
+    };
+    let (created, deleted) = (create(&all), delete(&all));
+    assert_eq!(created, create(&turned));
+    assert_eq!(deleted, delete(&turned));
+    for (plan, longest_first) in [(created, true), (deleted, false)] {
+        let dsts = destinations(&plan);
+        let unique: BTreeSet<_> = dsts.iter().copied().collect();
+        assert_eq!((dsts.len(), unique.len()), (1500, 1500));
+        let mut lengths: Vec<u8> = dsts.iter().map(|dst| dst.len()).collect();
+        if longest_first {
+            lengths.reverse();
+        }
+        assert!(lengths.is_sorted(), "{lengths:?}");
+        let next = |two: &&[trueup_diff::Prefix]| two[0] < two[1];
+        let ascending = dsts.windows(2).filter(next).count();
+        assert!(ascending < 1490, "they are in order");
+        let beside = |two: &&[trueup_diff::Prefix]| {
+            let bits = |dst: &trueup_diff::Prefix| match dst.address() {
+                std::net::IpAddr::V4(ip) => u32::from(ip) >> (32 - dst.len()),
+                std::net::IpAddr::V6(_) => 0,
+            };
+            two[0].len() == two[1].len() && bits(&two[0]).abs_diff(bits(&two[1])) < 16
+        };
+        assert_eq!(dsts.windows(2).filter(beside).count(), 0);
+    }
+}
+
+#[test]
+fn replaces_ipv6_routes_and_few_deletes_go_in_order() {
+    let all = prefixes(500);
+    let via = |gateway| {
+        let there = |dst: &String| route(dst, Some(gateway), Some(Dev::index(2))).canonical();
+        Observed {
+            routes: all.iter().map(there).collect(),
+            ..observed(Vec::new())
+        }
+    };
+    let desired = |dsts: &[String], gateway| {
+        let made = |dst: &String| route(dst, Some(gateway), Some(name("eth0")));
+        Desired {
+            routes: Some(dsts.iter().map(made).collect()),
+            ..Desired::default()
+        }
+    };
+    let six: Vec<String> = (0..500).map(|at| format!("fd00:{at:x}::/32")).collect();
+    let few: Vec<String> = all[100..].to_vec();
+    let in_order = [
+        planned(&desired(&all, "10.1.0.9"), &via("10.1.0.8")),
+        planned(&desired(&six, "fe80::9"), &observed(Vec::new())),
+        planned(&desired(&few, "10.1.0.9"), &via("10.1.0.9")),
+    ];
+    for (plan, count) in in_order.iter().zip([1500, 500, 100]) {
+        let dsts = destinations(plan);
+        assert_eq!(dsts.len(), count);
+        for two in dsts.windows(2).filter(|two| two[0].len() == two[1].len()) {
+            assert!(two[0] < two[1], "{two:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod build;
 mod bystanders;
 mod order;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -293,6 +294,8 @@ pub struct Plan {
     /// Pairs of positions: the op at the first needs the op at the second, which comes before it,
     /// to succeed. Sorted.
     needs: Vec<(u32, u32)>,
+    /// The groups of the links that were observed, where links are deleted.
+    groups: BTreeSet<u32>,
 }
 
 impl Plan {
@@ -310,6 +313,11 @@ impl Plan {
             .iter()
             .take_while(move |(op, _)| *op as usize == position);
         own.map(|(_, need)| *need as usize)
+    }
+
+    /// Whether a link that was observed is in a group (`IFLA_GROUP`). Known where the plan deletes links; always no else.
+    pub fn is_group_taken(&self, group: u32) -> bool {
+        self.groups.contains(&group)
     }
 
     /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.
@@ -336,6 +344,7 @@ impl Plan {
             adopted: self.adopted,
             devices: self.devices,
             unstored: self.unstored,
+            groups: self.groups,
         }
     }
 }

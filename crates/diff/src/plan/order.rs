@@ -24,9 +24,9 @@ use self::depths::depths;
 use self::needs::Needs;
 use self::raising::Raising;
 use crate::desired::Observed;
-use crate::model::{Family, Route};
+use crate::model::{Family, Kind, Route};
 use crate::plan::build::Findings;
-use crate::plan::{Object, Op, Plan};
+use crate::plan::{Action, Object, Op, Plan};
 use crate::resolve::{DesiredError, Resolved};
 
 /// The stages of a plan, in order. Within one, links go by their place among all links, the rest
@@ -86,7 +86,9 @@ pub(crate) fn arrange(
             (Object::Rule(rule), _) => {
                 (i64::from(rule.priority) << 8) - i64::from(rule.selectors().count())
             }
-            (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => -length(route),
+            (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => {
+                i64::from(op.action == Action::Update) - length(route)
+            }
             (Object::Route(route), _) => length(route),
             _ => 0,
         }
@@ -100,6 +102,16 @@ pub(crate) fn arrange(
         ((stage as u64) << STAGE_BITS) + place(op, stage).saturating_add(middle) as u64
     });
     let needs = Needs::of(&ops, desired, observed);
+    let deletes_links = |op: &Op| op.action == Action::Delete && op.object.kind() == Kind::Link;
+    let groups = if ops.iter().any(deletes_links) {
+        observed
+            .links
+            .iter()
+            .filter_map(|link| link.group)
+            .collect()
+    } else {
+        Default::default()
+    };
     Ok(Plan {
         ops,
         conflicts,
@@ -107,13 +119,14 @@ pub(crate) fn arrange(
         devices: desired.devices.clone(),
         unstored: desired.policy.unstored,
         needs,
+        groups,
     })
 }
 
-/// Orders routes by the length of their prefix, and those of one length by family.
+/// Orders routes by the length of their prefix, and those of one length by family. Odd numbers are left free.
 fn length(route: &Route) -> i64 {
     let is_v6 = route.family() == Family::Inet6;
-    i64::from(route.dst.len()) * 2 + i64::from(is_v6)
+    i64::from(route.dst.len()) * 4 + i64::from(is_v6) * 2
 }
 
 /// Whether a route leads straight out of a device, so that gateways may be reachable by it.
