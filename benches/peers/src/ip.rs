@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::shape::{self, Family, PROTOCOL, Route, Work};
 use crate::took::{self, Took};
@@ -67,8 +67,15 @@ fn show(work: Work) -> Result<Took> {
 fn batch(work: Work, size: usize) -> Result<Took> {
     let file = write(work.name(), |to| lines(work, size, to))?;
     let mut batch = ip(&[option(shape::family(work)), "-force", "-batch"]);
-    let took = took::command(batch.arg(&file));
+    // Of a million complaints the first is enough.
+    let complaints = file.with_extension("stderr");
+    batch.arg(&file).stderr(File::create(&complaints)?);
+    let took = took::command(&mut batch).with_context(|| {
+        let said = fs::read_to_string(&complaints).unwrap_or_default();
+        said.lines().next().unwrap_or_default().to_owned()
+    });
     fs::remove_file(file)?;
+    fs::remove_file(complaints)?;
     took
 }
 
