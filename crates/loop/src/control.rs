@@ -27,6 +27,8 @@ struct Inner {
     thread: Option<thread::ThreadId>,
     /// The source's own part of a pass is running: after it only the callback is left, which writes nothing.
     in_source: bool,
+    /// All that the loop had is dropped. The state has ended before.
+    gone: bool,
 }
 
 /// What the driver does next.
@@ -48,6 +50,7 @@ impl Control {
                 state: State::new(config).with_seed(sync::seed()),
                 thread: None,
                 in_source: false,
+                gone: false,
             }),
             changed: Condvar::new(),
             wakeup: Wakeup::new()?,
@@ -134,7 +137,10 @@ impl Control {
 
     /// The driver is gone: whoever waits is told so.
     pub(crate) fn gone(&self) {
-        self.lock().state.handle_gone();
+        let mut inner = self.lock();
+        inner.state.handle_gone();
+        inner.gone = true;
+        drop(inner);
         self.changed.notify_all();
     }
 }
@@ -174,7 +180,7 @@ impl Control {
             inner.refuse_own_thread()?;
             before
         };
-        self.wait(timeout, |state| {
+        self.wait(timeout, |Inner { state, .. }| {
             if state.is_converged(revision, before) {
                 return Some(Ok(()));
             }
@@ -208,7 +214,7 @@ impl Control {
                 false => Ok(inner.state.handle_force(now)),
             }
         })?;
-        self.wait(timeout, |state| {
+        self.wait(timeout, |Inner { state, .. }| {
             if state.is_over(pass) {
                 return Some(Ok(()));
             }
@@ -237,7 +243,7 @@ impl Control {
         // Whoever waits for a pass that will not start now is told so.
         self.changed.notify_all();
         let Some(last) = last? else { return Ok(()) };
-        self.wait(timeout, |state| {
+        self.wait(timeout, |Inner { state, .. }| {
             if state.is_over(last) {
                 return Some(Ok(()));
             }
@@ -259,14 +265,14 @@ impl Control {
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.lock().state.is_ended()
+        self.lock().gone
     }
 
     pub(crate) fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
         if !self.is_ended() {
             self.lock().refuse_own_thread()?;
         }
-        self.wait(timeout, |state| state.is_ended().then_some(Ok(())))
+        self.wait(timeout, |inner| inner.gone.then_some(Ok(())))
     }
 }
 
@@ -294,13 +300,13 @@ impl Control {
     fn wait(
         &self,
         timeout: Duration,
-        answer: impl Fn(&State) -> Option<Result<(), ErrorKind>>,
+        answer: impl Fn(&Inner) -> Option<Result<(), ErrorKind>>,
     ) -> Result<(), Error> {
         let (inner, _) = self
             .changed
-            .wait_timeout_while(self.lock(), timeout, |inner| answer(&inner.state).is_none())
+            .wait_timeout_while(self.lock(), timeout, |inner| answer(inner).is_none())
             .unwrap_or_else(PoisonError::into_inner);
-        answer(&inner.state)
+        answer(&inner)
             .unwrap_or(Err(ErrorKind::Timeout))
             .map_err(Error::new)
     }

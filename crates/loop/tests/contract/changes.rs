@@ -1,9 +1,9 @@
 //! Changes of the desired state in part.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier};
 
-use trueup_loop::{Config, ErrorKind, Revision};
+use trueup_loop::{Config, ErrorKind, Handle, Revision};
 use trueup_reconcile::{ErrorClass, Extent, OpKey, Outcome};
 
 use crate::sources::*;
@@ -190,16 +190,25 @@ fn what_waits_when_the_loop_ends_is_dropped_by_then() {
     let running = looped(source, unhurried()).spawn("it").unwrap();
     let handle = running.handle().clone();
     next(&passes);
-    let captured = Arc::new(());
-    let waiting = Arc::clone(&captured);
+    let (tell, told) = channel();
+    let waiting = Captured(handle.clone(), tell);
     handle.change(move |_| drop(waiting)).unwrap();
     handle.stop();
     assert!(handle.change(digit(2)).unwrap_err().is_ended());
     drop(go);
     handle.wait_ended(LONG).unwrap();
-    assert_eq!(Arc::strong_count(&captured), 1);
+    assert_eq!(told.try_recv(), Ok(false), "dropped, and nobody told yet");
     assert!(passes.try_recv().is_err());
     running.stop(LONG).unwrap();
+}
+
+/// Tells, once dropped, whether the loop had ended.
+struct Captured(Handle<Scripted>, Sender<bool>);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.is_ended());
+    }
 }
 
 #[test]

@@ -199,6 +199,10 @@ fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_d
         model.handle.force(LONG).unwrap();
         let wrong = model.handle.change(|desired| *desired = WRONG).unwrap();
         assert!(!model.handle.force(LONG).unwrap().converged());
+        // Time to take what was waited for, before there is another.
+        for _ in 0..4 {
+            thread::yield_now();
+        }
         model.handle.change(|desired| *desired = 0).unwrap();
         let report = model.handle.wait_converged(wrong, LONG).unwrap();
         assert_eq!(report.desired, 0);

@@ -29,6 +29,8 @@ pub(crate) struct Seen {
     pub(crate) over: u32,
     /// Nothing may be written.
     pub(crate) forbidden: bool,
+    /// The source is gone.
+    dropped: bool,
 }
 
 pub(crate) struct Noting {
@@ -56,6 +58,14 @@ impl Report for Pass {
             outcome: Outcome::Failed(ErrorClass::Invalid),
             key: &|| OpKey(0),
         });
+    }
+}
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        // Dropping takes its time.
+        thread::yield_now();
+        self.seen.lock().unwrap().dropped = true;
     }
 }
 
@@ -176,6 +186,8 @@ impl Model {
         self.handle.stop();
         let may_begin = self.seen.lock().unwrap().begun + 1;
         self.handle.wait_ended(LONG).unwrap();
+        assert!(self.handle.is_ended());
+        assert!(self.seen.lock().unwrap().dropped, "all is, by then");
         self.driver.join().unwrap();
         let seen = self.seen.lock().unwrap();
         assert!(
@@ -183,7 +195,6 @@ impl Model {
             "a stop ends it within the running pass"
         );
         assert_eq!(seen.begun, seen.over);
-        assert!(self.handle.is_ended());
     }
 }
 
