@@ -18,11 +18,11 @@ mod run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use trueup_diff::{Dev, Hold, IfName, Object};
+use trueup_diff::{Dev, Hold, IfName, Object, Route};
 use trueup_netlink::{KernelError, codec};
 pub use trueup_reconcile::ErrorClass;
 
-pub use run::{apply, draw_indexes, is_drawn};
+pub use run::{apply, apply_and_hear, draw_indexes, is_drawn};
 
 /// What became of one op.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +128,9 @@ pub struct Outcomes {
     pub created: BTreeMap<Dev, u32>,
     /// The creates, by position, that count as applied although somebody else made the object: an equal rule was there by then.
     pub found: BTreeSet<usize>,
+    /// The route that the kernel said it had stored, or taken out, by the position of the op, in a run that was to hear it. What
+    /// an op on a route did may be known from this alone; where nothing is told, nothing is known.
+    pub told: BTreeMap<usize, Route>,
 }
 
 /// Runs the examples of the contract page.

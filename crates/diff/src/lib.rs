@@ -28,7 +28,7 @@ pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
 pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
 pub use resolve::{DesiredError, Devices, Problem, Resolved, resolve};
-pub use routes::{Revision, Routes, Seen, Sieve, Unmet, Verdict};
+pub use routes::{Rests, Revision, Routes, Seen, Sieve, Tracker, Unmet, Verdict};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

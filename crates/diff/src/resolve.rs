@@ -27,10 +27,15 @@ pub struct Devices {
 impl Devices {
     /// The devices that were observed.
     pub fn observed(links: &[Link]) -> Devices {
+        Devices::of(links.iter().map(|link| (Dev::index(link.index), link.name)))
+    }
+
+    /// Devices and their names.
+    pub fn of(known: impl IntoIterator<Item = (Dev, IfName)>) -> Devices {
         let mut devices = Devices::default();
-        for link in links {
-            devices.names.insert(Dev::index(link.index), link.name);
-            devices.by_name.insert(link.name, Dev::index(link.index));
+        for (dev, name) in known {
+            devices.names.insert(dev, name);
+            devices.by_name.insert(name, dev);
         }
         devices
     }

@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{World, address, desired, devices, neighbour, prune, route, rule, world};
 use proptest::prelude::*;
 use trueup_diff::{
-    Action, Desired, Dev, Difference, Hold, Item, Kind, Object, ObjectKey, Observed, Op, Plan,
-    ProvenBy, Reason, Resolved, RouteKey, Routes, Rule, proof, resolve, three_way, two_way,
+    Action, Desired, Dev, Difference, Family, Hold, Item, Kind, Object, ObjectKey, Observed, Op,
+    Plan, ProvenBy, Reason, Resolved, RouteKey, Routes, Rule, Sieve, Unmet, Verdict, proof,
+    resolve, three_way, two_way,
 };
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -620,6 +621,50 @@ proptest! {
         let shuffled = other.plan(&same).unwrap();
         prop_assert_eq!(plan.text().to_string(), shuffled.text().to_string());
         prop_assert_eq!(plan, shuffled);
+    }
+
+    #[test]
+    fn what_falls_through_a_sieve_makes_no_difference_to_a_plan((world, desired, plan) in planned()) {
+        let by_ledger = world.policy.by_ledger.contains(Kind::Route);
+        let links = Desired { links: desired.links.clone(), ..Desired::default() };
+        let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
+        let devices = resolve(&links, &world.observed, &world.owned, world.policy).unwrap().devices;
+        let of_ledger = |key: &ObjectKey| match key {
+            ObjectKey::Route(key) => Some(*key),
+            _ => None,
+        };
+        let owned = &world.owned;
+        let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
+        let kept = owned.routes.keys().copied().chain(former).collect();
+        let mut sieve = Sieve::new(routes, &devices, world.policy.marker, kept);
+        let mut rest = world.clone();
+        let mut rows = std::mem::take(&mut rest.observed.routes);
+        rows.sort_by_key(Item::key);
+        let mut unmet = Unmet::default();
+        for family in [Family::Inet, Family::Inet6] {
+            sieve.begin(family);
+            for row in rows.iter().filter(|row| row.family() == family) {
+                let verdict = match row.protocol == world.policy.marker {
+                    true => sieve.route(row),
+                    false => Verdict::Kept,
+                };
+                match verdict {
+                    Verdict::Settled => {}
+                    Verdict::Kept => rest.observed.routes.push(row.clone()),
+                    Verdict::Both(before) => {
+                        prop_assert_eq!(before.key(), row.key());
+                        rest.observed.routes.extend([*before, row.clone()]);
+                    }
+                }
+            }
+            unmet.add(sieve.end(family, None));
+        }
+        prop_assert!(unmet.in_order());
+        let mut narrowed = desired.clone();
+        narrowed.routes = Some(routes.unmet(&unmet, &rest.observed.routes));
+        let sifted = rest.plan(&narrowed).unwrap();
+        prop_assert_eq!(sifted.text().to_string(), plan.text().to_string());
+        prop_assert_eq!(sifted, plan);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod events;
 mod monitor;
 mod observer;
 mod read;
+mod routes;
 mod settle;
 mod snapshot;
 mod witness;

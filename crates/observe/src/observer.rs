@@ -1,8 +1,9 @@
 //! The reader of snapshots.
 
-use trueup_diff::Route;
+use trueup_diff::{Route, Sieve, Unmet};
 use trueup_netlink::{Error, Namespace, Socket};
 
+use crate::routes;
 use crate::settle::Others;
 use crate::snapshot::{self, Doubt, Scope, Snapshot};
 use crate::witness::Witness;
@@ -71,6 +72,19 @@ impl Observer {
         scope: &Scope,
         keep: impl FnMut(&Route) -> bool,
     ) -> Result<(Vec<Route>, Option<Doubt>), Error> {
-        snapshot::routes(self, scope, keep)
+        routes::kept(self, scope, keep)
+    }
+
+    /// The routes within a scope that do not fall through a sieve, and what is unmet in it. Nothing is held of those that do.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn routes_sifted(
+        &mut self,
+        scope: &Scope,
+        sieve: &mut Sieve<'_>,
+    ) -> Result<(Vec<Route>, Unmet, Option<Doubt>), Error> {
+        routes::sifted(self, scope, sieve)
     }
 }

@@ -23,15 +23,49 @@ impl Flaw {
     }
 }
 
-/// What is dumped, and what is kept of it.
-pub(crate) struct Dump<E, D, P, K> {
+/// What is dumped, and what is made of it.
+pub(crate) struct Dump<E, R> {
     pub(crate) encode: E,
     /// The type of its messages.
     pub(crate) new: u16,
+    pub(crate) rows: R,
+}
+
+/// Takes the rows of a dump as they arrive.
+pub(crate) trait Rows<T> {
+    /// The dump begins, maybe not for the first time.
+    fn begin(&mut self) {}
+
+    /// Reads a row, appends to `items` what is to be kept of it, and tells where in the dump it is.
+    fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<Place>, Undecodable>;
+}
+
+impl<T, R: Rows<T>> Rows<T> for &mut R {
+    fn begin(&mut self) {
+        (**self).begin();
+    }
+
+    fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<Place>, Undecodable> {
+        (**self).row(body, items)
+    }
+}
+
+/// Rows that are read whole, of which some are kept.
+pub(crate) struct Decoded<D, K> {
     pub(crate) decode: D,
-    /// Where in the dump a row is.
-    pub(crate) place: P,
     pub(crate) keep: K,
+}
+
+impl<T, D, K> Rows<T> for Decoded<D, K>
+where
+    D: Fn(&[u8]) -> Result<Option<T>, Undecodable>,
+    K: FnMut(&T) -> bool,
+{
+    fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<Place>, Undecodable> {
+        let item = (self.decode)(body)?;
+        items.extend(item.filter(|item| (self.keep)(item)));
+        Ok(None)
+    }
 }
 
 /// Dumps within a window, and appends to `items` what is to be kept. Tells what speaks against the result being whole, and
@@ -39,20 +73,13 @@ pub(crate) struct Dump<E, D, P, K> {
 pub(crate) fn read<T>(
     socket: &mut Socket,
     window: &mut Window<'_>,
-    dump: Dump<
-        impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
-        impl Fn(&[u8]) -> Result<Option<T>, Undecodable>,
-        impl Fn(&T) -> Option<Place>,
-        impl FnMut(&T) -> bool,
-    >,
+    dump: Dump<impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>, impl Rows<T>>,
     items: &mut Vec<T>,
 ) -> Result<(Option<Flaw>, bool), Error> {
     let Dump {
         encode,
         new,
-        decode,
-        place,
-        mut keep,
+        mut rows,
     } = dump;
     let mut request = Vec::new();
     if encode(&mut request).is_err() {
@@ -66,6 +93,7 @@ pub(crate) fn read<T>(
         DumpStep::Begin => {
             items.truncate(before);
             lost = None;
+            rows.begin();
             window.begin();
         }
         // A row is of this type; of any other nobody knows what it was to say.
@@ -73,14 +101,8 @@ pub(crate) fn read<T>(
             lost = Some(Flaw::Undecodable("its type is another"));
             window.row(None);
         }
-        DumpStep::Message(message) => match decode(message.body) {
-            Ok(Some(item)) => {
-                window.row(place(&item));
-                if keep(&item) {
-                    items.push(item);
-                }
-            }
-            Ok(None) => window.row(None),
+        DumpStep::Message(message) => match rows.row(message.body, items) {
+            Ok(place) => window.row(place),
             Err(undecodable) => {
                 lost = Some(Flaw::Undecodable(undecodable.why));
                 window.row(None);

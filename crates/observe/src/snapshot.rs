@@ -5,14 +5,15 @@ use std::fmt;
 
 use trueup_diff::{
     Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Observed,
-    Route, Rule,
+    Rule,
 };
-use trueup_netlink::codec::{EncodeError, address, link, neighbour, route, rule};
-use trueup_netlink::{Error, ErrorKind};
+use trueup_netlink::Error;
+use trueup_netlink::codec::{EncodeError, address, link, neighbour, rule};
 
 use crate::observer::Observer;
-use crate::read::{Dump, read};
-use crate::witness::{Place, Sight, Window};
+use crate::read::{Decoded, Dump, read};
+use crate::routes;
+use crate::witness::{Sight, Window};
 
 /// What to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, E
                 doubt
             }
             Kind::Route => {
-                let (routes, doubt) = routes(observer, scope, |_| true)?;
+                let (routes, doubt) = routes::kept(observer, scope, |_| true)?;
                 observed.routes = routes;
                 doubt
             }
@@ -146,9 +147,10 @@ fn links(observer: &mut Observer) -> Read<Link> {
     let dump = Dump {
         encode: link::dump_request,
         new: link::NEW,
-        decode: link::decode,
-        place: |_: &_| None,
-        keep: |_: &_| true,
+        rows: Decoded {
+            decode: link::decode,
+            keep: |_: &_| true,
+        },
     };
     let mut window = Window::new(&mut observer.witness, Sight::Flagged);
     let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut links)?;
@@ -166,9 +168,10 @@ fn addresses(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Add
         let dump = Dump {
             encode: |buffer: &mut Vec<u8>| address::dump_request(buffer, family, index),
             new: address::NEW,
-            decode: address::decode,
-            place: |_: &_| None,
-            keep: |address: &Address| on_device(scope, address.dev),
+            rows: Decoded {
+                decode: address::decode,
+                keep: |address: &Address| on_device(scope, address.dev),
+            },
         };
         let mut window = Window::new(&mut observer.witness, Sight::Flagged);
         let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut addresses)?;
@@ -207,10 +210,11 @@ fn neighbours(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Ne
                     let dump = Dump {
                         encode: |buffer: &mut Vec<u8>| request(buffer, family, index),
                         new: neighbour::NEW,
-                        decode: neighbour::decode,
-                        place: |_: &_| None,
-                        // All: one that comes twice tells of one that was left out.
-                        keep: |_: &_| true,
+                        rows: Decoded {
+                            decode: neighbour::decode,
+                            // All: one that comes twice tells of one that was left out.
+                            keep: |_: &_| true,
+                        },
                     };
                     read(socket, window, dump, rows)
                 },
@@ -258,9 +262,10 @@ fn rules(observer: &mut Observer, scope: &Scope) -> Read<Rule> {
                 let dump = Dump {
                     encode: |buffer: &mut Vec<u8>| rule::dump_request(buffer, family),
                     new: rule::NEW,
-                    decode: rule::decode,
-                    place: |_: &_| None,
-                    keep: |_: &_| true,
+                    rows: Decoded {
+                        decode: rule::decode,
+                        keep: |_: &_| true,
+                    },
                 };
                 read(socket, window, dump, rows)
             },
@@ -270,76 +275,6 @@ fn rules(observer: &mut Observer, scope: &Scope) -> Read<Rule> {
     }
     rules.sort_unstable();
     Ok((rules, doubts.pop()))
-}
-
-/// The routes within a scope that `keep` wants.
-pub(crate) fn routes(
-    observer: &mut Observer,
-    scope: &Scope,
-    mut keep: impl FnMut(&Route) -> bool,
-) -> Read<Route> {
-    let tables: Vec<Option<u32>> = match &scope.tables {
-        Some(tables) => tables.iter().copied().map(Some).collect(),
-        None => vec![None],
-    };
-    let strict = observer.socket.strict();
-    let mut routes: Vec<Route> = Vec::new();
-    let mut in_order = true;
-    let mut doubts = Vec::new();
-    for family in families(scope) {
-        for table in &tables {
-            let filter = if strict {
-                route::Filter {
-                    table: *table,
-                    protocol: scope.protocol,
-                    ..Default::default()
-                }
-            } else {
-                route::Filter::default()
-            };
-            let (rows, doubt) = observer.settle(
-                Kind::Route,
-                Sight::Routes(family, filter.table),
-                |rows: &mut Vec<Route>| rows.sort_by_key(Item::key),
-                |socket, window, rows| {
-                    let dump = Dump {
-                        encode: |buffer: &mut Vec<u8>| route::dump_request(buffer, family, &filter),
-                        new: route::NEW,
-                        decode: route::decode,
-                        place: Place::of,
-                        keep: |route: &Route| {
-                            let within = table.is_none_or(|table| route.table == table);
-                            let protocol = scope.protocol.unwrap_or(route.protocol);
-                            within && route.protocol == protocol && keep(route)
-                        },
-                    };
-                    match read(socket, window, dump, rows) {
-                        // A table that does not exist is empty.
-                        Err(error) if filter.table.is_some() && is_absent(&error) => {
-                            Ok((None, true))
-                        }
-                        answer => answer,
-                    }
-                },
-            )?;
-            doubts.extend(doubt);
-            if routes.is_empty() {
-                routes = rows;
-            } else if !rows.is_empty() {
-                routes.extend(rows);
-                in_order = false;
-            }
-        }
-    }
-    if !in_order {
-        routes.sort_by_key(Item::key);
-    }
-    Ok((routes, doubts.pop()))
-}
-
-/// What the kernel answers where the table that a dump is limited to does not exist.
-fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::ENOENT)
 }
 
 /// The one device, where there is one only: the kernel filters by no more.
@@ -352,7 +287,7 @@ fn only(devices: &Option<BTreeSet<u32>>) -> Option<u32> {
 }
 
 /// The families of routes and rules that are in question.
-fn families(scope: &Scope) -> impl Iterator<Item = Family> {
+pub(crate) fn families(scope: &Scope) -> impl Iterator<Item = Family> {
     let only = scope.family;
     let all = [Family::Inet, Family::Inet6].into_iter();
     all.filter(move |family| only.is_none_or(|only| only == *family))

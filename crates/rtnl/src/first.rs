@@ -32,13 +32,21 @@ pub(crate) fn first<'a>(
     if let (Region::Part(_), Some(known)) = (&pass.region, known) {
         // What else is doubtful they may need, and that is made first.
         let alone = !heard.links && heard.addresses.is_empty() && heard.routes.is_empty();
-        if alone && !heard.gone.is_empty() {
+        let tracker = known.tracker.clone().filter(|_| alone).map(|mut tracker| {
+            heard.gone.iter().for_each(|key| tracker.gone(*key));
+            tracker
+        });
+        if let Some(tracker) = tracker.filter(|tracker| tracker.strays().next().is_some()) {
             let links = pass.links()?;
             if known.has_links(&links.observed)
-                && let Ok((planned, owned)) = pass.at_once(heard, links)
+                && let Ok((planned, owned)) = pass.at_once(&tracker, links)
                 && !planned.plan.is_empty()
                 && !region::is_beyond(&planned.plan)
             {
+                if heard.is_empty() {
+                    // All that is in question is what these ops do.
+                    pass.hear_instead_of_looking();
+                }
                 return Ok(First {
                     pass,
                     planned,

@@ -1,9 +1,11 @@
 //! What a pass over a part builds on: what the one before it has found of the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use trueup_diff::{IfName, Item as _, Kind, Kinds, NextHops, Object, Observed, RouteKey};
+use trueup_diff::{
+    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Object, Observed, Rests, RouteKey,
+    Routes, Tracker,
+};
 use trueup_observe::Interest;
 
 use crate::Options;
@@ -24,13 +26,13 @@ pub(crate) struct Known {
     /// Those that matter, by name.
     relevant: BTreeSet<IfName>,
     /// What our routes rest on.
-    devices: BTreeSet<u32>,
-    sources: BTreeSet<IpAddr>,
-    nexthops: BTreeSet<u32>,
+    rests: Rests,
     /// The kinds of which what does not bear our marker matters too: it is ours by record, or in our place.
     unmarked: Kinds,
     /// Such routes.
     foreign: BTreeSet<RouteKey>,
+    /// The routes that are there, if all that are desired are.
+    pub(crate) tracker: Option<Tracker>,
     /// Whether all that was read was whole.
     pub(crate) whole: bool,
     /// Whether what our routes rest on is known: it was whole once, and nothing was changed by a pass that was not.
@@ -50,9 +52,14 @@ impl Known {
         let is_same = |before: &Known| before.grounded && before.options == *pass.options;
         let is_same = before.as_ref().is_some_and(is_same);
         let grounded = whole || still && is_same;
+        let nothing_left = whole && planned.plan.is_empty();
+        let routes = pass.desired.routes.as_ref();
+        let tracker = routes.filter(|_| nothing_left).map(Tracker::settled);
         let mut known = match before {
             Some(before) if !pass.region.is_whole() => Known {
                 names,
+                relevant: region::named(pass.desired),
+                tracker,
                 whole,
                 grounded,
                 ..before
@@ -60,18 +67,15 @@ impl Known {
             before => {
                 // Where rows may be missing, what was known of them holds on.
                 let held = before.filter(|_| is_same && !whole);
-                let (devices, sources, nexthops) = held
-                    .map(|held| (held.devices, held.sources, held.nexthops))
-                    .unwrap_or_default();
+                let rests = held.map(|held| held.rests).unwrap_or_default();
                 Known {
                     options: *pass.options,
                     names,
                     relevant: region::named(pass.desired),
-                    devices,
-                    sources,
-                    nexthops,
+                    rests,
                     unmarked: pass.policy.by_ledger,
                     foreign: BTreeSet::new(),
+                    tracker,
                     whole,
                     grounded,
                 }
@@ -89,19 +93,24 @@ impl Known {
             }
         }
         known.note_served(pass, &planned.observed);
-        for route in &planned.observed.routes {
-            known.sources.extend(route.src);
-            if let NextHops::Object(id, _) = &route.nexthops {
-                known.nexthops.insert(*id);
-            }
-            for index in route.nexthops.devices().filter_map(|dev| dev.as_index()) {
-                // Runs of one device are long.
-                if !known.devices.contains(&index) {
-                    known.devices.insert(index);
-                }
-            }
-        }
+        known.rests.add(pass.rests().cloned().unwrap_or_default());
+        let routes = planned.observed.routes.iter();
+        routes.for_each(|route| known.rests.note(route));
         known
+    }
+
+    /// Takes in which routes have become desired otherwise since.
+    pub(crate) fn desire(&mut self, desired: &Desired, marker: u8) {
+        let names = self.names.iter();
+        let devices = Devices::of(names.map(|(index, name)| (Dev::index(*index), *name)));
+        // What is there on the key of one that is not ours is not for us to say.
+        let followed = |(mut tracker, routes): (Tracker, &Routes)| {
+            let ours = |key: &RouteKey| !self.foreign.contains(key);
+            let followed = tracker.desire(routes, &devices, marker);
+            (followed && tracker.strays().all(ours)).then_some(tracker)
+        };
+        let tracker = self.tracker.take().zip(desired.routes.as_ref());
+        self.tracker = tracker.and_then(followed);
     }
 
     /// What is not ours and equals what is desired serves in its place: its end is then our affair.
@@ -144,9 +153,9 @@ impl Known {
             let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
             let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
             interest.devices = Some(devices.collect());
-            interest.route_devices = Some(self.devices.clone());
-            interest.route_sources = Some(self.sources.clone());
-            interest.nexthops = Some(self.nexthops.clone());
+            interest.route_devices = Some(self.rests.devices.clone());
+            interest.route_sources = Some(self.rests.sources.clone());
+            interest.nexthops = Some(self.rests.nexthops.clone());
         }
         interest
     }

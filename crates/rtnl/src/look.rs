@@ -9,13 +9,15 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Family, Item, Kind, Kinds, LinkKind, Object, Observed, Op, Owned, Plan,
-    Policy, Route, RouteKey, plan,
+    Action, Desired, Dev, Devices, Family, Item, Kind, Kinds, Link, LinkKind, Object, Observed, Op,
+    Owned, Plan, Policy, Route, RouteKey, Sieve, Unmet, plan, resolve,
 };
 use trueup_observe::{Doubt, Observer, Scope, Snapshot};
 
 use crate::Error;
-use crate::region::{Part, Region};
+use crate::ledger::Book;
+use crate::record::RecordKey;
+use crate::region::Region;
 
 /// What a pass would do, as of one look.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,35 +33,102 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// Nothing is left to do: the kernel has told of each route that it is as it is to be.
+    pub(crate) fn told(devices: &Devices, links: Vec<Link>, routes: Vec<Route>) -> Planned {
+        let mut plan = Plan::default();
+        plan.devices.clone_from(devices);
+        Planned {
+            plan,
+            observed: Observed {
+                links,
+                routes,
+                ..Observed::default()
+            },
+            doubts: Vec::new(),
+        }
+    }
+
     /// Whether the kernel is as desired, and known to be.
     pub fn is_converged(&self) -> bool {
         self.plan.is_empty() && self.doubts.is_empty()
     }
 }
 
-/// Reads what is managed in a region. `recorded` are routes of ours that do not bear the marker.
+/// What a look passes over: routes of ours that are as desired.
+#[derive(Clone, Copy)]
+pub(crate) struct Passing<'a> {
+    /// What is desired in the region.
+    pub(crate) desired: &'a Desired,
+    pub(crate) book: &'a Book,
+    pub(crate) policy: Policy,
+}
+
+impl Passing<'_> {
+    /// The sieve for them; none where it takes more than a route's marker and value to tell.
+    fn sieve(&self, observed: &Observed, recorded: &BTreeSet<RouteKey>) -> Option<Sieve<'_>> {
+        let Passing {
+            desired,
+            book,
+            policy,
+        } = *self;
+        let routes = desired.routes.as_ref()?;
+        if policy.by_ledger.contains(Kind::Route) {
+            return None;
+        }
+        let owned = book.owned(observed);
+        let links = Desired {
+            links: desired.links.clone(),
+            ..Desired::default()
+        };
+        // What is wrong with a link, the plan will tell.
+        let resolved = resolve(&links, observed, &owned, policy).ok()?;
+        let mut kept: BTreeSet<RouteKey> = recorded.iter().copied().collect();
+        kept.extend(book.keys().filter_map(|key| match key {
+            RecordKey::Route(key) => Some(*key),
+            _ => None,
+        }));
+        let marker = policy.marker;
+        Some(Sieve::new(routes, &resolved.devices, marker, kept))
+    }
+}
+
+/// Reads what is managed in a region. `recorded` are routes of ours that do not bear the marker. Of routes that are to be passed
+/// over it tells which of those desired are not.
 pub(crate) fn read(
     observer: &mut Observer,
     region: &Region,
     managed: Kinds,
     marker: u8,
     recorded: &BTreeSet<RouteKey>,
-) -> Result<Snapshot, Error> {
-    let mut snapshot = match region {
-        Region::Whole => {
-            let scope = Scope {
-                kinds: managed,
-                protocol: Some(marker),
-                ..Scope::default()
-            };
-            observer.snapshot(&scope)?
-        }
-        Region::Part(part) => read_part(observer, part, managed, marker)?,
-    };
+    passing: Option<Passing<'_>>,
+) -> Result<(Snapshot, Option<Unmet>), Error> {
+    let mut snapshot = observer.snapshot(&others(region, managed))?;
     let of_links = |doubt: &Doubt| doubt.kind() == Kind::Link;
     if let Some(doubt) = snapshot.doubts.iter().find(|doubt| of_links(doubt)) {
         // Without all links, names lead nowhere.
         return Err(Error::links(doubt.to_string()));
+    }
+    let mut unmet = None;
+    if managed.contains(Kind::Route) {
+        let mut doubts = Vec::new();
+        let sieve = passing.as_ref();
+        let mut sieve = sieve.and_then(|passing| passing.sieve(&snapshot.observed, recorded));
+        for scope in routes(region, marker) {
+            let (routes, doubt) = match &mut sieve {
+                Some(sieve) => {
+                    let (routes, of_scope, doubt) = observer.routes_sifted(&scope, sieve)?;
+                    unmet.get_or_insert_with(Unmet::default).add(of_scope);
+                    (routes, doubt)
+                }
+                None => observer.routes_where(&scope, |_| true)?,
+            };
+            snapshot.observed.routes.extend(routes);
+            doubts.extend(doubt);
+        }
+        if doubts.is_empty() {
+            snapshot.observed.complete = snapshot.observed.complete.with(Kind::Route);
+        }
+        snapshot.doubts.extend(doubts);
     }
     if managed.contains(Kind::Route) && !recorded.is_empty() {
         let scope = Scope {
@@ -76,15 +145,20 @@ pub(crate) fn read(
         }
         snapshot.doubts.extend(doubt);
     }
-    Ok(snapshot)
+    Ok((snapshot, unmet))
 }
 
-fn read_part(
-    observer: &mut Observer,
-    part: &Part,
-    managed: Kinds,
-    marker: u8,
-) -> Result<Snapshot, Error> {
+/// What there is to read beside routes.
+fn others(region: &Region, managed: Kinds) -> Scope {
+    let part = match region {
+        Region::Part(part) => part,
+        Region::Whole => {
+            return Scope {
+                kinds: managed.without(Kind::Route),
+                ..Scope::default()
+            };
+        }
+    };
     let on_devices = [Kind::Address, Kind::Neighbour].into_iter();
     let mut kinds: Kinds = on_devices
         .filter(|kind| managed.contains(*kind) && !part.devices.is_empty())
@@ -93,39 +167,39 @@ fn read_part(
         kinds = kinds.with(Kind::Rule);
     }
     let one = (part.rules.len() == 1).then(|| part.rules.first().copied());
-    let mut snapshot = observer.snapshot(&Scope {
+    Scope {
         kinds,
         devices: Some(part.devices.keys().copied().collect()),
         family: one.flatten(),
         ..Scope::default()
-    })?;
-    if !managed.contains(Kind::Route) {
-        return Ok(snapshot);
     }
-    let mut doubts = Vec::new();
-    for family in [Family::Inet, Family::Inet6] {
+}
+
+/// The routes there are to read.
+fn routes(region: &Region, marker: u8) -> Vec<Scope> {
+    let ours = Scope {
+        kinds: Kinds::NONE.with(Kind::Route),
+        protocol: Some(marker),
+        ..Scope::default()
+    };
+    let part = match region {
+        Region::Whole => return vec![ours],
+        Region::Part(part) => part,
+    };
+    let of = |family: Family| {
         let tables = part.tables.iter().filter(|(of, _)| *of == family);
         let tables: BTreeSet<u32> = tables.map(|(_, table)| *table).collect();
         let all = part.routes.contains(&family);
-        if !all && tables.is_empty() {
-            continue;
-        }
-        let scope = Scope {
-            kinds: Kinds::NONE.with(Kind::Route),
-            protocol: Some(marker),
+        (all || !tables.is_empty()).then(|| Scope {
             tables: (!all).then_some(tables),
             family: Some(family),
-            ..Scope::default()
-        };
-        let (routes, doubt) = observer.routes_where(&scope, |_| true)?;
-        snapshot.observed.routes.extend(routes);
-        doubts.extend(doubt);
-    }
-    if doubts.is_empty() {
-        snapshot.observed.complete = snapshot.observed.complete.with(Kind::Route);
-    }
-    snapshot.doubts.extend(doubts);
-    Ok(snapshot)
+            ..ours.clone()
+        })
+    };
+    [Family::Inet, Family::Inet6]
+        .into_iter()
+        .filter_map(of)
+        .collect()
 }
 
 /// Adds the routes and rules of another look of which the first has none on the key: its dumps may have lost them.

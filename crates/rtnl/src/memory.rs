@@ -95,6 +95,14 @@ fn id_of(mut key: ObjectKey, devices: &Devices) -> Id {
 }
 
 impl Memory {
+    /// Whether the desired state is that of the last pass but for its routes.
+    pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
+        let lists = fingerprint(desired).0;
+        self.desired.is_some_and(|(known, routes)| {
+            known == lists && routes.is_some() == desired.routes.is_some()
+        })
+    }
+
     /// Whether the desired state is that of the last pass.
     pub(crate) fn is_same(&self, desired: &Desired) -> bool {
         self.desired == Some(fingerprint(desired))

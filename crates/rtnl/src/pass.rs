@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use trueup_apply::{ErrorClass, Outcome, apply, draw_indexes};
+use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_and_hear, draw_indexes};
 use trueup_diff::{
-    Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy, Reason,
-    RouteKey, resolve,
+    Action, Desired, Dev, Hold, Item as _, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy,
+    Reason, Rests, Route, RouteKey, Routes, Tracker, resolve,
 };
-use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
+use trueup_observe::{Observer, Scope, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, Terms};
 
 use crate::intent::Intents;
 use crate::ledger::{Book, names, settle};
-use crate::look::{self, Planned};
+use crate::look::{self, Passing, Planned};
 use crate::memory::{self, Memory};
 use crate::record::{RecordKey, Records};
 use crate::region::{self, Region};
@@ -27,6 +27,12 @@ pub(crate) struct Pass<'a> {
     pub(crate) desired: &'a Desired,
     /// What is desired in the region, where that is a part.
     narrowed: Option<Desired>,
+    /// What of that the last look has not found in place, where it passed over the rest, and what that rests on.
+    sifted: Option<(Desired, Rests)>,
+    /// Whether looks pass over what is in place.
+    passes_over: bool,
+    /// Whether what the kernel says of each change will do instead of a look.
+    hears: bool,
     pub(crate) region: Region,
     pub(crate) options: &'a Options,
     pub(crate) policy: Policy,
@@ -47,6 +53,8 @@ pub(crate) struct Carried {
     pub(crate) round: Round,
     /// Keys that somebody else had by the time we asked for them.
     pub(crate) refused: BTreeSet<RecordKey>,
+    /// The routes that it has put there, where the kernel itself has told of every change.
+    pub(crate) told: Option<Vec<Route>>,
 }
 
 impl<'a> Pass<'a> {
@@ -67,6 +75,9 @@ impl<'a> Pass<'a> {
             observer,
             desired,
             narrowed,
+            sifted: None,
+            passes_over: false,
+            hears: false,
             region,
             options,
             policy,
@@ -85,6 +96,18 @@ impl<'a> Pass<'a> {
         self
     }
 
+    /// One that passes over routes that are in place, and holds nothing of them.
+    pub(crate) fn passing_over(mut self) -> Self {
+        self.passes_over = true;
+        self
+    }
+
+    /// Nothing but what the next ops do is in question: what the kernel tells of each is as good as a look.
+    pub(crate) fn hear_instead_of_looking(&mut self) {
+        let is_route = |key: &RecordKey| matches!(key, RecordKey::Route(_));
+        self.hears = !self.book.keys().any(is_route);
+    }
+
     /// Beside a subscription, which is not to hear of this pass.
     pub(crate) fn listening(mut self, listening: Option<Listening>) -> Self {
         self.listening = listening;
@@ -100,10 +123,16 @@ impl<'a> Pass<'a> {
             policy,
             allowed,
             listening,
+            passes_over,
             ..
         } = self;
         let whole = Pass::open(observer, Region::Whole, desired, options, policy, ledger)?;
-        Ok(whole.with_ops(allowed).listening(listening))
+        Ok(Pass {
+            allowed,
+            listening,
+            passes_over,
+            ..whole
+        })
     }
 
     /// The routes that are ours and do not bear the marker.
@@ -122,13 +151,37 @@ impl<'a> Pass<'a> {
         if let Some(listening) = &self.listening {
             listening.looking(&self.region);
         }
-        let (observer, region) = (&mut self.observer, &self.region);
-        let mut snapshot = look::read(observer, region, managed, marker, &self.unmarked)?;
+        let (observer, region, unmarked) = (&mut self.observer, &self.region, &self.unmarked);
+        let desired = self.narrowed.as_ref().unwrap_or(self.desired);
+        let passing = self.passes_over.then_some(Passing {
+            desired,
+            book: &self.book,
+            policy: self.policy,
+        });
+        let (mut snapshot, mut unmet) =
+            look::read(observer, region, managed, marker, unmarked, passing)?;
         let missing = self.book.missing(&snapshot.observed);
         if missing != Kinds::NONE {
-            let again = look::read(observer, region, missing, marker, &self.unmarked)?;
+            let (again, still) = look::read(observer, region, missing, marker, unmarked, passing)?;
             look::fill(&mut snapshot, again);
+            unmet = match (unmet, still) {
+                (Some(unmet), Some(still)) => Some(unmet.and(&still)),
+                (unmet, _) => unmet,
+            };
         }
+        self.sifted = unmet.map(|unmet| {
+            let routes = desired.routes.as_ref();
+            let routes = routes.map(|routes| routes.unmet(&unmet, &snapshot.observed.routes));
+            let rest = Desired {
+                links: desired.links.clone(),
+                addresses: desired.addresses.clone(),
+                neighbours: desired.neighbours.clone(),
+                routes,
+                rules: desired.rules.clone(),
+                adopt: desired.adopt.clone(),
+            };
+            (rest, unmet.rests().clone())
+        });
         Ok(snapshot)
     }
 
@@ -143,7 +196,8 @@ impl<'a> Pass<'a> {
         at_once: bool,
     ) -> Result<(Planned, Owned), Error> {
         let owned = self.book.owned(&snapshot.observed);
-        let desired = self.narrowed.as_ref().unwrap_or(self.desired);
+        let sifted = self.sifted.as_ref().map(|(desired, _)| desired);
+        let desired = sifted.or(self.narrowed.as_ref()).unwrap_or(self.desired);
         let planned = look::planned(
             &mut self.observer,
             snapshot,
@@ -156,18 +210,30 @@ impl<'a> Pass<'a> {
         Ok((planned, owned))
     }
 
-    /// What there is to do if the routes are gone that were said to be. Nothing is taken for read: they are created
-    /// exclusively, so that the kernel itself says whether it is so.
+    /// What there is to do if the routes are there that the tracker says, and no others on its keys. Nothing is taken for read:
+    /// what is missing is created exclusively, so that the kernel itself says whether it is so.
     pub(crate) fn at_once(
         &mut self,
-        doubtful: &Doubtful,
-        links: Snapshot,
+        tracker: &Tracker,
+        mut links: Snapshot,
     ) -> Result<(Planned, Owned), Error> {
-        let gone = region::gone(self.desired, doubtful);
+        let routes = self.desired.routes.as_ref();
+        let (routes, there) = routes.map(|routes| tracker.question(routes)).unzip();
+        links.observed.routes = there.unwrap_or_default();
+        links.observed.complete = links.observed.complete.with(Kind::Route);
+        let gone = Desired {
+            routes,
+            ..Desired::default()
+        };
         let owned = self.book.owned(&links.observed);
         let (observer, policy, unmarked) = (&mut self.observer, self.policy, &self.unmarked);
         let planned = look::planned(observer, links, &gone, &owned, policy, unmarked, true)?;
         Ok((planned, owned))
+    }
+
+    /// What the routes rest on that the last look passed over.
+    pub(crate) fn rests(&self) -> Option<&Rests> {
+        self.sifted.as_ref().map(|(_, rests)| rests)
     }
 
     /// The links alone.
@@ -307,7 +373,10 @@ impl<'a> Pass<'a> {
             self.echo
                 .get_or_insert_with(|| listening.writing(socket.port_id()));
         }
-        let outcomes = apply(&plan, socket, &indexes, &|| terms.go_on());
+        let hears = std::mem::take(&mut self.hears) && is_told_cheaply(&plan, self.desired);
+        let apply = if hears { apply_and_hear } else { apply };
+        let mut outcomes = apply(&plan, socket, &indexes, &|| terms.go_on());
+        let told = hears.then(|| told(&plan, &mut outcomes)).flatten();
         let mut refused = BTreeSet::new();
         for (at, keys) in meant {
             let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
@@ -338,6 +407,38 @@ impl<'a> Pass<'a> {
         Carried {
             round: Round { plan, outcomes },
             refused,
+            told,
         }
     }
+}
+
+/// Whether a dump of all routes costs more than what the kernel tells of these: some five rows for each.
+fn is_told_cheaply(plan: &Plan, desired: &Desired) -> bool {
+    let routes = desired.routes.as_ref().map_or(0, Routes::len);
+    plan.ops.len() <= 64 + routes / 8
+}
+
+/// The routes that a plan has put there, if the kernel has told of each op that it did what it was to.
+fn told(plan: &Plan, outcomes: &mut Outcomes) -> Option<Vec<Route>> {
+    let mut told = std::mem::take(&mut outcomes.told);
+    let mut there = Vec::new();
+    for (at, op) in plan.ops.iter().enumerate() {
+        let route = told.remove(&at)?;
+        let is_told = match (&op.object, op.action) {
+            _ if outcomes.outcomes.get(at) != Some(&Outcome::Applied) => false,
+            (Object::Route(gone), Action::Delete) => gone.key() == route.key(),
+            (Object::Route(wanted), _) => {
+                let same = wanted.key() == route.key() && wanted.protocol == route.protocol;
+                same && wanted.agrees(&route)
+            }
+            _ => false,
+        };
+        if !is_told {
+            return None;
+        }
+        if op.action != Action::Delete {
+            there.push(route);
+        }
+    }
+    Some(there)
 }

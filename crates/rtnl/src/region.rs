@@ -48,6 +48,10 @@ impl Place {
         }
     }
 
+    pub(crate) fn of_route(key: &RouteKey) -> Place {
+        Place::Route(key.dst.family(), key.table)
+    }
+
     pub(crate) fn of_key(key: &RecordKey) -> Place {
         match key {
             RecordKey::Link { .. } => Place::Link,
@@ -55,7 +59,7 @@ impl Place {
                 Place::On(Some(*name))
             }
             RecordKey::Rule(rule) => Place::Rule(rule.family),
-            RecordKey::Route(key) => Place::Route(key.dst.family(), key.table),
+            RecordKey::Route(key) => Place::of_route(key),
         }
     }
 }
@@ -181,15 +185,6 @@ impl Part {
         }
         narrowed.adopt = adopt;
         narrowed
-    }
-}
-
-/// What is desired of single routes that were said to be gone.
-pub(crate) fn gone(desired: &Desired, doubtful: &Doubtful) -> Desired {
-    let routes = desired.routes.as_ref();
-    Desired {
-        routes: routes.map(|routes| routes.at(doubtful.gone.iter().copied())),
-        ..Desired::default()
     }
 }
 

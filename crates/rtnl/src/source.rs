@@ -163,8 +163,12 @@ impl Rtnl {
     ) -> Region {
         let part = || {
             let known = known?;
-            let same = known.options == *options && self.memory.is_same(desired);
+            let same = known.options == *options && self.memory.is_same_but_routes(desired);
             let mut part = Part::of(heard?, &known.names).filter(|_| same)?;
+            if !self.memory.is_same(desired) {
+                let changed = known.tracker.as_ref()?.strays();
+                changed.for_each(|key| part.add(Place::of_route(key), &known.names));
+            }
             // What has happened may be what it waits for.
             self.memory
                 .unsettled()
@@ -215,7 +219,10 @@ impl Source for Rtnl {
         terms: &Terms<'_>,
     ) -> Result<Report, Error> {
         // Whatever goes wrong on the way, the next pass is over the whole.
-        let known = self.known.take();
+        let mut known = self.known.take();
+        if let Some(known) = &mut known {
+            known.desire(desired, options.protocol());
+        }
         let heard = self.listening.as_ref().and_then(Listening::take);
         if let Some(listening) = &self.listening {
             listening.widen(desired.managed(), options.protocol());
@@ -229,7 +236,8 @@ impl Source for Rtnl {
             Extent::Doubtful => self.region(known.as_ref(), desired, options, heard.as_ref()),
         };
         let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
-        let pass = pass.with_ops(terms.ops()).listening(self.listening.clone());
+        let pass = pass.with_ops(terms.ops()).passing_over();
+        let pass = pass.listening(self.listening.clone());
         let First {
             mut pass,
             mut planned,
@@ -301,12 +309,16 @@ impl Rtnl {
             let devices = plan.devices.clone();
             let mut plan = std::mem::take(plan);
             // The observation can be large, and what is read next takes its place.
-            *observed = Observed::default();
+            let Observed { links, .. } = std::mem::take(observed);
             let identity = |op: &Op| (op.action, memory::id(&op.object, &devices));
             if !spent.is_empty() {
                 plan = plan.retain(|op| !spent.contains(&identity(op)));
             }
-            let Carried { mut round, refused } = pass.carry_out(plan, ledger, terms);
+            let Carried {
+                mut round,
+                refused,
+                told,
+            } = pass.carry_out(plan, ledger, terms);
             for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
                 if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
                     spent.insert(identity(op));
@@ -314,13 +326,16 @@ impl Rtnl {
             }
             let unasked = at_once;
             at_once = at_once && !round.is_refused();
-            let looked = pass.read().and_then(|snapshot| {
-                let settled = pass.book.look(&snapshot.observed, pass.policy, &refused);
-                pass.unsettled.extend(settled);
-                pass.planned(snapshot, at_once)
-            });
+            let looked = match told {
+                Some(routes) => Ok(Planned::told(&devices, links, routes)),
+                None => pass.read().and_then(|snapshot| {
+                    let settled = pass.book.look(&snapshot.observed, pass.policy, &refused);
+                    pass.unsettled.extend(settled);
+                    Ok(pass.planned(snapshot, at_once)?.0)
+                }),
+            };
             match looked {
-                Ok((seen, _)) => planned = seen,
+                Ok(seen) => planned = seen,
                 Err(error) => {
                     // What was changed is told all the same. What was meant stays open: the next pass sees to it.
                     pass.trouble.get_or_insert(error.to_string());

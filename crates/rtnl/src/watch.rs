@@ -63,10 +63,12 @@ impl Listening {
         self.cookie.filter(|_| self.ear.strong_count() > 0)
     }
 
-    /// What became doubtful; nothing can be said where the subscription has ended.
+    /// What became doubtful until now; nothing can be said where the subscription has ended.
     pub(crate) fn take(&self) -> Option<Doubtful> {
         let ear = self.ear.upgrade()?;
         let mut ear = lock(&ear);
+        // The driver meets an error itself.
+        ear.hear().ok()?;
         // What the driver has yet to be told is taken as well: this pass is the answer to it.
         ear.untold = match ear.untold {
             Heard::Lost => Heard::Lost,

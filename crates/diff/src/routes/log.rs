@@ -26,8 +26,8 @@ impl Revision {
 pub(crate) enum Change {
     /// Of a route, and what it had before.
     Route(RouteKey, Option<Arc<Value>>),
-    /// Of all routes of a value, which it was.
-    Value(Arc<Value>, Arc<Value>),
+    /// Of all routes of a way.
+    Way,
 }
 
 #[derive(Clone, Debug)]

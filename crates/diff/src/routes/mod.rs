@@ -7,6 +7,7 @@ mod key;
 mod log;
 mod resolved;
 mod sieve;
+mod tracker;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,8 @@ use crate::model::{IfName, NextHops, Route, RouteKey};
 use key::{Key4, Key6, Packed};
 pub use log::Revision;
 use log::{Change, Log};
-pub use sieve::{Seen, Sieve, Unmet, Verdict};
+pub use sieve::{Rests, Seen, Sieve, Unmet, Verdict};
+pub use tracker::Tracker;
 use values::{Id, Value, Values};
 
 /// Desired routes, by their keys. Of two with one key the last counts.
@@ -118,11 +120,8 @@ impl Routes {
                 continue;
             };
             let now = value.led(to.clone());
-            if let Some(old) = self.values.replace(id, now)
-                && let Some(now) = self.values.get(id)
-            {
-                let change = Change::Value(old, now.clone());
-                self.log.note(change, routes);
+            if self.values.replace(id, now).is_some() {
+                self.log.note(Change::Way, routes);
             }
         }
     }

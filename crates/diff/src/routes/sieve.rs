@@ -15,9 +15,7 @@ use std::ops::RangeInclusive;
 
 use super::key::{self, Key4, Key6, Packed};
 use super::{Id, Routes};
-use crate::model::{
-    Dev, Family, Item as _, NextHop, NextHops, Prefix, Route, RouteKey, RouteType, Scope,
-};
+use crate::model::{Dev, Family, Item as _, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
 use crate::resolve::Devices;
 
 /// An observed route in canonical form that has nothing beside what most have: at most one next hop, no metrics, no preferred
@@ -26,8 +24,10 @@ use crate::resolve::Devices;
 pub struct Seen {
     /// The table.
     pub table: u32,
-    /// The destination, without host bits.
-    pub dst: IpAddr,
+    /// The family.
+    pub family: Family,
+    /// The destination as a number, without host bits.
+    pub dst: u128,
     /// Its length.
     pub len: u8,
     /// The metric.
@@ -49,6 +49,36 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// A route in canonical form, if it has nothing beside.
+    pub fn of(route: &Route) -> Option<Seen> {
+        let hop = match &route.nexthops {
+            NextHops::None => None,
+            NextHops::One(hop) => Some(hop),
+            NextHops::Many(_) | NextHops::Object(..) => return None,
+        };
+        let more = route.src.is_some() || route.from.is_some() || !route.metrics.is_empty();
+        if more || route.unmodelled {
+            return None;
+        }
+        Some(Seen {
+            table: route.table,
+            family: route.family(),
+            dst: match route.dst.address() {
+                IpAddr::V4(dst) => u128::from(dst.to_bits()),
+                IpAddr::V6(dst) => dst.to_bits(),
+            },
+            len: route.dst.len(),
+            metric: route.metric,
+            tos: route.tos,
+            kind: route.kind,
+            scope: route.scope,
+            protocol: route.protocol,
+            via: hop.and_then(|hop| hop.via),
+            dev: hop.and_then(|hop| hop.dev).and_then(Dev::as_index),
+            onlink: hop.is_some_and(|hop| hop.onlink),
+        })
+    }
+
     /// As a route.
     pub fn route(&self) -> Route {
         let hop = NextHop {
@@ -68,19 +98,17 @@ impl Seen {
             kind: self.kind,
             scope: self.scope,
             protocol: self.protocol,
-            ..Route::new(Prefix::of_parts(self.dst, self.len), nexthops)
+            ..Route::new(self.key().unpack().dst, nexthops)
         }
     }
 
     fn key(&self) -> Packed {
-        match self.dst {
-            IpAddr::V4(dst) => {
-                let dst = dst.to_bits();
+        match self.family {
+            Family::Inet => {
+                let dst = self.dst as u32;
                 Packed::V4(key::key4(self.table, dst, self.len, self.tos, self.metric))
             }
-            IpAddr::V6(dst) => {
-                Packed::V6(Key6::new(self.table, dst.to_bits(), self.len, self.metric))
-            }
+            Family::Inet6 => Packed::V6(Key6::new(self.table, self.dst, self.len, self.metric)),
         }
     }
 }
@@ -178,9 +206,49 @@ pub struct Sieve<'a> {
     v4: Run<'a, Key4>,
     v6: Run<'a, Key6>,
     settled: usize,
+    rests: Rests,
     /// The last row, if it was in order.
     last: Option<Row>,
     in_order: bool,
+}
+
+/// What routes rest on beside the gateways.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rests {
+    /// Devices, by index.
+    pub devices: BTreeSet<u32>,
+    /// Preferred sources.
+    pub sources: BTreeSet<IpAddr>,
+    /// Nexthop objects, by id.
+    pub nexthops: BTreeSet<u32>,
+}
+
+impl Rests {
+    /// Adds those of a route.
+    pub fn note(&mut self, route: &Route) {
+        self.sources.extend(route.src);
+        if let NextHops::Object(id, _) = &route.nexthops {
+            self.nexthops.insert(*id);
+        }
+        let devices = route.nexthops.devices();
+        devices
+            .filter_map(|dev| dev.as_index())
+            .for_each(|dev| self.on(dev));
+    }
+
+    fn on(&mut self, dev: u32) {
+        // Runs of one device are long.
+        if self.devices.last() != Some(&dev) && !self.devices.contains(&dev) {
+            self.devices.insert(dev);
+        }
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, others: Rests) {
+        self.devices.extend(others.devices);
+        self.sources.extend(others.sources);
+        self.nexthops.extend(others.nexthops);
+    }
 }
 
 impl<'a> Sieve<'a> {
@@ -204,16 +272,20 @@ impl<'a> Sieve<'a> {
             v4: Run::default(),
             v6: Run::default(),
             settled: 0,
+            rests: Rests::default(),
             last: None,
             in_order: true,
         }
     }
 
-    /// Forgets all rows.
-    pub fn begin(&mut self) {
-        self.v4 = Run::default();
-        self.v6 = Run::default();
+    /// A dump of a family begins.
+    pub fn begin(&mut self, family: Family) {
+        match family {
+            Family::Inet => self.v4 = Run::default(),
+            Family::Inet6 => self.v6 = Run::default(),
+        }
         self.settled = 0;
+        self.rests = Rests::default();
         self.last = None;
         self.in_order = true;
     }
@@ -229,6 +301,9 @@ impl<'a> Sieve<'a> {
 
     /// The next row of the dump, in canonical form.
     pub fn route(&mut self, row: &Route) -> Verdict {
+        if let Some(seen) = Seen::of(row) {
+            return self.seen(&seen);
+        }
         let key = Packed::of(&row.key());
         let expected = |id: Id, expected: &[Expected]| {
             expected.get(id as usize).is_some_and(|it| it.agrees(row))
@@ -262,7 +337,12 @@ impl<'a> Sieve<'a> {
                 let is = protocol == self.marker && is(id, &self.expected);
                 if is && (self.kept.is_empty() || !self.kept.contains(&key.unpack())) {
                     self.settled += 1;
-                    self.last = Some(row());
+                    let row = row();
+                    match &row {
+                        Row::Plain(seen) => seen.dev.into_iter().for_each(|dev| self.rests.on(dev)),
+                        Row::Other(route) => self.rests.note(route),
+                    }
+                    self.last = Some(row);
                     return Verdict::Settled;
                 }
                 self.unmet(key);
@@ -295,31 +375,25 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    /// The dump of a family, of some tables or all, is at its end.
-    pub fn end(&mut self, family: Family, tables: Option<&BTreeSet<u32>>) {
-        let within = |table| tables.is_none_or(|tables| tables.contains(&table));
+    /// The dump of a family, of one table or all, is at its end: what it has found.
+    pub fn end(&mut self, family: Family, table: Option<u32>) -> Unmet {
+        let mut unmet = Unmet {
+            settled: self.settled,
+            disorder: !self.in_order,
+            rests: std::mem::take(&mut self.rests),
+            ..Unmet::default()
+        };
         match family {
-            Family::Inet => self
-                .v4
-                .end(&self.routes.v4, key::table4, key::of_table4, within),
+            Family::Inet => {
+                let routes = &self.routes.v4;
+                unmet.v4 = self.v4.end(routes, key::table4, key::of_table4, table);
+            }
             Family::Inet6 => {
-                self.v6
-                    .end(&self.routes.v6, |key| key.table, Key6::of_table, within);
+                let routes = &self.routes.v6;
+                unmet.v6 = self.v6.end(routes, |key| key.table, Key6::of_table, table);
             }
         }
-        self.last = None;
-    }
-
-    /// What was found out since the begin.
-    pub fn unmet_now(&mut self) -> Unmet {
-        let mut unmet = Unmet {
-            v4: std::mem::take(&mut self.v4.unmet),
-            v6: std::mem::take(&mut self.v6.unmet),
-            settled: self.settled,
-            in_order: self.in_order,
-        };
-        unmet.v4.sort_unstable();
-        unmet.v6.sort_unstable();
+        self.begin(family);
         unmet
     }
 }
@@ -402,12 +476,12 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
         routes: &'a BTreeMap<K, Id>,
         table: impl Fn(K) -> u32,
         all: fn(u32) -> RangeInclusive<K>,
-        within: impl Fn(u32) -> bool,
-    ) {
+        only: Option<u32>,
+    ) -> Vec<K> {
         self.drain();
         let mut next = routes.first_key_value().map(|(key, _)| table(*key));
         while let Some(number) = next {
-            if within(number) && self.tables.insert(number) {
+            if only.is_none_or(|only| only == number) && self.tables.insert(number) {
                 let missing = routes.range(all(number));
                 self.unmet.extend(missing.map(|(key, _)| *key));
             }
@@ -417,6 +491,9 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
             );
             next = routes.range(after).next().map(|(key, _)| table(*key));
         }
+        let mut unmet = std::mem::take(&mut self.unmet);
+        unmet.sort_unstable();
+        unmet
     }
 }
 
@@ -426,7 +503,8 @@ pub struct Unmet {
     v4: Vec<Key4>,
     v6: Vec<Key6>,
     settled: usize,
-    in_order: bool,
+    rests: Rests,
+    disorder: bool,
 }
 
 impl Unmet {
@@ -435,9 +513,28 @@ impl Unmet {
         self.settled
     }
 
+    /// What those that are in order rest on.
+    pub fn rests(&self) -> &Rests {
+        &self.rests
+    }
+
     /// Whether the rows came in order. Else nothing of this holds.
     pub fn in_order(&self) -> bool {
-        self.in_order
+        !self.disorder
+    }
+
+    /// Adds what another dump has found.
+    pub fn add(&mut self, other: Unmet) {
+        let sorted = self.v4.is_empty() && self.v6.is_empty();
+        self.v4.extend(other.v4);
+        self.v6.extend(other.v6);
+        self.settled += other.settled;
+        self.rests.add(other.rests);
+        self.disorder |= other.disorder;
+        if !sorted {
+            self.v4.sort_unstable();
+            self.v6.sort_unstable();
+        }
     }
 
     /// What is unmet here and there: what was seen once is there.
@@ -446,6 +543,7 @@ impl Unmet {
         self.v4.retain(|key| other.v4.binary_search(key).is_ok());
         self.v6.retain(|key| other.v6.binary_search(key).is_ok());
         self.settled = self.settled.max(other.settled);
+        self.rests.add(other.rests.clone());
         self
     }
 }

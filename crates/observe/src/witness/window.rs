@@ -1,10 +1,10 @@
 //! One dump, from its begin to its end, and whether anybody moved its place meanwhile.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use trueup_diff::{Family, Route};
+use trueup_diff::Family;
 use trueup_netlink::codec::link;
+use trueup_netlink::codec::route::Row;
 use trueup_netlink::{Error, Socket};
 
 use super::event::Event;
@@ -19,12 +19,11 @@ pub(crate) struct Place {
 
 impl Place {
     /// That of a route; `None` for one of IPv6, which is counted.
-    pub(crate) fn of(route: &Route) -> Option<Place> {
-        let IpAddr::V4(dst) = route.dst.address() else {
-            return None;
-        };
-        let (table, dst) = (route.table, u32::from(dst));
-        Some(Place { table, dst })
+    pub(crate) fn of(row: &Row<'_>) -> Option<Place> {
+        (row.family() == Family::Inet).then(|| Place {
+            table: row.table(),
+            dst: row.address() as u32,
+        })
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     };
     for last in 2..8 {
         if let Some(routes) = &mut desired.routes {
-            routes[0] = via("10.50.0.0/16", &format!("10.9.0.{last}"));
+            routes.insert(via("10.50.0.0/16", &format!("10.9.0.{last}")));
         }
         let report = pass(&desired);
         assert!(report.converged(), "{}", told(&report));

@@ -1,0 +1,97 @@
+//! What the kernel is known to hold of desired routes, from one look to the next.
+//!
+//! After a look that left nothing to do, it holds what is desired; from then on, what is desired otherwise is told by the routes
+//! themselves, and what happens in the kernel by whoever listens. So all that has to be held here is the exceptions, and what
+//! there is to do costs the number of changes, whatever the number of routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Routes;
+use super::log::{Change, Revision};
+use super::values::Value;
+use crate::model::{Item as _, Route, RouteKey};
+use crate::resolve::{Devices, dev};
+
+/// The desired routes of a revision, and where the kernel holds something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracker {
+    at: Revision,
+    /// By key, what is there; nothing where there is none.
+    strays: BTreeMap<RouteKey, Vec<Route>>,
+}
+
+impl Tracker {
+    /// The kernel holds just these routes, as of a look at all of them.
+    pub fn settled(routes: &Routes) -> Tracker {
+        Tracker {
+            at: routes.revision(),
+            strays: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what has become desired since the last time. What was desired until then is what the kernel is known to hold; a
+    /// device that was left open in it stays open.
+    ///
+    /// Tells whether it could: not where too much has changed, or so that it concerns no single routes, or where a device is not
+    /// known any more. It is of no use then, and it takes a look at the whole.
+    #[must_use]
+    pub fn desire(&mut self, routes: &Routes, devices: &Devices, marker: u8) -> bool {
+        let Some(changes) = routes.log.since(self.at) else {
+            return false;
+        };
+        let held = |key: RouteKey, value: &Value| {
+            let mut route = value
+                .at(key)
+                .try_map_dev(|name| dev(devices, name))
+                .ok()?
+                .canonical();
+            route.protocol = marker;
+            Some(route)
+        };
+        for change in changes {
+            let Change::Route(key, old) = change else {
+                return false;
+            };
+            if self.strays.contains_key(key) {
+                continue;
+            }
+            let there = match old {
+                None => Vec::new(),
+                Some(old) => match held(*key, old) {
+                    Some(route) => vec![route],
+                    None => return false,
+                },
+            };
+            self.strays.insert(*key, there);
+        }
+        self.at = routes.revision();
+        true
+    }
+
+    /// The kernel holds nothing on a key any more.
+    pub fn gone(&mut self, key: RouteKey) {
+        self.strays.insert(key, Vec::new());
+    }
+
+    /// The kernel holds a route, in canonical form, and nothing else on its key.
+    pub fn there(&mut self, route: Route) {
+        self.strays.insert(route.key(), vec![route]);
+    }
+
+    /// The kernel holds what is desired on a key.
+    pub fn met(&mut self, key: &RouteKey) {
+        self.strays.remove(key);
+    }
+
+    /// The keys on which it holds something else, or did when that was last heard of.
+    pub fn strays(&self) -> impl Iterator<Item = &RouteKey> {
+        self.strays.keys()
+    }
+
+    /// What is desired on those keys, and what is there. A plan for the one against the other is the plan for all routes.
+    pub fn question(&self, routes: &Routes) -> (Routes, Vec<Route>) {
+        let keys: BTreeSet<RouteKey> = self.strays.keys().copied().collect();
+        let there = self.strays.values().flatten().cloned();
+        (routes.at(keys), there.collect())
+    }
+}
