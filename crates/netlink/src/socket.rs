@@ -321,7 +321,6 @@ pub(crate) fn replies<T>(
             .by_ref()
             .filter(|message| message.header.sequence == sequence)
         {
-            until = deadline(timeout);
             any = true;
             if let ControlFlow::Break(value) = each(Reply::Message(message))? {
                 return Ok(value);
@@ -332,8 +331,12 @@ pub(crate) fn replies<T>(
                 "a reply of the kernel ends in the middle of a header",
             ));
         }
-        if any && let ControlFlow::Break(value) = each(Reply::End(length))? {
-            return Ok(value);
+        if any {
+            if let ControlFlow::Break(value) = each(Reply::End(length))? {
+                return Ok(value);
+            }
+            // Once for all messages of a datagram: the clock costs more than the walk over one.
+            until = deadline(timeout);
         }
     }
 }
