@@ -18,7 +18,7 @@ use super::{
     RTNH_F_PERVASIVE, type_from,
 };
 use crate::codec::{BROKEN, SHORT, Undecodable, family_from, read_ip_of, take};
-use crate::wire::{Attrs, read_ipv4, read_ipv6, read_u8, read_u32};
+use crate::wire::{Attrs, read_u8, read_u32};
 
 /// The metric of an IPv6 route that names none (`IP6_RT_PRIO_USER`).
 const IPV6_METRIC: u32 = 1024;
@@ -122,47 +122,30 @@ impl<'a> Row<'a> {
         let mut walk = Attrs::new(attrs);
         for (number, payload) in walk.by_ref() {
             // What identifies the route must be readable; what else is not, is told by a mark.
-            let understood = match number {
-                RTA_TABLE => {
-                    row.table = read_u32(payload).ok_or(lost("table"))?;
-                    true
-                }
-                RTA_DST => {
-                    to = Some(A::read(payload).ok_or(lost("destination"))?);
-                    true
-                }
-                RTA_SRC => {
-                    from = Some(A::read(payload).ok_or(lost("source"))?);
-                    true
-                }
-                RTA_PRIORITY => {
-                    row.metric = read_u32(payload).ok_or(lost("metric"))?;
-                    true
-                }
-                RTA_OIF => take(&mut row.dev, read_u32(payload)),
-                RTA_GATEWAY => A::read(payload)
-                    .map(|via| (row.via, row.via_family) = (via, Some(A::FAMILY)))
-                    .is_some(),
-                RTA_VIA => read_via(payload)
-                    .map(|via| (row.via, row.via_family) = (bits(via), Some(Family::of(via))))
-                    .is_some(),
-                RTA_NH_ID => take(&mut row.object, read_u32(payload)),
-                RTA_MULTIPATH => {
-                    row.many = true;
-                    true
-                }
-                RTA_PREFSRC | RTA_METRICS => {
-                    row.other = true;
-                    true
-                }
+            match number {
+                RTA_TABLE => row.table = read_u32(payload).ok_or(lost("table"))?,
+                RTA_DST => to = Some(A::read(payload).ok_or(lost("destination"))?),
+                RTA_SRC => from = Some(A::read(payload).ok_or(lost("source"))?),
+                RTA_PRIORITY => row.metric = read_u32(payload).ok_or(lost("metric"))?,
+                RTA_OIF => row.unmodelled |= !take(&mut row.dev, read_u32(payload)),
+                RTA_GATEWAY => match A::read(payload) {
+                    Some(via) => (row.via, row.via_family) = (via, Some(A::FAMILY)),
+                    None => row.unmodelled = true,
+                },
+                RTA_VIA => match read_via(payload) {
+                    Some(via) => (row.via, row.via_family) = (bits(via), Some(Family::of(via))),
+                    None => row.unmodelled = true,
+                },
+                RTA_NH_ID => row.unmodelled |= !take(&mut row.object, read_u32(payload)),
+                RTA_MULTIPATH => row.many = true,
+                RTA_PREFSRC | RTA_METRICS => row.other = true,
                 // `rta_expires`, the third of the struct's numbers: it goes by itself.
-                RTA_CACHEINFO => payload.get(8..12) == Some(&[0; 4]),
+                RTA_CACHEINFO => row.unmodelled |= payload.get(8..12) != Some(&[0; 4]),
                 // `ICMPV6_ROUTER_PREF_MEDIUM` says nothing.
-                RTA_PREF => read_u8(payload) == Some(0),
-                RTA_PAD => true,
-                _ => false,
-            };
-            row.unmodelled |= !understood;
+                RTA_PREF => row.unmodelled |= read_u8(payload) != Some(0),
+                RTA_PAD => {}
+                _ => row.unmodelled = true,
+            }
         }
         if walk.malformed() {
             return Err(lost(BROKEN));
@@ -427,7 +410,8 @@ impl Address for Ipv4Addr {
     const ALL: u128 = u32::MAX as u128;
 
     fn read(payload: &[u8]) -> Option<u128> {
-        read_ipv4(payload).map(|address| u128::from(address.to_bits()))
+        let octets = payload.try_into().ok()?;
+        Some(u128::from(u32::from_be_bytes(octets)))
     }
 }
 
@@ -437,6 +421,6 @@ impl Address for Ipv6Addr {
     const ALL: u128 = u128::MAX;
 
     fn read(payload: &[u8]) -> Option<u128> {
-        read_ipv6(payload).map(Ipv6Addr::to_bits)
+        payload.try_into().ok().map(u128::from_be_bytes)
     }
 }
