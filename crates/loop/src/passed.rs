@@ -108,3 +108,70 @@ fn rank(outcome: Outcome) -> u8 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trueup_reconcile::{ErrorClass, Told};
+
+    use super::*;
+
+    struct Ops<'a>(&'a [(u64, &'static str, Outcome)]);
+
+    impl Report for Ops<'_> {
+        fn converged(&self) -> bool {
+            false
+        }
+
+        fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+            for &(key, kind, outcome) in self.0 {
+                let key = &|| OpKey(key);
+                tell(Told { kind, outcome, key });
+            }
+        }
+    }
+
+    const BUSY: Outcome = Outcome::Failed(ErrorClass::Busy);
+    const DONE: Outcome = Outcome::Failed(ErrorClass::DoneAlready);
+
+    #[test]
+    fn what_failed_is_told_and_of_the_rest_what_is_tracked() {
+        let ops = Ops(&[
+            (1, "route", BUSY),
+            (2, "route", Outcome::Applied),
+            (3, "rule", DONE),
+            (4, "route", Outcome::Pending),
+            (5, "rule", Outcome::Applied),
+        ]);
+        let passed = Passed::of(&ops, None);
+        assert_eq!(passed.objects, [(OpKey(1), BUSY)].into());
+        assert_eq!((passed.tried(), passed.pending()), (4, 1));
+        let counts = |ops: &crate::Ops| [ops.applied, ops.failed, ops.pending];
+        assert_eq!(counts(&passed.ops["route"]), [1, 1, 1]);
+        assert_eq!(counts(&passed.ops["rule"]), [2, 0, 0]);
+        let tracked = |key: OpKey| key.0 >= 3;
+        let passed = Passed::of(&ops, Some(&tracked));
+        let keys: Vec<_> = passed.objects.keys().map(|key| key.0).collect();
+        assert_eq!(keys, [1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn of_several_ops_on_an_object_the_one_that_failed_is_told_and_then_the_one_not_tried() {
+        let all = [Outcome::Applied, DONE, Outcome::Pending, BUSY];
+        let tracked = |_| true;
+        for first in all {
+            for second in all {
+                let ops = [(1, "thing", first), (1, "thing", second)];
+                let passed = Passed::of(&Ops(&ops), Some(&tracked));
+                let expected = if rank(second) > rank(first) {
+                    second
+                } else {
+                    first
+                };
+                assert_eq!(passed.objects, [(OpKey(1), expected)].into());
+            }
+        }
+        assert!(rank(BUSY) > rank(Outcome::Pending));
+        assert!(rank(Outcome::Pending) > rank(DONE));
+        assert_eq!(rank(DONE), rank(Outcome::Applied));
+    }
+}
