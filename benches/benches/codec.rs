@@ -1,38 +1,50 @@
-//! The codec alone: a route of each family from bytes and to bytes.
+//! The codec alone: routes by the hundred, to bytes and from the bytes of a dump.
 
 use std::hint::black_box;
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use trueup_diff::{Dev, NextHop, NextHops, Route};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use trueup_counts::made;
+use trueup_diff::Family;
 use trueup_netlink::codec;
+use trueup_netlink::codec::route::Row;
 use trueup_netlink::wire::Messages;
 
+/// What a receive buffer holds, and is still in the nearest cache.
+const COUNT: usize = 500;
+
 fn route(c: &mut Criterion) {
-    let resolve = |dev: Dev| dev.as_index();
-    for (name, dst, via) in [
-        ("IPv4", "20.1.0.0/16", "10.200.0.2"),
-        ("IPv6", "2001:db8::/48", "fd00:200::2"),
-    ] {
-        let (Ok(dst), Ok(via)) = (dst.parse(), via.parse()) else {
-            continue;
-        };
-        let hop = NextHop::via(via).on(Dev::index(2));
-        let mut route = Route::new(dst, NextHops::One(hop)).canonical();
-        route.protocol = 116;
+    let mut group = c.benchmark_group("codec");
+    group.throughput(Throughput::Elements(COUNT as u64));
+    for (name, family) in [("IPv4", Family::Inet), ("IPv6", Family::Inet6)] {
+        let routes = made::routes(family, COUNT);
+        let dump = made::dump(&routes);
         let mut buffer = Vec::new();
-        c.bench_function(&format!("encode an {name} route"), |b| {
+        group.bench_function(format!("encode {name} routes"), |b| {
             b.iter(|| {
                 buffer.clear();
-                codec::route::create(&mut buffer, black_box(&route), &resolve)
+                for route in black_box(&routes) {
+                    let encoded = codec::route::create(&mut buffer, route, &codec::existing);
+                    assert!(encoded.is_ok(), "{encoded:?}");
+                }
+                buffer.len()
             });
         });
-        let Some(message) = Messages::new(&buffer).next() else {
-            continue;
-        };
-        c.bench_function(&format!("decode an {name} route"), |b| {
-            b.iter(|| codec::route::decode(black_box(message.body)));
+        group.bench_function(format!("decode {name} routes"), |b| {
+            b.iter(|| {
+                for message in Messages::new(black_box(&dump)) {
+                    drop(black_box(codec::route::decode(message.body)));
+                }
+            });
+        });
+        group.bench_function(format!("read {name} rows"), |b| {
+            b.iter(|| {
+                for message in Messages::new(black_box(&dump)) {
+                    drop(black_box(Row::parse(message.body)));
+                }
+            });
         });
     }
+    group.finish();
 }
 
 criterion_group!(benches, route);

@@ -1,51 +1,41 @@
-//! The diff alone: generic, and of routes with names to resolve and ops to order.
+//! The diff alone: generic, and desired routes against the dump of a kernel that has them.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use trueup_benches::prefixes::Prefixes;
-use trueup_benches::state;
-use trueup_diff::{
-    Item as _, Kind, Observed, Owned, Route, RouteKey, plan, resolve, three_way, two_way,
+use criterion::measurement::WallTime;
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
 };
-use trueup_rtnl::DEFAULT_PROTOCOL;
+use trueup_counts::made;
+use trueup_diff::{Family, Item as _, Route, RouteKey, Routes, three_way, two_way};
 
-const SIZES: [usize; 2] = [1_000, 100_000];
+const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
 
-/// What the kernel would report were the desired state there.
-fn observed(prefixes: &Prefixes) -> Observed {
-    let (empty, owned) = (Observed::default(), Owned::default());
-    let resolved = resolve(
-        &state::desired(prefixes, 0),
-        &empty,
-        &owned,
-        DEFAULT_PROTOCOL,
-    );
-    Observed {
-        routes: resolved.ok().and_then(|all| all.routes).unwrap_or_default(),
-        complete: [Kind::Route, Kind::Rule].into_iter().collect(),
-        ..empty
-    }
+/// The smaller, the more often.
+fn sized(group: &mut BenchmarkGroup<'_, WallTime>, size: usize) {
+    group.throughput(Throughput::Elements(size as u64));
+    group.sample_size(if size > 1_000 { 10 } else { 100 });
 }
 
 fn generic(c: &mut Criterion) {
     let mut group = c.benchmark_group("diff");
     for size in SIZES {
-        let routes = observed(&Prefixes::synthetic().thinned(size)).routes;
-        // A stride that shares no factor with the size visits each once, far from the one before.
-        let shuffled: Vec<Route> = (0..size)
-            .map(|at| routes[at * 61_803 % size].clone())
-            .collect();
-        let owned: BTreeSet<RouteKey> = routes.iter().map(Route::key).collect();
+        sized(&mut group, size);
+        let routes = made::routes(Family::Inet, size);
+        let shuffled = made::shuffled(&routes);
         let value = |route: &Route| (route.kind, route.nexthops.clone());
-        group.throughput(Throughput::Elements(size as u64));
         group.bench_function(BenchmarkId::new("two_way, both in order", size), |b| {
             b.iter(|| black_box(two_way(&routes, &routes, Route::key, value)));
         });
         group.bench_function(BenchmarkId::new("two_way, one shuffled", size), |b| {
             b.iter(|| black_box(two_way(&shuffled, &routes, Route::key, value)));
         });
+        group.bench_function(BenchmarkId::new("two_way, both shuffled", size), |b| {
+            b.iter(|| black_box(two_way(&shuffled, &shuffled, Route::key, value)));
+        });
+        drop(shuffled);
+        let owned: BTreeSet<RouteKey> = routes.iter().map(Route::key).collect();
         group.bench_function(BenchmarkId::new("three_way, all undesired", size), |b| {
             b.iter(|| black_box(three_way(&[], &routes, &owned, Route::key, value)));
         });
@@ -53,36 +43,66 @@ fn generic(c: &mut Criterion) {
     group.finish();
 }
 
-fn plans(c: &mut Criterion) {
-    let mut group = c.benchmark_group("plan");
-    group.sample_size(10);
+/// Keys that are one integer: what the merge costs, beside its keys.
+fn integers(c: &mut Criterion) {
+    let mut group = c.benchmark_group("diff of integers");
     for size in SIZES {
-        let prefixes = Prefixes::synthetic().thinned(size);
-        let (desired, there) = (state::desired(&prefixes, 0), observed(&prefixes));
-        let nothing = state::desired(&Prefixes::default(), 0);
-        let empty = Observed {
-            complete: there.complete,
-            ..Observed::default()
-        };
-        let owned = Owned::default();
-        group.throughput(Throughput::Elements(size as u64));
-        for (name, desired, observed) in [
-            ("nothing to do", &desired, &there),
-            ("all missing", &desired, &empty),
-            ("all undesired", &nothing, &there),
-        ] {
-            group.bench_function(BenchmarkId::new(name, size), |b| {
-                // The plan is dropped outside of what is measured.
-                b.iter_batched(
-                    || (),
-                    |()| plan(desired, observed, &owned, DEFAULT_PROTOCOL),
-                    BatchSize::PerIteration,
-                );
+        sized(&mut group, size);
+        let sorted: Vec<(u128, u64)> = (0..size).map(|at| (at as u128, at as u64)).collect();
+        let shuffled = made::shuffled(&sorted);
+        let (key, value) = (|item: &(u128, u64)| item.0, |item: &(u128, u64)| item.1);
+        group.bench_function(BenchmarkId::new("both in order", size), |b| {
+            b.iter(|| black_box(two_way(&sorted, &sorted, key, value)));
+        });
+        group.bench_function(BenchmarkId::new("one shuffled", size), |b| {
+            b.iter(|| black_box(two_way(&shuffled, &sorted, key, value)));
+        });
+    }
+    group.finish();
+}
+
+fn sieve(c: &mut Criterion) {
+    let mut group = c.benchmark_group("sieve");
+    for (name, family) in [("IPv4", Family::Inet), ("IPv6", Family::Inet6)] {
+        for size in SIZES {
+            sized(&mut group, size);
+            let wanted: Routes = made::wanted(family, size).collect();
+            let dump = made::dump(&made::routes(family, size));
+            let mut sieve = made::sieve(&wanted);
+            group.bench_function(BenchmarkId::new(format!("{name}, a dump"), size), |b| {
+                b.iter(|| made::sift(&mut sieve, family, black_box(&dump)));
+            });
+            let rows: Vec<_> = made::rows(&dump).collect();
+            group.bench_function(BenchmarkId::new(format!("{name}, rows"), size), |b| {
+                b.iter(|| made::sift_rows(&mut sieve, family, black_box(&rows).iter().copied()));
             });
         }
     }
     group.finish();
 }
 
-criterion_group!(benches, generic, plans);
+fn routes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("routes");
+    for size in SIZES {
+        sized(&mut group, size);
+        let sorted: Vec<_> = made::wanted(Family::Inet, size).collect();
+        let shuffled = made::shuffled(&sorted);
+        for (name, routes) in [("in order", &sorted), ("shuffled", &shuffled)] {
+            group.bench_function(BenchmarkId::new(format!("held, {name}"), size), |b| {
+                b.iter(|| black_box(routes.iter().cloned().collect::<Routes>()));
+            });
+        }
+        let held: Routes = sorted.iter().cloned().collect();
+        group.bench_function(BenchmarkId::new("walked", size), |b| {
+            b.iter(|| {
+                held.iter()
+                    .map(|route| route.metric)
+                    .fold(0, u32::wrapping_add)
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, generic, integers, sieve, routes);
 criterion_main!(benches);

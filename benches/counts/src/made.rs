@@ -142,19 +142,34 @@ pub fn sieve(wanted: &Routes) -> Sieve<'_> {
 
 /// Has a dump fall through, and gives how many of its rows did.
 pub fn sift(sieve: &mut Sieve<'_>, family: Family, dump: &[u8]) -> usize {
+    sift_rows(sieve, family, rows(dump))
+}
+
+/// The same with rows that have been read already: the diff alone.
+pub fn sift_rows(
+    sieve: &mut Sieve<'_>,
+    family: Family,
+    rows: impl IntoIterator<Item = Seen>,
+) -> usize {
     sieve.begin(family);
     let mut settled = 0;
-    for message in Messages::new(dump) {
-        if let Ok(Some(row)) = Row::parse(message.body) {
-            settled += usize::from(sieve.seen(&seen(&row)) == Verdict::Settled);
-        }
+    for row in rows {
+        settled += usize::from(sieve.seen(&row) == Verdict::Settled);
     }
     // What is unmet is part of the work, and is empty here.
     drop(black_box(sieve.end(family, None)));
     settled
 }
 
-/// A row as the sieve takes it.
+/// The rows of a dump, as the sieve takes them.
+#[inline]
+pub fn rows(dump: &[u8]) -> impl Iterator<Item = Seen> + '_ {
+    Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
+        Ok(Some(row)) => Some(seen(&row)),
+        _ => None,
+    })
+}
+
 #[inline]
 fn seen(row: &Row<'_>) -> Seen {
     let hop = row.hop();

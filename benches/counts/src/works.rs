@@ -21,7 +21,7 @@ pub const ITEMS: usize = 10_000;
 pub type Work = fn(rounds: u32);
 
 /// All works, by the names that they have in `benches/counts.toml`.
-pub const WORKS: [(&str, Work); 12] = [
+pub const WORKS: [(&str, Work); 14] = [
     ("decode an IPv4 route", |count| decode(Family::Inet, count)),
     ("decode an IPv6 route", |count| decode(Family::Inet6, count)),
     ("read an IPv4 row", |count| read(Family::Inet, count)),
@@ -30,6 +30,8 @@ pub const WORKS: [(&str, Work); 12] = [
     ("hold desired routes", hold),
     ("sift a dump of IPv4", |count| sift(Family::Inet, count)),
     ("sift a dump of IPv6", |count| sift(Family::Inet6, count)),
+    ("sift rows of IPv4", |count| sift_rows(Family::Inet, count)),
+    ("sift rows of IPv6", |count| sift_rows(Family::Inet6, count)),
     ("two_way, in order, nothing changed", two_way_sorted),
     ("two_way, one shuffled, nothing changed", two_way_shuffled),
     ("plan, nothing changed", plan_nothing),
@@ -91,6 +93,17 @@ fn sift(family: Family, count: u32) {
     let dump = made::dump(&made::routes(family, ITEMS));
     let mut sieve = made::sieve(&wanted);
     rounds(count, || made::sift(&mut sieve, family, black_box(&dump)));
+}
+
+/// The diff's part of it.
+fn sift_rows(family: Family, count: u32) {
+    let wanted = made::wanted(family, ITEMS).collect();
+    let dump = made::dump(&made::routes(family, ITEMS));
+    let rows: Vec<_> = made::rows(&dump).collect();
+    let mut sieve = made::sieve(&wanted);
+    rounds(count, || {
+        made::sift_rows(&mut sieve, family, black_box(&rows).iter().copied())
+    });
 }
 
 fn two_way_sorted(count: u32) {

@@ -1,0 +1,41 @@
+//! Plans of whole states: names to resolve, objects to compare, ops to order.
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use trueup_counts::made::{self, MARKER};
+use trueup_diff::{Desired, Family, Owned, Routes, plan};
+
+const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
+
+fn plans(c: &mut Criterion) {
+    let mut group = c.benchmark_group("plan");
+    group.sample_size(10);
+    for size in SIZES {
+        let there = made::observed(made::routes(Family::Inet, size));
+        let empty = made::observed(Vec::new());
+        let desired = made::desired(Family::Inet, size);
+        let nothing = Desired {
+            routes: Some(Routes::new()),
+            ..Desired::default()
+        };
+        let owned = Owned::default();
+        group.throughput(Throughput::Elements(size as u64));
+        for (name, desired, observed) in [
+            ("nothing to do", &desired, &there),
+            ("all missing", &desired, &empty),
+            ("all undesired", &nothing, &there),
+        ] {
+            group.bench_function(BenchmarkId::new(name, size), |b| {
+                // The plan is dropped outside of what is measured.
+                b.iter_batched(
+                    || (),
+                    |()| plan(desired, observed, &owned, MARKER),
+                    BatchSize::PerIteration,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, plans);
+criterion_main!(benches);
