@@ -14,7 +14,7 @@ use super::series::{Held, Series, Step};
 use crate::clock::{Line, Took};
 use crate::floor::{self, Asking};
 use crate::state;
-use crate::works::Work;
+use crate::works::{FEW, Work};
 
 /// No work takes as long as that; a program that does is ended and counts as failed.
 const PATIENCE: &str = "300";
@@ -170,6 +170,7 @@ pub fn series(
             size,
             entries: Vec::new(),
             rules: 0,
+            marked: 0,
         };
         turns.begin()?;
         let runs = choice.runs(series, size);
@@ -200,6 +201,8 @@ struct Turns<'a> {
     entries: Vec<Entry>,
     /// The kernel's own.
     rules: usize,
+    /// What bears the marker, and all rules, between turns.
+    marked: usize,
 }
 
 impl Turns<'_> {
@@ -214,6 +217,7 @@ impl Turns<'_> {
             Held::Made(create, _) => self.stand_in(create)?,
             Held::Crowd => floor::crowd(self.size, true)?,
         }
+        self.marked = floor::read()?;
         settle(self.size);
         Ok(())
     }
@@ -253,19 +257,22 @@ impl Turns<'_> {
             }
             settle(self.size);
         }
+        if !program.is_of_ours() && floor::read()? != self.marked {
+            // There is as much as before, but it has become the program's own.
+            self.end()?;
+            self.begin()?;
+        }
         Ok(())
     }
 
     fn measure(&mut self, program: &Program, work: Work, run: usize) -> Result<()> {
         let took = program.perform(work, self.size)?;
-        if let Some((routes, rules)) = leaves(work, self.size) {
-            let (routes_there, rules_there) = floor::count()?;
-            let rules_there = rules_there.saturating_sub(self.rules);
-            ensure!(
-                (routes_there, rules_there) == (routes, rules),
-                "it left {routes_there} routes and {rules_there} rules"
-            );
-        }
+        let (routes, all_rules) = floor::count()?;
+        let rules = all_rules.saturating_sub(self.rules);
+        ensure!(
+            (routes, rules) == leaves(work, self.size),
+            "it left {routes} routes and {rules} rules"
+        );
         self.entry(work).add(&program.name, run, took);
         Ok(())
     }
@@ -293,13 +300,23 @@ impl Turns<'_> {
     }
 }
 
-/// How many routes and rules there are afterwards, where that tells whether the work was done.
-fn leaves(work: Work, size: usize) -> Option<(usize, usize)> {
+/// How many routes and rules there are afterwards, beside the kernel's own.
+fn leaves(work: Work, size: usize) -> (usize, usize) {
     match work {
-        Work::RouteCreate(_) | Work::RouteGateway | Work::InternetCreate => Some((size, 0)),
-        Work::RuleCreate(_) => Some((0, size)),
-        Work::RouteDelete(_) | Work::RuleDelete(_) | Work::InternetDelete => Some((0, 0)),
-        _ => None,
+        Work::RouteCreate(_)
+        | Work::RouteNoop(_)
+        | Work::RouteGateway
+        | Work::RouteChange
+        | Work::InternetCreate
+        | Work::InternetNoop => (size, 0),
+        Work::FewNoop => (size + FEW, 0),
+        Work::RuleCreate(_) => (0, size),
+        Work::RouteDelete(_)
+        | Work::RuleDelete(_)
+        | Work::InternetDelete
+        | Work::GatewayObject
+        | Work::AddressCreate
+        | Work::LinkDelete => (0, 0),
     }
 }
 
