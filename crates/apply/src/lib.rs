@@ -8,12 +8,14 @@
 //! - What to change is not decided here, and nothing is tried twice.
 //!
 //! No message leaves this crate that would touch more than its object: creates are exclusive,
-//! replaces go only over what was observed as ours, deletes carry the full key and the marker.
+//! replaces go only over what was observed as ours, deletes carry the full key and the marker. The
+//! one delete of a group that many links of ours go by is of a group that they alone were put into.
 
 #![forbid(unsafe_code)]
 
 mod class;
 mod run;
+mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

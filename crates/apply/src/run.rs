@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::Range;
 
 use trueup_diff::{Action, Dev, Hold, IfName, Link, LinkKind, Object, Op, Plan, Route};
 use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
@@ -9,7 +10,7 @@ use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
 use crate::{Failure, Outcome, Outcomes, Pending};
 
 /// The least and the greatest index of an interface of ours. The kernel counts its own from 1, and does not get here.
-const INDEXES: std::ops::Range<u32> = 1 << 24..1 << 31;
+const INDEXES: Range<u32> = 1 << 24..1 << 31;
 
 /// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
 ///
@@ -20,20 +21,20 @@ pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
     plan.devices
         .planned()
         .map(|(dev, _)| {
-            let mut index = random_index();
+            let mut index = random(INDEXES);
             while !drawn.insert(index) {
-                index = random_index();
+                index = random(INDEXES);
             }
             (dev, index)
         })
         .collect()
 }
 
-fn random_index() -> u32 {
+pub(crate) fn random(among: Range<u32>) -> u32 {
     // Each state has other keys, drawn by the operating system.
     let random = RandomState::new().build_hasher().finish();
-    let span = u64::from(INDEXES.end - INDEXES.start);
-    INDEXES.start + (random % span) as u32
+    let span = u64::from(among.end - among.start);
+    among.start + (random % span) as u32
 }
 
 /// Whether an interface has an index that was [drawn](draw_indexes), by us or by another of our like.
@@ -90,8 +91,12 @@ fn carry_out(
         go_on,
         cut: false,
     };
-    for at in 0..plan.ops.len() {
-        run.op(at);
+    let mut at = 0;
+    while at < plan.ops.len() {
+        at = run.together(at).unwrap_or_else(|| {
+            run.op(at);
+            at + 1
+        });
     }
     run.flush();
     let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
@@ -107,13 +112,13 @@ fn carry_out(
     }
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
-    socket: &'a mut Socket,
-    batch: Batch,
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) socket: &'a mut Socket,
+    pub(crate) batch: Batch,
     /// The ops in the batch, by position.
     sent: Vec<usize>,
-    outcomes: Vec<Option<Outcome>>,
+    pub(crate) outcomes: Vec<Option<Outcome>>,
     created: BTreeMap<Dev, u32>,
     found: BTreeSet<usize>,
     /// What the kernel tells of routes, where it is asked to.
@@ -183,12 +188,12 @@ fn was(op: &Op) -> Option<&Link> {
     }
 }
 
-fn cut() -> Outcome {
+pub(crate) fn cut() -> Outcome {
     Outcome::Pending(Pending::Held(Hold::Cut))
 }
 
 impl Run<'_> {
-    fn op(&mut self, at: usize) {
+    pub(crate) fn op(&mut self, at: usize) {
         let op = &self.plan.ops[at];
         if let Some(hold) = &op.hold {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Held(hold.clone())));
@@ -305,13 +310,18 @@ impl Run<'_> {
         })
     }
 
+    /// Whether nothing more is sent. Asked before each batch.
+    pub(crate) fn is_cut(&mut self) -> bool {
+        self.cut = self.cut || !(self.go_on)();
+        self.cut
+    }
+
     /// Sends the batch at hand and settles the ops in it.
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
-        self.cut = self.cut || !(self.go_on)();
-        if self.cut {
+        if self.is_cut() {
             self.batch.clear();
             // Of an op of two messages the first may be done.
             for at in self.sent.drain(..) {
@@ -350,7 +360,8 @@ impl Run<'_> {
                 return;
             }
         };
-        for (at, answer) in std::mem::take(&mut self.sent).into_iter().zip(answers) {
+        let mut sent = std::mem::take(&mut self.sent);
+        for (at, answer) in sent.drain(..).zip(answers) {
             let op = &self.plan.ops[at];
             let outcome = match answer {
                 Answer::Done => Outcome::Applied,
@@ -382,5 +393,6 @@ impl Run<'_> {
                 self.outcomes[at] = Some(outcome);
             }
         }
+        self.sent = sent;
     }
 }

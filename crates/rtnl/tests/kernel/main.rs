@@ -13,6 +13,7 @@ mod facts;
 mod judge;
 mod kinds;
 mod links;
+mod order;
 mod ownership;
 mod pass;
 #[path = "../common/property.rs"]
@@ -57,6 +58,9 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_route_through_a_nexthop_object_holds_its_link,
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
     attack::own_writes_bring_no_further_pass,
+    order::addresses_before_and_after_their_link_comes_up_are_alike,
+    order::many_links_go_in_one_message_and_no_stranger_with_them,
+    order::few_links_go_one_by_one_and_what_is_gone_is_no_failure,
     ownership::a_desired_state_changed_in_its_place_is_no_contention,
     cost::what_the_marker_proves_costs_no_write,
     cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,

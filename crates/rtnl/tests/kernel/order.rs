@@ -1,0 +1,206 @@
+//! Orders and shapes of requests that are chosen because the kernel is quicker with them: that what comes of them is what
+//! would have come of others.
+
+use std::collections::BTreeSet;
+
+use trueup_diff::{
+    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, VxlanAttrs,
+};
+use trueup_reconcile::{Report as _, Source as _};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
+use trueup_testkit::crash::Points;
+use trueup_testkit::{Kind, Snapshot, index_of, ip, ip_batch, quiet_netns};
+
+use crate::support::{address, converge, name, nothing, pass, rows, told, up};
+
+fn pair() -> Vec<Link<IfName>> {
+    let end = |dev: &str, peer: &str, lladdr: &str| Link {
+        address: Some(lladdr.parse().unwrap()),
+        ..up(
+            LinkKind::Veth {
+                peer: Some(name(peer)),
+            },
+            dev,
+        )
+    };
+    vec![
+        end("v0", "v1", "02:00:00:00:00:01"),
+        end("v1", "v0", "02:00:00:00:00:02"),
+    ]
+}
+
+/// What a namespace holds once it is at rest.
+fn everything() -> Vec<String> {
+    Snapshot::settled();
+    [Kind::Address, Kind::Route, Kind::Link]
+        .into_iter()
+        .flat_map(|kind| rows(kind, |_, _| true))
+        .collect()
+}
+
+/// In one pass links come up after their addresses. In two, the first makes the links, and so they are up before.
+pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
+    let plain = |text: &str| Address {
+        flags: AddressFlags::default(),
+        ..address("v0", text)
+    };
+    let flagged = |text: &str, flags| Address {
+        flags,
+        ..address("v0", text)
+    };
+    let addresses = vec![
+        plain("fd00:1::1/64"),
+        plain("fd00:1::2/64"),
+        plain("fd00:2::1/128"),
+        plain("fe80::77/64"),
+        address("v0", "fd00:3::1/64"),
+        flagged("fd00:4::1/64", AddressFlags::NOPREFIXROUTE),
+        flagged("fd00:5::1/64", AddressFlags::HOMEADDRESS),
+        Address {
+            metric: 77,
+            ..plain("fd00:6::1/64")
+        },
+        address("v0", "10.1.0.1/24"),
+        address("v0", "10.1.0.2/24"),
+        address("v1", "10.2.0.1/24"),
+        address("v1", "fd00:7::1/64"),
+    ];
+    let hop = NextHop::via("fd00:1::9".parse().unwrap());
+    let route = Route::new("fd00:9::/64".parse().unwrap(), NextHops::One(hop));
+    let links = Desired {
+        links: Some(pair()),
+        ..Desired::default()
+    };
+    let all = Desired {
+        addresses: Some(addresses),
+        routes: Some([route].into_iter().collect()),
+        ..links.clone()
+    };
+    for dad in ["0", "1"] {
+        let fresh = || {
+            quiet_netns();
+            std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", dad).unwrap();
+        };
+        fresh();
+        let first = converge(&links, &MemoryLedger::default());
+        Snapshot::settled();
+        converge(&all, first.ledger());
+        let after = everything();
+
+        fresh();
+        let passed = converge(&all, &MemoryLedger::default());
+        let commands: Vec<_> = passed
+            .ops()
+            .map(|done| done.op.command(done.devices).to_string())
+            .collect();
+        let place = |what: &str| commands.iter().rposition(|command| command.contains(what));
+        assert!(
+            place("addr add fd00:") < place("link set dev v0 up").or(place("link set v0 up")),
+            "{commands:#?}"
+        );
+        let before = everything();
+        assert_eq!(before, after, "with accept_dad {dad}");
+        let again = converge(&all, passed.ledger());
+        assert_eq!(again.ops().count(), 0, "{}", told(&again));
+    }
+}
+
+/// Links of every kind that a namespace without modules has, some on top of others, and pairs.
+fn many() -> Desired {
+    let mut links = pair();
+    for number in 0..6 {
+        links.push(up(
+            LinkKind::Bridge(Default::default()),
+            &format!("br{number}"),
+        ));
+        links.push(up(LinkKind::Ifb, &format!("ifb{number}")));
+    }
+    let vxlan = VxlanAttrs {
+        id: 7,
+        local: None,
+        remote: None,
+        port: Some(4789),
+        link: None,
+        learning: None,
+        ttl: None,
+    };
+    links.push(up(LinkKind::Vxlan(vxlan), "vx0"));
+    links[2].master = None;
+    links[0].master = Some(Some(name("br0")));
+    Desired {
+        links: Some(links),
+        ..Desired::default()
+    }
+}
+
+pub(crate) fn many_links_go_in_one_message_and_no_stranger_with_them() {
+    let made = converge(&many(), &MemoryLedger::default());
+    ip_batch([
+        "link add stranger group 77 type bridge",
+        "link add other type veth peer name end",
+        "link set other up",
+        "link set end group 4242 up",
+    ]);
+    let strangers = ["stranger", "other", "end", "lo"];
+    let ours: Vec<String> = rows(Kind::Link, |row, _| {
+        !strangers.contains(&row.ifname().unwrap().as_str())
+    });
+    assert_eq!(ours.len(), 15);
+    let foreign = || {
+        Snapshot::settled().only(|row| {
+            let known: BTreeSet<u32> = strangers.map(index_of).into();
+            known.contains(&row.device())
+        })
+    };
+    let before = foreign();
+
+    let points = Points::counted();
+    let through = points.namespace(Namespace::current());
+    let mut ledger = made.ledger().clone();
+    let report = Rtnl::new()
+        .reconcile(&through, &nothing(), &mut ledger, &Options::default())
+        .unwrap();
+    assert!(report.converged(), "{}", told(&report));
+    // The second end of the pair goes with the first.
+    assert_eq!(report.applied().count(), 14, "{}", told(&report));
+    assert_eq!(ledger, MemoryLedger::default());
+    let sent = |what: &str| {
+        let passed = points.passed();
+        passed.iter().filter(|point| *point == what).count()
+    };
+    assert_eq!(sent("before send: delete link"), 1, "{:?}", points.passed());
+    assert_eq!(sent("before send: update link"), 14);
+    before.assert_same(&foreign());
+    assert_eq!(rows(Kind::Link, |_, _| true).len(), 4);
+}
+
+/// One that is gone by then is gone, whoever took it, and the rest goes all the same.
+pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
+    let links = |count: usize| Desired {
+        links: Some(
+            (0..count)
+                .map(|number| up(LinkKind::Ifb, &format!("ifb{number}")))
+                .collect(),
+        ),
+        ..Desired::default()
+    };
+    for count in [1, 3, 4, 9] {
+        let made = converge(&links(count), &MemoryLedger::default());
+        let points = Points::counted();
+        let through = points.namespace(Namespace::current());
+        let mut ledger = made.ledger().clone();
+        let report = Rtnl::new()
+            .reconcile(&through, &links(0), &mut ledger, &Options::default())
+            .unwrap();
+        assert!(report.converged() && report.applied().count() == count);
+        let deletes = points.passed();
+        let deletes = deletes
+            .iter()
+            .filter(|point| *point == "before send: delete link");
+        assert_eq!(deletes.count(), if count < 4 { count } else { 1 });
+    }
+    let made = converge(&links(8), &MemoryLedger::default());
+    ip(&["link", "delete", "ifb3"]);
+    let report = pass(&links(0), made.ledger());
+    assert!(report.converged(), "{}", told(&report));
+}
