@@ -87,7 +87,7 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
     }
 }
 
-/// All routes point at one nexthop object, which is then given another gateway.
+/// All routes point at one nexthop object, which is then given another gateway, and the next time the first again.
 fn gateway_object(size: usize) -> Result<Took> {
     const OBJECT: u32 = 1;
     let link = index_of("up0");
@@ -104,8 +104,8 @@ fn gateway_object(size: usize) -> Result<Took> {
     let mut socket = Raw::open()?;
     socket.send(&object(Verb::Create, one)?)?;
     socket.send(&create)?;
-    let change = object(Verb::Replace, other)?;
-    let ((), took) = timed(|| socket.send(&change))?;
+    let changes = [object(Verb::Replace, other)?, object(Verb::Replace, one)?];
+    let took = timed_each(CHANGES, |at| socket.send(&changes[at % 2]))?;
     // The routes, and then it.
     socket.send(&routes(Family::Inet, size, Verb::Delete, one.into())?)?;
     socket.send(&object(Verb::Delete, one)?)?;

@@ -19,7 +19,8 @@ pub enum Work {
     RouteGateway,
     /// One route among IPv4 routes that are there is led through another gateway, and the next time back again.
     RouteChange,
-    /// All IPv4 routes are led through another gateway, by the nexthop object that they point at.
+    /// All IPv4 routes are led through another gateway, by the nexthop object that they point at, and the next time back
+    /// again.
     GatewayObject,
     /// Routes are deleted.
     RouteDelete(Family),
@@ -44,7 +45,7 @@ pub enum Work {
 /// How many routes are ours among the foreign ones of [`Work::FewNoop`].
 pub const FEW: usize = 1_000;
 
-/// How often the one route of [`Work::RouteChange`] is changed: of the times the median counts.
+/// How often something is changed in [`Work::RouteChange`] and [`Work::GatewayObject`]: of the times the median counts.
 pub const CHANGES: usize = 100;
 
 /// The names, and how large each work may be.

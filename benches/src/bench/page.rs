@@ -189,7 +189,7 @@ fn row(text: &mut String, first: &str, cells: &[String]) {
 }
 
 /// A number with its thousands apart.
-pub fn grouped(number: usize) -> String {
+fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

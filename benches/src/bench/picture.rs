@@ -1,9 +1,9 @@
 //! How works grow, as a picture: wall time over the number of objects, both axes logarithmic, so that what grows in
 //! proportion is a straight line of the same slope everywhere. A panel a work, a line a program.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::page::grouped;
 use super::record::{Record, rank, seconds};
 use super::series::steps;
 use crate::works::Work;
@@ -54,6 +54,8 @@ pub fn svg(record: &Record) -> String {
 /// A program's line: size, and wall time in nanoseconds.
 struct Line<'a> {
     program: &'a str,
+    /// The same in all panels.
+    colour: &'static str,
     points: Vec<(usize, u64)>,
 }
 
@@ -88,8 +90,8 @@ fn panel(text: &mut String, record: &Record, work: Work) {
         to: TOP,
     };
     grid(text, &x, &y);
-    for (at, line) in lines.iter().enumerate() {
-        draw(text, line, at, &x, &y);
+    for line in &lines {
+        draw(text, line, &x, &y);
     }
     names(text, &lines, &y);
 }
@@ -111,6 +113,7 @@ fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
                 Some(line) => line.points.push(point),
                 None => lines.push(Line {
                     program,
+                    colour: colour(record, program),
                     points: vec![point],
                 }),
             }
@@ -151,7 +154,7 @@ fn grid(text: &mut String, x: &Axis, y: &Axis) {
             y.from,
             y.to,
             y.from + 16.0,
-            grouped(size as usize),
+            short(size),
         );
     }
     for ns in y.ticks() {
@@ -169,14 +172,24 @@ fn grid(text: &mut String, x: &Axis, y: &Axis) {
     }
 }
 
+/// A power of ten in little room.
+fn short(size: u64) -> String {
+    match size {
+        0..1_000 => size.to_string(),
+        1_000..1_000_000 => format!("{}k", size / 1_000),
+        _ => format!("{}M", size / 1_000_000),
+    }
+}
+
 /// A power of ten without the digits that are zero.
 fn round(ns: u64) -> String {
     seconds(ns).replace(".00", "").replace(".0", "")
 }
 
-fn draw(text: &mut String, line: &Line<'_>, at: usize, x: &Axis, y: &Axis) {
-    let (colour, width) = (colour(at), if at < 2 { 2 } else { 1 });
-    let dashes = if at == 0 {
+fn draw(text: &mut String, line: &Line<'_>, x: &Axis, y: &Axis) {
+    let (colour, rank) = (line.colour, rank(line.program));
+    let width = if rank < 2 { 2 } else { 1 };
+    let dashes = if rank == 0 {
         " stroke-dasharray=\"5 3\""
     } else {
         ""
@@ -224,14 +237,17 @@ fn names(text: &mut String, lines: &[Line<'_>], y: &Axis) {
             "<text x=\"{}\" y=\"{:.1}\" fill=\"{}\">{}</text>",
             PANEL.0 - RIGHT + 8.0,
             place + 4.0,
-            colour(at),
+            lines[at].colour,
             lines[at].program,
         );
     }
 }
 
-fn colour(at: usize) -> &'static str {
-    COLOURS[at % COLOURS.len()]
+fn colour(record: &Record, program: &str) -> &'static str {
+    let programs = record.entries.iter().flat_map(|entry| entry.took.keys());
+    let programs: BTreeSet<(u8, &str)> = programs.map(|name| (rank(name), &**name)).collect();
+    let before = programs.iter().take_while(|(_, name)| *name != program);
+    COLOURS[before.count() % COLOURS.len()]
 }
 
 #[cfg(test)]
@@ -269,7 +285,7 @@ mod tests {
         assert_eq!(text.matches("stroke-dasharray").count(), 1);
         assert_eq!(text.matches("<circle").count(), 6);
         assert!(
-            text.contains(">1,000,000<") && text.contains(">10 µs<"),
+            text.contains(">100k<") && text.contains(">10 µs<"),
             "{text}"
         );
         assert_eq!(text, svg(&record));
