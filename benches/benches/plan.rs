@@ -1,7 +1,7 @@
-//! Plans of whole states: names to resolve, objects to compare, ops to order.
+//! Plans of whole states: names to resolve, objects to compare, ops to order; and of one changed route.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use trueup_counts::made::{self, MARKER};
+use trueup_counts::made::{self, Changing, MARKER};
 use trueup_diff::{Desired, Family, Owned, Routes, plan};
 
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
@@ -37,5 +37,17 @@ fn plans(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, plans);
+/// One changed route at a time, whatever the number of others.
+fn changes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("tracker");
+    for size in SIZES {
+        let mut changing = Changing::new(size);
+        group.bench_function(BenchmarkId::new("one changed route", size), |b| {
+            b.iter(|| changing.change());
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, plans, changes);
 criterion_main!(benches);

@@ -11,4 +11,4 @@
 pub mod made;
 mod works;
 
-pub use works::{ITEMS, WORKS, Work};
+pub use works::{WORKS, Work};

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
-    Desired, Dev, Devices, Family, IfName, Kind, NextHop, NextHops, Observed, Prefix, Route,
-    Routes, Seen, Sieve, Verdict, table,
+    Desired, Dev, Devices, Family, IfName, Kind, NextHop, NextHops, Observed, Owned, Plan, Prefix,
+    Route, RouteKey, Routes, Seen, Sieve, Tracker, Verdict, plan, table,
 };
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
@@ -21,19 +21,21 @@ const GATEWAYS: usize = 64;
 /// As many prefixes, ascending: /24 from 16.0.0.0 on, of which there is room for 13,631,488 before multicast; /48 from
 /// 2a00:: on.
 pub fn prefixes(family: Family, count: usize) -> impl Iterator<Item = Prefix> {
-    (0..count).filter_map(move |at| {
-        let (address, length) = match family {
-            Family::Inet => {
-                let address = (16 << 24) + ((at as u32) << 8);
-                (IpAddr::V4(Ipv4Addr::from(address)), 24)
-            }
-            Family::Inet6 => {
-                let address = (0x2a00 << 112) + ((at as u128) << 80);
-                (IpAddr::V6(Ipv6Addr::from(address)), 48)
-            }
-        };
-        Prefix::new(address, length).ok()
-    })
+    (0..count).filter_map(move |at| prefix(family, at))
+}
+
+fn prefix(family: Family, at: usize) -> Option<Prefix> {
+    let (address, length) = match family {
+        Family::Inet => {
+            let address = (16 << 24) + ((at as u32) << 8);
+            (IpAddr::V4(Ipv4Addr::from(address)), 24)
+        }
+        Family::Inet6 => {
+            let address = (0x2a00 << 112) + ((at as u128) << 80);
+            (IpAddr::V6(Ipv6Addr::from(address)), 48)
+        }
+    };
+    Prefix::new(address, length).ok()
 }
 
 fn gateway(family: Family, at: usize) -> IpAddr {
@@ -168,6 +170,53 @@ pub fn rows(dump: &[u8]) -> impl Iterator<Item = Seen> + '_ {
         Ok(Some(row)) => Some(seen(&row)),
         _ => None,
     })
+}
+
+/// Routes of which one at a time is to lead another way, as in a loop between two looks at the whole.
+#[derive(Debug)]
+pub struct Changing {
+    routes: Routes,
+    tracker: Tracker,
+    count: usize,
+    changes: usize,
+}
+
+impl Changing {
+    /// As many IPv4 routes, all of which are there.
+    pub fn new(count: usize) -> Changing {
+        let routes: Routes = wanted(Family::Inet, count).collect();
+        Changing {
+            tracker: Tracker::settled(&routes),
+            routes,
+            count,
+            changes: 0,
+        }
+    }
+
+    /// Has the next route lead another way, makes the plan for it, and takes it for carried out. `None` is a plan that could
+    /// not be made.
+    pub fn change(&mut self) -> Option<Plan> {
+        self.changes += 1;
+        let at = self.changes % self.count;
+        let prefix = prefix(Family::Inet, at)?;
+        let hop = NextHop::via(gateway(Family::Inet, at + self.changes));
+        self.routes.insert(Route::new(prefix, NextHops::One(hop)));
+        if !self
+            .tracker
+            .desire(&self.routes, &Devices::default(), MARKER)
+        {
+            return None;
+        }
+        let (wanted, there) = self.tracker.question(&self.routes);
+        let keys: Vec<RouteKey> = wanted.keys().collect();
+        let desired = Desired {
+            routes: Some(wanted),
+            ..Desired::default()
+        };
+        let plan = plan(&desired, &observed(there), &Owned::default(), MARKER).ok()?;
+        keys.iter().for_each(|key| self.tracker.met(key));
+        Some(plan)
+    }
 }
 
 #[inline]

@@ -3,23 +3,23 @@
 
 use std::process::ExitCode;
 
-use trueup_counts::{ITEMS, WORKS};
+use trueup_counts::WORKS;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["list"] => {
-            for (name, _) in WORKS {
-                println!("{ITEMS} {name}");
+            for work in WORKS {
+                println!("{} {}", work.items, work.name);
             }
         }
         [name, rounds] => {
-            let work = WORKS.iter().find(|(of, _)| *of == name);
-            let (Some((_, work)), Ok(rounds)) = (work, rounds.parse()) else {
+            let work = WORKS.iter().find(|work| work.name == name);
+            let (Some(work), Ok(rounds)) = (work, rounds.parse()) else {
                 eprintln!("counts: no such work, or no number of rounds");
                 return ExitCode::FAILURE;
             };
-            work(rounds);
+            (work.run)(rounds);
         }
         _ => {
             eprintln!("usage: counts list | counts NAME ROUNDS");

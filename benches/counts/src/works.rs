@@ -13,30 +13,59 @@ use trueup_netlink::wire::Messages;
 
 use crate::made::{self, MARKER};
 
-/// Of how many routes a work is: enough that the last digit does not matter, few enough that a run
-/// under valgrind is over in a second or two.
-pub const ITEMS: usize = 10_000;
+/// Of how many routes most works are: enough that the last digit does not matter, few enough that
+/// a run under valgrind is over in a second or two.
+const ITEMS: usize = 10_000;
+/// Changes in a round, each planned by itself.
+const CHANGES: usize = 1_000;
 
-/// A work: its input, and as many rounds of it.
-pub type Work = fn(rounds: u32);
+/// Something to be counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// As in `benches/counts.toml`.
+    pub name: &'static str,
+    /// Items in a round.
+    pub items: usize,
+    /// Makes the input, and does so many rounds.
+    pub run: fn(rounds: u32),
+}
 
-/// All works, by the names that they have in `benches/counts.toml`.
-pub const WORKS: [(&str, Work); 14] = [
-    ("decode an IPv4 route", |count| decode(Family::Inet, count)),
-    ("decode an IPv6 route", |count| decode(Family::Inet6, count)),
-    ("read an IPv4 row", |count| read(Family::Inet, count)),
-    ("read an IPv6 row", |count| read(Family::Inet6, count)),
-    ("encode an IPv4 route", encode),
-    ("hold desired routes", hold),
-    ("sift a dump of IPv4", |count| sift(Family::Inet, count)),
-    ("sift a dump of IPv6", |count| sift(Family::Inet6, count)),
-    ("sift rows of IPv4", |count| sift_rows(Family::Inet, count)),
-    ("sift rows of IPv6", |count| sift_rows(Family::Inet6, count)),
-    ("two_way, in order, nothing changed", two_way_sorted),
-    ("two_way, one shuffled, nothing changed", two_way_shuffled),
-    ("plan, nothing changed", plan_nothing),
-    ("plan, all missing", plan_missing),
+/// All of it.
+pub const WORKS: [Work; 16] = [
+    work("decode an IPv4 route", |count| decode(Family::Inet, count)),
+    work("decode an IPv6 route", |count| decode(Family::Inet6, count)),
+    work("read an IPv4 row", |count| read(Family::Inet, count)),
+    work("read an IPv6 row", |count| read(Family::Inet6, count)),
+    work("encode an IPv4 route", encode),
+    work("hold desired routes", hold),
+    work("sift a dump of IPv4", |count| sift(Family::Inet, count)),
+    work("sift a dump of IPv6", |count| sift(Family::Inet6, count)),
+    work("sift rows of IPv4", |count| sift_rows(Family::Inet, count)),
+    work("sift rows of IPv6", |count| sift_rows(Family::Inet6, count)),
+    work("two_way, in order, nothing changed", two_way_sorted),
+    work("two_way, one shuffled, nothing changed", two_way_shuffled),
+    work("plan, nothing changed", plan_nothing),
+    work("plan, all missing", plan_missing),
+    Work {
+        name: "change one route of 1,000",
+        items: CHANGES,
+        run: |count| change(1_000, count),
+    },
+    // Not more than one of few.
+    Work {
+        name: "change one route of 100,000",
+        items: CHANGES,
+        run: |count| change(100_000, count),
+    },
 ];
+
+const fn work(name: &'static str, run: fn(u32)) -> Work {
+    Work {
+        name,
+        items: ITEMS,
+        run,
+    }
+}
 
 /// Does a work so many rounds; what it gives back is dropped within the round.
 fn rounds<T>(rounds: u32, mut work: impl FnMut() -> T) {
@@ -131,6 +160,16 @@ fn plan_missing(count: u32) {
     planned(&made::observed(Vec::new()), count);
 }
 
+fn change(of: usize, count: u32) {
+    let mut changing = made::Changing::new(of);
+    rounds(count, || {
+        (0..CHANGES)
+            .filter_map(|_| changing.change())
+            .map(|plan| plan.ops.len())
+            .sum::<usize>()
+    });
+}
+
 fn planned(observed: &Observed, count: u32) {
     let desired = made::desired(Family::Inet, ITEMS);
     let owned = Owned::default();
@@ -169,13 +208,18 @@ mod tests {
         let nothing = made::observed(Vec::new());
         let missing = plan(&desired, &nothing, &owned, MARKER).unwrap();
         assert_eq!(missing.ops.len(), 100);
+
+        let mut changing = made::Changing::new(10);
+        for _ in 0..100 {
+            assert_eq!(changing.change().unwrap().ops.len(), 1);
+        }
     }
 
     #[test]
     fn each_work_has_a_name_of_its_own_and_runs() {
-        for (at, (name, work)) in WORKS.iter().enumerate() {
-            assert!(WORKS[..at].iter().all(|(other, _)| other != name));
-            work(1);
+        for (at, work) in WORKS.iter().enumerate() {
+            assert!(WORKS[..at].iter().all(|other| other.name != work.name));
+            (work.run)(1);
         }
     }
 }
