@@ -10,7 +10,7 @@ use trueup_cli::file::PROTOCOL;
 use trueup_diff::{Family, Kind, Kinds, NextHops, Prefix, Route, Rule, RuleAction};
 use trueup_netlink::codec::{self, Undecodable};
 use trueup_netlink::wire::{
-    Attrs, Header, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
+    Attrs, Header, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE, NLMSG_NOOP,
 };
 use trueup_netlink::{
     Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
@@ -124,7 +124,8 @@ fn request(which: u8) -> Vec<u8> {
 /// A stream of messages as the kernel's answers to a batch, in one datagram. The sequence number
 /// in the stream is the position in the batch.
 ///
-/// Every message has exactly one outcome, and a lost answer is never a success.
+/// Every message has exactly one outcome, a lost answer is never a success, and whoever asks for
+/// echoes is told what came.
 pub fn batch(data: &[u8]) {
     let Some((&how, stream)) = data.split_first() else {
         return;
@@ -153,10 +154,29 @@ pub fn batch(data: &[u8]) {
         });
         assert_eq!(pushed, Ok(Push::Added));
     }
-    let outcomes = socket.send_batch(&mut batch).expect("it could be sent");
-    assert_eq!(outcomes.len(), count, "one outcome for each");
-
     let (all, rest) = messages(stream);
+    let echoed = how & 0x20 != 0;
+    let mut told = Vec::new();
+    let outcomes = if echoed {
+        socket.send_batch_echoed(&mut batch, |index, message| {
+            told.push((index, message.header.kind, message.body.to_vec()));
+        })
+    } else {
+        socket.send_batch(&mut batch)
+    };
+    let outcomes = outcomes.expect("it could be sent");
+    assert_eq!(outcomes.len(), count, "one outcome for each");
+    let news = all.iter().filter(|message| {
+        echoed
+            && message.header.kind >= NLMSG_MIN_TYPE
+            && (message.header.sequence as usize) < count
+    });
+    let news = news.map(|message| {
+        let header = message.header;
+        (header.sequence as usize, header.kind, message.body.to_vec())
+    });
+    assert_eq!(told, news.collect::<Vec<_>>(), "all echoes, and no others");
+
     let answers = |index: usize| {
         all.iter()
             .filter(move |message| message.header.sequence == index as u32)
