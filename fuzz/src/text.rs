@@ -1,7 +1,7 @@
 //! Texts of people: files, scenarios, and names of namespaces.
 
 use trueup_cli::file::{File, Place, Settings, Tables, to_json, to_toml};
-use trueup_diff::Desired;
+use trueup_diff::{Desired, Route};
 use trueup_netlink::Namespace;
 
 /// A desired-state file. What it declares can be written, as TOML and as JSON, and reads the same;
@@ -56,10 +56,8 @@ pub fn file(data: &[u8]) {
 
 /// A desired state less what would follow if it were left open, which is not written.
 fn plain(mut desired: Desired) -> Desired {
-    let routes = desired.routes.iter_mut().flatten();
-    for route in routes {
-        *route = route.clone().canonical();
-    }
+    let routes = desired.routes.take();
+    desired.routes = routes.map(|routes| routes.iter().map(Route::canonical).collect());
     desired
 }
 
