@@ -1,0 +1,250 @@
+//! Routes are many: most are looked at where they arrived, and held nowhere.
+
+use trueup_diff::{Family, Item as _, Kind, Route, Seen, Sieve, Unmet, Verdict};
+use trueup_netlink::codec::Undecodable;
+use trueup_netlink::codec::route::{self, Row};
+use trueup_netlink::{Error, ErrorKind};
+
+use crate::observer::Observer;
+use crate::read::{Dump, Rows, read};
+use crate::snapshot::{Doubt, Read, Scope, families};
+use crate::witness::{Place, Sight};
+
+/// What is dumped at once: a family, of one table or all.
+#[derive(Clone, Copy)]
+struct Range {
+    family: Family,
+    table: Option<u32>,
+    protocol: Option<u8>,
+}
+
+impl Range {
+    fn holds(&self, row: &Row<'_>) -> bool {
+        self.table.is_none_or(|table| row.table() == table)
+            && self
+                .protocol
+                .is_none_or(|protocol| row.protocol() == protocol)
+    }
+}
+
+fn ranges(scope: &Scope) -> Vec<Range> {
+    let tables: Vec<Option<u32>> = match &scope.tables {
+        Some(tables) => tables.iter().copied().map(Some).collect(),
+        None => vec![None],
+    };
+    let of = |family| {
+        let range = move |table: &Option<u32>| Range {
+            family,
+            table: *table,
+            protocol: scope.protocol,
+        };
+        tables.iter().map(range).collect::<Vec<_>>()
+    };
+    families(scope).flat_map(of).collect()
+}
+
+/// The routes within a scope that `keep` wants.
+pub(crate) fn kept(
+    observer: &mut Observer,
+    scope: &Scope,
+    mut keep: impl FnMut(&Route) -> bool,
+) -> Read<Route> {
+    let mut all = Collected::default();
+    for range in ranges(scope) {
+        let keep = &mut keep;
+        let (rows, doubt) = settle(observer, range, &mut Kept { range, keep })?;
+        all.add(rows, doubt);
+    }
+    Ok(all.in_order())
+}
+
+/// What does not fall through a sieve of what there is in a scope, and what is unmet in it.
+pub(crate) fn sifted(
+    observer: &mut Observer,
+    scope: &Scope,
+    sieve: &mut Sieve<'_>,
+) -> Result<(Vec<Route>, Unmet, Option<Doubt>), Error> {
+    let mut all = Collected::default();
+    let mut unmet = Unmet::default();
+    for range in ranges(scope) {
+        let mut sifted = Sifted {
+            range,
+            sieve,
+            begun: false,
+            found: Vec::new(),
+        };
+        let (mut rows, mut doubt) = settle(observer, range, &mut sifted)?;
+        sifted.end();
+        let mut attempts = sifted.found;
+        let last = attempts.pop().unwrap_or_default();
+        // Where no attempt was whole, what any of them saw is there.
+        let seen = match doubt {
+            None => last,
+            Some(_) => attempts.iter().fold(last, Unmet::and),
+        };
+        if seen.in_order() {
+            unmet.add(seen);
+        } else {
+            let mut every = |_: &Route| true;
+            let keep = &mut every;
+            (rows, doubt) = settle(observer, range, &mut Kept { range, keep })?;
+            sieve.begin(range.family);
+            unmet.add(sieve.end(range.family, range.table));
+        }
+        all.add(rows, doubt);
+    }
+    let (rows, doubt) = all.in_order();
+    Ok((rows, unmet, doubt))
+}
+
+/// What came of several dumps.
+#[derive(Default)]
+struct Collected {
+    rows: Vec<Route>,
+    sorted: bool,
+    doubt: Option<Doubt>,
+}
+
+impl Collected {
+    fn add(&mut self, rows: Vec<Route>, doubt: Option<Doubt>) {
+        self.doubt = doubt.or(self.doubt.take());
+        if self.rows.is_empty() {
+            self.rows = rows;
+            self.sorted = true;
+        } else if !rows.is_empty() {
+            self.rows.extend(rows);
+            self.sorted = false;
+        }
+    }
+
+    fn in_order(mut self) -> (Vec<Route>, Option<Doubt>) {
+        if !self.sorted {
+            self.rows.sort_by_key(|row| row.key());
+        }
+        (self.rows, self.doubt)
+    }
+}
+
+fn settle(observer: &mut Observer, range: Range, rows: &mut impl Rows<Route>) -> Read<Route> {
+    let strict = observer.socket.strict();
+    let filter = match strict {
+        true => route::Filter {
+            table: range.table,
+            protocol: range.protocol,
+            ..Default::default()
+        },
+        false => route::Filter::default(),
+    };
+    let family = range.family;
+    observer.settle(
+        Kind::Route,
+        Sight::Routes(family, filter.table),
+        |rows: &mut Vec<Route>| {
+            if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
+                rows.sort_by_key(|row| row.key());
+            }
+        },
+        |socket, window, items| {
+            let dump = Dump {
+                encode: |buffer: &mut Vec<u8>| route::dump_request(buffer, family, &filter),
+                new: route::NEW,
+                rows: &mut *rows,
+            };
+            match read(socket, window, dump, items) {
+                // A table that does not exist is empty.
+                Err(error) if filter.table.is_some() && is_absent(&error) => Ok((None, true)),
+                answer => answer,
+            }
+        },
+    )
+}
+
+/// What the kernel answers where the table that a dump is limited to does not exist.
+fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::ENOENT)
+}
+
+struct Kept<'a, K> {
+    range: Range,
+    keep: &'a mut K,
+}
+
+impl<K: FnMut(&Route) -> bool> Rows<Route> for Kept<'_, K> {
+    fn row(&mut self, body: &[u8], items: &mut Vec<Route>) -> Result<Option<Place>, Undecodable> {
+        let Some(row) = Row::parse(body)? else {
+            return Ok(None);
+        };
+        if self.range.holds(&row) {
+            let route = row.to_route();
+            if (self.keep)(&route) {
+                items.push(route);
+            }
+        }
+        Ok(Place::of(&row))
+    }
+}
+
+struct Sifted<'a, 'r> {
+    range: Range,
+    sieve: &'a mut Sieve<'r>,
+    begun: bool,
+    /// What each attempt has found.
+    found: Vec<Unmet>,
+}
+
+impl Sifted<'_, '_> {
+    fn end(&mut self) {
+        if !std::mem::take(&mut self.begun) {
+            self.sieve.begin(self.range.family);
+        }
+        let Range { family, table, .. } = self.range;
+        self.found.push(self.sieve.end(family, table));
+    }
+}
+
+impl Rows<Route> for Sifted<'_, '_> {
+    fn begin(&mut self) {
+        if self.begun {
+            self.end();
+        }
+        self.sieve.begin(self.range.family);
+        self.begun = true;
+    }
+
+    fn row(&mut self, body: &[u8], items: &mut Vec<Route>) -> Result<Option<Place>, Undecodable> {
+        let Some(row) = Row::parse(body)? else {
+            return Ok(None);
+        };
+        if self.range.holds(&row) {
+            let verdict = match row.is_plain() {
+                true => self.sieve.seen(&seen(&row)),
+                false => self.sieve.route(&row.to_route()),
+            };
+            match verdict {
+                Verdict::Settled => {}
+                Verdict::Kept => items.push(row.to_route()),
+                Verdict::Both(before) => items.extend([*before, row.to_route()]),
+            }
+        }
+        Ok(Place::of(&row))
+    }
+}
+
+#[inline]
+fn seen(row: &Row<'_>) -> Seen {
+    let hop = row.hop();
+    Seen {
+        table: row.table(),
+        dst: row.address(),
+        family: row.family(),
+        len: row.len(),
+        metric: row.metric(),
+        tos: row.tos(),
+        kind: row.kind(),
+        scope: row.scope(),
+        protocol: row.protocol(),
+        via: hop.and_then(|hop| hop.via),
+        dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
+        onlink: hop.is_some_and(|hop| hop.onlink),
+    }
+}
