@@ -3,20 +3,24 @@
 //! medians. What it taught is in `docs/order.md`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::ops::Add;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use ipnetwork::IpNetwork;
 use nix::sys::resource::{UsageWho, getrusage};
+use trueup::apply::apply;
 use trueup_benches::prefixes::Prefixes;
 use trueup_diff::{
-    Address, AddressFlags, Dev, Family, Link, LinkKind, Neighbour, NextHop, NextHops, Prefix,
-    Route, Rule, RuleAction,
+    Address, AddressFlags, Desired, Dev, Family, Kinds, Link, LinkKind, Neighbour, NextHop,
+    NextHops, Observed, Owned, Plan, Prefix, Route, Rule, RuleAction, plan_resolved, resolve,
 };
-use trueup_netlink::{Batch, Namespace, Outcome, Push, Socket, codec};
+use trueup_netlink::{Batch, Connect, Group, Namespace, Outcome, Push, Socket, Transport, codec};
 use trueup_testkit::{fresh_netns, index_of, ip_batch, quiet_netns};
 
 #[allow(
@@ -161,6 +165,7 @@ fn works(size: usize, prefixes: &Prefixes) -> Vec<Work> {
         works.push(addresses(family, 1_500));
     }
     works.extend([2, 4, 8, 16, 64, 1_000].map(links));
+    works.push(own(10 * size));
     works
 }
 
@@ -699,5 +704,166 @@ fn links(count: usize) -> Work {
                 Box::new(move || by_group(249)),
             ),
         ],
+    }
+}
+
+/// What planning and carrying out cost by themselves, of routes in one length: the kernel's part is played by nobody.
+fn own(count: usize) -> Work {
+    let plan = move |creates: bool| -> Result<(Plan, Taken)> {
+        let dev = Dev::index(2);
+        let set: Vec<Prefix> = (0..count as u32)
+            .map(|at| v4((20 << 24) + (at << 8), 24))
+            .collect();
+        let there = made(&set, 64, 0).into_iter().map(|route| {
+            let on = |hop: &NextHop| hop.clone().on(dev);
+            let hops = route
+                .nexthops
+                .as_slice()
+                .first()
+                .map_or(NextHops::None, |hop| NextHops::One(on(hop)));
+            Route {
+                nexthops: hops,
+                ..route
+            }
+        });
+        let wanted = set.iter().enumerate().map(|(at, dst)| {
+            Route::new(
+                *dst,
+                NextHops::One(NextHop::via(gateway(Family::Inet, at % 64))),
+            )
+        });
+        let (wanted, there) = match creates {
+            true => (wanted.collect(), Vec::new()),
+            false => (std::iter::empty().collect(), there.collect()),
+        };
+        let desired = Desired {
+            routes: Some(wanted),
+            ..Desired::default()
+        };
+        let observed = Observed {
+            routes: there,
+            complete: Kinds::ALL,
+            ..Observed::default()
+        };
+        let owned = Owned::default();
+        let resolved = resolve(&desired, &observed, &owned, 116)?;
+        let (begin, used) = (Instant::now(), thread_time()?);
+        let plan = plan_resolved(&resolved, &observed, &owned)?;
+        let taken = Taken {
+            wall: begin.elapsed(),
+            processor: thread_time()?.saturating_sub(used),
+        };
+        Ok((plan, taken))
+    };
+    let carry_out = move |creates: bool| -> Result<Taken> {
+        let (plan, _) = plan(creates)?;
+        let mut socket = Socket::open(&Namespace::through(Arc::new(Nobody)))?;
+        let (begin, used) = (Instant::now(), thread_time()?);
+        let done = apply(&plan, &mut socket, &BTreeMap::new(), &|| true);
+        let taken = Taken {
+            wall: begin.elapsed(),
+            processor: thread_time()?.saturating_sub(used),
+        };
+        ensure!(done.outcomes.iter().all(|outcome| outcome.is_applied()));
+        Ok(taken)
+    };
+    Work {
+        name: "plan and apply, without a kernel".to_owned(),
+        count,
+        ways: vec![
+            (
+                "plan creates".to_owned(),
+                Box::new(move || Ok(plan(true)?.1)),
+            ),
+            (
+                "plan deletes".to_owned(),
+                Box::new(move || Ok(plan(false)?.1)),
+            ),
+            (
+                "carry creates out".to_owned(),
+                Box::new(move || carry_out(true)),
+            ),
+            (
+                "carry deletes out".to_owned(),
+                Box::new(move || carry_out(false)),
+            ),
+        ],
+    }
+}
+
+/// At the other end, somebody who says yes to the last message of whatever comes.
+#[derive(Debug)]
+struct Nobody;
+
+impl Connect for Nobody {
+    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+        Ok(Box::new(Yes {
+            never: UdpSocket::bind("127.0.0.1:0")?,
+            answer: None,
+        }))
+    }
+}
+
+struct Yes {
+    never: UdpSocket,
+    answer: Option<[u8; 36]>,
+}
+
+impl AsFd for Yes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.never.as_fd()
+    }
+}
+
+impl Transport for Yes {
+    fn port(&self) -> u32 {
+        1
+    }
+
+    fn prepare_requests(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn join(&mut self, _: Group) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive_buffer(&self) -> io::Result<usize> {
+        Ok(212_992)
+    }
+
+    fn set_receive_buffer(&mut self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn netns_cookie(&self) -> io::Result<u64> {
+        Ok(1)
+    }
+
+    fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        let mut rest = datagram;
+        let mut last = rest;
+        while rest.len() >= 16 {
+            let length = u32::from_ne_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
+            last = rest;
+            rest = rest
+                .get(length.next_multiple_of(4).max(16)..)
+                .unwrap_or_default();
+        }
+        let mut answer = [0; 36];
+        answer[0] = 36;
+        answer[4] = 2; // NLMSG_ERROR
+        answer[7] = 1; // NLM_F_CAPPED
+        answer[8..12].copy_from_slice(&last[8..12]);
+        answer[20..].copy_from_slice(&last[..16]);
+        self.answer = Some(answer);
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let answer = self.answer.take().ok_or(io::ErrorKind::WouldBlock)?;
+        buffer.clear();
+        buffer.extend_from_slice(&answer);
+        Ok(answer.len())
     }
 }

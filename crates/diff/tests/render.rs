@@ -550,7 +550,7 @@ fn of_owners() -> Vec<(Op, &'static str)> {
             "missing; held: contention: taken from us 5 times; left alone for 1 s",
         ),
         (
-            missing(Some(Hold::Unrecorded("disk full".to_owned()))),
+            missing(Some(Hold::Unrecorded("disk full".into()))),
             "missing; held: could not be recorded beforehand: disk full",
         ),
     ]

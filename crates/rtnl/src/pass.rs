@@ -342,7 +342,7 @@ impl<'a> Pass<'a> {
         for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
             if !self.book.is_empty() && keys(op).any(|key| self.book.is_open(&key)) {
                 let why = "what became of an earlier intent is not known yet";
-                op.hold = Some(Hold::Unrecorded(why.to_owned()));
+                op.hold = Some(Hold::Unrecorded(why.into()));
             }
         }
         let due = intents.of_plan(&plan);
@@ -362,7 +362,7 @@ impl<'a> Pass<'a> {
             let why = error.to_string();
             for at in meant.keys() {
                 let hold = &mut plan.ops[*at].hold;
-                hold.get_or_insert_with(|| Hold::Unrecorded(why.clone()));
+                hold.get_or_insert_with(|| Hold::Unrecorded(why.as_str().into()));
             }
             self.trouble.get_or_insert(why);
         }

@@ -206,7 +206,7 @@ pub enum Hold {
         left: Duration,
     },
     /// It could not be recorded before that it is meant, for the reason told here, so that after a crash nobody would know.
-    Unrecorded(String),
+    Unrecorded(Box<str>),
     /// It failed before, and is tried again after so long; [`Duration::MAX`] when something changes.
     Backoff(Duration),
     /// The pass was to end before its turn came: its time, or the number of its ops, was limited. The next one goes on.
@@ -268,6 +268,9 @@ pub struct Op {
     /// Why it is not to be carried out, if so. Ops that need it wait with it.
     pub hold: Option<Hold>,
 }
+
+// A plan can be of a million.
+const _: () = assert!(size_of::<Op>() <= 152);
 
 /// A foreign object on a key that we desire. It is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

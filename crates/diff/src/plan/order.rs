@@ -6,12 +6,16 @@
 //! objects that are recreated, links that hold what a new one needs, and IPv4 addresses in whose
 //! subnet a new one comes (deleting the first of a subnet takes the others along).
 //!
+//! So that a packet led into a table that is half there finds its final answer or none, and never a
+//! coarser one, the longest prefixes come first and go last. Those of one length cover no address
+//! together: among them the order is free, and is the one that costs the kernel least
+//! ([`arranging`]).
+//!
 //! Rules need no table to be there, and go where they cost the kernel least. For each IPv6 rule it
 //! walks all IPv6 routes (`fib_newrule`, `__fib6_clean_all`), so those of IPv6 come before the routes
 //! and go after them. For each gateway of an IPv4 route it walks all IPv4 rules (`fib_check_nh`), so
-//! those of IPv4 come after the routes and go before them. So that a packet led into a table that is
-//! half there finds its final answer or none, and never a coarser one, the longest prefixes come
-//! first and go last.
+//! those of IPv4 come after the routes and go before them. A link comes up after its IPv6 addresses,
+//! where that makes no difference but in cost ([`raising`]).
 
 mod arranging;
 mod clearing;
@@ -69,8 +73,12 @@ pub(crate) fn arrange(
         adopted,
     } = found;
     let depth = depths(desired, observed)?;
-    let clearing = Clearing::of(&ops);
-    let raising = Raising::of(&ops, desired);
+    // A plan may be of a million routes: what it cannot have is not looked for in it.
+    let free = needs::are_free(&ops);
+    let clearing = (!free).then(|| Clearing::of(&ops)).unwrap_or_default();
+    let raising = (!free)
+        .then(|| Raising::of(&ops, desired))
+        .unwrap_or_default();
     let place = |op: &Op, stage: Stage| -> i64 {
         match (&op.object, stage) {
             (Object::Link(link), Stage::Links | Stage::Raises) => {
@@ -101,16 +109,17 @@ pub(crate) fn arrange(
         let middle = 1 << (STAGE_BITS - 1);
         ((stage as u64) << STAGE_BITS) + place(op, stage).saturating_add(middle) as u64
     });
-    let needs = Needs::of(&ops, desired, observed);
+    let needs = (!free)
+        .then(|| Needs::of(&ops, desired, observed))
+        .unwrap_or_default();
     let deletes_links = |op: &Op| op.action == Action::Delete && op.object.kind() == Kind::Link;
-    let groups = if ops.iter().any(deletes_links) {
-        observed
+    let groups = match !free && ops.iter().any(deletes_links) {
+        true => observed
             .links
             .iter()
             .filter_map(|link| link.group)
-            .collect()
-    } else {
-        Default::default()
+            .collect(),
+        false => Default::default(),
     };
     Ok(Plan {
         ops,

@@ -35,6 +35,7 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
 }
 
 /// What has to go before anything is built.
+#[derive(Default)]
 pub(super) struct Clearing {
     devs: BTreeSet<Dev>,
     subnets: BTreeSet<(Dev, Prefix)>,

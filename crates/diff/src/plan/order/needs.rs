@@ -19,8 +19,8 @@ enum Provider {
     Op(u32),
 }
 
-/// Whether no op can need another, so that none has to be looked up.
-fn are_free(ops: &[Op]) -> bool {
+/// Whether no op can need another, so that none has to be looked up. None is on a link or an address then.
+pub(super) fn are_free(ops: &[Op]) -> bool {
     let (mut makes, mut breaks) = (false, false);
     let is_free = |op: &Op| match (&op.object, op.action) {
         (Object::Link(_) | Object::Address(_), _) => false,
@@ -64,9 +64,6 @@ pub(super) struct Needs {
 
 impl Needs {
     pub(super) fn of(ops: &[Op], desired: &Resolved, observed: &Observed) -> Vec<(u32, u32)> {
-        if are_free(ops) {
-            return Vec::new();
-        }
         let deletes = || ops.iter().filter(|op| op.action == Action::Delete);
         let broken = deletes().filter_map(|op| match &op.object {
             Object::Route(route) => Some(((route.table, route.dst), None)),
