@@ -95,7 +95,7 @@ impl<'a> MessageWriter<'a> {
 
     /// Appends a `u32` attribute in host byte order.
     pub fn attr_u32(&mut self, kind: u16, value: u32) {
-        self.attr(kind, &value.to_ne_bytes());
+        self.aligned::<8>(kind, &value.to_ne_bytes());
     }
 
     /// Appends an `i32` attribute in host byte order.
@@ -111,8 +111,8 @@ impl<'a> MessageWriter<'a> {
     /// Appends an address, four or sixteen bytes.
     pub fn attr_ip(&mut self, kind: u16, address: IpAddr) {
         match address {
-            IpAddr::V4(address) => self.attr(kind, &address.octets()),
-            IpAddr::V6(address) => self.attr(kind, &address.octets()),
+            IpAddr::V4(address) => self.aligned::<8>(kind, &address.octets()),
+            IpAddr::V6(address) => self.aligned::<20>(kind, &address.octets()),
         }
     }
 
@@ -185,6 +185,15 @@ impl<'a> MessageWriter<'a> {
         Ok(())
     }
 
+    /// Appends an attribute of `N` bytes with its header, a multiple of four, in one piece.
+    fn aligned<const N: usize>(&mut self, kind: u16, payload: &[u8]) {
+        let mut bytes = [0; N];
+        bytes[..2].copy_from_slice(&(N as u16).to_ne_bytes());
+        bytes[2..4].copy_from_slice(&kind.to_ne_bytes());
+        bytes[4..].copy_from_slice(payload);
+        self.buffer.extend_from_slice(&bytes);
+    }
+
     fn nest_raw(&mut self, kind: u16) -> usize {
         let at = self.position();
         self.buffer.extend_from_slice(&[0, 0]);
@@ -200,7 +209,9 @@ impl<'a> MessageWriter<'a> {
 
     fn pad(&mut self) {
         let aligned = self.start + align(self.position());
-        self.buffer.resize(aligned, 0);
+        if aligned != self.buffer.len() {
+            self.buffer.resize(aligned, 0);
+        }
     }
 }
 
