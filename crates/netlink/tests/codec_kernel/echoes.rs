@@ -253,7 +253,7 @@ pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
         let added = batch.push(|buffer| route::create(buffer, &route(n), &existing));
         assert_eq!(added.unwrap(), Push::Added);
     }
-    let mut told = vec![false; 200];
+    let mut told = [false; 200];
     let outcomes = net
         .socket
         .send_batch_echoed(&mut batch, |index, _| told[index] = true)

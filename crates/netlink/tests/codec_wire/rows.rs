@@ -85,30 +85,33 @@ fn plainly(head: [u8; 12], attributes: &[Attribute]) -> Option<Route> {
             .and_then(|zero| Prefix::new(zero, 0).ok()),
         Some(address) => Prefix::new(address, len).ok(),
     };
-    let dst = prefix(addresses(1).last(), head[1])?;
+    let dst = prefix(addresses(1).next_back(), head[1])?;
     let hop = NextHop {
-        via: attributes.iter().filter_map(gateway).last(),
-        dev: numbers(4).last().filter(|dev| *dev != 0).map(Dev::index),
+        via: attributes.iter().filter_map(gateway).next_back(),
+        dev: numbers(4)
+            .next_back()
+            .filter(|dev| *dev != 0)
+            .map(Dev::index),
         weight: 1,
         onlink: head[8] & 4 != 0,
     };
-    let nexthops = match numbers(30).last() {
+    let nexthops = match numbers(30).next_back() {
         Some(id) if id != 0 => NextHops::Object(id, hop.dev.into_iter().collect()),
         _ if hop.via.is_none() && hop.dev.is_none() => NextHops::None,
         _ => NextHops::One(hop),
     };
     let mut route = Route::new(dst, nexthops);
-    route.from = Some(prefix(addresses(2).last(), head[2])?);
+    route.from = Some(prefix(addresses(2).next_back(), head[2])?);
     route.tos = head[3];
-    route.table = numbers(15).last().unwrap_or(u32::from(head[4]));
-    route.metric = numbers(6).last().unwrap_or(0);
+    route.table = numbers(15).next_back().unwrap_or(u32::from(head[4]));
+    route.metric = numbers(6).next_back().unwrap_or(0);
     route.protocol = head[5];
     route.scope = Some(Scope(head[6]));
     route.kind = usize::from(head[7])
         .checked_sub(1)
         .and_then(|at| TYPES.get(at).copied())
         .unwrap_or(RouteType::Other(head[7]));
-    route.src = addresses(7).last();
+    route.src = addresses(7).next_back();
     route.unmodelled = !understood || head[8] & 2 != 0;
     key_readable.then(|| route.canonical())
 }
