@@ -1,14 +1,13 @@
-//! trueup's side of [`Work::RouteChange`](crate::works::Work): the loop over a namespace that is as it should be is handed one
-//! change after the other, each once the one before is known to be in the kernel.
+//! trueup's side of the works that the loop does by what has changed alone: it is handed one change after the other, each once
+//! the one before is known to be in the kernel.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use trueup::Desired;
-use trueup::diff::Family;
-use trueup::driver::{Config, Loop};
-use trueup::{MemoryLedger, Namespace, Options, Rtnl};
+use trueup::diff::{Family, Routes};
+use trueup::driver::{Config, Loop, Running};
+use trueup::{Desired, MemoryLedger, Namespace, Options, Rtnl};
 
 use crate::clock::{Took, timed_each};
 use crate::pass::route;
@@ -20,40 +19,55 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How many changes come before those that count: what is made ready with the first is not theirs.
 const BEFORE: usize = 10;
 
-/// What a change takes, from handing it in to knowing that the kernel has it.
+/// One route at a time is led another way: what that takes, from handing it in to knowing that the kernel has it.
 ///
 /// # Errors
 ///
 /// When the loop ends, or what is desired is not there at the beginning.
-pub(crate) fn perform(desired: Desired, size: usize) -> Result<Took> {
-    // No whole pass but the first.
-    let config = Config::default().with_interval(Duration::from_secs(3_600));
-    let options = Options::default();
-    let ledger = MemoryLedger::default();
-    let looped = Loop::new(
-        Rtnl::new(),
-        Namespace::current(),
-        desired,
-        ledger,
-        options,
-        config,
-    )?;
-    let running = looped.spawn("bench")?;
-    let handle = running.handle();
-    handle.wait_converged(handle.stats().desired, BOUND)?;
+pub(crate) fn routes(desired: Desired, size: usize) -> Result<Took> {
+    let running = start(desired)?;
     let change = |at: usize| -> Result<()> {
         let (place, gateway) = works::change(at, size);
         let route = route(works::destination(Family::Inet, place), IpAddr::V4(gateway))?;
-        let revision = handle.change(move |desired: &mut Desired| {
-            if let Some(routes) = &mut desired.routes {
-                routes.insert(route);
-            }
-        })?;
-        handle.wait_converged(revision, BOUND).context("a change")?;
-        Ok(())
+        change(&running, move |routes| {
+            routes.insert(route);
+        })
     };
     (0..BEFORE).try_for_each(change)?;
     let took = timed_each(CHANGES, change)?;
     running.stop(BOUND)?;
     Ok(took)
+}
+
+/// A loop that has converged, and runs no whole pass but the first.
+fn start(desired: Desired) -> Result<Running<Rtnl>> {
+    let looped = Loop::new(
+        Rtnl::new(),
+        Namespace::current(),
+        desired,
+        MemoryLedger::default(),
+        Options::default(),
+        Config::default().with_interval(Duration::from_secs(3_600)),
+    )?;
+    let running = looped.spawn("bench")?;
+    let handle = running.handle();
+    handle.wait_converged(handle.stats().desired, BOUND)?;
+    Ok(running)
+}
+
+/// Hands in a change of the routes, and waits until the kernel has it.
+fn change(
+    running: &Running<Rtnl>,
+    change: impl FnOnce(&mut Routes) + Send + 'static,
+) -> Result<()> {
+    let revision = running.handle().change(move |desired: &mut Desired| {
+        if let Some(routes) = &mut desired.routes {
+            change(routes);
+        }
+    })?;
+    running
+        .handle()
+        .wait_converged(revision, BOUND)
+        .context("a change")?;
+    Ok(())
 }

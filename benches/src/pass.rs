@@ -28,7 +28,7 @@ pub fn perform(work: Work, size: usize) -> Result<Took> {
             let [one, other] = ADDRESS_LINKS;
             ip_batch([format!("link add {one} type veth peer name {other}")]);
         }
-        Work::RouteChange => return change::perform(desired(work, size)?, size),
+        Work::RouteChange => return change::routes(desired(work, size)?, size),
         // What proves links to be ours is the ledger of who made them, so the same process does.
         Work::LinkDelete => {
             pass(&desired_links(size)?, &mut ledger, Expected::Ops)?;

@@ -247,13 +247,24 @@ impl Turns<'_> {
             return Ok(());
         }
         for step in self.series.steps {
-            if !can.iter().any(|able| able.work == step.work) {
-                self.stand_in(step.work)?;
-            } else if let Err(error) = self.measure(program, step.work, run) {
+            let measured = can.iter().any(|able| able.work == step.work);
+            let done = if measured {
+                self.measure(program, step.work, run)
+            } else {
+                self.stand_in(step.work)
+            };
+            if let Err(error) = done {
                 eprintln!("{} {} {}: {error:#}", program.name, step.work, self.size);
-                self.entry(step.work)
-                    .fail(&program.name, &format!("{error:#}"));
-                return self.begin();
+                // Where what stands in fails, anything that the program did before may be why.
+                let failed = if measured { vec![step] } else { can };
+                for step in failed {
+                    let entry = self.entry(step.work);
+                    entry.fail(&program.name, &format!("{error:#}"));
+                }
+                self.begin()?;
+                // The namespace that was left is emptied meanwhile.
+                settle(self.size.saturating_mul(10));
+                return Ok(());
             }
             settle(self.size);
         }
