@@ -1,7 +1,7 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
-mod counts;
 mod bench;
+mod counts;
 mod demo;
 mod fuzz;
 mod nightly;
