@@ -94,9 +94,7 @@ pub(crate) fn arrange(
             (Object::Rule(rule), _) => {
                 (i64::from(rule.priority) << 8) - i64::from(rule.selectors().count())
             }
-            (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => {
-                i64::from(op.action == Action::Update) - length(route)
-            }
+            (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => -length(route),
             (Object::Route(route), _) => length(route),
             _ => 0,
         }
@@ -132,10 +130,10 @@ pub(crate) fn arrange(
     })
 }
 
-/// Orders routes by the length of their prefix, and those of one length by family. Odd numbers are left free.
+/// Orders routes by the length of their prefix, and those of one length by family.
 fn length(route: &Route) -> i64 {
     let is_v6 = route.family() == Family::Inet6;
-    i64::from(route.dst.len()) * 4 + i64::from(is_v6) * 2
+    i64::from(route.dst.len()) * 2 + i64::from(is_v6)
 }
 
 /// Whether a route leads straight out of a device, so that gateways may be reachable by it.

@@ -12,22 +12,35 @@ const ROUNDS: usize = 64;
 /// Where an op goes, before what has a greater one. Ops of one rank stay as they were.
 pub(super) type Rank = u64;
 
-/// Orders ops by rank, and scatters runs of deletes where the kernel is quicker with them so.
+/// An op's rank, where it was, and whether it is to be scattered.
+type Place = (Rank, u32, bool);
+
+/// Orders ops by rank, and scatters runs where the kernel is quicker with them so. What is not to be scattered comes after what
+/// is then.
 pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
-    let mut order: Vec<(Rank, u32)> = ops.iter().zip(0..).map(|(op, at)| (rank(op), at)).collect();
-    let sorted = order.is_sorted_by_key(|(rank, _)| *rank);
+    let mut order: Vec<Place> = ops
+        .iter()
+        .zip(0..)
+        .map(|(op, at)| (rank(op), at, is_scattered(op)))
+        .collect();
+    let sorted = order.is_sorted_by_key(|(rank, ..)| *rank);
     if !sorted {
-        order.sort_by_key(|(rank, _)| *rank);
+        order.sort_by_key(|(rank, ..)| *rank);
     }
-    let mut scattered = false;
+    let mut moved = !sorted;
     let mut scratch = Vec::new();
     for run in order.chunk_by_mut(|one, other| one.0 == other.0) {
-        if run.len() >= SCATTERED && is_scattered(&ops[run[0].1 as usize]) {
-            scattered = true;
-            scatter(run, &mut scratch);
+        let count = run.iter().filter(|(.., scattered)| *scattered).count();
+        if count < SCATTERED {
+            continue;
         }
+        moved = true;
+        if count < run.len() {
+            run.sort_by_key(|(.., scattered)| !scattered);
+        }
+        scatter(&mut run[..count], &mut scratch);
     }
-    if !sorted || scattered {
+    if moved {
         permute(ops, order);
     }
 }
@@ -54,7 +67,7 @@ fn scatter<T: Copy>(run: &mut [T], scratch: &mut Vec<T>) {
 }
 
 /// Puts at each place the op that the order says, going round each circle of places once.
-fn permute(ops: &mut [Op], mut order: Vec<(Rank, u32)>) {
+fn permute(ops: &mut [Op], mut order: Vec<Place>) {
     for start in 0..order.len() {
         let mut at = start;
         loop {
