@@ -11,7 +11,7 @@ use trueup::{Desired, MemoryLedger, Namespace, Options, Rtnl};
 
 use crate::clock::{Took, timed_each};
 use crate::pass::route;
-use crate::works::{self, CHANGES};
+use crate::works::{self, CHANGES, GATEWAYS};
 
 /// Nothing takes as long.
 const BOUND: Duration = Duration::from_secs(120);
@@ -19,7 +19,7 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How many changes come before those that count: what is made ready with the first is not theirs.
 const BEFORE: usize = 10;
 
-/// One route at a time is led another way: what that takes, from handing it in to knowing that the kernel has it.
+/// One route at a time is taken out, or put back: what that takes, from handing it in to knowing that the kernel has it.
 ///
 /// # Errors
 ///
@@ -27,10 +27,12 @@ const BEFORE: usize = 10;
 pub(crate) fn routes(desired: Desired, size: usize) -> Result<Took> {
     let running = start(desired)?;
     let change = |at: usize| -> Result<()> {
-        let (place, gateway) = works::change(at, size);
-        let route = route(works::destination(Family::Inet, place), IpAddr::V4(gateway))?;
-        change(&running, move |routes| {
-            routes.insert(route);
+        let (place, put) = works::change(at, size);
+        let gateway = IpAddr::V4(GATEWAYS[0]);
+        let route = route(works::destination(Family::Inet, place), gateway)?;
+        change(&running, move |routes| match put {
+            true => drop(routes.insert(route)),
+            false => drop(routes.remove(&route.canonical_key())),
         })
     };
     (0..BEFORE).try_for_each(change)?;

@@ -49,10 +49,11 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
         Work::RouteNoop(family) => look(&[family], asking, None),
         Work::RouteChange => {
             let changes = (0..CHANGES).map(|at| {
-                let (place, gateway) = works::change(at, size);
+                let (place, put) = works::change(at, size);
+                let verb = if put { Verb::Create } else { Verb::Delete };
                 Requests::of(1, |requests, _| {
                     let destination = works::destination(Family::Inet, place);
-                    requests.route(Verb::Replace, destination, gateway.into(), DEFAULT_PROTOCOL)
+                    requests.route(verb, destination, GATEWAYS[0].into(), DEFAULT_PROTOCOL)
                 })
             });
             let changes: Vec<Requests> = changes.collect::<Result<_>>()?;
