@@ -29,7 +29,7 @@ type Id = u64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// Which desired state the last pass had.
-    desired: Option<Fingerprint>,
+    desired: Option<Known>,
     /// What is declared, and what was before that. Kept only where there is a grace.
     declared: [HashSet<Id>; 2],
     /// When what bears our marker and was never declared was seen first.
@@ -39,9 +39,13 @@ pub(crate) struct Memory {
     fights: HashMap<Id, Fight>,
 }
 
-/// Where the lists of a desired state are in memory, and how long they are: as long as a caller hands the same one in, that
-/// stays. A change that it does not show costs a grace, or counts as one loss. Routes tell it themselves.
-type Fingerprint = ([(usize, usize); 4], Option<Revision>);
+/// A desired state, to know it again.
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    /// All but its routes.
+    lists: Desired,
+    routes: Option<Revision>,
+}
 
 #[derive(Clone, Debug)]
 struct Fight {
@@ -56,18 +60,52 @@ struct Fight {
     by: Option<u8>,
 }
 
-fn fingerprint(desired: &Desired) -> Fingerprint {
-    fn of<T>(list: &Option<Vec<T>>) -> (usize, usize) {
-        let list = list.as_deref().unwrap_or_default();
-        (list.as_ptr() as usize, list.len())
+impl Known {
+    fn of(desired: &Desired) -> Known {
+        let Desired {
+            links,
+            addresses,
+            neighbours,
+            routes,
+            rules,
+            adopt,
+        } = desired;
+        Known {
+            lists: Desired {
+                links: links.clone(),
+                addresses: addresses.clone(),
+                neighbours: neighbours.clone(),
+                routes: None,
+                rules: rules.clone(),
+                adopt: adopt.clone(),
+            },
+            routes: routes.as_ref().map(Routes::revision),
+        }
     }
-    let lists = [
-        of(&desired.links),
-        of(&desired.addresses),
-        of(&desired.neighbours),
-        of(&desired.rules),
-    ];
-    (lists, desired.routes.as_ref().map(Routes::revision))
+
+    fn has_lists(&self, desired: &Desired) -> bool {
+        let Desired {
+            links,
+            addresses,
+            neighbours,
+            routes,
+            rules,
+            adopt,
+        } = &self.lists;
+        let _ = routes;
+        (links, addresses, neighbours, rules, adopt)
+            == (
+                &desired.links,
+                &desired.addresses,
+                &desired.neighbours,
+                &desired.rules,
+                &desired.adopt,
+            )
+    }
+
+    fn is(&self, desired: &Desired) -> bool {
+        self.routes == desired.routes.as_ref().map(Routes::revision) && self.has_lists(desired)
+    }
 }
 
 pub(crate) fn id(object: &Object, devices: &Devices) -> Id {
@@ -97,15 +135,21 @@ fn id_of(mut key: ObjectKey, devices: &Devices) -> Id {
 impl Memory {
     /// Whether the desired state is that of the last pass but for its routes.
     pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
-        let lists = fingerprint(desired).0;
-        self.desired.is_some_and(|(known, routes)| {
-            known == lists && routes.is_some() == desired.routes.is_some()
+        let known = self.desired.as_ref();
+        known.is_some_and(|known| {
+            known.has_lists(desired) && known.routes.is_some() == desired.routes.is_some()
         })
     }
 
     /// Whether the desired state is that of the last pass.
     pub(crate) fn is_same(&self, desired: &Desired) -> bool {
-        self.desired == Some(fingerprint(desired))
+        self.desired.as_ref().is_some_and(|known| known.is(desired))
+    }
+
+    fn note(&mut self, desired: &Desired) {
+        if !self.is_same(desired) {
+            self.desired = Some(Known::of(desired));
+        }
     }
 
     /// Whether what is declared is yet to be noted, as there is a grace for what is not.
@@ -201,9 +245,9 @@ impl Memory {
         spare(plan);
     }
 
-    /// Whether an object was in place when the last pass ended.
-    pub(crate) fn had(&self, desired: &Desired, object: &Object, devices: &Devices) -> bool {
-        self.is_same(desired) && !self.unsettled.contains_key(&id(object, devices))
+    /// Whether a desired object was in place when the last pass ended.
+    pub(crate) fn had(&self, object: &Object, devices: &Devices) -> bool {
+        !self.unsettled.contains_key(&id(object, devices))
     }
 
     /// Notes what a pass over a region left undone. Gives back whether nothing was, there or elsewhere.
@@ -213,7 +257,7 @@ impl Memory {
         region: &Region,
         left: impl Iterator<Item = (Id, Place)>,
     ) -> bool {
-        self.desired = Some(fingerprint(desired));
+        self.note(desired);
         self.unsettled.retain(|_, place| !region.holds(*place));
         self.unsettled.extend(left);
         self.unsettled.is_empty()

@@ -260,7 +260,10 @@ impl<'a> Pass<'a> {
 
     /// What was ours when the last pass ended, and is another's.
     pub(crate) fn shed(&self, memory: &Memory, plan: &Plan) -> Vec<Object> {
-        let had = |object: &Object| memory.had(self.desired, object, &plan.devices);
+        if !memory.is_same(self.desired) {
+            return Vec::new();
+        }
+        let had = |object: &Object| memory.had(object, &plan.devices);
         let conflicts = plan.conflicts.iter();
         let shed = conflicts.filter(|conflict| had(&conflict.desired));
         let mut shed: Vec<Object> = shed.map(|conflict| conflict.foreign.clone()).collect();
