@@ -75,10 +75,11 @@ pub(crate) fn arrange(
     let depth = depths(desired, observed)?;
     // A plan may be of a million routes: what it cannot have is not looked for in it.
     let free = needs::are_free(&ops);
-    let clearing = (!free).then(|| Clearing::of(&ops)).unwrap_or_default();
-    let raising = (!free)
-        .then(|| Raising::of(&ops, desired))
-        .unwrap_or_default();
+    let (clearing, raising) = if free {
+        Default::default()
+    } else {
+        (Clearing::of(&ops), Raising::of(&ops, desired))
+    };
     let place = |op: &Op, stage: Stage| -> i64 {
         match (&op.object, stage) {
             (Object::Link(link), Stage::Links | Stage::Raises) => {
@@ -107,9 +108,11 @@ pub(crate) fn arrange(
         let middle = 1 << (STAGE_BITS - 1);
         ((stage as u64) << STAGE_BITS) + place(op, stage).saturating_add(middle) as u64
     });
-    let needs = (!free)
-        .then(|| Needs::of(&ops, desired, observed))
-        .unwrap_or_default();
+    let needs = if free {
+        Vec::new()
+    } else {
+        Needs::of(&ops, desired, observed)
+    };
     let deletes_links = |op: &Op| op.action == Action::Delete && op.object.kind() == Kind::Link;
     let groups = match !free && ops.iter().any(deletes_links) {
         true => observed
