@@ -2,6 +2,7 @@
 //! meets all alike. A namespace is shared by the turns of a size, and each turn leaves it as it found it.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -211,6 +212,11 @@ impl Turns<'_> {
         trueup_testkit::quiet_netns();
         state::make_uplink();
         floor::wait_until_up("up0");
+        let of = |work| self.series.steps.iter().any(|step| step.work == work);
+        if of(Work::GatewayObject) {
+            // While it is 1, as by default, the kernel walks all routes for an object that changes, to tell of each.
+            fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0")?;
+        }
         self.rules = floor::count()?.1;
         match self.series.held {
             Held::Nothing => {}

@@ -130,7 +130,7 @@ pub const SERIES: [Series; 13] = [
         held: Held::Made(Work::RouteCreate(Inet), Work::RouteDelete(Inet)),
         steps: &[step(
             Work::RouteChange,
-            "one IPv4 route among so many: another gateway, through the loop, against a message",
+            "one IPv4 route comes or goes among so many, through the loop, against a message",
             Limit {
                 micros: Some(200.0),
                 growth: Some(1.5),
@@ -144,7 +144,7 @@ pub const SERIES: [Series; 13] = [
         held: Held::Nothing,
         steps: &[step(
             Work::GatewayObject,
-            "IPv4 routes by a nexthop object: another gateway, against a message",
+            "IPv4 routes by a nexthop object (nexthop_compat_mode 0): another gateway, against a message",
             Limit {
                 micros: Some(5_000.0),
                 ..NONE
