@@ -115,7 +115,7 @@ impl Known {
 
     /// What is not ours and equals what is desired serves in its place: its end is then our affair.
     fn note_served(&mut self, pass: &Pass<'_>, observed: &Observed) {
-        let (wanted, marker) = (pass.wanted(), pass.policy.marker);
+        let (wanted, marker) = (pass.desired, pass.policy.marker);
         let foreign = |protocol: u8| protocol != marker;
         let rules = observed.rules.iter();
         let rules: BTreeSet<_> = rules

@@ -129,6 +129,7 @@ pub(crate) fn read(
             snapshot.observed.complete = snapshot.observed.complete.with(Kind::Route);
         }
         snapshot.doubts.extend(doubts);
+        snapshot.doubts.sort_by_key(Doubt::kind);
     }
     if managed.contains(Kind::Route) && !recorded.is_empty() {
         let scope = Scope {

@@ -25,7 +25,7 @@ use crate::{Error, Options};
 pub(crate) struct Pass<'a> {
     pub(crate) observer: Observer,
     pub(crate) desired: &'a Desired,
-    /// What is desired in the region, where that is a part.
+    /// What is desired in the region, where that is a part and has been looked at.
     narrowed: Option<Desired>,
     /// What of that the last look has not found in place, where it passed over the rest, and what that rests on.
     sifted: Option<(Desired, Rests)>,
@@ -67,14 +67,10 @@ impl<'a> Pass<'a> {
         ledger: &dyn Ledger,
     ) -> Result<Pass<'a>, Error> {
         let book = Book::read(ledger)?.within(&region);
-        let narrowed = match &region {
-            Region::Whole => None,
-            Region::Part(part) => Some(part.narrow(desired)),
-        };
         Ok(Pass {
             observer,
             desired,
-            narrowed,
+            narrowed: None,
             sifted: None,
             passes_over: false,
             hears: false,
@@ -140,19 +136,17 @@ impl<'a> Pass<'a> {
         self.unmarked.iter().copied()
     }
 
-    /// What is desired in the region.
-    pub(crate) fn wanted(&self) -> &Desired {
-        self.narrowed.as_ref().unwrap_or(self.desired)
-    }
-
     /// Looks at what is managed, and once more for what is ours by record and is not there: only what is missing twice is gone.
     pub(crate) fn read(&mut self) -> Result<Snapshot, Error> {
-        let (managed, marker) = (self.wanted().managed(), self.policy.marker);
+        if let (Region::Part(part), None) = (&self.region, &self.narrowed) {
+            self.narrowed = Some(part.narrow(self.desired));
+        }
+        let desired = self.narrowed.as_ref().unwrap_or(self.desired);
+        let (managed, marker) = (desired.managed(), self.policy.marker);
         if let Some(listening) = &self.listening {
             listening.looking(&self.region);
         }
         let (observer, region, unmarked) = (&mut self.observer, &self.region, &self.unmarked);
-        let desired = self.narrowed.as_ref().unwrap_or(self.desired);
         let passing = self.passes_over.then_some(Passing {
             desired,
             book: &self.book,
