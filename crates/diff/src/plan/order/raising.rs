@@ -12,6 +12,10 @@
 //!   that are to stay down (`vlan_device_event`), and one that is to come up cannot before it;
 //! - a master is joined while there are no addresses: joining a VRF costs those that are there, and
 //!   a bond takes no port that is up; an MTU may be too small for IPv6, which costs them too.
+//!
+//! One thing comes later: while it has no carrier, a link that comes up with its addresses has no multicast
+//! route (`ff00::/8` in table local) yet, which the first address added to one that is up brings at once
+//! (`addrconf_add_dev`). It comes with the carrier, before any packet can go.
 
 use std::collections::BTreeSet;
 
