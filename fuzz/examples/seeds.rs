@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trueup_cli::file::{File, Tables};
 use trueup_diff::{BondMode, Dev, Kind, Link, LinkKind, VlanProtocol};
-use trueup_netlink::codec::{address, existing, link, neighbour, route, rule};
+use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
 };
@@ -165,15 +165,17 @@ impl Recorder {
     /// The rows of all dumps that a snapshot is made of.
     fn dump_all(&mut self) -> Vec<Vec<u8>> {
         let mut rows = Vec::new();
-        let heads: [(u16, usize); 5] = [
+        let heads: [(u16, usize); 6] = [
             (link::GET, 16),
             (address::GET, 8),
             (neighbour::GET, 12),
             (route::GET, 12),
             (rule::GET, 12),
+            (nexthop::GET, 8),
         ];
         for (kind, length) in heads {
-            let families: &[u8] = if kind == link::GET { &[0] } else { &[2, 10] };
+            let whole = [link::GET, nexthop::GET].contains(&kind);
+            let families: &[u8] = if whole { &[0] } else { &[2, 10] };
             for &family in families {
                 for proxy in [false, true] {
                     let mut head = vec![0; length];
@@ -206,6 +208,7 @@ impl Recorder {
             (neighbour::NEW, 12, "neighbour"),
             (route::NEW, 12, "route"),
             (rule::NEW, 12, "rule"),
+            (nexthop::NEW, 8, "nexthop"),
         ];
         for (kind, fixed, target) in targets {
             let mut seen = BTreeSet::new();

@@ -186,6 +186,25 @@ pub fn rule(data: &[u8]) {
     }
 }
 
+/// The body of a message of a nexthop object. What it decodes to is in canonical form, and what can be encoded of it decodes to
+/// the same.
+pub fn nexthop(data: &[u8]) {
+    let Ok(Some(nexthop)) = codec::nexthop::decode(data) else {
+        return;
+    };
+    assert_eq!(nexthop.clone().canonical(), nexthop);
+    assert!(nexthop.agrees(&nexthop) && nexthop.id != 0);
+    let mut message = Vec::new();
+    if codec::nexthop::create(&mut message, &nexthop, &codec::existing).is_ok() {
+        assert_eq!(
+            codec::nexthop::decode(body(&message)),
+            Ok(Some(nexthop.clone()))
+        );
+    }
+    message.clear();
+    assert_eq!(codec::nexthop::delete(&mut message, nexthop.id), Ok(()));
+}
+
 fn is_text(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok()
 }

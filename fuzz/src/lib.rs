@@ -15,7 +15,7 @@ mod socket;
 mod sysctl;
 mod text;
 
-pub use codec::{address, datagram, link, neighbour, route, rule};
+pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use journal::journal;
 pub use pass::{ledger, pass};
 pub use socket::{ack, batch, dump, event};
@@ -26,7 +26,7 @@ pub use text::{file, namespace, scenario};
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -39,6 +39,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("link", link),
     ("namespace", namespace),
     ("neighbour", neighbour),
+    ("nexthop", nexthop),
     ("pass", pass),
     ("route", route),
     ("rule", rule),

@@ -279,6 +279,7 @@ pub fn dump(data: &[u8]) {
             Kind::Neighbour => observed.neighbours.len(),
             Kind::Route => observed.routes.len(),
             Kind::Rule => observed.rules.len(),
+            Kind::Nexthop => observed.nexthops.len(),
         };
         assert_eq!(found, expected, "{kind}");
     }
@@ -332,6 +333,7 @@ fn decode(kind: Kind, body: &[u8]) -> Result<bool, Undecodable> {
         Kind::Neighbour => codec::neighbour::decode(body)?.is_some(),
         Kind::Route => codec::route::decode(body)?.is_some(),
         Kind::Rule => codec::rule::decode(body)?.is_some(),
+        Kind::Nexthop => codec::nexthop::decode(body)?.is_some(),
     })
 }
 
@@ -346,7 +348,7 @@ fn dump_requests(kind: Kind) -> Vec<(Vec<u8>, u16)> {
     for family in [Family::Inet, Family::Inet6] {
         use codec::{address, neighbour, route, rule};
         match kind {
-            Kind::Link => {}
+            Kind::Link | Kind::Nexthop => {}
             Kind::Address => ask(address::NEW, &|b| address::dump_request(b, family, None)),
             Kind::Neighbour => {
                 ask(neighbour::NEW, &|b| {
@@ -366,13 +368,17 @@ fn dump_requests(kind: Kind) -> Vec<(Vec<u8>, u16)> {
     if kind == Kind::Link {
         ask(codec::link::NEW, &codec::link::dump_request);
     }
+    if kind == Kind::Nexthop {
+        ask(codec::nexthop::NEW, &codec::nexthop::dump_request);
+    }
     all
 }
 
 /// What a peer that holds the messages of a stream answers to a dump request: in the first datagram
 /// the rows, in the second the end.
 pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
-    const ROWS: [u16; 5] = [
+    const ROWS: [u16; 6] = [
+        codec::nexthop::NEW,
         codec::link::NEW,
         codec::address::NEW,
         codec::neighbour::NEW,

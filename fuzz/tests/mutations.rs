@@ -92,6 +92,7 @@ fed! {
     link: 20_000,
     namespace: 20_000,
     neighbour: 20_000,
+    nexthop: 20_000,
     pass: 2_000,
     route: 20_000,
     rule: 20_000,

@@ -1,19 +1,19 @@
 //! What the kernel's refusals mean, by errno, kind of object and action.
 
-use trueup_diff::{Action, Family, Kind, Object};
+use trueup_diff::{Action, Family, Kind, NextHops, Object};
 use trueup_reconcile::ErrorClass;
 
 /// The class of a refusal.
 ///
 /// Errno values are overloaded: the same number means another thing for another kind. The sources
 /// are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
-/// `neighbour.c` and `fib_rules.c`.
+/// `neighbour.c`, `fib_rules.c` and `nexthop.c`.
 pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClass {
     let kind = object.kind();
     match (action, kind, errno) {
         // What is to be deleted is gone, or the device that it was on is.
         (Action::Delete, Kind::Route, libc::ESRCH)
-        | (Action::Delete, Kind::Rule | Kind::Neighbour, libc::ENOENT)
+        | (Action::Delete, Kind::Rule | Kind::Neighbour | Kind::Nexthop, libc::ENOENT)
         | (Action::Delete, Kind::Address, libc::EADDRNOTAVAIL)
         | (Action::Delete, _, libc::ENODEV) => ErrorClass::DoneAlready,
         // Exclusive creation of a rule fails only on an equal one, protocol included.
@@ -25,6 +25,12 @@ pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClas
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_ipv6_source(object) => {
             ErrorClass::Dependency
         }
+        // Somebody deleted the object that the route is to point at.
+        (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_object(object) => {
+            ErrorClass::Dependency
+        }
+        // A group of which a member is gone.
+        (Action::Create | Action::Update, Kind::Nexthop, libc::ENOENT) => ErrorClass::Dependency,
         // A replace finds no table or no route to replace.
         (Action::Update, Kind::Route, libc::ENOENT | libc::ESRCH) => ErrorClass::Unknown,
         _ => by_errno(errno),
@@ -33,6 +39,10 @@ pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClas
 
 fn has_ipv6_source(object: &Object) -> bool {
     matches!(object, Object::Route(route) if route.src.is_some() && route.family() == Family::Inet6)
+}
+
+fn has_object(object: &Object) -> bool {
+    matches!(object, Object::Route(route) if matches!(route.nexthops, NextHops::Object(..)))
 }
 
 fn by_errno(errno: i32) -> ErrorClass {
@@ -64,7 +74,7 @@ fn by_errno(errno: i32) -> ErrorClass {
 
 #[cfg(test)]
 mod tests {
-    use trueup_diff::{Address, Dev, NextHop, NextHops, Route, Rule, RuleAction};
+    use trueup_diff::{Address, Dev, NextHop, Route, Rule, RuleAction};
 
     use super::*;
 

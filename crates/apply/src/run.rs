@@ -296,6 +296,11 @@ impl Run<'_> {
                 Action::Update => codec::route::replace(buffer, route, &resolve),
                 Action::Delete => codec::route::delete(buffer, route, &resolve),
             },
+            (Object::Nexthop(nexthop), action) => match action {
+                Action::Create => codec::nexthop::create(buffer, nexthop, &resolve),
+                Action::Update => codec::nexthop::replace(buffer, nexthop, &resolve),
+                Action::Delete => codec::nexthop::delete(buffer, nexthop.id),
+            },
             (Object::Rule(rule), Action::Create) if unmarked => {
                 codec::rule::create_unmarked(buffer, rule)
             }

@@ -1,13 +1,15 @@
 //! What is declared, what was observed, and what is ours: the three inputs of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::model::{
-    Address, AddressKey, IfName, Item, Kind, Kinds, Link, Neighbour, NeighbourKey, Route, RouteKey,
-    Rule,
+    Address, AddressKey, IfName, Item, Kind, Kinds, Link, Neighbour, NeighbourKey, Nexthop, Route,
+    RouteKey, Rule,
 };
 use crate::plan::{Object, ObjectKey};
 use crate::routes::Routes;
+use crate::shape::Objects;
 
 /// What is declared, by name. A kind that is `None` is unmanaged; an empty list means "none of
 /// ours".
@@ -23,9 +25,30 @@ pub struct Desired {
     pub routes: Option<Routes>,
     /// Rules.
     pub rules: Option<Vec<Rule>>,
+    /// How the kernel is told where routes lead.
+    pub nexthops: Shape,
     /// The objects but routes that become ours if they are there already as desired, each by its kind and its position in the
     /// list of that kind. Of routes: [`Routes::adopt`].
     pub adopt: BTreeSet<(Kind, usize)>,
+}
+
+/// How the kernel is told where routes lead. Whichever it is, the routes are the same; objects cost the kernel less, and one
+/// of them is changed at once for all routes that point at it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Shape {
+    /// The next hops are written out in each route.
+    #[default]
+    Routes,
+    /// Routes point at nexthop objects (Linux 5.3), which are ours, where a gateway and a device are given for each of their
+    /// next hops. All others are written out: straight out of a device, a device left open, an IPv6 source prefix, the same
+    /// next hop twice, a weight of 256.
+    ///
+    /// The kernel deletes such an object, and with it the routes that point at it, as soon as its device goes down or loses
+    /// its carrier, and makes none until it has one.
+    Objects,
+    /// The same, where the routes are a part of those for which it has been [found](crate::assigned) which objects there are
+    /// to be.
+    Assigned(Arc<Objects>),
 }
 
 impl Desired {
@@ -37,6 +60,8 @@ impl Desired {
             Kind::Neighbour => self.neighbours.is_some(),
             Kind::Route => self.routes.is_some(),
             Kind::Rule => self.rules.is_some(),
+            // What is no longer pointed at goes, whatever the shape is by now.
+            Kind::Nexthop => self.routes.is_some(),
         };
         Kind::ALL.into_iter().filter(managed).collect()
     }
@@ -55,6 +80,9 @@ pub struct Observed {
     pub routes: Vec<Route>,
     /// Rules.
     pub rules: Vec<Rule>,
+    /// Nexthop objects: all that bear our marker; of foreign ones at least those with a number of ours ([`Nexthop::ids`]),
+    /// and groups that lead to one.
+    pub nexthops: Vec<Nexthop>,
     /// The kinds of which every object in question is here. Of any other kind nothing is deleted.
     pub complete: Kinds,
 }
@@ -134,6 +162,7 @@ pub fn proof(object: &Object, owned: &Owned, policy: impl Into<Policy>) -> Optio
         }
         Object::Route(route) => (proof.route(route), route.protocol),
         Object::Rule(rule) => (proof.rule(rule), rule.protocol),
+        Object::Nexthop(nexthop) => (proof.nexthop(nexthop), nexthop.protocol),
     };
     let by = match proof.bears_marker(object.kind(), protocol) {
         true => ProvenBy::Marker,
@@ -195,6 +224,11 @@ impl<'a> Proof<'a> {
         !rule.unmodelled && (self.bears_marker(Kind::Rule, rule.protocol) || by_ledger)
     }
 
+    /// Always by the marker: every kernel that has nexthop objects keeps it.
+    pub(crate) fn nexthop(&self, nexthop: &Nexthop) -> bool {
+        self.bears_marker(Kind::Nexthop, nexthop.protocol)
+    }
+
     /// By the marker, where it counts; else by the ledger. Another's marker on it means that another has written it since.
     fn proven<T: Item>(
         &self,
@@ -208,7 +242,8 @@ impl<'a> Proof<'a> {
     }
 
     pub(crate) fn bears_marker(&self, kind: Kind, protocol: u8) -> bool {
-        protocol == self.policy.marker && !self.policy.by_ledger.contains(kind)
+        let counts = kind == Kind::Nexthop || !self.policy.by_ledger.contains(kind);
+        counts && protocol == self.policy.marker
     }
 
     /// What stood on a key before we took it.

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 use crate::check::Check;
-use crate::desired::{Desired, Observed, Owned, Policy, Proof};
+use crate::desired::{Desired, Observed, Owned, Policy, Proof, Shape};
 use crate::merge::{self, Duplicate};
 use crate::model::{
-    Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Route, Rule,
+    Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Nexthop, Route, Rule,
 };
 use crate::plan::{Bystanders, Object, ObjectKey, peer, undesired};
 use crate::routes::Routes;
@@ -89,6 +90,8 @@ pub struct Resolved {
     pub routes: Option<Vec<Route>>,
     /// Rules.
     pub rules: Option<Vec<Rule>>,
+    /// The nexthop objects that the routes point at. There is an opinion on these where there is one on routes.
+    pub nexthops: Option<Vec<Nexthop>>,
     /// The kinds on which there is an opinion.
     pub(crate) managed: Kinds,
     /// The objects that become ours if they are there already.
@@ -192,29 +195,13 @@ pub fn resolve(
         owned,
         managed: desired.managed(),
     };
-    let mut devices = Devices::observed(&observed.links);
-    if let Some(links) = &desired.links {
-        pairs(links)?;
-        // Nothing can rest on a link that is to go.
-        for index in undesired(links, observed, proof) {
-            devices.forget(Dev::index(index));
+    let (devices, Recreated { recreated, held }) = devices(desired, observed, proof)?;
+    let objects = match (&desired.nexthops, &desired.routes) {
+        (Shape::Objects, Some(routes)) => {
+            Arc::new(routes.objects(&devices, &observed.nexthops, proof))
         }
-    }
-    // In the order of names: planned devices are the same whatever the order of the input. The
-    // other end of a pair may fail to come, where its maker is there as something else; what is to
-    // rest on it then waits, and all else goes on.
-    let links = desired.links.iter().flatten();
-    let names: BTreeSet<IfName> = links
-        .flat_map(|link| std::iter::once(link.name).chain(peer(link)))
-        .collect();
-    for name in names {
-        if devices.dev(&name).is_none() {
-            devices.plan(name);
-        }
-    }
-    let Recreated { recreated, held } = match &desired.links {
-        Some(links) => recreate(links, observed, proof, &mut devices)?,
-        None => Recreated::default(),
+        (Shape::Assigned(objects), Some(_)) => Arc::clone(objects),
+        _ => Arc::default(),
     };
     let mut resolved = Resolved {
         policy,
@@ -234,7 +221,7 @@ pub fn resolve(
             Ok(neighbour.canonical())
         })?,
         routes: match &desired.routes {
-            Some(routes) => Some(routes.resolved(&devices, marker)?),
+            Some(routes) => Some(routes.resolved(&devices, marker, &objects)?),
             None => None,
         },
         rules: each(Kind::Rule, &desired.rules, |rule| {
@@ -246,6 +233,7 @@ pub fn resolve(
             }
             .canonical())
         })?,
+        nexthops: desired.routes.as_ref().map(|_| objects.all().to_vec()),
         devices,
         managed: desired.managed(),
         adopt: HashSet::new(),
@@ -267,6 +255,64 @@ pub fn resolve(
     Ok(resolved)
 }
 
+/// The devices that there are and are to be, and which of them have to be made anew.
+fn devices(
+    desired: &Desired,
+    observed: &Observed,
+    proof: Proof<'_>,
+) -> Result<(Devices, Recreated), DesiredError> {
+    let mut devices = Devices::observed(&observed.links);
+    if let Some(links) = &desired.links {
+        pairs(links)?;
+        // Nothing can rest on a link that is to go.
+        for index in undesired(links, observed, proof) {
+            devices.forget(Dev::index(index));
+        }
+    }
+    // In the order of names: planned devices are the same whatever the order of the input. The
+    // other end of a pair may fail to come, where its maker is there as something else; what is to
+    // rest on it then waits, and all else goes on.
+    let links = desired.links.iter().flatten();
+    let names: BTreeSet<IfName> = links
+        .flat_map(|link| std::iter::once(link.name).chain(peer(link)))
+        .collect();
+    for name in names {
+        if devices.dev(&name).is_none() {
+            devices.plan(name);
+        }
+    }
+    let recreated = match &desired.links {
+        Some(links) => recreate(links, observed, proof, &mut devices)?,
+        None => Recreated::default(),
+    };
+    Ok((devices, recreated))
+}
+
+/// The shape of a desired state with its nexthop objects found, given those that were observed: for a plan of a part of its routes,
+/// and for a [`Sieve`](crate::Sieve). Of what was observed it takes links and nexthop objects.
+///
+/// # Errors
+///
+/// As [`resolve`], of what is wrong with links.
+pub fn assigned(
+    desired: &Desired,
+    observed: &Observed,
+    owned: &Owned,
+    policy: impl Into<Policy>,
+) -> Result<Shape, DesiredError> {
+    let (Shape::Objects, Some(routes)) = (&desired.nexthops, &desired.routes) else {
+        return Ok(desired.nexthops.clone());
+    };
+    let proof = Proof {
+        policy: policy.into(),
+        owned,
+        managed: desired.managed(),
+    };
+    let (devices, _) = devices(desired, observed, proof)?;
+    let objects = routes.objects(&devices, &observed.nexthops, proof);
+    Ok(Shape::Assigned(Arc::new(objects)))
+}
+
 impl Resolved {
     /// The key of the object at a position in the list of its kind.
     fn key(&self, kind: Kind, position: usize) -> Option<ObjectKey> {
@@ -279,6 +325,7 @@ impl Resolved {
             Kind::Neighbour => at(&self.neighbours, position),
             Kind::Route => at(&self.routes, position),
             Kind::Rule => at(&self.rules, position),
+            Kind::Nexthop => at(&self.nexthops, position),
         };
         object.map(|object| object.key())
     }

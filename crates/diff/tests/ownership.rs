@@ -106,7 +106,7 @@ fn none() -> Desired {
         neighbours: Some(Vec::new()),
         routes: Some(Default::default()),
         rules: Some(Vec::new()),
-        adopt: BTreeSet::new(),
+        ..Desired::default()
     }
 }
 
@@ -146,6 +146,7 @@ fn recorded(object: impl Into<Object>) -> Owned {
         Object::Neighbour(n) => drop(owned.neighbours.insert(n.key(), n.protocol)),
         Object::Route(route) => drop(owned.routes.insert(route.key(), route.protocol)),
         Object::Rule(rule) => drop(owned.rules.insert(rule.key())),
+        Object::Nexthop(_) => {}
     }
     owned
 }

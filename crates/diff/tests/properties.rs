@@ -474,7 +474,7 @@ proptest! {
             neighbours: Some(Vec::new()),
             routes: Some(Default::default()),
             rules: Some(Vec::new()),
-            adopt: BTreeSet::new(),
+            ..Desired::default()
         };
         let last = after.plan(&none).unwrap();
         let deleted = |object: &Object| last.ops.iter().any(|op| op.action == Action::Delete && op.object == *object);

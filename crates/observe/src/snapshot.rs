@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trueup_diff::{
-    Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Observed,
-    Rule,
+    Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Nexthop,
+    Observed, Rule,
 };
-use trueup_netlink::Error;
-use trueup_netlink::codec::{EncodeError, address, link, neighbour, rule};
+use trueup_netlink::codec::{EncodeError, address, link, neighbour, nexthop, rule};
+use trueup_netlink::{Error, ErrorKind};
 
 use crate::observer::Observer;
 use crate::read::{Decoded, Dump, read};
@@ -20,7 +20,8 @@ use crate::witness::{Sight, Window};
 pub struct Scope {
     /// The kinds to read. Links are read always: they give the devices their names.
     pub kinds: Kinds,
-    /// Only routes of this protocol.
+    /// Only routes of this protocol, and of nexthop objects those of this protocol, those with a number of its
+    /// ([`Nexthop::ids`]), and groups that lead to one.
     pub protocol: Option<u8>,
     /// Only routes of these tables.
     pub tables: Option<BTreeSet<u32>>,
@@ -112,6 +113,11 @@ pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, E
             Kind::Neighbour => {
                 let (neighbours, doubt) = neighbours(observer, scope, &observed.links)?;
                 observed.neighbours = neighbours;
+                doubt
+            }
+            Kind::Nexthop => {
+                let (nexthops, doubt) = nexthops(observer, scope)?;
+                observed.nexthops = nexthops;
                 doubt
             }
             Kind::Route => {
@@ -275,6 +281,37 @@ fn rules(observer: &mut Observer, scope: &Scope) -> Read<Rule> {
     }
     rules.sort_unstable();
     Ok((rules, doubts.pop()))
+}
+
+fn nexthops(observer: &mut Observer, scope: &Scope) -> Read<Nexthop> {
+    let mut nexthops = Vec::new();
+    let wanted = |nexthop: &Nexthop| {
+        scope.protocol.is_none_or(|protocol| {
+            let ids = Nexthop::ids(protocol);
+            let mut numbers = std::iter::once(nexthop.id).chain(nexthop.members());
+            nexthop.protocol == protocol || numbers.any(|id| ids.contains(&id))
+        })
+    };
+    let dump = Dump {
+        encode: nexthop::dump_request,
+        new: nexthop::NEW,
+        rows: Decoded {
+            decode: nexthop::decode,
+            keep: wanted,
+        },
+    };
+    let mut window = Window::new(&mut observer.witness, Sight::Flagged);
+    let flaw = match read(&mut observer.socket, &mut window, dump, &mut nexthops) {
+        // Before Linux 5.3 there are none.
+        Err(error) if is_unheard_of(&error) => None,
+        answer => answer?.0,
+    };
+    nexthops.sort_by_key(|nexthop| nexthop.id);
+    Ok((nexthops, flaw.map(|flaw| flaw.doubt(Kind::Nexthop))))
+}
+
+fn is_unheard_of(error: &Error) -> bool {
+    error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::EOPNOTSUPP)
 }
 
 /// The one device, where there is one only: the kernel filters by no more.

@@ -49,6 +49,10 @@ impl<'a> Intents<'a> {
     /// What an op will leave, for each key of which a record is needed. The marker needs none.
     pub(crate) fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
         let kind = op.object.kind();
+        if kind == Kind::Nexthop {
+            // Never taken, and always ours by the marker.
+            return Vec::new();
+        }
         let by_marker = kind != Kind::Link && !self.policy.by_ledger.contains(kind);
         if by_marker && self.book.is_empty() && op.reason != Reason::Taken {
             return Vec::new();

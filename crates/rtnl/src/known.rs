@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_diff::{
     Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Object, Observed, Rests, RouteKey,
-    Routes, Tracker,
+    Routes, Shape, Tracker,
 };
 use trueup_observe::Interest;
 
@@ -54,7 +54,10 @@ impl Known {
         let grounded = whole || still && is_same;
         let nothing_left = whole && planned.plan.is_empty();
         let routes = pass.desired.routes.as_ref();
-        let tracker = routes.filter(|_| nothing_left).map(Tracker::settled);
+        // Which objects routes point at follows from all of them.
+        let written_out = pass.desired.nexthops == Shape::Routes;
+        let tracker = routes.filter(|_| nothing_left && written_out);
+        let tracker = tracker.map(Tracker::settled);
         let mut known = match before {
             Some(before) if !pass.region.is_whole() => Known {
                 names,
@@ -92,6 +95,11 @@ impl Known {
                 known.foreign.insert(route.key());
             }
         }
+        let objects = planned.observed.nexthops.iter();
+        known
+            .rests
+            .nexthops
+            .extend(objects.map(|nexthop| nexthop.id));
         known.note_served(pass, &planned.observed);
         known.rests.add(pass.rests().cloned().unwrap_or_default());
         let routes = planned.observed.routes.iter();

@@ -65,6 +65,8 @@ impl Seen {
                     .rules
                     .iter()
                     .for_each(|rule| note(rule.clone().into())),
+                // Always ours by the marker.
+                Kind::Nexthop => {}
             }
         }
         seen
@@ -238,6 +240,7 @@ impl Book {
                 RecordKey::Rule(rule) => {
                     owned.rules.insert((**rule).clone());
                 }
+                RecordKey::Nexthop(_) => {}
             }
             // A link that has become another kind is another link.
             let stands =

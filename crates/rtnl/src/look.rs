@@ -9,8 +9,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Devices, Family, Item, Kind, Kinds, Link, LinkKind, Object, Observed, Op,
-    Owned, Plan, Policy, Route, RouteKey, Sieve, Unmet, plan, resolve,
+    Action, Desired, Dev, Devices, Family, Item, Kind, Kinds, Link, LinkKind, NextHops, Object,
+    Observed, Op, Owned, Plan, Policy, Route, RouteKey, Shape, Sieve, Unmet, assigned, plan,
+    resolve,
 };
 use trueup_observe::{Doubt, Observer, Scope, Snapshot};
 
@@ -61,15 +62,23 @@ pub(crate) struct Passing<'a> {
     pub(crate) desired: &'a Desired,
     pub(crate) book: &'a Book,
     pub(crate) policy: Policy,
+    /// Which nexthop objects the routes point at, once it was found.
+    pub(crate) shape: Option<&'a Shape>,
 }
 
 impl Passing<'_> {
-    /// The sieve for them; none where it takes more than a route's marker and value to tell.
-    fn sieve(&self, observed: &Observed, recorded: &BTreeSet<RouteKey>) -> Option<Sieve<'_>> {
+    /// The sieve for them, and which nexthop objects they point at; none where it takes more than a route's marker and value to
+    /// tell.
+    fn sieve(
+        &self,
+        observed: &Observed,
+        recorded: &BTreeSet<RouteKey>,
+    ) -> Option<(Sieve<'_>, Shape)> {
         let Passing {
             desired,
             book,
             policy,
+            shape,
         } = *self;
         let routes = desired.routes.as_ref()?;
         if policy.by_ledger.contains(Kind::Route) {
@@ -88,7 +97,16 @@ impl Passing<'_> {
             _ => None,
         }));
         let marker = policy.marker;
-        Some(Sieve::new(routes, &resolved.devices, marker, kept))
+        let shape = match shape {
+            Some(shape) => shape.clone(),
+            None => assigned(desired, observed, &owned, policy).ok()?,
+        };
+        let devices = &resolved.devices;
+        let sieve = match &shape {
+            Shape::Assigned(objects) => Sieve::shaped(routes, devices, marker, kept, objects),
+            _ => Sieve::new(routes, devices, marker, kept),
+        };
+        Some((sieve, shape))
     }
 }
 
@@ -101,8 +119,8 @@ pub(crate) fn read(
     marker: u8,
     recorded: &BTreeSet<RouteKey>,
     passing: Option<Passing<'_>>,
-) -> Result<(Snapshot, Option<Unmet>), Error> {
-    let mut snapshot = observer.snapshot(&others(region, managed))?;
+) -> Result<(Snapshot, Option<(Unmet, Shape)>), Error> {
+    let mut snapshot = observer.snapshot(&others(region, managed, marker))?;
     let of_links = |doubt: &Doubt| doubt.kind() == Kind::Link;
     if let Some(doubt) = snapshot.doubts.iter().find(|doubt| of_links(doubt)) {
         // Without all links, names lead nowhere.
@@ -112,12 +130,14 @@ pub(crate) fn read(
     if managed.contains(Kind::Route) {
         let mut doubts = Vec::new();
         let sieve = passing.as_ref();
-        let mut sieve = sieve.and_then(|passing| passing.sieve(&snapshot.observed, recorded));
+        let sieve = sieve.and_then(|passing| passing.sieve(&snapshot.observed, recorded));
+        let (mut sieve, shape) = sieve.unzip();
         for scope in routes(region, marker) {
             let (routes, doubt) = match &mut sieve {
                 Some(sieve) => {
                     let (routes, of_scope, doubt) = observer.routes_sifted(&scope, sieve)?;
-                    unmet.get_or_insert_with(Unmet::default).add(of_scope);
+                    let found = || (Unmet::default(), shape.clone().unwrap_or_default());
+                    unmet.get_or_insert_with(found).0.add(of_scope);
                     (routes, doubt)
                 }
                 None => observer.routes_where(&scope, |_| true)?,
@@ -150,12 +170,13 @@ pub(crate) fn read(
 }
 
 /// What there is to read beside routes.
-fn others(region: &Region, managed: Kinds) -> Scope {
+fn others(region: &Region, managed: Kinds, marker: u8) -> Scope {
     let part = match region {
         Region::Part(part) => part,
         Region::Whole => {
             return Scope {
                 kinds: managed.without(Kind::Route),
+                protocol: Some(marker),
                 ..Scope::default()
             };
         }
@@ -265,9 +286,10 @@ pub(crate) fn planned(
         let news = !foreign.is_empty() || !question.devs.is_empty();
         observed.routes.extend(foreign);
         doubts.extend(doubt);
-        if !question.devs.is_empty() && doubts.len() > doubtful {
+        if !(question.devs.is_empty() && question.nexthops.is_empty()) && doubts.len() > doubtful {
             // Not knowing what would go along, nothing that takes others along may go.
-            observed.complete = observed.complete.without(Kind::Link).without(Kind::Address);
+            let takers = [Kind::Link, Kind::Address, Kind::Nexthop].into_iter();
+            observed.complete = takers.fold(observed.complete, Kinds::without);
         }
         if news {
             // A plan can be large: the old one goes first.
@@ -291,6 +313,8 @@ struct Question {
     devs: BTreeSet<Dev>,
     /// With a source that is to go.
     sources: HashSet<IpAddr>,
+    /// Pointing at a nexthop object that is to go.
+    nexthops: BTreeSet<u32>,
 }
 
 impl Question {
@@ -311,6 +335,9 @@ impl Question {
                 }
                 (Object::Link(link), Action::Delete) => {
                     question.devs.insert(Dev::index(link.index));
+                }
+                (Object::Nexthop(nexthop), Action::Delete) => {
+                    question.nexthops.insert(nexthop.id);
                 }
                 (Object::Address(address), Action::Delete) => {
                     question.devs.insert(address.dev);
@@ -367,12 +394,12 @@ impl Question {
     }
 
     fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.devs.is_empty()
+        self.keys.is_empty() && self.devs.is_empty() && self.nexthops.is_empty()
     }
 
     fn scope(&self) -> Scope {
         let tables: BTreeSet<u32> = self.keys.iter().map(|key| key.table).collect();
-        let all = !self.devs.is_empty() || tables.len() > 16;
+        let all = !self.devs.is_empty() || !self.nexthops.is_empty() || tables.len() > 16;
         Scope {
             kinds: Kinds::NONE.with(Kind::Route),
             tables: (!all).then_some(tables),
@@ -381,7 +408,9 @@ impl Question {
     }
 
     fn concerns(&self, route: &Route) -> bool {
+        let points = |id: &u32| self.nexthops.contains(id);
         self.keys.binary_search(&route.key()).is_ok()
+            || matches!(&route.nexthops, NextHops::Object(id, _) if points(id))
             || (!self.devs.is_empty()
                 && (route.src.is_some_and(|src| self.sources.contains(&src))
                     || route.nexthops.devices().any(|dev| self.devs.contains(dev))))

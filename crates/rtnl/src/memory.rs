@@ -68,6 +68,7 @@ impl Known {
             neighbours,
             routes,
             rules,
+            nexthops,
             adopt,
         } = desired;
         Known {
@@ -77,6 +78,7 @@ impl Known {
                 neighbours: neighbours.clone(),
                 routes: None,
                 rules: rules.clone(),
+                nexthops: nexthops.clone(),
                 adopt: adopt.clone(),
             },
             routes: routes.as_ref().map(Routes::revision),
@@ -90,15 +92,17 @@ impl Known {
             neighbours,
             routes,
             rules,
+            nexthops,
             adopt,
         } = &self.lists;
         let _ = routes;
-        (links, addresses, neighbours, rules, adopt)
+        (links, addresses, neighbours, rules, nexthops, adopt)
             == (
                 &desired.links,
                 &desired.addresses,
                 &desired.neighbours,
                 &desired.rules,
+                &desired.nexthops,
                 &desired.adopt,
             )
     }
@@ -166,6 +170,8 @@ impl Memory {
         let mut note = |key: ObjectKey| {
             declared.insert(id_of(key, devices));
         };
+        let all = resolved.nexthops.iter().flatten();
+        all.for_each(|nexthop| note(ObjectKey::Nexthop(nexthop.id)));
         let all = resolved.addresses.iter().flatten();
         all.for_each(|address| note(ObjectKey::Address(address.key())));
         let all = resolved.neighbours.iter().flatten();

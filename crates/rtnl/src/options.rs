@@ -72,7 +72,8 @@ impl Options {
     }
 
     /// With a proof of ownership for the objects of a kind, whatever this kernel can do. Unless said otherwise it is the
-    /// marker where the kernel keeps it, and the ledger where it does not; links have no marker.
+    /// marker where the kernel keeps it, and the ledger where it does not; links have no marker. Of nexthop objects it is
+    /// always the marker.
     #[must_use]
     pub fn with_ownership(mut self, kind: Kind, ownership: Ownership) -> Options {
         self.by_marker = self.by_marker.without(kind);

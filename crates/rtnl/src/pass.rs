@@ -151,19 +151,22 @@ impl<'a> Pass<'a> {
             desired,
             book: &self.book,
             policy: self.policy,
+            shape: None,
         });
         let (mut snapshot, mut unmet) =
             look::read(observer, region, managed, marker, unmarked, passing)?;
         let missing = self.book.missing(&snapshot.observed);
         if missing != Kinds::NONE {
+            let shape = unmet.as_ref().map(|(_, shape)| shape);
+            let passing = passing.map(|passing| Passing { shape, ..passing });
             let (again, still) = look::read(observer, region, missing, marker, unmarked, passing)?;
             look::fill(&mut snapshot, again);
             unmet = match (unmet, still) {
-                (Some(unmet), Some(still)) => Some(unmet.and(&still)),
+                (Some((unmet, shape)), Some((still, _))) => Some((unmet.and(&still), shape)),
                 (unmet, _) => unmet,
             };
         }
-        self.sifted = unmet.map(|unmet| {
+        self.sifted = unmet.map(|(unmet, shape)| {
             let routes = desired.routes.as_ref();
             let routes = routes.map(|routes| routes.unmet(&unmet, &snapshot.observed.routes));
             let rest = Desired {
@@ -172,6 +175,7 @@ impl<'a> Pass<'a> {
                 neighbours: desired.neighbours.clone(),
                 routes,
                 rules: desired.rules.clone(),
+                nexthops: shape,
                 adopt: desired.adopt.clone(),
             };
             (rest, unmet.rests().clone())

@@ -21,7 +21,8 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
         unstored = not.map(|(kind, _)| *kind).collect();
     }
     let mut by_ledger = unstored;
-    for kind in Kind::ALL {
+    // Of nexthop objects it is the marker: every kernel that has them keeps it.
+    for kind in Kind::DECLARED {
         match options.ownership(kind) {
             Some(Ownership::Ledger) => by_ledger = by_ledger.with(kind),
             Some(Ownership::Marker) if unstored.contains(kind) || kind == Kind::Link => {

@@ -20,6 +20,7 @@ pub(crate) enum RecordKey {
     Neighbour { name: IfName, key: NeighbourKey },
     Route(RouteKey),
     Rule(Box<Rule>),
+    Nexthop(u32),
 }
 
 /// What was last applied to a key that is ours.
@@ -87,6 +88,7 @@ impl RecordKey {
             },
             Object::Route(route) => RecordKey::Route(route.key()),
             Object::Rule(rule) => RecordKey::Rule(Box::new(rule.key())),
+            Object::Nexthop(nexthop) => RecordKey::Nexthop(nexthop.id),
         })
     }
 
@@ -97,6 +99,7 @@ impl RecordKey {
             RecordKey::Neighbour { .. } => Kind::Neighbour,
             RecordKey::Route(_) => Kind::Route,
             RecordKey::Rule(_) => Kind::Rule,
+            RecordKey::Nexthop(_) => Kind::Nexthop,
         }
     }
 
@@ -106,7 +109,7 @@ impl RecordKey {
             RecordKey::Link { name, index } => Some((*name, *index)),
             RecordKey::Address { name, key } => Some((*name, key.dev.as_index()?)),
             RecordKey::Neighbour { name, key } => Some((*name, key.dev.as_index()?)),
-            RecordKey::Route(_) | RecordKey::Rule(_) => None,
+            RecordKey::Route(_) | RecordKey::Rule(_) | RecordKey::Nexthop(_) => None,
         }
     }
 }
@@ -155,6 +158,7 @@ pub(crate) fn protocol(object: &Object) -> u8 {
         Object::Neighbour(neighbour) => neighbour.protocol,
         Object::Route(route) => route.protocol,
         Object::Rule(rule) => rule.protocol,
+        Object::Nexthop(nexthop) => nexthop.protocol,
     }
 }
 
@@ -166,6 +170,7 @@ pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
         (Object::Neighbour(wanted), Object::Neighbour(neighbour)) => wanted.agrees(neighbour),
         (Object::Route(wanted), Object::Route(route)) => wanted.agrees(route),
         (Object::Rule(wanted), Object::Rule(rule)) => wanted.agrees(rule),
+        (Object::Nexthop(wanted), Object::Nexthop(nexthop)) => wanted.agrees(nexthop),
         _ => false,
     }
 }

@@ -35,6 +35,7 @@ pub(crate) enum Place {
     On(Option<IfName>),
     Rule(Family),
     Route(Family, u32),
+    Nexthop,
 }
 
 impl Place {
@@ -45,6 +46,7 @@ impl Place {
             Object::Neighbour(neighbour) => Place::On(name(neighbour.dev)),
             Object::Rule(rule) => Place::Rule(rule.family),
             Object::Route(route) => Place::Route(route.family(), route.table),
+            Object::Nexthop(_) => Place::Nexthop,
         }
     }
 
@@ -60,6 +62,7 @@ impl Place {
             }
             RecordKey::Rule(rule) => Place::Rule(rule.family),
             RecordKey::Route(key) => Place::of_route(key),
+            RecordKey::Nexthop(_) => Place::Nexthop,
         }
     }
 }
@@ -75,6 +78,7 @@ impl Region {
         };
         match place {
             Place::Link => true,
+            Place::Nexthop => false,
             Place::On(name) => name.is_some_and(|name| part.devices.values().any(|n| *n == name)),
             Place::Rule(family) => part.rules.contains(&family),
             Place::Route(family, table) => {
@@ -133,10 +137,15 @@ impl Part {
         })
     }
 
+    /// Whether there are routes in it.
+    pub(crate) fn has_routes(&self) -> bool {
+        !self.routes.is_empty() || !self.tables.is_empty()
+    }
+
     /// Adds a place.
     pub(crate) fn add(&mut self, place: Place, names: &BTreeMap<u32, IfName>) {
         match place {
-            Place::Link | Place::On(None) => {}
+            Place::Link | Place::Nexthop | Place::On(None) => {}
             Place::On(Some(name)) => {
                 let known = names.iter().filter(|(_, known)| **known == name);
                 self.devices
@@ -213,6 +222,8 @@ pub(crate) fn is_beyond(plan: &Plan) -> bool {
         Kind::Link => true,
         Kind::Address => op.action != Action::Create,
         Kind::Neighbour | Kind::Route | Kind::Rule => false,
+        // The routes that point at it may be anywhere.
+        Kind::Nexthop => true,
     };
     plan.ops.iter().any(far)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use trueup_apply::Outcome;
 use trueup_diff::{
-    Action, Desired, Dev, Kind, Kinds, Object, Observed, Op, Owned, Reason, resolve,
+    Action, Desired, Dev, Kind, Kinds, Object, Observed, Op, Owned, Reason, Shape, resolve,
 };
 use trueup_netlink::{Markers, Namespace, Socket, markers};
 use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
@@ -173,7 +173,11 @@ impl Rtnl {
             self.memory
                 .unsettled()
                 .for_each(|place| part.add(place, &known.names));
-            Some(part)
+            // Which object a route points at follows from all routes.
+            let by_objects = desired.nexthops == Shape::Objects && part.has_routes();
+            let mut unsettled = self.memory.unsettled();
+            let is_part = !by_objects && !unsettled.any(|place| place == Place::Nexthop);
+            is_part.then_some(part)
         };
         part().map_or(Region::Whole, Region::Part)
     }
@@ -312,7 +316,10 @@ impl Rtnl {
             let Observed { links, .. } = std::mem::take(observed);
             let identity = |op: &Op| (op.action, memory::id(&op.object, &devices));
             if !spent.is_empty() {
-                plan = plan.retain(|op| !spent.contains(&identity(op)));
+                // What points at a nexthop object may be among what was not done.
+                let takes =
+                    |op: &Op| (op.action, op.object.kind()) == (Action::Delete, Kind::Nexthop);
+                plan = plan.retain(|op| !spent.contains(&identity(op)) && !takes(op));
             }
             let Carried {
                 mut round,

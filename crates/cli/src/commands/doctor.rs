@@ -205,6 +205,13 @@ fn ownership(markers: &Markers) -> Vec<Proof> {
                     reason: "a link bears no marker",
                 };
             }
+            Kind::Nexthop => {
+                return Proof {
+                    kind: kind.name(),
+                    proof: "marker",
+                    reason: "every kernel that has nexthop objects keeps nhm_protocol",
+                };
+            }
             Kind::Route => (markers.route, "every kernel keeps rtm_protocol", "", ""),
             Kind::Address => (
                 markers.address,

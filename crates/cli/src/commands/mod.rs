@@ -87,6 +87,8 @@ impl Declared {
                 Kind::Neighbour => network.neighbours.as_ref().map(Vec::len),
                 Kind::Route => network.routes.as_ref().map(Routes::len),
                 Kind::Rule => network.rules.as_ref().map(Vec::len),
+                // A shape of routes: none is declared by itself.
+                Kind::Nexthop => None,
             };
             Some((kind.name(), number?))
         });

@@ -29,7 +29,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use trueup::sysctl as sysctls;
-use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Routes, Rule};
+use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Routes, Rule, Shape};
 
 pub use error::{Error, ErrorKind, Problem};
 pub use settings::{PROTOCOL, Settings};
@@ -292,6 +292,7 @@ struct Declared {
     neighbours: Option<Vec<Neighbour<IfName>>>,
     routes: Option<Vec<Route<IfName>>>,
     rules: Option<Vec<Rule>>,
+    nexthops: Shape,
     /// Those that say so of themselves, by kind and position.
     adopt: BTreeSet<(Kind, usize)>,
 }
@@ -305,6 +306,7 @@ impl Declared {
             neighbours,
             routes,
             rules,
+            nexthops,
             mut adopt,
         } = self;
         let routes = routes.map(|list| {
@@ -328,6 +330,7 @@ impl Declared {
             neighbours,
             routes,
             rules,
+            nexthops,
             adopt,
         }
     }
@@ -362,6 +365,13 @@ impl<'a> Collector<'a> {
             self.given.push(name);
             if name == settings::SYSCTL {
                 self.sysctls(&value);
+                return Ok(());
+            }
+            if name == settings::NEXTHOPS {
+                match settings::shape(&value) {
+                    Ok(shape) => self.declared.nexthops = shape,
+                    Err(fault) => self.faults.push(fault),
+                }
                 return Ok(());
             }
             let read = self.settings.read(name, &value, self.tables);
@@ -421,6 +431,8 @@ impl<'a> Collector<'a> {
             Kind::Neighbour => _ = desired.neighbours.get_or_insert_default(),
             Kind::Route => _ = desired.routes.get_or_insert_default(),
             Kind::Rule => _ = desired.rules.get_or_insert_default(),
+            // No section: a shape of routes.
+            Kind::Nexthop => {}
         }
     }
 
@@ -430,13 +442,13 @@ impl<'a> Collector<'a> {
         if self.faults.len() > error::SHOWN {
             return;
         }
-        match Kind::ALL.into_iter().find(|kind| kind.name() == section) {
+        match Kind::DECLARED.into_iter().find(|kind| kind.name() == section) {
             Some(Kind::Link) => self.object::<Link<_>>(&value),
             Some(Kind::Address) => self.object::<Address<_>>(&value),
             Some(Kind::Neighbour) => self.object::<Neighbour<_>>(&value),
             Some(Kind::Route) => self.object::<Route<_>>(&value),
             Some(Kind::Rule) => self.object::<Rule>(&value),
-            None => {}
+            Some(Kind::Nexthop) | None => {}
         }
     }
 
@@ -473,10 +485,10 @@ fn section(key: &Key<'_>) -> Result<Kind> {
         let message = format!("`{name}` is no list of objects: write {example}");
         return fault(key.at, message);
     }
-    let found = Kind::ALL.into_iter().find(|kind| kind.name() == key.name);
+    let found = Kind::DECLARED.into_iter().find(|kind| kind.name() == key.name);
     found.map_or_else(
         || {
-            let known: Vec<_> = settings::keys().chain(Kind::ALL.map(Kind::name)).collect();
+            let known: Vec<_> = settings::keys().chain(Kind::DECLARED.map(Kind::name)).collect();
             fault(key.at, unknown("section", &key.name, "a file", &known))
         },
         Ok,

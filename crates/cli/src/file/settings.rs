@@ -7,7 +7,7 @@ use std::time::Duration;
 use trueup::Options;
 use trueup::rtnl::{OnConflict, Ownership, ReservedProtocol};
 use trueup::sysctl;
-use trueup_diff::Kind;
+use trueup_diff::{Kind, Shape};
 
 use super::value::{Fault, Fields, Node, Result, Table, Value, fault};
 use super::{Tables, words};
@@ -70,11 +70,12 @@ impl Settings {
     }
 }
 
-const KEYS: [(&str, &str); 7] = [
+const KEYS: [(&str, &str); 8] = [
     ("protocol", "protocol = 116"),
     ("adopt", "adopt = true"),
     ("on_conflict", "on_conflict = \"take\""),
     ("grace", "grace = 10"),
+    (NEXTHOPS, "nexthops = \"objects\""),
     (OWNERSHIP, "[ownership]"),
     (SYSCTL, "[sysctl]"),
     ("sysctl_revert", "sysctl_revert = true"),
@@ -90,6 +91,23 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.into_iter().map(|(name, _)| name)
 }
 
+/// How the kernel is told where routes lead: part of what is desired.
+pub(super) const NEXTHOPS: &str = "nexthops";
+
+/// The shape that [`NEXTHOPS`] names.
+pub(super) fn shape(value: &Value<'_>) -> Result<Shape> {
+    let shape = words::one_of(value, "shape of next hops", &[(OBJECTS, ())]);
+    shape.map(|()| Shape::Objects).map_err(|fault| Fault {
+        message: format!(
+            "{NEXTHOPS}: {}; without this key they are written out in each route",
+            fault.message
+        ),
+        ..fault
+    })
+}
+
+const OBJECTS: &str = "objects";
+
 /// Those of them that are tables.
 pub(super) const OWNERSHIP: &str = "ownership";
 pub(super) const SYSCTL: &str = "sysctl";
@@ -104,7 +122,7 @@ const PROOFS: [(&str, Ownership); 2] =
 const LONGEST_GRACE: u32 = 86_400;
 
 impl Settings {
-    /// Takes the value of one of [`keys`] but [`SYSCTL`].
+    /// Takes the value of one of [`keys`] but [`SYSCTL`] and [`NEXTHOPS`].
     pub(super) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
         let named = |fault: Fault| Fault {
             message: format!("{key}: {}", fault.message),
@@ -134,7 +152,7 @@ impl Settings {
     }
 
     /// The keys of what is not as it is unless said otherwise; the marker always.
-    pub(super) fn write(&self) -> Table<'static> {
+    pub(super) fn write(&self, shape: &Shape) -> Table<'static> {
         let mut table = Table::default();
         table.push("protocol", Node::Integer(self.protocol.into()));
         if self.adopt {
@@ -145,6 +163,9 @@ impl Settings {
         }
         if let Some(grace) = self.grace {
             table.push("grace", words::seconds_node(grace));
+        }
+        if *shape != Shape::Routes {
+            table.push(NEXTHOPS, Node::Text(OBJECTS.into()));
         }
         if self.sysctl_revert {
             table.push("sysctl_revert", Node::Bool(true));
@@ -161,9 +182,9 @@ impl Settings {
 }
 
 fn ownership(at: usize, table: &Table<'_>, tables: &Tables) -> Result<BTreeMap<Kind, Ownership>> {
-    let fields = Fields::new("[ownership]", at, table, &Kind::ALL.map(Kind::name), tables)?;
+    let fields = Fields::new("[ownership]", at, table, &Kind::DECLARED.map(Kind::name), tables)?;
     let mut ownership = BTreeMap::new();
-    for kind in Kind::ALL {
+    for kind in Kind::DECLARED {
         let read = |value| match words::one_of(value, "proof of ownership", &PROOFS)? {
             Ownership::Marker if kind == Kind::Link => fault(
                 value.at,

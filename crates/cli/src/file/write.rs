@@ -15,7 +15,7 @@ use super::{Form, Settings, Tables};
 /// marker of the file. A kind that is `None` is left out.
 pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
     let mut out = Toml::default();
-    for (key, value) in settings.write().iter() {
+    for (key, value) in settings.write(&desired.nexthops).iter() {
         match &value.node {
             Node::Table(table) => {
                 let _ = write!(out.sections, "\n[{}]\n", key.name);
@@ -32,7 +32,7 @@ pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
 /// simply not there.
 pub fn to_json(settings: &Settings, desired: &Desired) -> String {
     let mut out = Json(String::new());
-    for (key, value) in settings.write().iter() {
+    for (key, value) in settings.write(&desired.nexthops).iter() {
         let before = if out.0.is_empty() { "{" } else { "," };
         let _ = write!(out.0, "{before}\n  \"{}\": ", key.name);
         json_value(value, &mut out.0);

@@ -215,6 +215,7 @@ fn bears(object: &Object) -> Option<u8> {
         Object::Neighbour(neighbour) => Some(neighbour.protocol),
         Object::Route(route) => Some(route.protocol),
         Object::Rule(rule) => Some(rule.protocol),
+        Object::Nexthop(nexthop) => Some(nexthop.protocol),
     }
 }
 
@@ -295,6 +296,7 @@ fn title(key: &ObjectKey, devices: &Devices) -> String {
             let words = Object::Rule(rule.clone()).spec(devices);
             format!("rule {}", words.replace(" protocol 0", ""))
         }
+        ObjectKey::Nexthop(id) => format!("nexthop id {id}"),
     }
 }
 

@@ -398,11 +398,15 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
         list(rule()),
     );
     let adopt = vec(
-        (select(Kind::ALL.to_vec()), any::<prop::sample::Index>()),
+        (
+            select(Kind::DECLARED.to_vec()),
+            any::<prop::sample::Index>(),
+        ),
         0..4,
     );
-    (parts, adopt)
-        .prop_map(|((links, addresses, neighbours, routes, rules), adopt)| {
+    let shape = select(vec![Shape::Routes, Shape::Objects]);
+    (parts, adopt, shape)
+        .prop_map(|((links, addresses, neighbours, routes, rules), adopt, nexthops)| {
             let mut desired = Desired {
                 links: apart(links, |i, link| link.name = numbered(i)),
                 addresses: apart(addresses, |i, address| {
@@ -424,6 +428,7 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
                 rules: Some(
                     apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default(),
                 ),
+                nexthops,
                 adopt: BTreeSet::new(),
             };
             let counts = counts(&desired);
@@ -453,6 +458,7 @@ pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
         neighbours,
         routes,
         rules,
+        nexthops: _,
         adopt: _,
     } = desired;
     [
@@ -472,7 +478,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
         (0..day, parts).prop_map(|(seconds, parts)| Duration::new(seconds, parts)),
     ];
     let proof = select(vec![Ownership::Marker, Ownership::Ledger]);
-    let ownership = prop::collection::btree_map(select(Kind::ALL.to_vec()), proof, 0..5);
+    let ownership = prop::collection::btree_map(select(Kind::DECLARED.to_vec()), proof, 0..5);
     let answer = select(vec![OnConflict::Report, OnConflict::Take]);
     let flags = any::<(bool, bool)>();
     (10..=255u8, flags, answer, of(grace), ownership).prop_map(

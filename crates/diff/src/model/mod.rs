@@ -14,6 +14,7 @@ mod metrics;
 mod names;
 mod neighbour;
 mod net;
+mod nexthop;
 mod route;
 mod rule;
 #[cfg(feature = "serde")]
@@ -29,6 +30,7 @@ pub use metrics::{Metric, Metrics};
 pub use names::{IfName, Label, LinkAddr};
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use net::{Dev, Family, ParseError, Prefix};
+pub use nexthop::{Nexthop, Way};
 pub use route::{NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
 pub(crate) use rule::Selectors;
 pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};
@@ -48,11 +50,23 @@ pub enum Kind {
     Route,
     /// A policy routing rule.
     Rule,
+    /// A nexthop object. None is declared by itself: they are a shape of routes.
+    Nexthop,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are created.
-    pub const ALL: [Kind; 5] = [
+    pub const ALL: [Kind; 6] = [
+        Kind::Link,
+        Kind::Address,
+        Kind::Neighbour,
+        Kind::Nexthop,
+        Kind::Route,
+        Kind::Rule,
+    ];
+
+    /// The kinds of which objects are declared.
+    pub const DECLARED: [Kind; 5] = [
         Kind::Link,
         Kind::Address,
         Kind::Neighbour,
@@ -68,6 +82,7 @@ impl Kind {
             Kind::Neighbour => "neighbour",
             Kind::Route => "route",
             Kind::Rule => "rule",
+            Kind::Nexthop => "nexthop",
         }
     }
 }
@@ -86,7 +101,7 @@ impl Kinds {
     /// No kind.
     pub const NONE: Kinds = Kinds(0);
     /// Every kind.
-    pub const ALL: Kinds = Kinds(0b1_1111);
+    pub const ALL: Kinds = Kinds(0b11_1111);
 
     /// The set with one more kind in it.
     #[must_use]

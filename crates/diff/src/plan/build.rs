@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
 use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
-use crate::plan::{Action, Bystanders, Conflict, Hold, Object, ObjectKey, Op, Reason};
+use crate::plan::{Action, Bystanders, Conflict, Hold, Object, ObjectKey, Op, Reason, bystanders};
 use crate::resolve::Resolved;
 
 /// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
@@ -298,6 +298,14 @@ pub(crate) fn find(desired: &Resolved, observed: &Observed, owned: &Owned) -> Fi
         },
     );
     found.sort_out(
+        desired.nexthops.as_deref(),
+        &observed.nexthops,
+        // What is not known to be there may point at it.
+        complete(Kind::Nexthop) && complete(Kind::Route),
+        handling,
+        |nexthop| ours(proof.nexthop(nexthop)),
+    );
+    found.sort_out(
         desired.routes.as_deref(),
         &observed.routes,
         complete(Kind::Route),
@@ -340,6 +348,7 @@ fn give_back_what_is_gone(found: &mut Findings, observed: &Observed, handling: H
             ObjectKey::Neighbour(key) => either(&desired.neighbours, &observed.neighbours, key),
             ObjectKey::Route(key) => either(&desired.routes, &observed.routes, key),
             ObjectKey::Rule(key) => either(&desired.rules, &observed.rules, key),
+            ObjectKey::Nexthop(_) => true,
         };
         let kind = former.kind();
         let known = desired.managed.contains(kind) && observed.complete.contains(kind);
@@ -586,6 +595,7 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     let takes_along = |op: &Op| match op.object.kind() {
         Kind::Link => op.action != Action::Create,
         Kind::Address => op.action != Action::Create,
+        Kind::Nexthop => op.action == Action::Delete,
         _ => false,
     };
     if !found.ops.iter().any(takes_along) {
@@ -595,6 +605,7 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     let given_back = found.ops.iter().filter(|op| op.reason == Reason::GivenBack);
     let given_back = given_back.map(|op| &op.object);
     let bystanders = Bystanders::new(observed, given_back, proof);
+    let left = bystanders::on_nexthops(observed, &found.ops);
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();
@@ -622,6 +633,10 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
             Object::Address(address) => {
                 deleted.push(address);
                 places.push(at);
+            }
+            Object::Nexthop(nexthop) => {
+                let bystander = left.get(&nexthop.id);
+                holds.extend(bystander.map(|bystander| (at, bystander.clone())));
             }
             _ => {}
         }

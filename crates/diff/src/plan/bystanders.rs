@@ -18,9 +18,9 @@ use ipnetwork::IpNetwork;
 use crate::desired::{Observed, Proof};
 use crate::model::{
     Address, AddressFlags, Dev, FOREVER, Family, IfName, Item, Kind, Link, LinkKind, Neighbour,
-    NextHop, Prefix, Route, table,
+    NextHop, NextHops, Prefix, Route, table,
 };
-use crate::plan::{Object, peer};
+use crate::plan::{Action, Object, Op, peer};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
 /// addresses, and that go with them by right.
@@ -69,7 +69,7 @@ impl Bystanders {
                 Object::Address(address) => drop(returned_addresses.insert(address.key())),
                 Object::Neighbour(neighbour) => drop(returned_neighbours.insert(neighbour.key())),
                 Object::Route(route) => returned_routes.push(route),
-                Object::Rule(_) => {}
+                Object::Rule(_) | Object::Nexthop(_) => {}
             }
         }
         let mut along: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -96,7 +96,7 @@ impl Bystanders {
                 Object::Address(_) | Object::Route(_) => {
                     raised.entry(index).or_insert(object.clone());
                 }
-                Object::Link(_) | Object::Rule(_) => {}
+                Object::Link(_) | Object::Rule(_) | Object::Nexthop(_) => {}
             }
             on_link.entry(index).or_insert(object);
         };
@@ -346,6 +346,71 @@ impl Bystanders {
     }
 }
 
+/// What still points at nexthop objects that are to be deleted, once the ops are done, and would go with them or, a group,
+/// shrink: by the object's number.
+pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Object> {
+    let mut left = BTreeMap::new();
+    let deletes = ops.iter().filter(|op| op.action == Action::Delete);
+    let deleted = deletes.filter_map(|op| match &op.object {
+        Object::Nexthop(nexthop) => Some(nexthop.id),
+        _ => None,
+    });
+    let deleted: BTreeSet<u32> = deleted.collect();
+    if deleted.is_empty() {
+        return left;
+    }
+    // There can be a million: they are counted, and looked at again only where one stays.
+    let mut count: BTreeMap<u32, i64> = BTreeMap::new();
+    for op in ops {
+        if let Some(id) = left_by(op).filter(|id| deleted.contains(id)) {
+            *count.entry(id).or_default() -= 1;
+        }
+    }
+    for id in observed.routes.iter().filter_map(points_at) {
+        if deleted.contains(&id) {
+            *count.entry(id).or_default() += 1;
+        }
+    }
+    for route in in_order(&observed.routes, |route| {
+        points_at(route).is_some_and(|id| count.get(&id).is_some_and(|left| *left > 0))
+    }) {
+        if let Some(id) = points_at(route) {
+            left.entry(id).or_insert(route.clone().into());
+        }
+    }
+    let changed: BTreeSet<u32> = ops
+        .iter()
+        .filter(|op| op.action != Action::Create)
+        .filter_map(|op| match &op.object {
+            Object::Nexthop(nexthop) => Some(nexthop.id),
+            _ => None,
+        })
+        .collect();
+    for group in in_order(&observed.nexthops, |group| !changed.contains(&group.id)) {
+        for id in group.members().filter(|id| deleted.contains(id)) {
+            left.entry(id).or_insert(group.clone().into());
+        }
+    }
+    left
+}
+
+/// The nexthop object that a route points at.
+pub(crate) fn points_at(route: &Route) -> Option<u32> {
+    match route.nexthops {
+        NextHops::Object(id, _) => Some(id),
+        _ => None,
+    }
+}
+
+/// The nexthop object that a route points at no more after an op.
+pub(crate) fn left_by(op: &Op) -> Option<u32> {
+    match (op.action, &op.object, op.was.as_deref()) {
+        (Action::Delete, Object::Route(route), _)
+        | (Action::Update, Object::Route(_), Some(Object::Route(route))) => points_at(route),
+        _ => None,
+    }
+}
+
 /// The devices that follow the one below when it goes down or gets a smaller MTU.
 fn followers(observed: &Observed, proof: Proof<'_>) -> BTreeMap<u32, Vec<(Object, bool)>> {
     let mut followers: BTreeMap<u32, Vec<(Object, bool)>> = BTreeMap::new();
@@ -429,7 +494,7 @@ impl std::fmt::Debug for Bystanders {
 mod tests {
     use super::*;
     use crate::desired::Owned;
-    use crate::model::{Kinds, NextHop, NextHops};
+    use crate::model::{Kinds, NextHop};
 
     const DEV: u32 = 2;
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
-    Address, AddressKey, Dev, Difference, IfName, Item, Kind, Link, Neighbour, NeighbourKey, Route,
-    RouteKey, Rule, RuleAction, table,
+    Address, AddressKey, Dev, Difference, IfName, Item, Kind, Link, Neighbour, NeighbourKey,
+    Nexthop, Route, RouteKey, Rule, RuleAction, table,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
@@ -51,6 +51,8 @@ pub enum Object {
     Route(Route),
     /// A rule.
     Rule(Box<Rule>),
+    /// A nexthop object.
+    Nexthop(Nexthop),
 }
 
 /// The key of an object of any kind.
@@ -68,6 +70,8 @@ pub enum ObjectKey {
     Route(RouteKey),
     /// Of a rule.
     Rule(Box<Rule>),
+    /// Of a nexthop object: its number.
+    Nexthop(u32),
 }
 
 impl Object {
@@ -79,6 +83,7 @@ impl Object {
             Object::Neighbour(_) => Kind::Neighbour,
             Object::Route(_) => Kind::Route,
             Object::Rule(_) => Kind::Rule,
+            Object::Nexthop(_) => Kind::Nexthop,
         }
     }
 
@@ -90,6 +95,7 @@ impl Object {
             Object::Neighbour(neighbour) => ObjectKey::Neighbour(neighbour.key()),
             Object::Route(route) => ObjectKey::Route(route.key()),
             Object::Rule(rule) => ObjectKey::Rule(Box::new(rule.key())),
+            Object::Nexthop(nexthop) => ObjectKey::Nexthop(nexthop.id),
         }
     }
 
@@ -101,6 +107,7 @@ impl Object {
             Object::Neighbour(neighbour) => vec![neighbour.dev],
             Object::Route(route) => route.nexthops.devices().copied().collect(),
             Object::Rule(_) => Vec::new(),
+            Object::Nexthop(nexthop) => nexthop.dev().into_iter().collect(),
         }
     }
 
@@ -112,6 +119,7 @@ impl Object {
             (Object::Neighbour(new), Object::Neighbour(was)) => new.differences(was),
             (Object::Route(new), Object::Route(was)) => new.differences(was),
             (Object::Rule(new), Object::Rule(was)) => new.differences(was),
+            (Object::Nexthop(new), Object::Nexthop(was)) => new.differences(was),
             _ => Vec::new(),
         }
     }
@@ -131,7 +139,7 @@ impl Object {
                 ];
                 DERIVED.contains(&rule.protocol) || default.contains(&(rule.priority, rule.action))
             }
-            Object::Link(_) | Object::Neighbour(_) => false,
+            Object::Link(_) | Object::Neighbour(_) | Object::Nexthop(_) => false,
         }
     }
 }
@@ -157,6 +165,12 @@ impl From<Neighbour> for Object {
 impl From<Route> for Object {
     fn from(route: Route) -> Object {
         Object::Route(route)
+    }
+}
+
+impl From<Nexthop> for Object {
+    fn from(nexthop: Nexthop) -> Object {
+        Object::Nexthop(nexthop)
     }
 }
 
@@ -227,6 +241,7 @@ impl fmt::Display for Hold {
                     Object::Neighbour(neighbour) => format!("neighbour {}", neighbour.dst),
                     Object::Route(route) => format!("route {}", route.dst),
                     Object::Rule(rule) => format!("rule {}", rule.priority),
+                    Object::Nexthop(nexthop) => format!("nexthop {}", nexthop.id),
                 };
                 write!(f, "would take along what is not to go: {what}")
             }

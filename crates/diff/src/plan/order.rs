@@ -1,7 +1,7 @@
 //! The order of ops, and which needs which.
 //!
 //! What is built comes before what rests on it: links, parents first, then addresses, neighbours,
-//! routes on the link, all other routes. What is taken down goes the other way, and after
+//! routes on the link, nexthop objects, all other routes. What is taken down goes the other way, and after
 //! everything that is built: make before break. The exceptions are what has to make room first:
 //! objects that are recreated, links that hold what a new one needs, and IPv4 addresses in whose
 //! subnet a new one comes (deleting the first of a subnet takes the others along).
@@ -48,10 +48,12 @@ enum Stage {
     ClearRules,
     Rules6,
     DeviceRoutes,
+    Nexthops,
     Routes,
     Rules4,
     DropRules4,
     DropRoutes,
+    DropNexthops,
     DropDeviceRoutes,
     DropRules6,
     DropNeighbours,
@@ -97,6 +99,15 @@ pub(crate) fn arrange(
             }
             (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => -length(route),
             (Object::Route(route), _) => length(route),
+            // Groups come after what they lead to, and go before it.
+            (Object::Nexthop(nexthop), stage) => {
+                let group = i64::from(nexthop.members().next().is_some());
+                if stage == Stage::Nexthops {
+                    group
+                } else {
+                    -group
+                }
+            }
             _ => 0,
         }
     };

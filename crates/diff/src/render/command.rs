@@ -5,10 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::link::{LinkWords, Which};
-use super::route::RouteWords;
+use super::route::{RouteWords, WayWords};
 use super::{Name, Word};
 use crate::model::{
-    Address, FOREVER, Family, Kind, LinkKind, Neighbour, NeighbourState, Rule, RuleAction, Scope,
+    Address, FOREVER, Family, Kind, LinkKind, Neighbour, NeighbourState, Nexthop, Rule, RuleAction,
+    Scope,
 };
 use crate::plan::{Action, Object, Op};
 use crate::resolve::Devices;
@@ -55,6 +56,7 @@ pub(super) fn word(kind: Kind) -> &'static str {
         Kind::Neighbour => "neigh",
         Kind::Route => "route",
         Kind::Rule => "rule",
+        Kind::Nexthop => "nexthop",
     }
 }
 
@@ -90,6 +92,7 @@ impl fmt::Display for Words<'_> {
             Object::Address(address) => address_words(f, address, key, devices),
             Object::Neighbour(neighbour) => neighbour_words(f, neighbour, key, devices),
             Object::Rule(rule) => rule_words(f, rule),
+            Object::Nexthop(nexthop) => nexthop_words(f, nexthop, key, devices),
         }
     }
 }
@@ -125,6 +128,7 @@ impl fmt::Display for Spec<'_> {
                 write!(f, "{} ", rule.family)?;
                 rule_words(f, rule)
             }
+            Object::Nexthop(nexthop) => nexthop_words(f, nexthop, false, devices),
         }
     }
 }
@@ -215,6 +219,24 @@ fn neighbour_words(
         f.write_str(" extern_learn")?;
     }
     write!(f, " protocol {}", neighbour.protocol)
+}
+
+fn nexthop_words(
+    f: &mut fmt::Formatter<'_>,
+    nexthop: &Nexthop,
+    key: bool,
+    devices: &Devices,
+) -> fmt::Result {
+    write!(f, "id {}", nexthop.id)?;
+    if key {
+        return Ok(());
+    }
+    write!(
+        f,
+        "{} proto {}",
+        WayWords(&nexthop.way, devices),
+        nexthop.protocol
+    )
 }
 
 /// The state as `ip neighbour` takes it. One that the kernel moves begins as reachable.

@@ -5,8 +5,8 @@ use std::fmt;
 use super::Name;
 use super::command::{Lifetime, Spec, state_name, word};
 use super::link::{LinkWords, Which};
-use super::route::{HopWords, MetricWords, TypeName};
-use crate::model::{Address, AddressFlags, Difference, Link, Neighbour, Route};
+use super::route::{HopWords, MetricWords, TypeName, WayWords};
+use crate::model::{Address, AddressFlags, Difference, Link, Neighbour, Nexthop, Route};
 use crate::plan::{Action, Hold, Object, Op, Reason};
 use crate::resolve::Devices;
 
@@ -58,6 +58,7 @@ fn differences(f: &mut fmt::Formatter<'_>, op: &Op, devices: &Devices) -> fmt::R
             Object::Neighbour(was) => neighbour_field(was, field),
             Object::Route(was) => route_field(was, field, devices),
             Object::Rule(_) => None,
+            Object::Nexthop(was) => nexthop_field(was, field, devices),
         };
         match former {
             Some(former) => write!(f, "{separator}{field}: was {former}")?,
@@ -89,6 +90,13 @@ fn route_field(was: &Route, field: &str, devices: &Devices) -> Option<String> {
         "src" => or_none(was.src),
         "scope" => or_none(was.scope.map(|scope| scope.0)),
         "metrics" => words_or_none(MetricWords(&was.metrics)),
+        _ => None,
+    }
+}
+
+fn nexthop_field(was: &Nexthop, field: &str, devices: &Devices) -> Option<String> {
+    match field {
+        "way" => words_or_none(WayWords(&was.way, devices)),
         _ => None,
     }
 }

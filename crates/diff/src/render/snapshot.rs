@@ -37,7 +37,7 @@ pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
             ..address.clone()
         }
     };
-    let complete = Kind::ALL.map(|kind| observed.complete.contains(kind));
+    let complete = Kind::DECLARED.map(|kind| observed.complete.contains(kind));
     let sum = one(0, complete)
         .wrapping_add(all(Kind::Link, &observed.links))
         .wrapping_add(all(Kind::Address, observed.addresses.iter().map(settled)))
@@ -49,7 +49,8 @@ pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
                 .filter(|neighbour| neighbour.is_declared()),
         ))
         .wrapping_add(all(Kind::Route, &observed.routes))
-        .wrapping_add(all(Kind::Rule, &observed.rules));
+        .wrapping_add(all(Kind::Rule, &observed.rules))
+        .wrapping_add(all(Kind::Nexthop, &observed.nexthops));
     SnapshotHash(sum)
 }
 

@@ -1,12 +1,16 @@
 //! Desired routes with their devices found: the work is done once for each value, not for each route.
 
+use std::collections::BTreeMap;
+
 use crate::check::Check as _;
-use crate::model::{Family, Kind, Prefix, Route, RouteKey, table};
+use crate::desired::Proof;
+use crate::model::{Family, Kind, NextHops, Nexthop, Prefix, Route, RouteKey, table};
 use crate::resolve::{DesiredError, Devices, Problem, dev};
+use crate::shape::Objects;
 
 use super::Routes;
 use super::key::{Packed, table4};
-use super::values::Value;
+use super::values::{Id, Value};
 
 impl Routes {
     /// The routes as they are observed once they are there, in the order of their keys.
@@ -14,8 +18,14 @@ impl Routes {
         &self,
         devices: &Devices,
         marker: u8,
+        objects: &Objects,
     ) -> Result<Vec<Route>, DesiredError> {
         let values = self.resolved_values(devices, marker);
+        let pointing = |value: &Option<Result<Route, Problem>>| {
+            let route = value.as_ref()?.as_ref().ok()?;
+            objects.pointing(route)
+        };
+        let pointing: Vec<Option<NextHops>> = values.iter().map(pointing).collect();
         let wrong = |index, problem| Err(DesiredError::new(Kind::Route, index, problem));
         let mut routes = Vec::with_capacity(self.len());
         for (index, (key, id)) in self.ids().enumerate() {
@@ -31,20 +41,62 @@ impl Routes {
                         tos,
                         from,
                     } = key.unpack();
-                    routes.push(Route {
+                    let mut route = Route {
                         table,
                         dst,
                         metric,
                         tos,
                         from,
                         ..route.clone()
-                    });
+                    };
+                    // The kernel lets no route with a source prefix point at an object.
+                    if let Some(Some(nexthops)) = pointing.get(id as usize)
+                        && from.is_none()
+                    {
+                        route.nexthops = nexthops.clone();
+                    }
+                    routes.push(route);
                 }
                 Some(Some(Err(problem))) => return wrong(index, problem.clone()),
                 _ => {}
             }
         }
         Ok(routes)
+    }
+
+    /// The nexthop objects that they are to point at, given those that are there.
+    pub(crate) fn objects(
+        &self,
+        devices: &Devices,
+        observed: &[Nexthop],
+        proof: Proof<'_>,
+    ) -> Objects {
+        let values = self.resolved_values(devices, proof.policy.marker);
+        let mut values: Vec<Option<Route>> = values.into_iter().map(|value| value?.ok()).collect();
+        // Those that only routes with a source prefix have need none.
+        let mut from: BTreeMap<Id, u32> = BTreeMap::new();
+        for (_, id) in self.odd.iter().filter(|(key, _)| key.from.is_some()) {
+            *from.entry(*id).or_default() += 1;
+        }
+        for (id, routes) in from {
+            if let Some(value) = values.get_mut(id as usize)
+                && self.values.count(id) == routes
+            {
+                *value = None;
+            }
+        }
+        Objects::of(&values, || self.firsts(values.len()), observed, proof)
+    }
+
+    /// The key of the first route of each value, by its place.
+    fn firsts(&self, values: usize) -> Vec<Option<RouteKey>> {
+        let mut firsts = vec![None; values];
+        for (key, id) in self.ids() {
+            if let Some(first @ None) = firsts.get_mut(id as usize) {
+                *first = Some(key.unpack());
+            }
+        }
+        firsts
     }
 
     /// What is wrong with a key, with whatever value.

@@ -17,6 +17,7 @@ use super::key::{self, Key4, Key6, Packed};
 use super::{Id, Routes};
 use crate::model::{Dev, Family, Item as _, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
 use crate::resolve::Devices;
+use crate::shape::Objects;
 
 /// An observed route in canonical form that has nothing beside what most have: at most one next hop, no metrics, no preferred
 /// source, no source prefix, nothing unknown.
@@ -259,9 +260,23 @@ impl<'a> Sieve<'a> {
         marker: u8,
         kept: BTreeSet<RouteKey>,
     ) -> Sieve<'a> {
+        Sieve::shaped(routes, devices, marker, kept, &Objects::default())
+    }
+
+    /// The same, where the routes point at nexthop objects.
+    pub fn shaped(
+        routes: &'a Routes,
+        devices: &Devices,
+        marker: u8,
+        kept: BTreeSet<RouteKey>,
+        objects: &Objects,
+    ) -> Sieve<'a> {
         let expected = routes.resolved_values(devices, marker).into_iter();
         let expected = expected.map(|value| match value {
-            Some(Ok(route)) => Expected::of(route),
+            Some(Ok(route)) => Expected::of(match objects.pointing(&route) {
+                Some(nexthops) => Route { nexthops, ..route },
+                None => route,
+            }),
             _ => Expected::Never,
         });
         Sieve {

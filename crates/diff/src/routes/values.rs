@@ -82,6 +82,12 @@ impl Values {
         Some(&self.slots.get(id as usize)?.as_ref()?.0)
     }
 
+    /// How many routes have a value.
+    pub(crate) fn count(&self, id: Id) -> u32 {
+        let slot = self.slots.get(id as usize).and_then(Option::as_ref);
+        slot.map_or(0, |(_, count)| *count)
+    }
+
     /// All of them, by their places; none where a place is free.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Option<&Value>> {
         self.slots

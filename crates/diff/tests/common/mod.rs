@@ -208,7 +208,7 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
         some_of(neighbour(), 3),
         some_of(route(), 5),
         some_of(rule(), 4),
-        prop::collection::btree_set((select(Kind::ALL.to_vec()), 0..5_usize), 0..6),
+        prop::collection::btree_set((select(Kind::DECLARED.to_vec()), 0..5_usize), 0..6),
     );
     parts.prop_map(|(links, addresses, neighbours, routes, rules, mut adopt)| {
         let routes = routes.map(|list: Vec<Route<IfName>>| {
@@ -227,6 +227,7 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
             neighbours,
             routes,
             rules,
+            ..Desired::default()
         }
     })
 }
@@ -237,13 +238,13 @@ fn policy() -> impl Strategy<Value = Policy> {
         |(by_ledger, unstored, [adopt, take])| {
             let kinds = |bits: u8| -> Kinds {
                 let of = |kind: &Kind| bits >> (*kind as u8) & 1 != 0;
-                Kind::ALL.into_iter().filter(of).collect()
+                Kind::DECLARED.into_iter().filter(of).collect()
             };
             let unstored = kinds(unstored).without(Kind::Link).without(Kind::Route);
             let forced = |kind: &Kind| unstored.contains(*kind) || kinds(by_ledger).contains(*kind);
             Policy {
                 marker: MARKER,
-                by_ledger: Kind::ALL.into_iter().filter(forced).collect(),
+                by_ledger: Kind::DECLARED.into_iter().filter(forced).collect(),
                 unstored,
                 adopt,
                 take,
@@ -272,6 +273,7 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
                         routes.remove(&key);
                     }
                     Kind::Rule => take(&mut desired.rules, error.index()),
+                    Kind::Nexthop => unreachable!("none is declared"),
                 }
             }
         }
@@ -302,7 +304,7 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
                 }));
             world.estrange(&fates);
             if kinds % 4 == 0 {
-                let some = Kind::ALL
+                let some = Kind::DECLARED
                     .into_iter()
                     .filter(|kind| kinds >> (2 + *kind as u8) & 1 == 0);
                 world.observed.complete = some.collect();
@@ -589,6 +591,7 @@ impl World {
                 let recorded = owned.rules.contains(&rule.key()).then_some(&rule.protocol);
                 !rule.unmodelled && marked(rule.protocol, recorded)
             }
+            Object::Nexthop(nexthop) => nexthop.protocol == MARKER,
         }
     }
 
@@ -629,6 +632,7 @@ impl World {
             ObjectKey::Neighbour(key) => self.owned.neighbours.contains_key(key),
             ObjectKey::Route(key) => self.owned.routes.contains_key(key),
             ObjectKey::Rule(key) => self.owned.rules.contains(&**key),
+            ObjectKey::Nexthop(_) => false,
         }
     }
 
@@ -641,13 +645,14 @@ impl World {
             Object::Neighbour(n) => drop(owned.neighbours.insert(n.key(), n.protocol)),
             Object::Route(route) => drop(owned.routes.insert(route.key(), route.protocol)),
             Object::Rule(rule) => drop(owned.rules.insert(rule.key())),
+            Object::Nexthop(_) => {}
         }
     }
 
     fn disown(&mut self, key: &ObjectKey) {
         let owned = &mut self.owned;
         match key {
-            ObjectKey::Link(_) => {}
+            ObjectKey::Link(_) | ObjectKey::Nexthop(_) => {}
             ObjectKey::Address(key) => drop(owned.addresses.remove(key)),
             ObjectKey::Neighbour(key) => drop(owned.neighbours.remove(key)),
             ObjectKey::Route(key) => drop(owned.routes.remove(key)),
@@ -801,7 +806,7 @@ impl World {
         self.record(op, object.clone());
         let observed = &mut self.observed;
         match object.as_ref().or(was.as_ref()).unwrap().kind() {
-            Kind::Link => unreachable!(),
+            Kind::Link | Kind::Nexthop => unreachable!(),
             Kind::Address => swap(&mut observed.addresses, was, object),
             Kind::Neighbour => swap(&mut observed.neighbours, was, object),
             Kind::Route => swap(&mut observed.routes, was, object),
@@ -977,7 +982,7 @@ pub(crate) fn devices(object: &Object) -> Vec<Dev> {
             .iter()
             .filter_map(|hop| hop.dev)
             .collect(),
-        Object::Link(_) | Object::Rule(_) => Vec::new(),
+        Object::Link(_) | Object::Rule(_) | Object::Nexthop(_) => Vec::new(),
     }
 }
 

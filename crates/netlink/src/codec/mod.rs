@@ -18,6 +18,7 @@
 pub mod address;
 pub mod link;
 pub mod neighbour;
+pub mod nexthop;
 pub mod route;
 pub mod rule;
 

@@ -8,6 +8,7 @@ mod links;
 mod markers;
 mod neighbours;
 mod net;
+mod nexthops;
 mod routes;
 mod rules;
 
@@ -42,6 +43,10 @@ trueup_testkit::kernel_tests![
     neighbours::a_replace_changes_in_place,
     neighbours::dumps_are_filtered_by_device,
     neighbours::what_the_kernel_moves_is_not_declared,
+    nexthops::nexthop_objects_come_back_as_desired_and_go_alone,
+    nexthops::a_replace_moves_all_routes_of_an_object,
+    nexthops::what_the_model_does_not_hold_is_told,
+    nexthops::what_has_no_number_or_no_device_is_refused,
     routes::ipv4_routes_come_back_as_desired_and_go_alone,
     routes::ipv6_routes_come_back_as_desired_and_go_alone,
     routes::ipv6_routes_from_a_source_come_back_where_the_kernel_has_them,

@@ -178,7 +178,7 @@ impl Case<'_> {
             ObjectKey::Address(key) => key.dev = self.there(key.dev),
             ObjectKey::Neighbour(key) => key.dev = self.there(key.dev),
             ObjectKey::Rule(rule) => rule.protocol = 0,
-            ObjectKey::Link(_) | ObjectKey::Route(_) => {}
+            ObjectKey::Link(_) | ObjectKey::Route(_) | ObjectKey::Nexthop(_) => {}
         }
         let empty = || Explained {
             key: key.clone(),
@@ -262,6 +262,7 @@ fn desired_kinds(resolved: &Resolved) -> Kinds {
         Kind::Neighbour => resolved.neighbours.is_some(),
         Kind::Route => resolved.routes.is_some(),
         Kind::Rule => resolved.rules.is_some(),
+        Kind::Nexthop => resolved.nexthops.is_some(),
     };
     Kind::ALL.into_iter().filter(managed).collect()
 }

@@ -75,7 +75,10 @@ fn refusal(all: &Options, were: &Options) -> Option<String> {
         ("grace", now.grace() != was.grace()),
         (
             "ownership",
-            Kind::ALL.map(ownership).iter().any(|(now, was)| now != was),
+            Kind::DECLARED
+                .map(ownership)
+                .iter()
+                .any(|(now, was)| now != was),
         ),
         ("sysctl_revert", all.settings != were.settings),
     ];

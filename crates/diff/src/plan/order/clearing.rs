@@ -124,6 +124,8 @@ impl Clearing {
                 (Family::Inet, false) => Stage::Rules4,
                 (Family::Inet6, false) => Stage::Rules6,
             },
+            Object::Nexthop(_) if delete => Stage::DropNexthops,
+            Object::Nexthop(_) => Stage::Nexthops,
             Object::Link(_) => Stage::Links,
             Object::Address(_) => Stage::Addresses,
             Object::Neighbour(_) => Stage::Neighbours,

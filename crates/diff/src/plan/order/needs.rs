@@ -6,7 +6,10 @@ use std::net::IpAddr;
 use ipnetwork::IpNetwork;
 
 use crate::desired::Observed;
-use crate::model::{Address, AddressKey, Dev, Family, IfName, Item, LinkKind, Prefix, Route};
+use crate::model::{
+    Address, AddressKey, Dev, Family, IfName, Item, LinkKind, NextHop, Prefix, Route, Way,
+};
+use crate::plan::bystanders::{left_by, points_at};
 use crate::plan::{Action, Object, Op, peer};
 use crate::resolve::Resolved;
 
@@ -23,7 +26,7 @@ enum Provider {
 pub(super) fn are_free(ops: &[Op]) -> bool {
     let (mut makes, mut breaks) = (false, false);
     let is_free = |op: &Op| match (&op.object, op.action) {
-        (Object::Link(_) | Object::Address(_), _) => false,
+        (Object::Link(_) | Object::Address(_) | Object::Nexthop(_), _) => false,
         (Object::Route(_), Action::Delete) => {
             breaks = true;
             !makes
@@ -58,6 +61,10 @@ pub(super) struct Needs {
     gateways: HashMap<(Option<Dev>, IpAddr), Option<u32>>,
     /// Whether an op makes any gateway reachable: else none is worth looking for.
     opens: bool,
+    /// The op that makes or changes a nexthop object.
+    objects: BTreeMap<u32, u32>,
+    /// The ops after which a nexthop object that is to go has one less that points at it.
+    leaving: BTreeMap<u32, Vec<u32>>,
     /// Where routes are deleted, by table and destination, and the first that is made there.
     broken: HashMap<(u32, Prefix), Option<u32>>,
 }
@@ -69,8 +76,13 @@ impl Needs {
             Object::Route(route) => Some(((route.table, route.dst), None)),
             _ => None,
         });
+        let gone = deletes().filter_map(|op| match &op.object {
+            Object::Nexthop(nexthop) => Some((nexthop.id, Vec::new())),
+            _ => None,
+        });
         let mut needs = Needs {
             broken: broken.collect(),
+            leaving: gone.collect(),
             ..Needs::default()
         };
         let deleted: BTreeSet<AddressKey> = deletes()
@@ -119,6 +131,16 @@ impl Needs {
                 own.extend(self.created.get(&neighbour.dev));
             }
             Object::Route(route) if builds => self.route(route, own),
+            Object::Nexthop(nexthop) if builds => {
+                own.extend(nexthop.members().filter_map(|id| self.objects.get(&id)));
+                if let Way::One(_, hop) = &nexthop.way {
+                    self.hop(hop, own);
+                }
+            }
+            // What points at it would go along.
+            Object::Nexthop(nexthop) => {
+                own.extend(self.leaving.get(&nexthop.id).into_iter().flatten());
+            }
             // The old way is not broken before the new one is made.
             Object::Route(route) => {
                 own.extend(
@@ -136,17 +158,21 @@ impl Needs {
         if let Some(Provider::Op(op)) = route.src.and_then(|src| self.local.get(&src)) {
             own.push(*op);
         }
+        own.extend(points_at(route).and_then(|id| self.objects.get(&id)));
         for hop in route.nexthops.as_slice() {
-            if let Some(dev) = &hop.dev {
-                own.extend(self.created.get(dev));
-                own.extend(self.raised.get(dev));
-            }
-            let link_local =
-                matches!(hop.via, Some(IpAddr::V6(via)) if via.is_unicast_link_local());
-            let looked_for = self.opens && !hop.onlink && !link_local;
-            if let Some(via) = hop.via.filter(|_| looked_for) {
-                own.extend(self.gateway(hop.dev, via));
-            }
+            self.hop(hop, own);
+        }
+    }
+
+    fn hop(&mut self, hop: &NextHop, own: &mut Vec<u32>) {
+        if let Some(dev) = &hop.dev {
+            own.extend(self.created.get(dev));
+            own.extend(self.raised.get(dev));
+        }
+        let link_local = matches!(hop.via, Some(IpAddr::V6(via)) if via.is_unicast_link_local());
+        let looked_for = self.opens && !hop.onlink && !link_local;
+        if let Some(via) = hop.via.filter(|_| looked_for) {
+            own.extend(self.gateway(hop.dev, via));
         }
     }
 
@@ -170,7 +196,20 @@ impl Needs {
 
     /// What an op provides to those after it.
     fn provide(&mut self, op: &Op, at: u32, desired: &Resolved) {
+        if !self.leaving.is_empty() {
+            let was = op.was.as_deref().unwrap_or(&op.object);
+            let members = match was {
+                Object::Nexthop(group) if op.action != Action::Create => Some(group.members()),
+                _ => None,
+            };
+            for id in members.into_iter().flatten().chain(left_by(op)) {
+                self.leaving.entry(id).and_modify(|left| left.push(at));
+            }
+        }
         match (&op.object, op.action) {
+            (Object::Nexthop(nexthop), Action::Create | Action::Update) => {
+                self.objects.insert(nexthop.id, at);
+            }
             (Object::Link(link), Action::Create) => {
                 self.created
                     .extend(desired.devices.dev(&link.name).map(|dev| (dev, at)));

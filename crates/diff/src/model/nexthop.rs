@@ -1,0 +1,125 @@
+//! Nexthop objects (Linux 5.3): where routes lead, kept apart from them under a number, so that to change one is to change
+//! all routes that point at it.
+
+use std::ops::RangeInclusive;
+
+use super::{Dev, Difference, Family, Item, NextHop, in_place, recreate};
+
+/// A nexthop object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Nexthop {
+    /// Its number (`NHA_ID`), by which routes point at it. 0 is none.
+    pub id: u32,
+    /// Where it leads.
+    pub way: Way,
+    /// Who installed it (`nhm_protocol`): for one of ours the marker.
+    pub protocol: u8,
+    /// The kernel reports configuration that this model does not hold, such as an encapsulation or a resilient group.
+    /// Never set on a desired object, so that the two never agree.
+    pub unmodelled: bool,
+}
+
+/// Where a nexthop object leads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Way {
+    /// To one next hop, whose weight says nothing. The family is that of the gateway; without one, that of the routes that it
+    /// is for: an IPv6 route takes none of IPv4.
+    One(Family, NextHop),
+    /// Nowhere (`NHA_BLACKHOLE`).
+    Blackhole(Family),
+    /// To several others, each by its number and with its weight, 1 to 256. In canonical form in the order of the numbers:
+    /// the kernel balances alike whatever the order.
+    Group(Vec<(u32, u16)>),
+}
+
+impl Nexthop {
+    /// The numbers that objects of ours have: the marker is their uppermost byte.
+    ///
+    /// The kernel gives those who ask for none the numbers from 1 up, FRR's come from below 1,800,000,000, and another agent
+    /// of our kind has another marker. Creates are exclusive all the same.
+    pub fn ids(marker: u8) -> RangeInclusive<u32> {
+        let first = u32::from(marker) << 24;
+        // Some kernels never end a dump that shows the last number of all (`rtm_dump_walk_nexthops`).
+        first.max(1)..=first | 0x00ff_fffe
+    }
+
+    /// The numbers of the objects that a group leads to.
+    pub fn members(&self) -> impl Iterator<Item = u32> {
+        let members = match &self.way {
+            Way::Group(members) => members.as_slice(),
+            Way::One(..) | Way::Blackhole(_) => &[],
+        };
+        members.iter().map(|(id, _)| *id)
+    }
+
+    /// The device that it leads out of.
+    pub fn dev(&self) -> Option<Dev> {
+        match &self.way {
+            Way::One(_, hop) => hop.dev,
+            Way::Blackhole(_) | Way::Group(_) => None,
+        }
+    }
+
+    /// With the members of a group in the order of their numbers.
+    #[must_use]
+    pub fn canonical(mut self) -> Nexthop {
+        if let Way::Group(members) = &mut self.way {
+            members.sort_unstable();
+        }
+        self
+    }
+}
+
+impl Item for Nexthop {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.id
+    }
+
+    fn compare(&self, observed: &Nexthop, differ: &mut dyn FnMut(Difference)) {
+        // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
+        let is_group = |nexthop: &Nexthop| matches!(nexthop.way, Way::Group(_));
+        let way = match is_group(self) == is_group(observed) {
+            true => in_place,
+            false => recreate,
+        };
+        way(self.way == observed.way, "way", differ);
+        let known = self.unmodelled == observed.unmodelled;
+        recreate(known, "attributes unknown here", differ);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_the_same_in_any_order_and_never_becomes_a_single_one() {
+        let nexthop = |way| Nexthop {
+            id: 7,
+            way,
+            protocol: 116,
+            unmodelled: false,
+        };
+        let group = nexthop(Way::Group(vec![(1, 1), (2, 3)]));
+        let turned = nexthop(Way::Group(vec![(2, 3), (1, 1)])).canonical();
+        assert!(group.agrees(&turned));
+        let weights = nexthop(Way::Group(vec![(1, 1), (2, 1)]));
+        let differences = group.differences(&weights);
+        assert!(differences.len() == 1 && differences[0].in_place);
+        let blackhole = nexthop(Way::Blackhole(Family::Inet));
+        let differences = group.differences(&blackhole);
+        assert!(differences.len() == 1 && !differences[0].in_place);
+    }
+
+    #[test]
+    fn markers_have_numbers_of_their_own() {
+        assert_eq!(Nexthop::ids(116), 0x7400_0000..=0x74ff_fffe);
+        assert!(Nexthop::ids(5).end() < Nexthop::ids(6).start());
+        assert_eq!(*Nexthop::ids(255).end(), u32::MAX - 1);
+    }
+}
