@@ -70,6 +70,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
                 { "kind": "link", "proof": "ledger" },
                 { "kind": "address", "proof": proof(kept.address) },
                 { "kind": "neighbour", "proof": proof(kept.neighbour) },
+                { "kind": "nexthop", "proof": "marker" },
                 { "kind": "route", "proof": proof(kept.route) },
                 { "kind": "rule", "proof": proof(kept.rule) },
             ],
