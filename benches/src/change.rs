@@ -10,7 +10,7 @@ use trueup::driver::{Config, Loop, Running};
 use trueup::{Desired, MemoryLedger, Namespace, Options, Rtnl};
 
 use crate::clock::{Took, timed_each};
-use crate::pass::route;
+use crate::pass::{hop_out_of_up0, route};
 use crate::works::{self, CHANGES, GATEWAYS};
 
 /// Nothing takes as long.
@@ -37,6 +37,25 @@ pub(crate) fn routes(desired: Desired, size: usize) -> Result<Took> {
     };
     (0..BEFORE).try_for_each(change)?;
     let took = timed_each(CHANGES, change)?;
+    running.stop(BOUND)?;
+    Ok(took)
+}
+
+/// All routes, which point at one nexthop object, are led another way at once, and in the end taken away.
+///
+/// # Errors
+///
+/// When the loop ends.
+pub(crate) fn gateway(desired: Desired) -> Result<Took> {
+    let running = start(desired)?;
+    let reroute = |at: usize| -> Result<()> {
+        let [from, to] = [at, at + 1].map(|at| hop_out_of_up0(GATEWAYS[at % 2]));
+        let (from, to) = (from?, to?);
+        change(&running, move |routes| routes.reroute(&from, &to))
+    };
+    (0..BEFORE).try_for_each(reroute)?;
+    let took = timed_each(CHANGES, reroute)?;
+    change(&running, |routes| *routes = Routes::new())?;
     running.stop(BOUND)?;
     Ok(took)
 }

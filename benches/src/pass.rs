@@ -1,9 +1,9 @@
 //! trueup's side: each work as one pass of the library over what is desired.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use trueup::diff::{Family, Prefix, RuleAction, table};
+use anyhow::{Context as _, Result, ensure};
+use trueup::diff::{Family, IfName, Prefix, RuleAction, Shape, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
     Report as _, Route, Rtnl, Rule, Source as _,
@@ -29,6 +29,7 @@ pub fn perform(work: Work, size: usize) -> Result<Took> {
             ip_batch([format!("link add {one} type veth peer name {other}")]);
         }
         Work::RouteChange => return change::routes(desired(work, size)?, size),
+        Work::GatewayObject => return change::gateway(desired(work, size)?),
         // What proves links to be ours is the ledger of who made them, so the same process does.
         Work::LinkDelete => {
             pass(&desired_links(size)?, &mut ledger, Expected::Ops)?;
@@ -86,7 +87,19 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
             routes(&mut (0..size).map(|at| route(works::destination(family, at), gateway)))
         }
         Work::RouteChange => desired(Work::RouteNoop(Family::Inet), size),
-        Work::GatewayObject => bail!("a pass writes next hops out in each route"),
+        Work::GatewayObject => {
+            let hops = hop_out_of_up0(GATEWAYS[0])?;
+            let led = |route| Route {
+                nexthops: hops.clone(),
+                ..route
+            };
+            let mut all = (0..size)
+                .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[0].into()).map(led));
+            Ok(Desired {
+                nexthops: Shape::Objects,
+                ..routes(&mut all)?
+            })
+        }
         Work::RouteGateway => routes(
             &mut (0..size)
                 .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[1].into())),
@@ -108,12 +121,15 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
     }
 }
 
-pub(crate) fn route(
-    (address, length): (IpAddr, u8),
-    gateway: IpAddr,
-) -> Result<Route<trueup::diff::IfName>> {
+pub(crate) fn route((address, length): (IpAddr, u8), gateway: IpAddr) -> Result<Route<IfName>> {
     let prefix = Prefix::new(address, length).context("a prefix")?;
     Ok(Route::new(prefix, NextHops::One(NextHop::via(gateway))))
+}
+
+/// An object is made where the device is said as well.
+pub(crate) fn hop_out_of_up0(gateway: Ipv4Addr) -> Result<NextHops<IfName>> {
+    let hop = NextHop::via(gateway.into());
+    Ok(NextHops::One(hop.on("up0".parse()?)))
 }
 
 fn rule(family: Family, at: usize) -> Result<Rule> {

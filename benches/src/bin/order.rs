@@ -70,6 +70,9 @@ impl Add for Taken {
     }
 }
 
+/// An order by name: the places of so many things, one after the other.
+type NamedOrder = (&'static str, fn(usize) -> Vec<usize>);
+
 /// What the calling thread has used of the processor.
 fn thread_time() -> Result<Duration> {
     let used = getrusage(UsageWho::RUSAGE_THREAD)?;
@@ -461,7 +464,7 @@ fn multipath(set: &[Prefix]) -> Vec<Work> {
     // Of one set of next hops all, then of the next: the kernel finds the same `fib_info` again.
     let grouped: fn(usize) -> Vec<usize> =
         |n| (0..64).flat_map(|start| (start..n).step_by(64)).collect();
-    let orders: [(&str, fn(usize) -> Vec<usize>); 3] = [
+    let orders: [NamedOrder; 3] = [
         ("ascending", in_order),
         ("scattered", golden),
         ("by next hops", grouped),
@@ -509,7 +512,7 @@ fn rules(family: Family, count: usize) -> Vec<Work> {
             ..Rule::new(family, 1_000 + at, RuleAction::Lookup(100))
         })
         .collect();
-    let orders: [(&str, fn(usize) -> Vec<usize>); 3] = [
+    let orders: [NamedOrder; 3] = [
         ("ascending", in_order),
         ("descending", |n| (0..n).rev().collect()),
         ("scattered", golden),
@@ -544,7 +547,7 @@ fn rules(family: Family, count: usize) -> Vec<Work> {
 }
 
 fn neighbours(family: Family, count: usize) -> Vec<Work> {
-    let orders: [(&str, fn(usize) -> Vec<usize>); 3] = [
+    let orders: [NamedOrder; 3] = [
         ("ascending", in_order),
         ("descending", |n| (0..n).rev().collect()),
         ("scattered", golden),
@@ -554,7 +557,7 @@ fn neighbours(family: Family, count: usize) -> Vec<Work> {
         let lladdr: trueup_diff::LinkAddr = "02:00:00:00:00:09".parse()?;
         let all = (0..count).map(|at| Neighbour {
             protocol: 116,
-            ..Neighbour::new(dev, gateway(family, at), lladdr.clone())
+            ..Neighbour::new(dev, gateway(family, at), lladdr)
         });
         Ok(all.collect())
     };

@@ -33,7 +33,6 @@ fn main() -> Result<()> {
 fn names(work: Work) -> &'static [&'static str] {
     match work {
         Work::FewNoop => &["floor", "floor-by-protocol", "trueup"],
-        Work::GatewayObject => &["floor"],
         _ => &["floor", "trueup"],
     }
 }

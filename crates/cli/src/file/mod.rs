@@ -442,7 +442,10 @@ impl<'a> Collector<'a> {
         if self.faults.len() > error::SHOWN {
             return;
         }
-        match Kind::DECLARED.into_iter().find(|kind| kind.name() == section) {
+        match Kind::DECLARED
+            .into_iter()
+            .find(|kind| kind.name() == section)
+        {
             Some(Kind::Link) => self.object::<Link<_>>(&value),
             Some(Kind::Address) => self.object::<Address<_>>(&value),
             Some(Kind::Neighbour) => self.object::<Neighbour<_>>(&value),
@@ -485,10 +488,14 @@ fn section(key: &Key<'_>) -> Result<Kind> {
         let message = format!("`{name}` is no list of objects: write {example}");
         return fault(key.at, message);
     }
-    let found = Kind::DECLARED.into_iter().find(|kind| kind.name() == key.name);
+    let found = Kind::DECLARED
+        .into_iter()
+        .find(|kind| kind.name() == key.name);
     found.map_or_else(
         || {
-            let known: Vec<_> = settings::keys().chain(Kind::DECLARED.map(Kind::name)).collect();
+            let known: Vec<_> = settings::keys()
+                .chain(Kind::DECLARED.map(Kind::name))
+                .collect();
             fault(key.at, unknown("section", &key.name, "a file", &known))
         },
         Ok,

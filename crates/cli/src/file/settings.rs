@@ -182,7 +182,13 @@ impl Settings {
 }
 
 fn ownership(at: usize, table: &Table<'_>, tables: &Tables) -> Result<BTreeMap<Kind, Ownership>> {
-    let fields = Fields::new("[ownership]", at, table, &Kind::DECLARED.map(Kind::name), tables)?;
+    let fields = Fields::new(
+        "[ownership]",
+        at,
+        table,
+        &Kind::DECLARED.map(Kind::name),
+        tables,
+    )?;
     let mut ownership = BTreeMap::new();
     for kind in Kind::DECLARED {
         let read = |value| match words::one_of(value, "proof of ownership", &PROOFS)? {

@@ -406,47 +406,49 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
     );
     let shape = select(vec![Shape::Routes, Shape::Objects]);
     (parts, adopt, shape)
-        .prop_map(|((links, addresses, neighbours, routes, rules), adopt, nexthops)| {
-            let mut desired = Desired {
-                links: apart(links, |i, link| link.name = numbered(i)),
-                addresses: apart(addresses, |i, address| {
-                    if i > 0 {
-                        address.dev = numbered(i);
+        .prop_map(
+            |((links, addresses, neighbours, routes, rules), adopt, nexthops)| {
+                let mut desired = Desired {
+                    links: apart(links, |i, link| link.name = numbered(i)),
+                    addresses: apart(addresses, |i, address| {
+                        if i > 0 {
+                            address.dev = numbered(i);
+                        }
+                    }),
+                    neighbours: apart(neighbours, |i, neighbour| {
+                        if i > 0 {
+                            neighbour.dev = numbered(i);
+                        }
+                    }),
+                    routes: apart(routes, |i, route| {
+                        if i > 0 {
+                            route.table = 1_000_000 + i as u32;
+                        }
+                    })
+                    .map(Routes::from),
+                    rules: Some(
+                        apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default(),
+                    ),
+                    nexthops,
+                    adopt: BTreeSet::new(),
+                };
+                let counts = counts(&desired);
+                let there = |(kind, index): (Kind, prop::sample::Index)| {
+                    let count = counts[kind as usize];
+                    (count > 0).then(|| (kind, index.index(count)))
+                };
+                for (kind, at) in adopt.into_iter().filter_map(there) {
+                    match (kind, &mut desired.routes) {
+                        (Kind::Route, Some(routes)) => {
+                            let key = routes.keys().nth(at).unwrap();
+                            routes.adopt(key);
+                        }
+                        _ => _ = desired.adopt.insert((kind, at)),
                     }
-                }),
-                neighbours: apart(neighbours, |i, neighbour| {
-                    if i > 0 {
-                        neighbour.dev = numbered(i);
-                    }
-                }),
-                routes: apart(routes, |i, route| {
-                    if i > 0 {
-                        route.table = 1_000_000 + i as u32;
-                    }
-                })
-                .map(Routes::from),
-                rules: Some(
-                    apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default(),
-                ),
-                nexthops,
-                adopt: BTreeSet::new(),
-            };
-            let counts = counts(&desired);
-            let there = |(kind, index): (Kind, prop::sample::Index)| {
-                let count = counts[kind as usize];
-                (count > 0).then(|| (kind, index.index(count)))
-            };
-            for (kind, at) in adopt.into_iter().filter_map(there) {
-                match (kind, &mut desired.routes) {
-                    (Kind::Route, Some(routes)) => {
-                        let key = routes.keys().nth(at).unwrap();
-                        routes.adopt(key);
-                    }
-                    _ => _ = desired.adopt.insert((kind, at)),
                 }
-            }
-            desired
-        })
+                desired
+            },
+        )
         .boxed()
 }
 

@@ -77,11 +77,13 @@ fn expectations(desired: &Desired) -> Vec<(Kind, Vec<Fields>)> {
     fn all<T>(items: &Option<Vec<T>>, fields: impl Fn(&T) -> Fields) -> Vec<Fields> {
         items.iter().flatten().map(fields).collect()
     }
+    let routes = desired.routes.as_ref();
+    let routes = routes.map(|routes| routes.iter().collect());
     vec![
         (Kind::Link, all(&desired.links, expect::link)),
         (Kind::Address, all(&desired.addresses, expect::address)),
         (Kind::Neighbour, all(&desired.neighbours, expect::neighbour)),
-        (Kind::Route, all(&desired.routes, expect::route)),
+        (Kind::Route, all(&routes, expect::route)),
         (Kind::Rule, all(&desired.rules, expect::rule)),
     ]
 }
