@@ -608,3 +608,57 @@ fn among<K: Ord + Copy>(
     }
     some
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKER: u8 = 116;
+
+    fn rows(destinations: &[&str]) -> (Routes, Vec<Route>) {
+        let via = NextHop::via([10, 0, 0, 1].into());
+        let wanted = |dst: &&str| Route::new(dst.parse().unwrap(), NextHops::One(via.clone()));
+        let observed = |dst: &&str| {
+            let hop = NextHop::via([10, 0, 0, 1].into());
+            let mut route = Route::new(dst.parse().unwrap(), NextHops::One(hop)).canonical();
+            route.protocol = MARKER;
+            route
+        };
+        (
+            destinations.iter().map(wanted).collect(),
+            destinations.iter().map(observed).collect(),
+        )
+    }
+
+    #[test]
+    fn rows_in_order_fall_through_and_rows_out_of_order_are_told() {
+        let (routes, rows) = rows(&["10.0.0.0/16", "10.0.0.0/8", "10.1.0.0/16"]);
+        let mut sieve = Sieve::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        sieve.begin(Family::Inet);
+        for row in &rows {
+            assert_eq!(sieve.route(row), Verdict::Settled);
+        }
+        let all = sieve.end(Family::Inet, None);
+        assert_eq!((all.settled(), all.in_order()), (3, true));
+        assert!(routes.unmet(&all, &[]).is_empty());
+
+        for at in [2, 0, 1] {
+            let _ = sieve.route(&rows[at]);
+        }
+        assert!(!sieve.end(Family::Inet, None).in_order());
+    }
+
+    #[test]
+    fn what_comes_twice_does_not_fall_through() {
+        let (routes, rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);
+        let mut sieve = Sieve::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        sieve.begin(Family::Inet);
+        assert_eq!(sieve.route(&rows[0]), Verdict::Settled);
+        let both = Verdict::Both(Box::new(rows[0].clone()));
+        assert_eq!(sieve.route(&rows[0]), both);
+        assert_eq!(sieve.route(&rows[0]), Verdict::Kept);
+        let found = sieve.end(Family::Inet, None);
+        assert_eq!(found.settled(), 0);
+        assert_eq!(routes.unmet(&found, &rows[..1]).len(), 2);
+    }
+}
