@@ -8,6 +8,7 @@
 
 mod addresses;
 mod attack;
+mod changes;
 mod cost;
 mod facts;
 mod judge;
@@ -58,6 +59,12 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_route_through_a_nexthop_object_holds_its_link,
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
     attack::own_writes_bring_no_further_pass,
+    changes::a_route_that_comes_and_goes_is_one_message_each,
+    changes::a_change_to_and_fro_is_no_message,
+    changes::a_new_key_that_a_stranger_has_is_left_to_him,
+    changes::a_strangers_twin_in_front_of_ours_survives_every_change,
+    changes::a_strangers_route_that_served_is_not_taken_for_ours,
+    changes::a_list_changed_in_its_place_is_seen,
     order::addresses_before_and_after_their_link_comes_up_are_alike,
     order::many_links_go_in_one_message_and_no_stranger_with_them,
     order::few_links_go_one_by_one_and_what_is_gone_is_no_failure,

@@ -1,0 +1,171 @@
+//! What is desired otherwise than in the pass before, of a source that listens: such a pass takes for granted what it has not
+//! looked at since, and never more than is so.
+
+use trueup_diff::{Desired, IfName, Route, Routes};
+use trueup_reconcile::{Extent, Hints, Report as _, Source as _, Subscribed, Terms};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl, Watch};
+use trueup_testkit::{ip, uplinks};
+
+use crate::support::{address, nothing, told, via};
+
+struct Agent {
+    source: Rtnl,
+    _watch: Watch,
+    ledger: MemoryLedger,
+    desired: Desired,
+}
+
+impl Agent {
+    /// One whose routes are there.
+    fn settled(routes: impl Into<Routes>) -> Agent {
+        uplinks(1);
+        let here = Namespace::current();
+        let mut source = Rtnl::new();
+        let Subscribed::Active(watch) = source.subscribe(&here, Hints::new(|| {})) else {
+            panic!("no subscription");
+        };
+        let mut agent = Agent {
+            source,
+            _watch: watch,
+            ledger: MemoryLedger::default(),
+            desired: Desired {
+                addresses: Some(vec![address("up0", "10.9.0.1/24")]),
+                routes: Some(routes.into()),
+                ..nothing()
+            },
+        };
+        for _ in 0..2 {
+            let report = agent.pass(Extent::Whole);
+            assert!(report.converged(), "{}", told(&report));
+        }
+        agent
+    }
+
+    fn pass(&mut self, extent: Extent) -> Report {
+        let terms = Terms::default().with_extent(extent);
+        let (here, options) = (Namespace::current(), Options::default());
+        self.source
+            .reconcile_within(&here, &self.desired, &mut self.ledger, &options, &terms)
+            .unwrap()
+    }
+
+    /// Changes what is desired; the pass over that, and then one over everything, which has to find nothing left.
+    fn change(&mut self, change: impl FnOnce(&mut Routes)) -> Report {
+        change(self.desired.routes.as_mut().unwrap());
+        let report = self.pass(Extent::Doubtful);
+        let whole = self.pass(Extent::Whole);
+        assert_eq!(whole.ops().count(), 0, "{}", told(&whole));
+        assert_eq!(whole.converged(), report.converged(), "{}", told(&whole));
+        report
+    }
+}
+
+fn shown(dst: &str) -> String {
+    ip(&["route", "show", dst])
+}
+
+fn commands(report: &Report) -> Vec<String> {
+    let ops = report.ops();
+    ops.map(|done| done.op.command(done.devices).to_string())
+        .collect()
+}
+
+fn routes() -> [Route<IfName>; 2] {
+    [
+        via("10.50.0.0/16", "10.9.0.9"),
+        via("10.51.0.0/16", "10.9.0.9"),
+    ]
+}
+
+pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
+    let mut agent = Agent::settled(routes());
+    let report = agent.change(|routes| drop(routes.insert(via("10.52.0.0/16", "10.9.0.8"))));
+    assert!(report.converged(), "{}", told(&report));
+    assert_eq!(commands(&report).len(), 1, "{}", told(&report));
+    assert!(shown("10.52.0.0/16").contains("via 10.9.0.8"));
+
+    let key = via("10.50.0.0/16", "10.9.0.9").canonical_key();
+    let report = agent.change(|routes| drop(routes.remove(&key)));
+    assert!(report.converged(), "{}", told(&report));
+    assert_eq!(commands(&report).len(), 1, "{}", told(&report));
+    assert_eq!(shown("10.50.0.0/16"), "");
+
+    let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.7"))));
+    assert!(report.converged(), "{}", told(&report));
+    assert!(shown("10.51.0.0/16").contains("via 10.9.0.7"));
+}
+
+pub(crate) fn a_change_to_and_fro_is_no_message() {
+    let mut agent = Agent::settled(routes());
+    let report = agent.change(|routes| {
+        routes.insert(via("10.50.0.0/16", "10.9.0.7"));
+        routes.insert(via("10.50.0.0/16", "10.9.0.9"));
+    });
+    assert!(report.converged(), "{}", told(&report));
+    assert_eq!(commands(&report), [""; 0]);
+}
+
+pub(crate) fn a_new_key_that_a_stranger_has_is_left_to_him() {
+    let mut agent = Agent::settled(routes());
+    ip(&[
+        "route",
+        "add",
+        "10.52.0.0/16",
+        "via",
+        "10.9.0.3",
+        "proto",
+        "4",
+    ]);
+    let report = agent.change(|routes| drop(routes.insert(via("10.52.0.0/16", "10.9.0.8"))));
+    assert!(!report.converged(), "{}", told(&report));
+    assert_eq!(report.conflicts().len(), 1);
+    let shown = shown("10.52.0.0/16");
+    assert!(shown.contains("via 10.9.0.3"), "{shown}");
+    assert!(!shown.contains("10.9.0.8"), "{shown}");
+}
+
+/// A replace takes the first route of a key, whoever's that is (`fib_table_insert`).
+pub(crate) fn a_strangers_twin_in_front_of_ours_survives_every_change() {
+    let mut agent = Agent::settled(routes());
+    let dst = "10.50.0.0/16";
+    ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
+    let report = agent.pass(Extent::Doubtful);
+    assert!(report.failed().next().is_none(), "{}", told(&report));
+    agent
+        .desired
+        .routes
+        .as_mut()
+        .unwrap()
+        .insert(via(dst, "10.9.0.7"));
+    agent.pass(Extent::Doubtful);
+    assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
+    let key = via(dst, "10.9.0.7").canonical_key();
+    agent.desired.routes.as_mut().unwrap().remove(&key);
+    for _ in 0..2 {
+        agent.pass(Extent::Doubtful);
+    }
+    agent.pass(Extent::Whole);
+    let left = shown(dst);
+    assert!(left.contains("via 10.9.0.3"), "{left}");
+}
+
+pub(crate) fn a_strangers_route_that_served_is_not_taken_for_ours() {
+    let mut agent = Agent::settled(routes());
+    let dst = "10.52.0.0/16";
+    ip(&["route", "add", dst, "via", "10.9.0.3", "proto", "4"]);
+    let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.3"))));
+    assert!(report.converged(), "it serves: {}", told(&report));
+    let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.8"))));
+    assert!(!report.converged(), "{}", told(&report));
+    let report = agent.change(|routes| drop(routes.remove(&via(dst, "10.9.0.8").canonical_key())));
+    assert!(report.converged(), "{}", told(&report));
+    assert!(shown(dst).contains("via 10.9.0.3"));
+}
+
+pub(crate) fn a_list_changed_in_its_place_is_seen() {
+    let mut agent = Agent::settled(routes());
+    agent.desired.addresses.as_mut().unwrap()[0] = address("up0", "10.9.0.2/24");
+    let report = agent.pass(Extent::Doubtful);
+    assert_ne!(commands(&report), [""; 0], "{}", told(&report));
+    assert!(ip(&["address", "show", "dev", "up0"]).contains("10.9.0.2/24"));
+}
