@@ -1,7 +1,7 @@
 //! Desired routes at scale: in the order in which the kernel dumps them, compact, and with a memory of their changes.
 //!
 //! A route's key is one integer of 16 bytes (IPv4) or a few of 32 (IPv6), and what else it has is held once for all routes that
-//! share it, so that an IPv4 route takes some 22 bytes. [`Sieve`] compares them with the rows of a dump as they arrive.
+//! share it, so that an IPv4 route takes some 24 bytes. [`Sieve`] compares them with the rows of a dump as they arrive.
 
 mod key;
 mod log;
