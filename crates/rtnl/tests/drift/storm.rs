@@ -175,6 +175,12 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
             });
             thread::sleep(Duration::from_millis(300));
         }
+        // A pass is told of when it is over.
+        until("each is told of", || {
+            let told = agent.told();
+            let applied = told.passes[begin.2..].iter().map(|pass| pass.applied);
+            applied.sum::<usize>() >= rounds as usize
+        });
         let (elapsed, after) = (begin.0.elapsed(), agent.handle().stats());
         let told = agent.told();
         let during = &told.passes[begin.2..];
