@@ -1,5 +1,11 @@
 //! The tracker against the full diff: whatever changes on either side, what it asks gives the same plan.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 use proptest::prelude::*;
 use trueup_diff::{
     Desired, Dev, Devices, IfName, Item as _, Kinds, Link, NextHop, NextHops, Observed, Owned,
