@@ -56,7 +56,10 @@ impl Known {
         let routes = pass.desired.routes.as_ref();
         // Which objects routes point at follows from all of them.
         let written_out = pass.desired.nexthops == Shape::Routes;
-        let tracker = routes.filter(|_| nothing_left && written_out);
+        // A part says nothing of what was left undone elsewhere.
+        let tracked = |before: &Known| before.tracker.is_some();
+        let all = pass.region.is_whole() || before.as_ref().is_some_and(tracked);
+        let tracker = routes.filter(|_| nothing_left && written_out && all);
         let tracker = tracker.map(Tracker::settled);
         let mut known = match before {
             Some(before) if !pass.region.is_whole() => Known {
