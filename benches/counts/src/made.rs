@@ -167,7 +167,7 @@ pub fn sift_rows(
 #[inline]
 pub fn rows(dump: &[u8]) -> impl Iterator<Item = Seen> + '_ {
     Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
-        Ok(Some(row)) => Some(seen(&row)),
+        Ok(Some(row)) => Some(row.seen()),
         _ => None,
     })
 }
@@ -216,24 +216,5 @@ impl Changing {
         let plan = plan(&desired, &observed(there), &Owned::default(), MARKER).ok()?;
         keys.iter().for_each(|key| self.tracker.met(key));
         Some(plan)
-    }
-}
-
-#[inline]
-fn seen(row: &Row<'_>) -> Seen {
-    let hop = row.hop();
-    Seen {
-        table: row.table(),
-        dst: row.address(),
-        family: row.family(),
-        len: row.len(),
-        metric: row.metric(),
-        tos: row.tos(),
-        kind: row.kind(),
-        scope: row.scope(),
-        protocol: row.protocol(),
-        via: hop.and_then(|hop| hop.via),
-        dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
-        onlink: hop.is_some_and(|hop| hop.onlink),
     }
 }

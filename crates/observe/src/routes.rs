@@ -1,6 +1,6 @@
 //! Routes are many: most are looked at where they arrived, and held nowhere.
 
-use trueup_diff::{Family, Item as _, Kind, Route, Seen, Sieve, Unmet, Verdict};
+use trueup_diff::{Family, Item as _, Kind, Route, Sieve, Unmet, Verdict};
 use trueup_netlink::codec::Undecodable;
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::{Error, ErrorKind};
@@ -217,7 +217,7 @@ impl Rows<Route> for Sifted<'_, '_> {
         };
         if self.range.holds(&row) {
             let verdict = match row.is_plain() {
-                true => self.sieve.seen(&seen(&row)),
+                true => self.sieve.seen(&row.seen()),
                 false => self.sieve.route(&row.to_route()),
             };
             match verdict {
@@ -227,24 +227,5 @@ impl Rows<Route> for Sifted<'_, '_> {
             }
         }
         Ok(Place::of(&row))
-    }
-}
-
-#[inline]
-fn seen(row: &Row<'_>) -> Seen {
-    let hop = row.hop();
-    Seen {
-        table: row.table(),
-        dst: row.address(),
-        family: row.family(),
-        len: row.len(),
-        metric: row.metric(),
-        tos: row.tos(),
-        kind: row.kind(),
-        scope: row.scope(),
-        protocol: row.protocol(),
-        via: hop.and_then(|hop| hop.via),
-        dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
-        onlink: hop.is_some_and(|hop| hop.onlink),
     }
 }

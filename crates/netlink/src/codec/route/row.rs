@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
-    Dev, Family, Kind, Metrics, NextHop, NextHops, Prefix, Route, RouteKey, RouteType, Scope,
+    Dev, Family, Kind, Metrics, NextHop, NextHops, Prefix, Route, RouteKey, RouteType, Scope, Seen,
 };
 
 use super::list::{read_hops, read_metrics, read_via};
@@ -261,6 +261,27 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn object(&self) -> Option<u32> {
         (!self.other && self.object != 0).then_some(self.object)
+    }
+
+    /// All that a row that [is plain](Self::is_plain) says. Of any other it is not the whole.
+    #[must_use]
+    #[inline]
+    pub fn seen(&self) -> Seen {
+        let hop = self.hop();
+        Seen {
+            table: self.table(),
+            dst: self.address(),
+            family: self.family(),
+            len: self.len(),
+            metric: self.metric(),
+            tos: self.tos(),
+            kind: self.kind(),
+            scope: self.scope(),
+            protocol: self.protocol(),
+            via: hop.and_then(|hop| hop.via),
+            dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
+            onlink: hop.is_some_and(|hop| hop.onlink),
+        }
     }
 
     /// What identifies the route.
