@@ -24,20 +24,19 @@ fn generic(c: &mut Criterion) {
         sized(&mut group, size);
         let routes = made::routes(Family::Inet, size);
         let shuffled = made::shuffled(&routes);
-        let value = |route: &Route| (route.kind, route.nexthops.clone());
         group.bench_function(BenchmarkId::new("two_way, both in order", size), |b| {
-            b.iter(|| black_box(two_way(&routes, &routes, Route::key, value)));
+            b.iter(|| black_box(two_way(&routes, &routes, Route::key, made::value)));
         });
         group.bench_function(BenchmarkId::new("two_way, one shuffled", size), |b| {
-            b.iter(|| black_box(two_way(&shuffled, &routes, Route::key, value)));
+            b.iter(|| black_box(two_way(&shuffled, &routes, Route::key, made::value)));
         });
         group.bench_function(BenchmarkId::new("two_way, both shuffled", size), |b| {
-            b.iter(|| black_box(two_way(&shuffled, &shuffled, Route::key, value)));
+            b.iter(|| black_box(two_way(&shuffled, &shuffled, Route::key, made::value)));
         });
         drop(shuffled);
         let owned: BTreeSet<RouteKey> = routes.iter().map(Route::key).collect();
         group.bench_function(BenchmarkId::new("three_way, all undesired", size), |b| {
-            b.iter(|| black_box(three_way(&[], &routes, &owned, Route::key, value)));
+            b.iter(|| black_box(three_way(&[], &routes, &owned, Route::key, made::value)));
         });
     }
     group.finish();

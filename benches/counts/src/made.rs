@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
     Desired, Dev, Devices, Family, IfName, Kind, NextHop, NextHops, Observed, Owned, Plan, Prefix,
-    Route, RouteKey, Routes, Seen, Sieve, Tracker, Verdict, plan, table,
+    Route, RouteKey, RouteType, Routes, Seen, Sieve, Tracker, Verdict, plan, table,
 };
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
@@ -56,6 +56,11 @@ pub fn routes(family: Family, count: usize) -> Vec<Route> {
         route
     });
     routes.collect()
+}
+
+/// What a route has beside its key, for a diff.
+pub fn value(route: &Route) -> (RouteType, &NextHops) {
+    (route.kind, &route.nexthops)
 }
 
 /// The same elements, each far from where it was; always in the same places.
@@ -167,7 +172,7 @@ pub fn sift_rows(
 #[inline]
 pub fn rows(dump: &[u8]) -> impl Iterator<Item = Seen> + '_ {
     Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
-        Ok(Some(row)) => Some(row.seen()),
+        Ok(Some(row)) => row.seen(),
         _ => None,
     })
 }

@@ -146,9 +146,13 @@ fn two_way_shuffled(count: u32) {
 }
 
 fn compare(desired: &[Route], observed: &[Route], count: u32) {
-    let value = |route: &Route| (route.kind, route.nexthops.clone());
     rounds(count, || {
-        two_way(black_box(desired), black_box(observed), Route::key, value)
+        two_way(
+            black_box(desired),
+            black_box(observed),
+            Route::key,
+            made::value,
+        )
     });
 }
 

@@ -1,10 +1,13 @@
 //! The diff itself, over items of any type: what is desired and absent is created, what is present
 //! with another value is updated, what is present and undesired is deleted where that is allowed.
 //!
-//! Both sides are sorted by key and walked once, so a diff costs n log n and its result is in key
-//! order, whatever the order of the input.
+//! Both sides are walked once, side by side, in the order of their keys. What comes in that order, as
+//! what the kernel reports does, is walked where it lies; anything else is sorted before, so that a diff
+//! costs n log n at most, and its result is in key order whatever the order of the input.
 
 use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::{slice, vec};
 
 /// What turns the observed items into the desired ones. Each list is in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,9 +125,8 @@ pub(crate) fn join<'a, T, K: Ord>(
     key: impl Fn(&'a T) -> K,
     mut each: impl FnMut(&K, Option<&'a T>, &[&'a T]),
 ) -> Result<(), Duplicate> {
-    let keyed = |item| (key(item), item);
-    let mut wanted = by_key(desired, &key).into_iter().map(keyed).peekable();
-    let mut found = by_key(observed, &key).into_iter().map(keyed).peekable();
+    let mut wanted = by_key(desired, &key);
+    let mut found = by_key(observed, &key);
     let mut present = Vec::new();
     loop {
         let first = match (wanted.peek(), found.peek()) {
@@ -160,12 +162,34 @@ pub(crate) fn join<'a, T, K: Ord>(
     }
 }
 
-/// The items in key order; those of one key in the order in which they were given. Input that is
-/// in order already, as what the kernel reports is, takes no memory for keys.
-fn by_key<'a, T, K: Ord>(items: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<&'a T> {
-    let mut sorted: Vec<&T> = items.iter().collect();
-    if !sorted.is_sorted_by(|a, b| key(a) <= key(b)) {
-        sorted.sort_by_cached_key(|item| key(item));
+/// The items with their keys, in key order; those of one key in the order in which they were given.
+fn by_key<'a, 'k, T, K: Ord, F: Fn(&'a T) -> K>(
+    items: &'a [T],
+    key: &'k F,
+) -> Peekable<InOrder<'a, 'k, T, K, F>> {
+    let in_order = if items.iter().map(key).is_sorted() {
+        InOrder::AsGiven(items.iter(), key)
+    } else {
+        let mut sorted: Vec<(K, &T)> = items.iter().map(|item| (key(item), item)).collect();
+        sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+        InOrder::Sorted(sorted.into_iter())
+    };
+    in_order.peekable()
+}
+
+enum InOrder<'a, 'k, T, K, F> {
+    AsGiven(slice::Iter<'a, T>, &'k F),
+    Sorted(vec::IntoIter<(K, &'a T)>),
+}
+
+impl<'a, T, K, F: Fn(&'a T) -> K> Iterator for InOrder<'a, '_, T, K, F> {
+    type Item = (K, &'a T);
+
+    #[inline]
+    fn next(&mut self) -> Option<(K, &'a T)> {
+        match self {
+            InOrder::AsGiven(items, key) => items.next().map(|item| (key(item), item)),
+            InOrder::Sorted(items) => items.next(),
+        }
     }
-    sorted
 }

@@ -216,9 +216,9 @@ impl Rows<Route> for Sifted<'_, '_> {
             return Ok(None);
         };
         if self.range.holds(&row) {
-            let verdict = match row.is_plain() {
-                true => self.sieve.seen(&row.seen()),
-                false => self.sieve.route(&row.to_route()),
+            let verdict = match row.seen() {
+                Some(row) => self.sieve.seen(&row),
+                None => self.sieve.route(&row.to_route()),
             };
             match verdict {
                 Verdict::Settled => {}

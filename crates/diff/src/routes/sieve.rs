@@ -9,7 +9,6 @@
 
 use std::collections::btree_map::Range;
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter::Peekable;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -19,8 +18,8 @@ use crate::model::{Dev, Family, Item as _, NextHop, NextHops, Route, RouteKey, R
 use crate::resolve::Devices;
 use crate::shape::Objects;
 
-/// An observed route in canonical form that has nothing beside what most have: at most one next hop, no metrics, no preferred
-/// source, no source prefix, nothing unknown.
+/// An observed route in canonical form that has nothing beside what most have: at most one next hop, be it written out or that of a
+/// nexthop object; no metrics, no preferred source, no source prefix, nothing unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The table.
@@ -47,15 +46,22 @@ pub struct Seen {
     pub dev: Option<u32>,
     /// The gateway is taken to be on the link.
     pub onlink: bool,
+    /// The nexthop object that it points at. Of what that expands to, the device alone is told.
+    pub object: Option<u32>,
 }
 
 impl Seen {
     /// A route in canonical form, if it has nothing beside.
     pub fn of(route: &Route) -> Option<Seen> {
-        let hop = match &route.nexthops {
-            NextHops::None => None,
-            NextHops::One(hop) => Some(hop),
-            NextHops::Many(_) | NextHops::Object(..) => return None,
+        let (via, dev, onlink, object) = match &route.nexthops {
+            NextHops::None => (None, None, false, None),
+            NextHops::One(hop) => (hop.via, hop.dev.and_then(Dev::as_index), hop.onlink, None),
+            NextHops::Object(id, devs) => match devs[..] {
+                [] => (None, None, false, Some(*id)),
+                [dev] => (None, dev.as_index(), false, Some(*id)),
+                _ => return None,
+            },
+            NextHops::Many(_) => return None,
         };
         let more = route.src.is_some() || route.from.is_some() || !route.metrics.is_empty();
         if more || route.unmodelled {
@@ -74,22 +80,25 @@ impl Seen {
             kind: route.kind,
             scope: route.scope,
             protocol: route.protocol,
-            via: hop.and_then(|hop| hop.via),
-            dev: hop.and_then(|hop| hop.dev).and_then(Dev::as_index),
-            onlink: hop.is_some_and(|hop| hop.onlink),
+            via,
+            dev,
+            onlink,
+            object,
         })
     }
 
     /// As a route.
     pub fn route(&self) -> Route {
+        let dev = self.dev.map(Dev::index);
         let hop = NextHop {
             via: self.via,
-            dev: self.dev.map(Dev::index),
+            dev,
             weight: 1,
             onlink: self.onlink,
         };
-        let nexthops = match (self.via, self.dev) {
-            (None, None) => NextHops::None,
+        let nexthops = match (self.object, self.via, dev) {
+            (Some(id), ..) => NextHops::Object(id, dev.into_iter().collect()),
+            (None, None, None) => NextHops::None,
             _ => NextHops::One(hop),
         };
         Route {
@@ -127,72 +136,103 @@ pub enum Verdict {
 }
 
 /// How the routes of a value look once they are there.
-enum Expected {
-    /// Like nothing that may fall through.
-    Never,
-    Plain {
-        kind: RouteType,
-        scope: Option<Scope>,
+struct Expected {
+    route: Box<Route>,
+    /// The same, if it has nothing beside.
+    plain: Option<Plain>,
+}
+
+/// What a plain route has beside its key and its marker.
+#[derive(Clone, Copy)]
+struct Plain {
+    kind: RouteType,
+    scope: Option<Scope>,
+    way: Leads,
+}
+
+#[derive(Clone, Copy)]
+enum Leads {
+    /// By whichever device the gateway is reached, if none is named.
+    By {
         via: Option<IpAddr>,
         dev: Option<u32>,
         onlink: bool,
     },
-    Other(Box<Route>),
+    /// What it leads to is the object's to say.
+    To(u32),
 }
 
 impl Expected {
-    fn of(route: Route) -> Expected {
-        let hops = route.nexthops.as_slice();
-        let planned = |dev: Dev| dev.is_planned();
-        if hops
-            .iter()
-            .any(|hop| hop.via.is_none() || hop.dev.is_some_and(planned))
-        {
-            return Expected::Never;
+    /// `None` if no row may fall through.
+    fn of(route: Route) -> Option<Expected> {
+        let direct = |hop: &NextHop| hop.via.is_none() || hop.dev.is_some_and(Dev::is_planned);
+        if route.nexthops.as_slice().iter().any(direct) {
+            return None;
         }
-        let (via, dev, onlink) = match &route.nexthops {
-            NextHops::None => (None, None, false),
-            NextHops::One(hop) => (hop.via, hop.dev.and_then(Dev::as_index), hop.onlink),
-            _ => return Expected::Other(Box::new(route)),
-        };
-        if route.src.is_some() || !route.metrics.is_empty() {
-            return Expected::Other(Box::new(route));
-        }
-        Expected::Plain {
-            kind: route.kind,
-            scope: route.scope,
-            via,
-            dev,
-            onlink,
-        }
+        let plain = Seen::of(&route).map(|seen| Plain {
+            kind: seen.kind,
+            scope: seen.scope,
+            way: match seen.object {
+                Some(id) => Leads::To(id),
+                None => Leads::By {
+                    via: seen.via,
+                    dev: seen.dev,
+                    onlink: seen.onlink,
+                },
+            },
+        });
+        let route = Box::new(route);
+        Some(Expected { route, plain })
     }
 
+    #[inline]
     fn is(&self, seen: &Seen) -> bool {
-        match self {
-            Expected::Plain {
-                kind,
-                scope,
-                via,
-                dev,
-                onlink,
-            } => {
-                *via == seen.via
-                    && (dev.is_none() || *dev == seen.dev)
-                    && (*kind, *scope, *onlink) == (seen.kind, seen.scope, seen.onlink)
-            }
-            Expected::Never | Expected::Other(_) => false,
-        }
+        self.plain.is_some_and(|Plain { kind, scope, way }| {
+            let leads = match way {
+                Leads::By { via, dev, onlink } => {
+                    via == seen.via
+                        && (dev.is_none() || dev == seen.dev)
+                        && onlink == seen.onlink
+                        && seen.object.is_none()
+                }
+                Leads::To(id) => seen.object == Some(id),
+            };
+            leads && kind == seen.kind && scope == seen.scope
+        })
     }
 
-    fn agrees(&self, seen: &Route) -> bool {
-        matches!(self, Expected::Other(wanted) if wanted.agrees(seen))
+    /// The plain row of a key that was found to be as expected, out of a device.
+    fn seen(&self, key: Packed, dev: Option<u32>) -> Route {
+        let RouteKey {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+        } = key.unpack();
+        let mut route = Route {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+            ..(*self.route).clone()
+        };
+        let dev = dev.map(Dev::index);
+        match &mut route.nexthops {
+            NextHops::One(hop) => hop.dev = dev,
+            NextHops::Object(_, devs) => *devs = dev.into_iter().collect(),
+            NextHops::None | NextHops::Many(_) => {}
+        }
+        route
     }
 }
 
-/// A row as it came.
-#[derive(Clone)]
-enum Row {
-    Plain(Seen),
+/// A row that was in order.
+enum Last {
+    None,
+    /// All else that it says is as desired.
+    Plain(Id, Option<u32>),
     Other(Box<Route>),
 }
 
@@ -202,14 +242,16 @@ pub struct Sieve<'a> {
     marker: u8,
     /// Keys on which nothing falls through.
     kept: BTreeSet<RouteKey>,
-    /// By value.
-    expected: Vec<Expected>,
+    /// By value; `None` is like nothing that may fall through.
+    expected: Vec<Option<Expected>>,
     v4: Run<'a, Key4>,
     v6: Run<'a, Key6>,
     settled: usize,
     rests: Rests,
+    /// What was noted last: runs of one device or object are long.
+    noted: (Option<u32>, Option<u32>),
     /// The last row, if it was in order.
-    last: Option<Row>,
+    last: Last,
     in_order: bool,
 }
 
@@ -232,16 +274,8 @@ impl Rests {
             self.nexthops.insert(*id);
         }
         let devices = route.nexthops.devices();
-        devices
-            .filter_map(|dev| dev.as_index())
-            .for_each(|dev| self.on(dev));
-    }
-
-    fn on(&mut self, dev: u32) {
-        // Runs of one device are long.
-        if self.devices.last() != Some(&dev) && !self.devices.contains(&dev) {
-            self.devices.insert(dev);
-        }
+        self.devices
+            .extend(devices.filter_map(|dev| dev.as_index()));
     }
 
     /// Adds others.
@@ -277,7 +311,7 @@ impl<'a> Sieve<'a> {
                 Some(nexthops) => Route { nexthops, ..route },
                 None => route,
             }),
-            _ => Expected::Never,
+            _ => None,
         });
         Sieve {
             routes,
@@ -288,7 +322,8 @@ impl<'a> Sieve<'a> {
             v6: Run::default(),
             settled: 0,
             rests: Rests::default(),
-            last: None,
+            noted: (None, None),
+            last: Last::None,
             in_order: true,
         }
     }
@@ -301,7 +336,8 @@ impl<'a> Sieve<'a> {
         }
         self.settled = 0;
         self.rests = Rests::default();
-        self.last = None;
+        self.noted = (None, None);
+        self.last = Last::None;
         self.in_order = true;
     }
 
@@ -309,9 +345,17 @@ impl<'a> Sieve<'a> {
     #[inline]
     pub fn seen(&mut self, row: &Seen) -> Verdict {
         let key = row.key();
-        let expected =
-            |id: Id, expected: &[Expected]| expected.get(id as usize).is_some_and(|it| it.is(row));
-        self.row(key, row.protocol, expected, || Row::Plain(*row))
+        match self.find(key, row.protocol) {
+            Found::Wanted(id) if self.expects(id, |it| it.is(row)) && !self.is_kept(key) => {
+                if self.noted != (row.dev, row.object) {
+                    self.noted = (row.dev, row.object);
+                    self.rests.devices.extend(row.dev);
+                    self.rests.nexthops.extend(row.object);
+                }
+                self.settle(Last::Plain(id, row.dev))
+            }
+            found => self.unsettled(key, found),
+        }
     }
 
     /// The next row of the dump, in canonical form.
@@ -320,22 +364,20 @@ impl<'a> Sieve<'a> {
             return self.seen(&seen);
         }
         let key = Packed::of(&row.key());
-        let expected = |id: Id, expected: &[Expected]| {
-            expected.get(id as usize).is_some_and(|it| it.agrees(row))
-        };
-        self.row(key, row.protocol, expected, || {
-            Row::Other(Box::new(row.clone()))
-        })
+        match self.find(key, row.protocol) {
+            Found::Wanted(id)
+                if self.expects(id, |it| it.route.agrees(row)) && !self.is_kept(key) =>
+            {
+                self.rests.note(row);
+                self.settle(Last::Other(Box::new(row.clone())))
+            }
+            found => self.unsettled(key, found),
+        }
     }
 
+    /// What is desired where a row is. One that does not bear the marker is never it.
     #[inline]
-    fn row(
-        &mut self,
-        key: Packed,
-        protocol: u8,
-        is: impl FnOnce(Id, &[Expected]) -> bool,
-        row: impl FnOnce() -> Row,
-    ) -> Verdict {
+    fn find(&mut self, key: Packed, protocol: u8) -> Found {
         let found = match key {
             Packed::V4(key) => self
                 .v4
@@ -344,42 +386,58 @@ impl<'a> Sieve<'a> {
                 .v6
                 .find(key, key.table, &self.routes.v6, Key6::of_table),
             // All of those are unmet.
-            Packed::Odd(_) => return Verdict::Kept,
+            Packed::Odd(_) => Found::Odd,
         };
-        let before = self.last.take();
         match found {
-            Found::Wanted(id) => {
-                let is = protocol == self.marker && is(id, &self.expected);
-                if is && (self.kept.is_empty() || !self.kept.contains(&key.unpack())) {
-                    self.settled += 1;
-                    let row = row();
-                    match &row {
-                        Row::Plain(seen) => seen.dev.into_iter().for_each(|dev| self.rests.on(dev)),
-                        Row::Other(route) => self.rests.note(route),
-                    }
-                    self.last = Some(row);
-                    return Verdict::Settled;
-                }
-                self.unmet(key);
-                Verdict::Kept
-            }
-            Found::Unwanted => Verdict::Kept,
-            Found::Again => match before {
-                Some(before) => {
-                    self.settled -= 1;
-                    self.unmet(key);
-                    Verdict::Both(Box::new(match before {
-                        Row::Plain(seen) => seen.route(),
-                        Row::Other(route) => *route,
-                    }))
-                }
-                None => Verdict::Kept,
-            },
-            Found::OutOfOrder => {
-                self.in_order = false;
-                Verdict::Kept
-            }
+            Found::Wanted(_) if protocol != self.marker => Found::Different,
+            found => found,
         }
+    }
+
+    #[inline]
+    fn expects(&self, id: Id, is: impl FnOnce(&Expected) -> bool) -> bool {
+        let expected = self.expected.get(id as usize);
+        expected.and_then(Option::as_ref).is_some_and(is)
+    }
+
+    #[inline]
+    fn is_kept(&self, key: Packed) -> bool {
+        !self.kept.is_empty() && self.kept.contains(&key.unpack())
+    }
+
+    #[inline]
+    fn settle(&mut self, row: Last) -> Verdict {
+        self.settled += 1;
+        self.last = row;
+        Verdict::Settled
+    }
+
+    /// A row that does not fall through.
+    #[cold]
+    fn unsettled(&mut self, key: Packed, found: Found) -> Verdict {
+        let before = std::mem::replace(&mut self.last, Last::None);
+        match found {
+            Found::Wanted(_) | Found::Different => self.unmet(key),
+            Found::Again => {
+                let before = match before {
+                    Last::None => return Verdict::Kept,
+                    Last::Other(route) => route,
+                    Last::Plain(id, dev) => {
+                        let expected = self.expected.get(id as usize).and_then(Option::as_ref);
+                        match expected {
+                            Some(expected) => Box::new(expected.seen(key, dev)),
+                            None => return Verdict::Kept,
+                        }
+                    }
+                };
+                self.settled -= 1;
+                self.unmet(key);
+                return Verdict::Both(before);
+            }
+            Found::OutOfOrder => self.in_order = false,
+            Found::Unwanted | Found::Odd => {}
+        }
+        Verdict::Kept
     }
 
     fn unmet(&mut self, key: Packed) {
@@ -415,8 +473,9 @@ impl<'a> Sieve<'a> {
 
 /// One family's part of the walk.
 struct Run<'a, K> {
-    /// What is desired in the table at hand and is still to come.
-    rows: Option<Peekable<Range<'a, K, Id>>>,
+    /// What is desired in the table at hand and is still to come: the next, and those behind it.
+    next: Option<(K, Id)>,
+    rows: Range<'a, K, Id>,
     table: Option<u32>,
     tables: BTreeSet<u32>,
     last: Option<K>,
@@ -426,7 +485,8 @@ struct Run<'a, K> {
 impl<K> Default for Run<'_, K> {
     fn default() -> Self {
         Run {
-            rows: None,
+            next: None,
+            rows: Range::default(),
             table: None,
             tables: BTreeSet::new(),
             last: None,
@@ -438,10 +498,14 @@ impl<K> Default for Run<'_, K> {
 /// What is desired where a row is.
 enum Found {
     Wanted(Id),
+    /// Something, which is not what the row is.
+    Different,
     Unwanted,
     /// There was another of the same key.
     Again,
     OutOfOrder,
+    /// It is not held against anything.
+    Odd,
 }
 
 impl<'a, K: Ord + Copy> Run<'a, K> {
@@ -460,28 +524,36 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
             }
             self.table = Some(table);
             self.last = None;
-            self.rows = Some(routes.range(all(table)).peekable());
+            self.rows = routes.range(all(table));
+            self.step();
         }
         match self.last {
             Some(last) if last == key => return Found::Again,
             Some(last) if last > key => return Found::OutOfOrder,
             _ => self.last = Some(key),
         }
-        let Some(rows) = &mut self.rows else {
-            return Found::Unwanted;
-        };
-        while let Some((wanted, id)) = rows.next_if(|(wanted, _)| **wanted <= key) {
-            if *wanted == key {
-                return Found::Wanted(*id);
+        while let Some((wanted, id)) = self.next {
+            if wanted > key {
+                break;
             }
-            self.unmet.push(*wanted);
+            self.step();
+            if wanted == key {
+                return Found::Wanted(id);
+            }
+            self.unmet.push(wanted);
         }
         Found::Unwanted
     }
 
+    #[inline]
+    fn step(&mut self) {
+        self.next = self.rows.next().map(|(key, id)| (*key, *id));
+    }
+
     fn drain(&mut self) {
-        let rows = self.rows.take().into_iter().flatten();
-        self.unmet.extend(rows.map(|(key, _)| *key));
+        let rows = std::mem::take(&mut self.rows).map(|(key, _)| *key);
+        let next = self.next.take().map(|(key, _)| key);
+        self.unmet.extend(next.into_iter().chain(rows));
         self.table = None;
     }
 

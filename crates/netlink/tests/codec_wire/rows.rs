@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use trueup_diff::{Dev, Item as _, NextHop, NextHops, Prefix, Route, RouteType, Scope};
+use trueup_diff::{Dev, Item as _, NextHop, NextHops, Prefix, Route, RouteType, Scope, Seen};
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::codec::{Undecodable, existing};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
@@ -142,12 +142,12 @@ fn agrees(row: &Row<'_>, route: &Route) {
             .hop()
             .map_or(NextHops::None, |hop| NextHops::One(hop.into()));
         assert_eq!(hops, route.nexthops);
-        assert_eq!(row.object(), None);
     } else {
         assert_eq!(row.hop(), None);
     }
-    if let Some(id) = row.object() {
-        assert!(nothing_else && matches!(route.nexthops, NextHops::Object(of, _) if of == id));
+    if let Some(seen) = row.seen() {
+        assert_eq!(Some(seen), Seen::of(route));
+        assert_eq!(seen.route(), *route);
     }
 }
 
@@ -216,6 +216,7 @@ proptest! {
             && ours.metrics.is_empty()
             && matches!(ours.nexthops, NextHops::None | NextHops::One(_));
         prop_assert_eq!(row.is_plain(), plain);
+        prop_assert!(row.seen().is_some() || !plain);
     }
 
     #[test]

@@ -256,19 +256,19 @@ impl<'a> Row<'a> {
         Some(self.one()).filter(|_| self.is_plain() && self.leads() && !self.kind().is_reject())
     }
 
-    /// The nexthop object of a row that would be plain but for it. `None` for any other.
+    /// All that a row says, if it has nothing beside what most have.
     #[must_use]
     #[inline]
-    pub fn object(&self) -> Option<u32> {
-        (!self.other && self.object != 0).then_some(self.object)
-    }
-
-    /// All that a row that [is plain](Self::is_plain) says. Of any other it is not the whole.
-    #[must_use]
-    #[inline]
-    pub fn seen(&self) -> Seen {
-        let hop = self.hop();
-        Seen {
+    pub fn seen(&self) -> Option<Seen> {
+        if self.other || self.many {
+            return None;
+        }
+        let leads = self.leads() && (self.object != 0 || !self.kind().is_reject());
+        let object = (self.object != 0).then_some(self.object);
+        // What an object leads to is not the route's to say.
+        let hop = leads.then(|| self.one());
+        let own = hop.filter(|_| object.is_none());
+        Some(Seen {
             table: self.table(),
             dst: self.address(),
             family: self.family(),
@@ -278,10 +278,11 @@ impl<'a> Row<'a> {
             kind: self.kind(),
             scope: self.scope(),
             protocol: self.protocol(),
-            via: hop.and_then(|hop| hop.via),
+            via: own.and_then(|hop| hop.via),
             dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
-            onlink: hop.is_some_and(|hop| hop.onlink),
-        }
+            onlink: own.is_some_and(|hop| hop.onlink),
+            object,
+        })
     }
 
     /// What identifies the route.
