@@ -51,6 +51,16 @@ pub enum Shape {
     Assigned(Arc<Objects>),
 }
 
+impl Shape {
+    /// The objects, where it has been found which there are to be.
+    pub fn objects(&self) -> Option<&Objects> {
+        match self {
+            Shape::Assigned(objects) => Some(objects),
+            Shape::Routes | Shape::Objects => None,
+        }
+    }
+}
+
 impl Desired {
     /// The kinds on which there is an opinion.
     pub fn managed(&self) -> Kinds {

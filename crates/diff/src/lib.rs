@@ -29,7 +29,7 @@ pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
 pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
 pub use resolve::{DesiredError, Devices, Problem, Resolved, assigned, resolve};
-pub use routes::{Rests, Revision, Routes, Seen, Sieve, Tracker, Unmet, Verdict};
+pub use routes::{Rests, Revision, Routes, Seen, Sieve, Standing, Tracker, Unmet, Verdict};
 pub use shape::Objects;
 
 /// Runs the examples of the contract page.

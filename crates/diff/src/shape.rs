@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desired::Proof;
-use crate::model::{Family, NextHop, NextHops, Nexthop, Route, RouteKey, RouteType, Way};
+use crate::model::{Family, NextHop, Nexthop, Route, RouteKey, RouteType, Way};
 
 /// The next hops of a set, sorted, each with its share.
 type Set = Vec<(NextHop, u16)>;
@@ -118,14 +118,12 @@ impl Objects {
         Objects { of_sets, all }
     }
 
-    /// Where a route points at an object instead of leading by its own next hops.
-    pub(crate) fn pointing(&self, route: &Route) -> Option<NextHops> {
+    /// Which object a route points at, instead of leading by its own next hops.
+    pub(crate) fn pointing(&self, route: &Route) -> Option<u32> {
         if self.of_sets.is_empty() {
             return None;
         }
-        let id = self.of_sets.get(&set_of(route)?)?;
-        // What it leads to is the object's to say.
-        Some(NextHops::Object(*id, Vec::new()))
+        self.of_sets.get(&set_of(route)?).copied()
     }
 }
 

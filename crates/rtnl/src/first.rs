@@ -8,7 +8,7 @@ use crate::Error;
 use crate::known::Known;
 use crate::look::Planned;
 use crate::pass::Pass;
-use crate::region::{self, Region};
+use crate::region::Region;
 
 /// A dump by device is refused so where there is no such device.
 const ENODEV: i32 = 19;
@@ -41,7 +41,7 @@ pub(crate) fn first<'a>(
             if known.has_links(&links.observed)
                 && let Ok((planned, owned)) = pass.at_once(&tracker, links)
                 && !planned.plan.is_empty()
-                && !region::is_beyond(&planned.plan)
+                && !pass.is_beyond(&planned.plan)
             {
                 if heard.is_empty() {
                     // All that is in question is what these ops do.
@@ -67,7 +67,7 @@ pub(crate) fn first<'a>(
             pass.record(ledger, &recovered);
             let planned = pass.planned(snapshot, true);
             if let Ok((planned, owned)) = planned
-                && !region::is_beyond(&planned.plan)
+                && !pass.is_beyond(&planned.plan)
             {
                 return Ok(First {
                     pass,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_diff::{
     Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Object, Observed, Rests, RouteKey,
-    Routes, Shape, Tracker,
+    Routes, Shape, Standing, Tracker,
 };
 use trueup_observe::Interest;
 
@@ -12,7 +12,7 @@ use crate::Options;
 use crate::ledger::names;
 use crate::look::Planned;
 use crate::pass::Pass;
-use crate::region;
+use crate::region::{self, Place};
 
 /// With more foreign routes in our places than this, any matters.
 const FOREIGN: usize = 1024;
@@ -33,6 +33,8 @@ pub(crate) struct Known {
     foreign: BTreeSet<RouteKey>,
     /// The routes that are there, if all that are desired are.
     pub(crate) tracker: Option<Tracker>,
+    /// The nexthop objects that they point at, if they do.
+    pub(crate) standing: Option<Standing>,
     /// Whether all that was read was whole.
     pub(crate) whole: bool,
     /// Whether what our routes rest on is known: it was whole once, and nothing was changed by a pass that was not.
@@ -61,11 +63,24 @@ impl Known {
         let all = pass.region.is_whole() || before.as_ref().is_some_and(tracked);
         let tracker = routes.filter(|_| nothing_left && written_out && all);
         let tracker = tracker.map(Tracker::settled);
+        let stands = |before: &Known| before.standing.is_some();
+        let all = pass.region.is_whole() || before.as_ref().is_some_and(stands);
+        let objects = pass
+            .objects()
+            .filter(|_| nothing_left && !written_out && all);
+        let standing = routes.zip(objects).map(|(routes, objects)| {
+            let marker = pass.policy.marker;
+            Standing::settled(routes, objects, &devices(&names), marker)
+        });
         let mut known = match before {
             Some(before) if !pass.region.is_whole() => Known {
                 names,
                 relevant: region::named(pass.desired),
                 tracker,
+                // A part without objects leaves them as they were.
+                standing: standing.or(before
+                    .standing
+                    .filter(|_| !pass.region.holds(Place::Nexthop))),
                 whole,
                 grounded,
                 ..before
@@ -82,6 +97,7 @@ impl Known {
                     unmarked: pass.policy.by_ledger,
                     foreign: BTreeSet::new(),
                     tracker,
+                    standing,
                     whole,
                     grounded,
                 }
@@ -102,7 +118,9 @@ impl Known {
         known
             .rests
             .nexthops
-            .extend(objects.map(|nexthop| nexthop.id));
+            .extend(objects.clone().map(|nexthop| nexthop.id));
+        let devices = objects.filter_map(|nexthop| nexthop.dev()?.as_index());
+        known.rests.devices.extend(devices);
         known.note_served(pass, &planned.observed);
         known.rests.add(pass.rests().cloned().unwrap_or_default());
         let routes = planned.observed.routes.iter();
@@ -112,8 +130,7 @@ impl Known {
 
     /// Takes in which routes have become desired otherwise since.
     pub(crate) fn desire(&mut self, desired: &Desired, marker: u8) {
-        let names = self.names.iter();
-        let devices = Devices::of(names.map(|(index, name)| (Dev::index(*index), *name)));
+        let devices = devices(&self.names);
         // What is there on the key of one that is not ours is not for us to say.
         let followed = |(mut tracker, routes): (Tracker, &Routes)| {
             let ours = |key: &RouteKey| !self.foreign.contains(key);
@@ -122,6 +139,9 @@ impl Known {
         };
         let tracker = self.tracker.take().zip(desired.routes.as_ref());
         self.tracker = tracker.and_then(followed);
+        let standing = self.standing.take().zip(desired.routes.as_ref());
+        self.standing =
+            standing.and_then(|(mut standing, routes)| standing.desire(routes).then_some(standing));
     }
 
     /// What is not ours and equals what is desired serves in its place: its end is then our affair.
@@ -182,4 +202,9 @@ impl Known {
         let known = self.names.iter().map(|(index, name)| (*index, *name));
         known.filter(matters).eq(now)
     }
+}
+
+fn devices(names: &BTreeMap<u32, IfName>) -> Devices {
+    let names = names.iter();
+    Devices::of(names.map(|(index, name)| (Dev::index(*index), *name)))
 }

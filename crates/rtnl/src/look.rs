@@ -188,6 +188,9 @@ fn others(region: &Region, managed: Kinds, marker: u8) -> Scope {
     if managed.contains(Kind::Rule) && !part.rules.is_empty() {
         kinds = kinds.with(Kind::Rule);
     }
+    if part.nexthops {
+        kinds = kinds.with(Kind::Nexthop);
+    }
     let one = (part.rules.len() == 1).then(|| part.rules.first().copied());
     Scope {
         kinds,

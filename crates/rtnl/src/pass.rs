@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_and_hear, draw_indexes};
 use trueup_diff::{
-    Action, Desired, Dev, Hold, Item as _, Kind, Kinds, Object, Observed, Op, Owned, Plan, Policy,
-    Reason, Rests, Route, RouteKey, Routes, Tracker, resolve,
+    Action, Desired, Dev, Devices, Hold, Item as _, Kind, Kinds, Object, Objects, Observed, Op,
+    Owned, Plan, Policy, Reason, Rests, Route, RouteKey, Routes, Standing, Tracker, assigned,
+    resolve,
 };
 use trueup_observe::{Observer, Scope, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, Terms};
@@ -16,7 +17,7 @@ use crate::ledger::{Book, names, settle};
 use crate::look::{self, Passing, Planned};
 use crate::memory::{self, Memory};
 use crate::record::{RecordKey, Records};
-use crate::region::{self, Region};
+use crate::region::{self, Place, Region};
 use crate::report::Round;
 use crate::watch::{Echo, Listening};
 use crate::{Error, Options};
@@ -33,6 +34,10 @@ pub(crate) struct Pass<'a> {
     passes_over: bool,
     /// Whether what the kernel says of each change will do instead of a look.
     hears: bool,
+    /// Where routes are to stay on their nexthop objects: on which.
+    standing: Option<Standing>,
+    /// Whether they cannot.
+    strayed: bool,
     pub(crate) region: Region,
     pub(crate) options: &'a Options,
     pub(crate) policy: Policy,
@@ -74,6 +79,8 @@ impl<'a> Pass<'a> {
             sifted: None,
             passes_over: false,
             hears: false,
+            standing: None,
+            strayed: false,
             region,
             options,
             policy,
@@ -102,6 +109,12 @@ impl<'a> Pass<'a> {
     pub(crate) fn hear_instead_of_looking(&mut self) {
         let is_route = |key: &RecordKey| matches!(key, RecordKey::Route(_));
         self.hears = !self.book.keys().any(is_route);
+    }
+
+    /// One in which routes stay on their nexthop objects, if the region has those.
+    pub(crate) fn standing(mut self, standing: Option<Standing>) -> Self {
+        self.standing = standing;
+        self
     }
 
     /// Beside a subscription, which is not to hear of this pass.
@@ -194,6 +207,7 @@ impl<'a> Pass<'a> {
         at_once: bool,
     ) -> Result<(Planned, Owned), Error> {
         let owned = self.book.owned(&snapshot.observed);
+        self.stay(&snapshot.observed, &owned)?;
         let sifted = self.sifted.as_ref().map(|(desired, _)| desired);
         let desired = sifted.or(self.narrowed.as_ref()).unwrap_or(self.desired);
         let planned = look::planned(
@@ -206,6 +220,31 @@ impl<'a> Pass<'a> {
             at_once,
         )?;
         Ok((planned, owned))
+    }
+
+    /// Finds the nexthop objects of a part that has them, and whether the routes can stay on theirs.
+    fn stay(&mut self, observed: &Observed, owned: &Owned) -> Result<(), Error> {
+        let (Some(standing), Some(narrowed)) = (&self.standing, &mut self.narrowed) else {
+            return Ok(());
+        };
+        if !self.region.holds(Place::Nexthop) {
+            return Ok(());
+        }
+        narrowed.nexthops = assigned(self.desired, observed, owned, self.policy)?;
+        let routes = self.desired.routes.as_ref();
+        let objects = narrowed.nexthops.objects();
+        let stays = routes.zip(objects).is_some_and(|(routes, objects)| {
+            let devices = Devices::observed(&observed.links);
+            standing.holds(routes, objects, &devices, self.policy.marker)
+        });
+        self.strayed |= !stays;
+        Ok(())
+    }
+
+    /// Which nexthop objects the routes point at, as of the last look.
+    pub(crate) fn objects(&self) -> Option<&Objects> {
+        let sifted = self.sifted.as_ref().map(|(desired, _)| desired);
+        sifted.or(self.narrowed.as_ref())?.nexthops.objects()
     }
 
     /// What there is to do if the routes are there that the tracker says, and no others on its keys. Nothing is taken for read:
@@ -300,7 +339,7 @@ impl<'a> Pass<'a> {
 
     /// Whether a plan is for more than this pass is about.
     pub(crate) fn is_beyond(&self, plan: &Plan) -> bool {
-        !self.region.is_whole() && region::is_beyond(plan)
+        !self.region.is_whole() && (self.strayed || region::is_beyond(plan))
     }
 
     /// Tells the ledger what is so.

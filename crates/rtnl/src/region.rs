@@ -25,6 +25,8 @@ pub(crate) struct Part {
     pub(crate) routes: BTreeSet<Family>,
     /// Other tables of routes.
     pub(crate) tables: BTreeSet<(Family, u32)>,
+    /// Nexthop objects, and the routes that stay on them whatever the objects are.
+    pub(crate) nexthops: bool,
 }
 
 /// Where an object is, as far as a region has to know.
@@ -78,7 +80,7 @@ impl Region {
         };
         match place {
             Place::Link => true,
-            Place::Nexthop => false,
+            Place::Nexthop => part.nexthops,
             Place::On(name) => name.is_some_and(|name| part.devices.values().any(|n| *n == name)),
             Place::Rule(family) => part.rules.contains(&family),
             Place::Route(family, table) => {
@@ -134,6 +136,7 @@ impl Part {
                 .filter(|(family, _)| !routes.contains(family))
                 .collect(),
             routes,
+            nexthops: false,
         })
     }
 
@@ -192,6 +195,10 @@ impl Part {
             let held = |key: &RouteKey| place.holds(Place::Route(key.dst.family(), key.table));
             narrowed.routes = desired.routes.as_ref().map(|routes| routes.filtered(held));
         }
+        if self.nexthops {
+            // There is an opinion on objects where there is one on routes.
+            narrowed.routes.get_or_insert_default();
+        }
         narrowed.adopt = adopt;
         narrowed
     }
@@ -223,7 +230,7 @@ pub(crate) fn is_beyond(plan: &Plan) -> bool {
         Kind::Address => op.action != Action::Create,
         Kind::Neighbour | Kind::Route | Kind::Rule => false,
         // The routes that point at it may be anywhere.
-        Kind::Nexthop => true,
+        Kind::Nexthop => op.action != Action::Update,
     };
     plan.ops.iter().any(far)
 }

@@ -166,8 +166,13 @@ impl Rtnl {
             let same = known.options == *options && self.memory.is_same_but_routes(desired);
             let mut part = Part::of(heard?, &known.names).filter(|_| same)?;
             if !self.memory.is_same(desired) {
-                let changed = known.tracker.as_ref()?.strays();
-                changed.for_each(|key| part.add(Place::of_route(key), &known.names));
+                match (&known.tracker, &known.standing) {
+                    (Some(tracker), _) => tracker
+                        .strays()
+                        .for_each(|key| part.add(Place::of_route(key), &known.names)),
+                    (None, Some(_)) => part.nexthops = true,
+                    (None, None) => return None,
+                }
             }
             // What has happened may be what it waits for.
             self.memory
@@ -241,6 +246,8 @@ impl Source for Rtnl {
         };
         let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
         let pass = pass.with_ops(terms.ops()).passing_over();
+        let standing = known.as_ref().and_then(|known| known.standing.clone());
+        let pass = pass.standing(standing);
         let pass = pass.listening(self.listening.clone());
         let First {
             mut pass,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::values::Value;
+use super::values::{Id, Value};
 use crate::model::RouteKey;
 
 /// So many changes are kept at the least, and of a great number of routes a sixteenth of it.
@@ -26,8 +26,8 @@ impl Revision {
 pub(crate) enum Change {
     /// Of a route, and what it had before.
     Route(RouteKey, Option<Arc<Value>>),
-    /// Of all routes of a way.
-    Way,
+    /// Of the way of all routes of a value.
+    Way(Id),
 }
 
 #[derive(Clone, Debug)]

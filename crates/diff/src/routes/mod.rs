@@ -7,6 +7,7 @@ mod key;
 mod log;
 mod resolved;
 mod sieve;
+mod standing;
 mod tracker;
 mod values;
 
@@ -18,6 +19,7 @@ use key::{Key4, Key6, Packed};
 pub use log::Revision;
 use log::{Change, Log};
 pub use sieve::{Rests, Seen, Sieve, Unmet, Verdict};
+pub use standing::Standing;
 pub use tracker::Tracker;
 use values::{Id, Value, Values};
 
@@ -121,7 +123,7 @@ impl Routes {
             };
             let now = value.led(to.clone());
             if self.values.replace(id, now).is_some() {
-                self.log.note(Change::Way, routes);
+                self.log.note(Change::Way(id), routes);
             }
         }
     }

@@ -21,11 +21,7 @@ impl Routes {
         objects: &Objects,
     ) -> Result<Vec<Route>, DesiredError> {
         let values = self.resolved_values(devices, marker);
-        let pointing = |value: &Option<Result<Route, Problem>>| {
-            let route = value.as_ref()?.as_ref().ok()?;
-            objects.pointing(route)
-        };
-        let pointing: Vec<Option<NextHops>> = values.iter().map(pointing).collect();
+        let pointing = pointing(&values, objects);
         let wrong = |index, problem| Err(DesiredError::new(Kind::Route, index, problem));
         let mut routes = Vec::with_capacity(self.len());
         for (index, (key, id)) in self.ids().enumerate() {
@@ -50,10 +46,11 @@ impl Routes {
                         ..route.clone()
                     };
                     // The kernel lets no route with a source prefix point at an object.
-                    if let Some(Some(nexthops)) = pointing.get(id as usize)
+                    if let Some(Some(object)) = pointing.get(id as usize)
                         && from.is_none()
                     {
-                        route.nexthops = nexthops.clone();
+                        // What it leads to is the object's to say.
+                        route.nexthops = NextHops::Object(*object, Vec::new());
                     }
                     routes.push(route);
                 }
@@ -86,6 +83,16 @@ impl Routes {
             }
         }
         Objects::of(&values, || self.firsts(values.len()), observed, proof)
+    }
+
+    /// The object that the routes of each value point at, by its place.
+    pub(super) fn pointing(
+        &self,
+        objects: &Objects,
+        devices: &Devices,
+        marker: u8,
+    ) -> Vec<Option<u32>> {
+        pointing(&self.resolved_values(devices, marker), objects)
     }
 
     /// The key of the first route of each value, by its place.
@@ -133,4 +140,12 @@ impl Routes {
         let values = self.values.iter();
         values.map(|value| value.map(resolve)).collect()
     }
+}
+
+fn pointing(values: &[Option<Result<Route, Problem>>], objects: &Objects) -> Vec<Option<u32>> {
+    let object = |value: &Option<Result<Route, Problem>>| {
+        let route = value.as_ref()?.as_ref().ok()?;
+        objects.pointing(route)
+    };
+    values.iter().map(object).collect()
 }

@@ -307,10 +307,12 @@ impl<'a> Sieve<'a> {
     ) -> Sieve<'a> {
         let expected = routes.resolved_values(devices, marker).into_iter();
         let expected = expected.map(|value| match value {
-            Some(Ok(route)) => Expected::of(match objects.pointing(&route) {
-                Some(nexthops) => Route { nexthops, ..route },
-                None => route,
-            }),
+            Some(Ok(mut route)) => {
+                if let Some(object) = objects.pointing(&route) {
+                    route.nexthops = NextHops::Object(object, Vec::new());
+                }
+                Expected::of(route)
+            }
             _ => None,
         });
         Sieve {

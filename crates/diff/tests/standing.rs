@@ -1,0 +1,185 @@
+//! Routes that stay on their nexthop objects against the full diff: where it is said that they do, objects are all that the full
+//! plan is about.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use proptest::prelude::*;
+use trueup_diff::{
+    Desired, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, Object, Observed, Owned,
+    Plan, Route, Routes, Shape, Standing, assigned, plan, resolve,
+};
+
+const MARKER: u8 = 116;
+
+fn name() -> IfName {
+    "eth0".parse().unwrap()
+}
+
+/// A way to few places: by one gateway or by two, with the device or, as no object can stand for, without.
+fn way(number: u8) -> NextHops<IfName> {
+    let hop =
+        |number: u8| NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).on(name());
+    match number {
+        0..4 => NextHops::One(hop(number)),
+        4..7 => NextHops::Many(vec![hop(number), hop(number + 1)]),
+        _ => NextHops::One(NextHop::via("10.0.0.1".parse().unwrap())),
+    }
+}
+
+fn route(place: u8, number: u8) -> Route<IfName> {
+    let dst = match place {
+        0 => "10.0.0.0/8".into(),
+        place => format!("10.{place}.0.0/16"),
+    };
+    Route::new(dst.parse().unwrap(), way(number))
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Reroute(u8, u8),
+    Desire(u8, u8),
+    Release(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (0..8_u8, 0..8_u8).prop_map(|(from, to)| Event::Reroute(from, to)),
+        1 => (0..12_u8, 0..8_u8).prop_map(|(place, number)| Event::Desire(place, number)),
+        1 => (0..12_u8).prop_map(Event::Release),
+    ]
+}
+
+fn observed(routes: Vec<Route>, nexthops: Vec<Nexthop>) -> Observed {
+    let link = Link {
+        index: 2,
+        up: Some(true),
+        ..Link::must_exist(name())
+    };
+    Observed {
+        links: vec![link],
+        routes,
+        nexthops,
+        complete: Kinds::ALL,
+        ..Observed::default()
+    }
+}
+
+fn planned(desired: &Desired, observed: &Observed) -> Plan {
+    plan(desired, observed, &Owned::default(), MARKER).unwrap()
+}
+
+/// What a plan for the objects alone is, if the routes are said to stay on theirs.
+fn of_objects(standing: &Standing, desired: &Desired, there: &Observed) -> Option<Plan> {
+    let mut standing = standing.clone();
+    let routes = desired.routes.as_ref()?;
+    if !standing.desire(routes) {
+        return None;
+    }
+    let alone = observed(Vec::new(), there.nexthops.clone());
+    let nexthops = assigned(desired, &alone, &Owned::default(), MARKER).unwrap();
+    let devices = Devices::observed(&there.links);
+    let objects = nexthops.objects()?;
+    let desired = Desired {
+        routes: Some(Routes::new()),
+        nexthops: nexthops.clone(),
+        ..Desired::default()
+    };
+    let holds = standing.holds(routes, objects, &devices, MARKER);
+    holds.then(|| planned(&desired, &alone))
+}
+
+/// What is there once all is as desired, and the routes' standing then.
+fn settled(desired: &Desired, before: &Observed) -> (Observed, Standing) {
+    let shape = assigned(desired, before, &Owned::default(), MARKER).unwrap();
+    let objects = shape.objects().unwrap();
+    let there = Desired {
+        nexthops: shape.clone(),
+        ..desired.clone()
+    };
+    let resolved = resolve(&there, before, &Owned::default(), MARKER).unwrap();
+    let after = observed(
+        resolved.routes.clone().unwrap(),
+        resolved.nexthops.clone().unwrap(),
+    );
+    let devices = Devices::observed(&after.links);
+    let routes = desired.routes.as_ref().unwrap();
+    let standing = Standing::settled(routes, objects, &devices, MARKER);
+    (after, standing)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_standing_routes_ask_gives_the_plan_of_all(
+        first in prop::collection::vec((0..12_u8, 0..8_u8), 0..12),
+        rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
+    ) {
+        let routes = first.iter().map(|(place, number)| route(*place, *number));
+        let mut desired = Desired {
+            routes: Some(routes.collect()),
+            nexthops: Shape::Objects,
+            ..Desired::default()
+        };
+        let (mut there, mut standing) = settled(&desired, &observed(Vec::new(), Vec::new()));
+        for round in rounds {
+            let routes = desired.routes.as_mut().unwrap();
+            for event in round {
+                match event {
+                    Event::Reroute(from, to) => routes.reroute(&way(from), &way(to)),
+                    Event::Desire(place, number) => drop(routes.insert(route(place, number))),
+                    Event::Release(place) => drop(routes.remove(&route(place, 0).canonical_key())),
+                }
+            }
+            if let Some(asked) = of_objects(&standing, &desired, &there) {
+                let all = planned(&desired, &there);
+                prop_assert_eq!(asked.text().to_string(), all.text().to_string());
+                prop_assert_eq!(asked.ops, all.ops);
+            }
+            (there, standing) = settled(&desired, &there);
+        }
+    }
+}
+
+#[test]
+fn a_way_of_which_an_object_stands_for_is_all_it_takes() {
+    let routes = [route(1, 0), route(2, 0), route(3, 7)];
+    let mut desired = Desired {
+        routes: Some(routes.into()),
+        nexthops: Shape::Objects,
+        ..Desired::default()
+    };
+    let (there, standing) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let before = desired.clone();
+    let reroute = |desired: &mut Desired, from, to| {
+        let routes = desired.routes.as_mut().unwrap();
+        routes.reroute(&way(from), &way(to));
+    };
+    reroute(&mut desired, 0, 1);
+    let plan = of_objects(&standing, &desired, &there).unwrap();
+    let [op] = &plan.ops[..] else {
+        panic!("{}", plan.text())
+    };
+    assert!(matches!(op.object, Object::Nexthop(_)), "{op:?}");
+
+    // No object stands for this one; and with a source prefix a route has next hops of its own.
+    let mut open = before.clone();
+    reroute(&mut open, 7, 1);
+    assert_eq!(of_objects(&standing, &open, &there), None);
+    let six = |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).on(name()));
+    let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
+    let from = Route {
+        from: Some("2001:db8::/32".parse().unwrap()),
+        ..plain.clone()
+    };
+    let mut odd = before;
+    odd.routes.as_mut().unwrap().extend([plain, from]);
+    let (there, standing) = settled(&odd, &there);
+    let routes = odd.routes.as_mut().unwrap();
+    routes.reroute(&six("fe80::1"), &six("fe80::2"));
+    assert_eq!(of_objects(&standing, &odd, &there), None);
+}
