@@ -11,7 +11,7 @@ use trueup::{Desired, MemoryLedger, Namespace, Options, Rtnl};
 
 use crate::clock::{Took, timed_each};
 use crate::pass::{hop_out_of_up0, route};
-use crate::works::{self, CHANGES, GATEWAYS};
+use crate::works::{self, CHANGES, GATEWAYS, Work};
 
 /// Nothing takes as long.
 const BOUND: Duration = Duration::from_secs(120);
@@ -19,18 +19,20 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How many changes come before those that count: what is made ready with the first is not theirs.
 const BEFORE: usize = 10;
 
-/// One route at a time is taken out, or put back: what that takes, from handing it in to knowing that the kernel has it.
+/// One route at a time is taken out or led another way, or put back: what that takes, from handing it in to knowing that the
+/// kernel has it.
 ///
 /// # Errors
 ///
 /// When the loop ends, or what is desired is not there at the beginning.
-pub(crate) fn routes(desired: Desired, size: usize) -> Result<Took> {
+pub(crate) fn routes(work: Work, desired: Desired, size: usize) -> Result<Took> {
     let running = start(desired)?;
     let change = |at: usize| -> Result<()> {
         let (place, put) = works::change(at, size);
-        let gateway = IpAddr::V4(GATEWAYS[0]);
+        let turns = work == Work::RouteTurn;
+        let gateway = IpAddr::V4(GATEWAYS[usize::from(turns && !put)]);
         let route = route(works::destination(Family::Inet, place), gateway)?;
-        change(&running, move |routes| match put {
+        change(&running, move |routes| match put || turns {
             true => drop(routes.insert(route)),
             false => drop(routes.remove(&route.canonical_key())),
         })

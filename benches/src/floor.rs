@@ -47,13 +47,17 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
         }
         Work::RouteDelete(family) => write(&routes(family, size, Verb::Delete, gateway(family))?),
         Work::RouteNoop(family) => look(&[family], asking, None),
-        Work::RouteChange => {
+        Work::RouteChange | Work::RouteTurn => {
             let changes = (0..CHANGES).map(|at| {
                 let (place, put) = works::change(at, size);
-                let verb = if put { Verb::Create } else { Verb::Delete };
+                let (verb, gateway) = match (work, put) {
+                    (Work::RouteTurn, _) => (Verb::Replace, GATEWAYS[usize::from(!put)]),
+                    (_, true) => (Verb::Create, GATEWAYS[0]),
+                    (_, false) => (Verb::Delete, GATEWAYS[0]),
+                };
                 Requests::of(1, |requests, _| {
                     let destination = works::destination(Family::Inet, place);
-                    requests.route(verb, destination, GATEWAYS[0].into(), DEFAULT_PROTOCOL)
+                    requests.route(verb, destination, gateway.into(), DEFAULT_PROTOCOL)
                 })
             });
             let changes: Vec<Requests> = changes.collect::<Result<_>>()?;

@@ -28,7 +28,9 @@ pub fn perform(work: Work, size: usize) -> Result<Took> {
             let [one, other] = ADDRESS_LINKS;
             ip_batch([format!("link add {one} type veth peer name {other}")]);
         }
-        Work::RouteChange => return change::routes(desired(work, size)?, size),
+        Work::RouteChange | Work::RouteTurn => {
+            return change::routes(work, desired(work, size)?, size);
+        }
         Work::GatewayObject => return change::gateway(desired(work, size)?),
         // What proves links to be ours is the ledger of who made them, so the same process does.
         Work::LinkDelete => {
@@ -86,7 +88,7 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
             };
             routes(&mut (0..size).map(|at| route(works::destination(family, at), gateway)))
         }
-        Work::RouteChange => desired(Work::RouteNoop(Family::Inet), size),
+        Work::RouteChange | Work::RouteTurn => desired(Work::RouteNoop(Family::Inet), size),
         Work::GatewayObject => {
             let hops = hop_out_of_up0(GATEWAYS[0])?;
             let led = |route| Route {

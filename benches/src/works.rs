@@ -17,8 +17,10 @@ pub enum Work {
     RouteNoop(Family),
     /// All IPv4 routes are led through another gateway.
     RouteGateway,
-    /// One route among IPv4 routes that are there is led through another gateway, and the next time back again.
+    /// One route among IPv4 routes that are there is taken out, and the next time put back again.
     RouteChange,
+    /// One route among IPv4 routes that are there is led through another gateway, and the next time back again.
+    RouteTurn,
     /// All IPv4 routes are led through another gateway, by the nexthop object that they point at, and the next time back
     /// again.
     GatewayObject,
@@ -45,15 +47,16 @@ pub enum Work {
 /// How many routes are ours among the foreign ones of [`Work::FewNoop`].
 pub const FEW: usize = 1_000;
 
-/// How often something is changed in [`Work::RouteChange`] and [`Work::GatewayObject`]: of the times the median counts.
+/// How often something is changed in [`Work::RouteChange`], [`Work::RouteTurn`] and [`Work::GatewayObject`]: of the times the median counts.
 pub const CHANGES: usize = 100;
 
 /// The names, and how large each work may be.
-const NAMES: [(Work, &str, usize); 19] = [
+const NAMES: [(Work, &str, usize); 20] = [
     (Work::RouteCreate(Family::Inet), "route-create", 1_000_000),
     (Work::RouteNoop(Family::Inet), "route-noop", 1_000_000),
     (Work::RouteGateway, "route-gateway", 1_000_000),
     (Work::RouteChange, "route-change", 1_000_000),
+    (Work::RouteTurn, "route-turn", 1_000_000),
     (Work::GatewayObject, "gateway-object", 1_000_000),
     (Work::RouteDelete(Family::Inet), "route-delete", 1_000_000),
     (Work::RouteCreate(Family::Inet6), "route6-create", 1_000_000),

@@ -324,6 +324,7 @@ fn leaves(work: Work, size: usize) -> (usize, usize) {
         | Work::RouteNoop(_)
         | Work::RouteGateway
         | Work::RouteChange
+        | Work::RouteTurn
         | Work::InternetCreate
         | Work::InternetNoop => (size, 0),
         Work::FewNoop => (size + FEW, 0),

@@ -87,7 +87,7 @@ const INTERNET: &[usize] = &[1_000, 732_480];
 use Family::{Inet, Inet6};
 
 /// All of them.
-pub const SERIES: [Series; 13] = [
+pub const SERIES: [Series; 14] = [
     Series {
         held: Held::Made(Work::RouteCreate(Inet), Work::RouteDelete(Inet)),
         steps: &[step(
@@ -131,6 +131,20 @@ pub const SERIES: [Series; 13] = [
         steps: &[step(
             Work::RouteChange,
             "one IPv4 route comes or goes among so many, through the loop, against a message",
+            Limit {
+                micros: Some(200.0),
+                growth: Some(1.5),
+                ..NONE
+            },
+        )],
+        sizes: &[1_000, 1_000_000],
+        weight: 1,
+    },
+    Series {
+        held: Held::Made(Work::RouteCreate(Inet), Work::RouteDelete(Inet)),
+        steps: &[step(
+            Work::RouteTurn,
+            "one IPv4 route among so many: another gateway, through the loop, against a message",
             Limit {
                 micros: Some(200.0),
                 growth: Some(1.5),

@@ -87,6 +87,7 @@ fn carry_out(
         created: Default::default(),
         found: BTreeSet::new(),
         told: hears.then(BTreeMap::new),
+        gone: BTreeSet::new(),
         indexes,
         go_on,
         cut: false,
@@ -99,6 +100,8 @@ fn carry_out(
         });
     }
     run.flush();
+    let (mut told, gone) = (run.told.unwrap_or_default(), run.gone);
+    told.retain(|at, _| !plan.is_beside(&plan.ops[*at]) || gone.contains(at));
     let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
     Outcomes {
         outcomes: run
@@ -108,7 +111,7 @@ fn carry_out(
             .collect(),
         created: run.created,
         found: run.found,
-        told: run.told.unwrap_or_default(),
+        told,
     }
 }
 
@@ -116,13 +119,15 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) socket: &'a mut Socket,
     pub(crate) batch: Batch,
-    /// The ops in the batch, by position.
-    sent: Vec<usize>,
+    /// The ops in the batch, by position, and which part of each.
+    sent: Vec<(usize, Part)>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
     created: BTreeMap<Dev, u32>,
     found: BTreeSet<usize>,
     /// What the kernel tells of routes, where it is asked to.
     told: Option<BTreeMap<usize, Route>>,
+    /// Of which ops it has told that what a route was before is gone.
+    gone: BTreeSet<usize>,
     indexes: &'a BTreeMap<Dev, u32>,
     go_on: &'a dyn Fn() -> bool,
     /// Nothing more is sent.
@@ -137,10 +142,15 @@ enum Part {
     Master,
     /// The attributes of a link's kind, where the kernel does not take them with the others.
     Kind,
+    /// A route beside what it was.
+    Beside,
+    /// What it was, which goes once the other is there.
+    Former,
 }
 
-fn parts(op: &Op) -> &'static [Part] {
+fn parts(op: &Op, beside: bool) -> &'static [Part] {
     match &op.object {
+        Object::Route(_) if beside => &[Part::Beside, Part::Former],
         Object::Link(link)
             if op.action == Action::Update && codec::link::needs_kind_change(link, was(op)) =>
         {
@@ -221,7 +231,13 @@ impl Run<'_> {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
             return;
         }
-        for &part in parts(op) {
+        for &part in parts(op, self.plan.is_beside(op)) {
+            if matches!(part, Part::Former) {
+                self.flush();
+                if self.outcomes[at] != Some(Outcome::Applied) {
+                    return;
+                }
+            }
             let pushed = match self.push(op, part) {
                 Ok(Push::Full) => {
                     self.flush();
@@ -230,7 +246,7 @@ impl Run<'_> {
                 pushed => pushed,
             };
             match pushed {
-                Ok(_) => self.sent.push(at),
+                Ok(_) => self.sent.push((at, part)),
                 Err(error) => {
                     self.outcomes[at] = Some(self.not_encoded(error));
                     return;
@@ -275,9 +291,9 @@ impl Run<'_> {
                     ..(**link).clone()
                 };
                 match part {
-                    Part::Whole => codec::link::change(buffer, &link, was(op), &resolve),
                     Part::Master => codec::link::change_master(buffer, &link, was(op), &resolve),
                     Part::Kind => codec::link::change_kind(buffer, &link, was(op), &resolve),
+                    _ => codec::link::change(buffer, &link, was(op), &resolve),
                 }
             }
             (Object::Link(link), Action::Delete) => codec::link::delete(buffer, link.index),
@@ -293,7 +309,13 @@ impl Run<'_> {
             },
             (Object::Route(route), action) => match action {
                 Action::Create => codec::route::create(buffer, route, &resolve),
-                Action::Update => codec::route::replace(buffer, route, &resolve),
+                Action::Update => match (part, op.was.as_deref()) {
+                    (Part::Beside, _) => codec::route::append(buffer, route, &resolve),
+                    (Part::Former, Some(Object::Route(was))) => {
+                        codec::route::delete(buffer, was, &resolve)
+                    }
+                    _ => codec::route::replace(buffer, route, &resolve),
+                },
                 Action::Delete => codec::route::delete(buffer, route, &resolve),
             },
             (Object::Nexthop(nexthop), action) => match action {
@@ -329,7 +351,7 @@ impl Run<'_> {
         if self.is_cut() {
             self.batch.clear();
             // Of an op of two messages the first may be done.
-            for at in self.sent.drain(..) {
+            for (at, _) in self.sent.drain(..) {
                 if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
                     self.outcomes[at] = Some(cut());
                 }
@@ -339,7 +361,7 @@ impl Run<'_> {
         let answers = match &mut self.told {
             None => self.socket.send_batch(&mut self.batch),
             Some(told) => {
-                let sent = &self.sent;
+                let (sent, gone) = (&self.sent, &mut self.gone);
                 self.socket
                     .send_batch_echoed(&mut self.batch, |index, message| {
                         let route = match message.header.kind {
@@ -348,8 +370,10 @@ impl Run<'_> {
                             }
                             _ => None,
                         };
-                        if let (Some(route), Some(at)) = (route, sent.get(index)) {
-                            told.insert(*at, route);
+                        match (route, sent.get(index)) {
+                            (Some(_), Some((at, Part::Former))) => drop(gone.insert(*at)),
+                            (Some(route), Some((at, _))) => drop(told.insert(*at, route)),
+                            _ => {}
                         }
                     })
             }
@@ -359,19 +383,24 @@ impl Run<'_> {
             Err(error) => {
                 self.batch.clear();
                 let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
-                for at in self.sent.drain(..) {
+                for (at, _) in self.sent.drain(..) {
                     self.outcomes[at] = Some(failure.clone());
                 }
                 return;
             }
         };
         let mut sent = std::mem::take(&mut self.sent);
-        for (at, answer) in sent.drain(..).zip(answers) {
+        for ((at, part), answer) in sent.drain(..).zip(answers) {
             let op = &self.plan.ops[at];
+            let (object, action) = match (part, op.was.as_deref()) {
+                (Part::Beside, _) => (&op.object, Action::Create),
+                (Part::Former, Some(was)) => (was, Action::Delete),
+                _ => (&op.object, op.action),
+            };
             let outcome = match answer {
                 Answer::Done => Outcome::Applied,
                 Answer::Failed(error) => {
-                    let failure = Failure::refused(&op.object, op.action, error);
+                    let failure = Failure::refused(object, action, error);
                     if failure.class().is_done() {
                         if op.action == Action::Create {
                             self.found.insert(at);

@@ -244,8 +244,12 @@ pub(crate) fn fill(snapshot: &mut Snapshot, again: Snapshot) {
     }
 }
 
+/// More changes of routes are cheaper to look at first than to make one by one beside what they were.
+const BESIDE: usize = 256;
+
 /// Plans from what was read, after a look at whoever else the plan concerns. Who sits on the keys of routes that we mean to
-/// create is not asked where `at_once`: a create is exclusive, and so finds out by itself.
+/// create, or of few that we mean to change, is not asked where `at_once`: a create is exclusive, and so finds out by itself, and a
+/// changed route comes [beside](Plan::beside) what it was.
 pub(crate) fn planned(
     observer: &mut Observer,
     snapshot: Snapshot,
@@ -261,6 +265,13 @@ pub(crate) fn planned(
         mut doubts,
     } = snapshot;
     let mut plan = plan(desired, &observed, owned, policy)?;
+    let changed = || plan.ops.iter().filter(|op| op.comes_beside()).count();
+    // What is ours by record has to be one on its key.
+    let by_record = !recorded.is_empty() || policy.by_ledger.contains(Kind::Route);
+    let beside = at_once && !by_record && changed() <= BESIDE;
+    if beside {
+        plan = plan.beside();
+    }
     let mut question = Question::of(&plan, &observed, at_once);
     if !question.is_empty() {
         let doubtful = doubts.len();
@@ -298,6 +309,9 @@ pub(crate) fn planned(
             // A plan can be large: the old one goes first.
             drop(plan);
             plan = trueup_diff::plan(desired, &observed, owned, policy)?;
+            if beside {
+                plan = plan.beside();
+            }
         }
     }
     Ok(Planned {
@@ -323,9 +337,11 @@ struct Question {
 impl Question {
     fn of(plan: &Plan, observed: &Observed, at_once: bool) -> Question {
         let mut question = Question::default();
-        for Op { action, object, .. } in &plan.ops {
+        for op in &plan.ops {
+            let Op { action, object, .. } = op;
             match (object, action) {
                 (Object::Route(_), Action::Create) if at_once => {}
+                (Object::Route(_), Action::Update) if plan.is_beside(op) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     question.keys.push(route.key());
                 }

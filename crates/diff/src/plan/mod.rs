@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
-    Address, AddressKey, Dev, Difference, IfName, Item, Kind, Link, Neighbour, NeighbourKey,
-    Nexthop, Route, RouteKey, Rule, RuleAction, table,
+    Address, AddressKey, Dev, Difference, Family, IfName, Item, Kind, Link, Neighbour,
+    NeighbourKey, Nexthop, Route, RouteKey, Rule, RuleAction, table,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
@@ -284,6 +284,15 @@ pub struct Op {
     pub hold: Option<Hold>,
 }
 
+impl Op {
+    /// Whether a route can be added beside the one that it was, which is none of IPv6: there they would become one.
+    pub fn comes_beside(&self) -> bool {
+        let differs = self.action == Action::Update && self.reason == Reason::Differs;
+        let four = matches!(&self.object, Object::Route(route) if route.family() == Family::Inet);
+        differs && four && self.was.is_some()
+    }
+}
+
 // A plan can be of a million.
 const _: () = assert!(size_of::<Op>() <= 152);
 
@@ -314,6 +323,8 @@ pub struct Plan {
     needs: Vec<(u32, u32)>,
     /// The groups of the links that were observed, where links are deleted.
     groups: BTreeSet<u32>,
+    /// See [`Plan::beside`].
+    beside: bool,
 }
 
 impl Plan {
@@ -336,6 +347,21 @@ impl Plan {
     /// Whether a link that was observed is in a group (`IFLA_GROUP`). Known where the plan deletes links; always no else.
     pub fn is_group_taken(&self, group: u32) -> bool {
         self.groups.contains(&group)
+    }
+
+    /// The same for a key of which nobody has seen who else is on it: an IPv4 route that differs is not replaced, as a replace takes
+    /// the first route of its key, whoever's it is (`fib_table_insert`). It comes beside what it was, which goes then.
+    #[must_use]
+    pub fn beside(self) -> Plan {
+        Plan {
+            beside: true,
+            ..self
+        }
+    }
+
+    /// Whether an op adds a route beside the one that it was.
+    pub fn is_beside(&self, op: &Op) -> bool {
+        self.beside && op.comes_beside()
     }
 
     /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.
@@ -363,6 +389,7 @@ impl Plan {
             devices: self.devices,
             unstored: self.unstored,
             groups: self.groups,
+            beside: self.beside,
         }
     }
 }

@@ -141,6 +141,7 @@ pub(crate) fn arrange(
         unstored: desired.policy.unstored,
         needs,
         groups,
+        beside: false,
     })
 }
 

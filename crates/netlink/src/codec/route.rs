@@ -10,7 +10,7 @@ use trueup_diff::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope};
 pub use self::row::{Hop, Row};
 use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
 use crate::wire::{
-    MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
+    MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
 };
 
 /// `RTM_NEWROUTE`.
@@ -101,6 +101,20 @@ pub fn replace(
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
     put(buffer, route, NLM_F_CREATE | NLM_F_REPLACE, resolve)
+}
+
+/// Encodes the addition of an IPv4 route after those of its key: none of them is touched, and the first still counts. Answered
+/// with EEXIST where one of them is the same. In IPv6 it would become one with what is there.
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn append(
+    buffer: &mut Vec<u8>,
+    route: &Route,
+    resolve: Resolve<'_>,
+) -> Result<(), EncodeError> {
+    put(buffer, route, NLM_F_CREATE | NLM_F_APPEND, resolve)
 }
 
 /// Encodes the deletion of a route as it was observed: with its protocol, type, metric, preferred

@@ -97,7 +97,57 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
 
     let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.7"))));
     assert!(report.converged(), "{}", told(&report));
-    assert!(shown("10.51.0.0/16").contains("via 10.9.0.7"));
+    assert_eq!(commands(&report).len(), 1, "{}", told(&report));
+    let only = shown("10.51.0.0/16");
+    assert!(
+        only.contains("via 10.9.0.7") && only.lines().count() == 1,
+        "{only}"
+    );
+}
+
+/// A changed route comes beside what it was, which goes only then.
+pub(crate) fn a_route_whose_new_gateway_is_refused_stays_as_it_is() {
+    let mut agent = Agent::settled(routes());
+    agent
+        .desired
+        .routes
+        .as_mut()
+        .unwrap()
+        .insert(via("10.51.0.0/16", "192.0.2.1"));
+    let report = agent.pass(Extent::Doubtful);
+    assert_eq!(report.failed().count(), 1, "{}", told(&report));
+    assert!(shown("10.51.0.0/16").contains("via 10.9.0.9"));
+    let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.8"))));
+    assert!(report.converged(), "{}", told(&report));
+    let only = shown("10.51.0.0/16");
+    assert!(
+        only.contains("via 10.9.0.8") && only.lines().count() == 1,
+        "{only}"
+    );
+}
+
+/// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked at.
+pub(crate) fn a_route_that_somebody_has_changed_for_us_is_not_changed_again() {
+    let mut agent = Agent::settled(routes());
+    let (dst, proto) = ("10.51.0.0/16", "116");
+    let as_wanted = ["append", dst, "via", "10.9.0.8", "proto", proto];
+    ip(&[&["route"], &as_wanted[..]].concat());
+    agent
+        .desired
+        .routes
+        .as_mut()
+        .unwrap()
+        .insert(via(dst, "10.9.0.8"));
+    for _ in 0..2 {
+        agent.pass(Extent::Doubtful);
+    }
+    let report = agent.pass(Extent::Whole);
+    assert!(report.converged(), "{}", told(&report));
+    let only = shown(dst);
+    assert!(
+        only.contains("via 10.9.0.8") && only.lines().count() == 1,
+        "{only}"
+    );
 }
 
 pub(crate) fn a_change_to_and_fro_is_no_message() {
@@ -144,6 +194,7 @@ pub(crate) fn a_strangers_twin_in_front_of_ours_survives_every_change() {
         .insert(via(dst, "10.9.0.7"));
     agent.pass(Extent::Doubtful);
     assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
+    assert!(!shown(dst).contains("via 10.9.0.9"), "{}", shown(dst));
     let key = via(dst, "10.9.0.7").canonical_key();
     agent.desired.routes.as_mut().unwrap().remove(&key);
     for _ in 0..2 {

@@ -60,6 +60,8 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
     attack::own_writes_bring_no_further_pass,
     changes::a_route_that_comes_and_goes_is_one_message_each,
+    changes::a_route_whose_new_gateway_is_refused_stays_as_it_is,
+    changes::a_route_that_somebody_has_changed_for_us_is_not_changed_again,
     changes::a_change_to_and_fro_is_no_message,
     changes::a_new_key_that_a_stranger_has_is_left_to_him,
     changes::a_strangers_twin_in_front_of_ours_survives_every_change,
