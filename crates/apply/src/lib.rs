@@ -98,6 +98,15 @@ impl Failure {
         }
     }
 
+    /// What an op builds on is not so.
+    fn conflict(message: impl Into<String>) -> Failure {
+        Failure {
+            class: ErrorClass::Conflict,
+            message: message.into(),
+            kernel: None,
+        }
+    }
+
     fn unknown(message: impl Into<String>) -> Failure {
         Failure {
             class: ErrorClass::Unknown,

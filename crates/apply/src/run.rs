@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::Range;
 
-use trueup_diff::{Action, Dev, Hold, IfName, Link, LinkKind, Object, Op, Plan, Route};
+use trueup_diff::{Action, Dev, Hold, IfName, Item as _, Link, LinkKind, Object, Op, Plan, Route};
+use trueup_netlink::wire::NLM_F_EXCL;
 use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
 
 use crate::{Failure, Outcome, Outcomes, Pending};
@@ -88,6 +89,7 @@ fn carry_out(
         found: BTreeSet::new(),
         told: hears.then(BTreeMap::new),
         gone: BTreeSet::new(),
+        missed: BTreeSet::new(),
         indexes,
         go_on,
         cut: false,
@@ -128,6 +130,8 @@ pub(crate) struct Run<'a> {
     told: Option<BTreeMap<usize, Route>>,
     /// Of which ops it has told that what a route was before is gone.
     gone: BTreeSet<usize>,
+    /// Of which it has said that it was not there.
+    missed: BTreeSet<usize>,
     indexes: &'a BTreeMap<Dev, u32>,
     go_on: &'a dyn Fn() -> bool,
     /// Nothing more is sent.
@@ -146,11 +150,12 @@ enum Part {
     Beside,
     /// What it was, which goes once the other is there.
     Former,
+    /// The route itself, which goes again.
+    Back,
 }
 
-fn parts(op: &Op, beside: bool) -> &'static [Part] {
+fn parts(op: &Op) -> &'static [Part] {
     match &op.object {
-        Object::Route(_) if beside => &[Part::Beside, Part::Former],
         Object::Link(link)
             if op.action == Action::Update && codec::link::needs_kind_change(link, was(op)) =>
         {
@@ -231,27 +236,50 @@ impl Run<'_> {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
             return;
         }
-        for &part in parts(op, self.plan.is_beside(op)) {
-            if matches!(part, Part::Former) {
+        if self.plan.is_beside(op) {
+            return self.beside(at);
+        }
+        for &part in parts(op) {
+            if !self.add(at, part) {
+                return;
+            }
+        }
+    }
+
+    /// Adds a message of an op to the batch; not one that cannot be encoded.
+    fn add(&mut self, at: usize, part: Part) -> bool {
+        let op = &self.plan.ops[at];
+        let pushed = match self.push(op, part) {
+            Ok(Push::Full) => {
                 self.flush();
-                if self.outcomes[at] != Some(Outcome::Applied) {
-                    return;
-                }
+                self.push(op, part)
             }
-            let pushed = match self.push(op, part) {
-                Ok(Push::Full) => {
-                    self.flush();
-                    self.push(op, part)
-                }
-                pushed => pushed,
-            };
-            match pushed {
-                Ok(_) => self.sent.push((at, part)),
-                Err(error) => {
-                    self.outcomes[at] = Some(self.not_encoded(error));
-                    return;
-                }
-            }
+            pushed => pushed,
+        };
+        match pushed {
+            Ok(_) => self.sent.push((at, part)),
+            Err(error) => self.outcomes[at] = Some(self.not_encoded(error)),
+        }
+        pushed.is_ok()
+    }
+
+    /// Sends a message of an op, and tells whether the kernel has done what it says.
+    fn done(&mut self, at: usize, part: Part) -> bool {
+        let added = self.add(at, part);
+        self.flush();
+        added && self.outcomes[at] == Some(Outcome::Applied)
+    }
+
+    /// A route comes beside what it was, which goes then. Where that is not there any more somebody else may have the key, and be
+    /// first on it: the new one goes again, until it was seen who that is.
+    fn beside(&mut self, at: usize) {
+        if !self.done(at, Part::Beside) || self.gone.contains(&at) || !self.done(at, Part::Former) {
+            return;
+        }
+        if self.missed.remove(&at) {
+            self.done(at, Part::Back);
+            let why = "what it was is not there any more";
+            self.outcomes[at] = Some(Outcome::Failed(Box::new(Failure::conflict(why))));
         }
     }
 
@@ -314,6 +342,7 @@ impl Run<'_> {
                     (Part::Former, Some(Object::Route(was))) => {
                         codec::route::delete(buffer, was, &resolve)
                     }
+                    (Part::Back, _) => codec::route::delete(buffer, route, &resolve),
                     _ => codec::route::replace(buffer, route, &resolve),
                 },
                 Action::Delete => codec::route::delete(buffer, route, &resolve),
@@ -361,7 +390,15 @@ impl Run<'_> {
         let answers = match &mut self.told {
             None => self.socket.send_batch(&mut self.batch),
             Some(told) => {
-                let (sent, gone) = (&self.sent, &mut self.gone);
+                let (sent, gone, ops) = (&self.sent, &mut self.gone, &self.plan.ops);
+                let was = |at: usize, route: &Route| match ops[at].was.as_deref() {
+                    Some(Object::Route(was)) => {
+                        was.key() == route.key()
+                            && was.protocol == route.protocol
+                            && was.agrees(route)
+                    }
+                    _ => false,
+                };
                 self.socket
                     .send_batch_echoed(&mut self.batch, |index, message| {
                         let route = match message.header.kind {
@@ -370,10 +407,21 @@ impl Run<'_> {
                             }
                             _ => None,
                         };
-                        match (route, sent.get(index)) {
-                            (Some(_), Some((at, Part::Former))) => drop(gone.insert(*at)),
-                            (Some(route), Some((at, _))) => drop(told.insert(*at, route)),
-                            _ => {}
+                        let (Some(route), Some((at, part))) = (route, sent.get(index)) else {
+                            return;
+                        };
+                        // Nobody else is on the key.
+                        let alone = message.header.flags & NLM_F_EXCL != 0;
+                        match part {
+                            Part::Former if !was(*at, &route) => {}
+                            Part::Back => {}
+                            Part::Former => drop(gone.insert(*at)),
+                            _ => {
+                                if matches!(part, Part::Beside) && alone {
+                                    gone.insert(*at);
+                                }
+                                told.insert(*at, route);
+                            }
                         }
                     })
             }
@@ -395,6 +443,7 @@ impl Run<'_> {
             let (object, action) = match (part, op.was.as_deref()) {
                 (Part::Beside, _) => (&op.object, Action::Create),
                 (Part::Former, Some(was)) => (was, Action::Delete),
+                (Part::Back, _) => (&op.object, Action::Delete),
                 _ => (&op.object, op.action),
             };
             let outcome = match answer {
@@ -404,6 +453,9 @@ impl Run<'_> {
                     if failure.class().is_done() {
                         if op.action == Action::Create {
                             self.found.insert(at);
+                        }
+                        if matches!(part, Part::Former) {
+                            self.missed.insert(at);
                         }
                         Outcome::Applied
                     } else {

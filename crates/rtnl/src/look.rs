@@ -191,9 +191,12 @@ fn others(region: &Region, managed: Kinds, marker: u8) -> Scope {
     if part.nexthops {
         kinds = kinds.with(Kind::Nexthop);
     }
+    // Of others' nexthop objects those alone that are in our places.
+    let protocol = part.nexthops.then_some(marker);
     let one = (part.rules.len() == 1).then(|| part.rules.first().copied());
     Scope {
         kinds,
+        protocol,
         devices: Some(part.devices.keys().copied().collect()),
         family: one.flatten(),
         ..Scope::default()

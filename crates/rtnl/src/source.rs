@@ -441,7 +441,11 @@ impl Rtnl {
             self.known = Some(known);
         }
         Report {
-            converged: pass.trouble.is_none() && planned.is_converged() && elsewhere && whole,
+            converged: pass.trouble.is_none()
+                && planned.is_converged()
+                && elsewhere
+                && whole
+                && !beyond,
             rounds,
             conflicts: planned.plan.conflicts,
             devices: planned.plan.devices,

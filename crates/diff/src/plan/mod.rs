@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
     Address, AddressKey, Dev, Difference, Family, IfName, Item, Kind, Link, Neighbour,
-    NeighbourKey, Nexthop, Route, RouteKey, Rule, RuleAction, table,
+    NeighbourKey, NextHops, Nexthop, Route, RouteKey, Rule, RuleAction, table,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
@@ -285,11 +285,21 @@ pub struct Op {
 }
 
 impl Op {
-    /// Whether a route can be added beside the one that it was, which is none of IPv6: there they would become one.
+    /// Whether a route can be added beside the one that it was, and that be taken away then by its gateway. None of IPv6: there
+    /// they would become one.
     pub fn comes_beside(&self) -> bool {
+        let (Object::Route(route), Some(Object::Route(was))) = (&self.object, self.was.as_deref())
+        else {
+            return false;
+        };
         let differs = self.action == Action::Update && self.reason == Reason::Differs;
-        let four = matches!(&self.object, Object::Route(route) if route.family() == Family::Inet);
-        differs && four && self.was.is_some()
+        let elsewhere = match (&route.nexthops, &was.nexthops) {
+            (NextHops::One(hop), NextHops::One(former)) => {
+                hop.via.is_some() && former.via.is_some() && hop.via != former.via
+            }
+            _ => false,
+        };
+        differs && elsewhere && route.family() == Family::Inet
     }
 }
 
@@ -349,8 +359,8 @@ impl Plan {
         self.groups.contains(&group)
     }
 
-    /// The same for a key of which nobody has seen who else is on it: an IPv4 route that differs is not replaced, as a replace takes
-    /// the first route of its key, whoever's it is (`fib_table_insert`). It comes beside what it was, which goes then.
+    /// The same for keys of which nobody has seen who else is on them: an IPv4 route with another gateway is not replaced, as a
+    /// replace takes the first route of its key, whoever's it is (`fib_table_insert`). It comes beside what it was, which goes then.
     #[must_use]
     pub fn beside(self) -> Plan {
         Plan {

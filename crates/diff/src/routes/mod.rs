@@ -13,6 +13,7 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use crate::model::{IfName, NextHops, Route, RouteKey};
 use key::{Key4, Key6, Packed};
@@ -153,7 +154,11 @@ impl Routes {
 
     /// Has a route become ours if it is there already as desired. That ends when it is taken out.
     pub fn adopt(&mut self, key: RouteKey) {
-        self.adopt.insert(key);
+        if self.adopt.insert(key) {
+            let id = self.id(Packed::of(&key));
+            let value = id.and_then(|id| self.values.get(id)).map(Arc::clone);
+            self.log.note(Change::Route(key, value), self.len());
+        }
     }
 
     /// The keys of those that become ours if they are there already.

@@ -417,6 +417,9 @@ impl<'a> Sieve<'a> {
     /// A row that does not fall through.
     #[cold]
     fn unsettled(&mut self, key: Packed, found: Found) -> Verdict {
+        if matches!(found, Found::Odd) {
+            return Verdict::Kept;
+        }
         let before = std::mem::replace(&mut self.last, Last::None);
         match found {
             Found::Wanted(_) | Found::Different => self.unmet(key),

@@ -126,6 +126,48 @@ pub(crate) fn a_route_whose_new_gateway_is_refused_stays_as_it_is() {
     );
 }
 
+pub(crate) fn a_route_that_a_stranger_took_unheard_is_not_put_behind_his() {
+    let mut agent = Agent::settled(routes());
+    let dst = "10.51.0.0/16";
+    ip(&["route", "replace", dst, "via", "10.9.0.3", "proto", "4"]);
+    agent
+        .desired
+        .routes
+        .as_mut()
+        .unwrap()
+        .insert(via(dst, "10.9.0.8"));
+    for extent in [Extent::Doubtful, Extent::Doubtful, Extent::Whole] {
+        let report = agent.pass(extent);
+        assert!(!report.converged(), "{}", told(&report));
+        let only = shown(dst);
+        assert!(
+            only.contains("via 10.9.0.3") && only.lines().count() == 1,
+            "{only}"
+        );
+    }
+    assert_eq!(agent.pass(Extent::Whole).conflicts().len(), 1);
+}
+
+/// To a delete of metric 0 a route of any metric will do (`fib_table_delete`), if the one meant is gone.
+pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
+    let dst = "10.51.0.0/16";
+    let of_metric = Route {
+        metric: 100,
+        ..via(dst, "10.9.0.9")
+    };
+    let mut agent = Agent::settled([via(dst, "10.9.0.9"), of_metric]);
+    // Of the two this is the one without a metric.
+    ip(&["route", "delete", dst, "proto", "116", "scope", "global"]);
+    assert!(shown(dst).contains("metric 100"), "{}", shown(dst));
+    let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.8"))));
+    assert!(report.converged(), "{}", told(&report));
+    let both = shown(dst);
+    assert!(
+        both.contains("via 10.9.0.8") && both.contains("metric 100"),
+        "{both}"
+    );
+}
+
 /// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked at.
 pub(crate) fn a_route_that_somebody_has_changed_for_us_is_not_changed_again() {
     let mut agent = Agent::settled(routes());

@@ -62,6 +62,8 @@ trueup_testkit::kernel_tests![
     changes::a_route_that_comes_and_goes_is_one_message_each,
     changes::a_route_whose_new_gateway_is_refused_stays_as_it_is,
     changes::a_route_that_somebody_has_changed_for_us_is_not_changed_again,
+    changes::a_route_that_a_stranger_took_unheard_is_not_put_behind_his,
+    changes::a_route_that_went_unheard_takes_none_of_another_metric_along,
     changes::a_change_to_and_fro_is_no_message,
     changes::a_new_key_that_a_stranger_has_is_left_to_him,
     changes::a_strangers_twin_in_front_of_ours_survives_every_change,
