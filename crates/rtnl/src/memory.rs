@@ -209,6 +209,10 @@ impl Memory {
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
             match (op.action, op.reason) {
                 (Action::Delete, Reason::Undesired) if knows && !recorded(&op.object) => {
+                    if options.grace().is_zero() && self.declared.iter().all(HashSet::is_empty) {
+                        op.reason = Reason::Orphan;
+                        continue;
+                    }
                     let id = id(&op.object, devices);
                     if self.declared.iter().any(|declared| declared.contains(&id)) {
                         continue;
@@ -221,7 +225,9 @@ impl Memory {
                         op.hold = Some(Hold::Grace(left));
                     }
                 }
-                (_, Reason::Missing | Reason::Differs | Reason::Taken) => {
+                (_, Reason::Missing | Reason::Differs | Reason::Taken)
+                    if count || !self.fights.is_empty() =>
+                {
                     let id = id(&op.object, devices);
                     let is_loss = count && !self.unsettled.contains_key(&id) && !has_run_down(op);
                     if is_loss && counted.insert(id) {

@@ -2,6 +2,7 @@
 //! follows from that.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::desired::{Observed, Owned, Proof};
@@ -525,11 +526,8 @@ fn without_served<'a>(
         protocol,
         ..rule.clone()
     };
-    let own_keys: HashSet<Rule> = observed
-        .iter()
-        .filter(|rule| proof.rule(rule))
-        .map(|rule| rule.key())
-        .collect();
+    let ours = observed.iter().filter(|rule| proof.rule(rule));
+    let own_keys = LazyCell::new(|| ours.map(Item::key).collect::<HashSet<Rule>>());
     // Of equal ones that which is ours already serves, else that of the lowest protocol.
     let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
     let theirs = |rule: &&Rule| !proof.bears_marker(Kind::Rule, rule.protocol);
@@ -537,6 +535,9 @@ fn without_served<'a>(
         let rank = (!proof.rule(rule), rule.protocol);
         let best = others.entry(bearing(rule, 0)).or_insert(rank);
         *best = rank.min(*best);
+    }
+    if others.is_empty() {
+        return (desired.to_vec(), Cow::Borrowed(observed));
     }
     let mut rest = Vec::new();
     let mut serving: HashSet<Rule> = HashSet::new();
@@ -563,20 +564,25 @@ fn without_served<'a>(
 /// A new rule is refused as existing where one of ours stands that has all of its selectors and
 /// more. Such a one is deleted, and created again after the new one.
 fn make_way(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
+    if !observed.rules.iter().any(|rule| proof.rule(rule)) {
+        return;
+    }
+    let of_rules = found.ops.iter().filter_map(|op| match &op.object {
+        Object::Rule(rule) => Some((op.action, &**rule)),
+        _ => None,
+    });
     let mut searches: BTreeMap<Selectors, HashSet<Rule>> = BTreeMap::new();
-    let mut touched: HashSet<Rule> = HashSet::new();
-    for op in &found.ops {
-        if let Object::Rule(rule) = &op.object {
-            touched.insert(rule.key());
-            if op.action == Action::Create {
-                let by = rule.selectors();
-                searches.entry(by).or_default().insert(rule.searched_by(by));
-            }
-        }
+    for (_, rule) in of_rules
+        .clone()
+        .filter(|(action, _)| *action == Action::Create)
+    {
+        let by = rule.selectors();
+        searches.entry(by).or_default().insert(rule.searched_by(by));
     }
     if searches.is_empty() {
         return;
     }
+    let touched: HashSet<Rule> = of_rules.map(|(_, rule)| rule.key()).collect();
     let in_the_way = |rule: &&Rule| {
         let found =
             |(by, rules): (&Selectors, &HashSet<Rule>)| rules.contains(&rule.searched_by(*by));
