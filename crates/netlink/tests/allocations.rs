@@ -3,8 +3,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
-use trueup_diff::{Dev, Item as _, NextHop, NextHops, Route};
+use trueup_diff::{
+    Dev, Devices, Family, Item as _, NextHop, NextHops, Route, Routes, Sieve, Verdict,
+};
 use trueup_netlink::codec::{existing, route};
 use trueup_netlink::wire::Messages;
 use trueup_netlink::{Batch, Push};
@@ -105,4 +108,35 @@ fn a_batch_that_was_full_once_is_filled_without_an_allocation() {
     };
     fill(&mut batch);
     assert_eq!(allocations(|| fill(&mut batch)), 0);
+}
+
+#[test]
+fn what_is_in_order_falls_through_without_an_allocation() {
+    let via = |at: usize| {
+        let dst = format!("10.{}.{}.0/24", at / 256, at % 256);
+        let hop = NextHop::via("192.0.2.1".parse().unwrap());
+        Route::new(dst.parse().unwrap(), NextHops::One(hop))
+    };
+    let looked = |count: usize| {
+        let wanted: Routes = (0..count).map(via).collect();
+        let mut dump = Vec::new();
+        for at in 0..count {
+            let mut route = via(at).try_map_dev(|_| Ok::<_, ()>(Dev::index(7))).unwrap();
+            route.protocol = 116;
+            route.nexthops =
+                NextHops::One(NextHop::via("192.0.2.1".parse().unwrap()).on(Dev::index(7)));
+            route::create(&mut dump, &route.canonical(), &existing).unwrap();
+        }
+        let mut sieve = Sieve::new(&wanted, &Devices::default(), 116, BTreeSet::new());
+        allocations(|| {
+            sieve.begin(Family::Inet);
+            for message in Messages::new(&dump) {
+                let row = route::Row::parse(message.body).unwrap().unwrap();
+                assert_eq!(sieve.seen(&row.seen().unwrap()), Verdict::Settled);
+            }
+            assert_eq!(sieve.end(Family::Inet, None).settled(), count);
+        })
+    };
+    // One for the table and one for the device, whatever the number of rows.
+    assert_eq!((looked(1_000), looked(2_000)), (2, 2));
 }
