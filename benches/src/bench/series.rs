@@ -59,6 +59,13 @@ const NONE: Limit = Limit {
     peak_mb: None,
 };
 
+/// Of one change through the loop, among however many.
+const ONE_CHANGE: Limit = Limit {
+    micros: Some(200.0),
+    growth: Some(1.5),
+    ..NONE
+};
+
 const fn floors(times: f64) -> Limit {
     Limit {
         floors: Some(times),
@@ -131,11 +138,7 @@ pub const SERIES: [Series; 14] = [
         steps: &[step(
             Work::RouteChange,
             "one IPv4 route comes or goes among so many, through the loop, against a message",
-            Limit {
-                micros: Some(200.0),
-                growth: Some(1.5),
-                ..NONE
-            },
+            ONE_CHANGE,
         )],
         sizes: &[1_000, 1_000_000],
         weight: 1,
@@ -145,11 +148,7 @@ pub const SERIES: [Series; 14] = [
         steps: &[step(
             Work::RouteTurn,
             "one IPv4 route among so many: another gateway, through the loop, against a message",
-            Limit {
-                micros: Some(200.0),
-                growth: Some(1.5),
-                ..NONE
-            },
+            ONE_CHANGE,
         )],
         sizes: &[1_000, 1_000_000],
         weight: 1,

@@ -347,6 +347,28 @@ impl<D> Route<D> {
         }
     }
 
+    /// A route like this one, on another key.
+    pub(crate) fn at(&self, key: RouteKey) -> Route<D>
+    where
+        D: Clone,
+    {
+        let RouteKey {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+        } = key;
+        Route {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+            ..self.clone()
+        }
+    }
+
     /// As the kernel would report it:
     ///
     /// - an IPv6 metric of 0 is stored as 1024 (`IP6_RT_PRIO_USER`);

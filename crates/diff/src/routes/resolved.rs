@@ -30,24 +30,10 @@ impl Routes {
             }
             match values.get(id as usize) {
                 Some(Some(Ok(route))) => {
-                    let RouteKey {
-                        table,
-                        dst,
-                        metric,
-                        tos,
-                        from,
-                    } = key.unpack();
-                    let mut route = Route {
-                        table,
-                        dst,
-                        metric,
-                        tos,
-                        from,
-                        ..route.clone()
-                    };
+                    let mut route = route.at(key.unpack());
                     // The kernel lets no route with a source prefix point at an object.
                     if let Some(Some(object)) = pointing.get(id as usize)
-                        && from.is_none()
+                        && route.from.is_none()
                     {
                         // What it leads to is the object's to say.
                         route.nexthops = NextHops::Object(*object, Vec::new());

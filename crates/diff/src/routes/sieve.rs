@@ -203,21 +203,7 @@ impl Expected {
 
     /// The plain row of a key that was found to be as expected, out of a device.
     fn seen(&self, key: Packed, dev: Option<u32>) -> Route {
-        let RouteKey {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-        } = key.unpack();
-        let mut route = Route {
-            table,
-            dst,
-            metric,
-            tos,
-            from,
-            ..(*self.route).clone()
-        };
+        let mut route = self.route.at(key.unpack());
         let dev = dev.map(Dev::index);
         match &mut route.nexthops {
             NextHops::One(hop) => hop.dev = dev,

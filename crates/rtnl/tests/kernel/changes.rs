@@ -54,6 +54,10 @@ impl Agent {
             .unwrap()
     }
 
+    fn want(&mut self, route: Route<IfName>) {
+        self.desired.routes.as_mut().unwrap().insert(route);
+    }
+
     /// Changes what is desired; the pass over that, and then one over everything, which has to find nothing left.
     fn change(&mut self, change: impl FnOnce(&mut Routes)) -> Report {
         change(self.desired.routes.as_mut().unwrap());
@@ -67,6 +71,12 @@ impl Agent {
 
 fn shown(dst: &str) -> String {
     ip(&["route", "show", dst])
+}
+
+/// There is one route to a destination, and it goes there.
+fn is_alone(dst: &str, via: &str) {
+    let only = shown(dst);
+    assert!(only.contains(via) && only.lines().count() == 1, "{only}");
 }
 
 fn commands(report: &Report) -> Vec<String> {
@@ -98,52 +108,30 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
     let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.7"))));
     assert!(report.converged(), "{}", told(&report));
     assert_eq!(commands(&report).len(), 1, "{}", told(&report));
-    let only = shown("10.51.0.0/16");
-    assert!(
-        only.contains("via 10.9.0.7") && only.lines().count() == 1,
-        "{only}"
-    );
+    is_alone("10.51.0.0/16", "via 10.9.0.7");
 }
 
 /// A changed route comes beside what it was, which goes only then.
 pub(crate) fn a_route_whose_new_gateway_is_refused_stays_as_it_is() {
     let mut agent = Agent::settled(routes());
-    agent
-        .desired
-        .routes
-        .as_mut()
-        .unwrap()
-        .insert(via("10.51.0.0/16", "192.0.2.1"));
+    agent.want(via("10.51.0.0/16", "192.0.2.1"));
     let report = agent.pass(Extent::Doubtful);
     assert_eq!(report.failed().count(), 1, "{}", told(&report));
     assert!(shown("10.51.0.0/16").contains("via 10.9.0.9"));
     let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.8"))));
     assert!(report.converged(), "{}", told(&report));
-    let only = shown("10.51.0.0/16");
-    assert!(
-        only.contains("via 10.9.0.8") && only.lines().count() == 1,
-        "{only}"
-    );
+    is_alone("10.51.0.0/16", "via 10.9.0.8");
 }
 
 pub(crate) fn a_route_that_a_stranger_took_unheard_is_not_put_behind_his() {
     let mut agent = Agent::settled(routes());
     let dst = "10.51.0.0/16";
     ip(&["route", "replace", dst, "via", "10.9.0.3", "proto", "4"]);
-    agent
-        .desired
-        .routes
-        .as_mut()
-        .unwrap()
-        .insert(via(dst, "10.9.0.8"));
+    agent.want(via(dst, "10.9.0.8"));
     for extent in [Extent::Doubtful, Extent::Doubtful, Extent::Whole] {
         let report = agent.pass(extent);
         assert!(!report.converged(), "{}", told(&report));
-        let only = shown(dst);
-        assert!(
-            only.contains("via 10.9.0.3") && only.lines().count() == 1,
-            "{only}"
-        );
+        is_alone(dst, "via 10.9.0.3");
     }
     assert_eq!(agent.pass(Extent::Whole).conflicts().len(), 1);
 }
@@ -174,22 +162,13 @@ pub(crate) fn a_route_that_somebody_has_changed_for_us_is_not_changed_again() {
     let (dst, proto) = ("10.51.0.0/16", "116");
     let as_wanted = ["append", dst, "via", "10.9.0.8", "proto", proto];
     ip(&[&["route"], &as_wanted[..]].concat());
-    agent
-        .desired
-        .routes
-        .as_mut()
-        .unwrap()
-        .insert(via(dst, "10.9.0.8"));
+    agent.want(via(dst, "10.9.0.8"));
     for _ in 0..2 {
         agent.pass(Extent::Doubtful);
     }
     let report = agent.pass(Extent::Whole);
     assert!(report.converged(), "{}", told(&report));
-    let only = shown(dst);
-    assert!(
-        only.contains("via 10.9.0.8") && only.lines().count() == 1,
-        "{only}"
-    );
+    is_alone(dst, "via 10.9.0.8");
 }
 
 pub(crate) fn a_change_to_and_fro_is_no_message() {
@@ -228,12 +207,7 @@ pub(crate) fn a_strangers_twin_in_front_of_ours_survives_every_change() {
     ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
     let report = agent.pass(Extent::Doubtful);
     assert!(report.failed().next().is_none(), "{}", told(&report));
-    agent
-        .desired
-        .routes
-        .as_mut()
-        .unwrap()
-        .insert(via(dst, "10.9.0.7"));
+    agent.want(via(dst, "10.9.0.7"));
     agent.pass(Extent::Doubtful);
     assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
     assert!(!shown(dst).contains("via 10.9.0.9"), "{}", shown(dst));
