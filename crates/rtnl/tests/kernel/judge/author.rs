@@ -102,7 +102,7 @@ pub(crate) fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: boo
             .iter()
             .filter(|spec| devices.contains(DEVICES[spec.dev]))
         {
-            let neighbour = neighbour(spec, clean);
+            let neighbour = neighbour(spec);
             seen.entry((neighbour.dev, neighbour.dst, neighbour.proxy))
                 .or_insert(neighbour);
         }

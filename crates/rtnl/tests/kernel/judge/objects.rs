@@ -61,19 +61,23 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
     address
 }
 
-/// The devices that have a carrier whenever they are up. Some time after a link was set up without one the kernel notes that,
-/// and drops all of the link's neighbours but permanent ones (`neigh_carrier_down`).
-pub(crate) const CARRIED: [&str; 4] = ["vx0", "ifb0", "ext0", "ext1"];
+/// The devices that have a carrier all the time: nobody sets them down, or makes another of their name. Some time after a link
+/// was set up without one, be it by a message that then failed, the kernel notes that, and drops all of the link's neighbours
+/// but permanent ones (`neigh_carrier_down`).
+const CARRIED: [&str; 2] = ["ext0", "ext1"];
 
-/// In a clean case what the kernel may flush is only where there is a carrier.
-pub(crate) fn neighbour(spec: &NeighbourSpec, clean: bool) -> Neighbour<IfName> {
+/// Whether the kernel may drop what is not permanent there, by itself and at any time.
+pub(crate) fn drops(dev: &str) -> bool {
+    !CARRIED.contains(&dev)
+}
+
+pub(crate) fn neighbour(spec: &NeighbourSpec) -> Neighbour<IfName> {
     let dev = name(DEVICES[spec.dev]);
     let dst = ip(spec.v6, spec.subnet, spec.host + 10);
     let lladdr = format!("02:00:00:00:01:0{}", spec.lladdr).parse().unwrap();
     let mut neighbour = Neighbour::new(dev, dst, lladdr);
-    let stays = clean && !CARRIED.contains(&DEVICES[spec.dev]);
     match spec.variant {
-        1 | 4 if stays => {}
+        1 | 4 if drops(DEVICES[spec.dev]) => {}
         0 => neighbour = Neighbour::proxy(dev, dst),
         1 => neighbour.state = NeighbourState::NoArp,
         2 => neighbour.router = spec.v6,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trueup_diff::{Address, IfName, NextHop, RouteType, RuleAction};
 
 use super::author::{DEVICES, LINKS, name};
-use super::objects::{CARRIED, address, neighbour, rule};
+use super::objects::{address, drops, neighbour, rule};
 use super::route::route;
 use super::spec::{RouteSpec, RuleSpec, StrangerSpec};
 
@@ -45,7 +45,7 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
             vec![line]
         }
         StrangerSpec::Neighbour(spec) => {
-            let neighbour = neighbour(spec, false);
+            let neighbour = neighbour(spec);
             // Ports that come and go change a bridge's hardware address, and with it the kernel
             // forgets all neighbours of the bridge, whosesoever.
             let apart = clean || neighbour.dev == name("br0");
@@ -55,11 +55,9 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
                 format!("neighbour add proxy {dst} dev {dev}")
             } else {
                 let lladdr = neighbour.lladdr.unwrap();
-                let carried = CARRIED.contains(&dev.to_string().as_str());
-                let nud = if spec.variant == 1 && carried {
-                    "noarp"
-                } else {
-                    "permanent"
+                let nud = match spec.variant {
+                    1 if !drops(&dev.to_string()) => "noarp",
+                    _ => "permanent",
                 };
                 format!("neighbour replace {dst} lladdr {lladdr} nud {nud} dev {dev}")
             }]
