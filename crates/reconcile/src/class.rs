@@ -19,7 +19,8 @@ pub enum ErrorClass {
     DoneAlready,
     /// Something that this op rests on is not there (yet): a device, a gateway's own route, a parent. Try once it is.
     Dependency,
-    /// A foreign object sits on the key. Ours to tell, not to overwrite; trying again is of use once it has gone.
+    /// A foreign object sits on the key. Ours to tell, not to overwrite. A pass that looks again, and means to act all the same, has
+    /// found it gone.
     Conflict,
     /// The op can never succeed as it is written: refused on its content.
     Invalid,
@@ -51,20 +52,17 @@ impl ErrorClass {
         matches!(self, ErrorClass::DoneAlready)
     }
 
-    /// Trying again is of no use until the desired state or the world changes: a conflict, or an op that is invalid,
-    /// unsupported or not permitted.
+    /// Trying again is of no use until the desired state or the world changes: an op that is invalid, unsupported or not
+    /// permitted.
     pub fn is_permanent(self) -> bool {
         matches!(
             self,
-            ErrorClass::Conflict
-                | ErrorClass::Invalid
-                | ErrorClass::Unsupported
-                | ErrorClass::Permission
+            ErrorClass::Invalid | ErrorClass::Unsupported | ErrorClass::Permission
         )
     }
 
     /// Time alone may help: the next pass should try again. Every pass looks before it acts, which is what
-    /// [`Unknown`](Self::Unknown) asks for.
+    /// [`Unknown`](Self::Unknown) and [`Conflict`](Self::Conflict) ask for.
     pub fn is_retryable(self) -> bool {
         !self.is_done() && !self.is_permanent()
     }
@@ -107,7 +105,6 @@ mod tests {
         assert_eq!(
             permanent,
             [
-                ErrorClass::Conflict,
                 ErrorClass::Invalid,
                 ErrorClass::Unsupported,
                 ErrorClass::Permission

@@ -17,6 +17,8 @@ pub(crate) const MOST: usize = 65_536;
 /// By class:
 ///
 /// - `busy`, `unknown`: after its distance, and for nothing else sooner.
+/// - `conflict`: after its distance. While the foreign object is there a pass finds it, and names no op; whether a hint tells that it
+///   went does not matter.
 /// - `dependency`: after its distance, or in any pass that answers a hint, as what it rests on may have come.
 /// - the permanent ones: after its distance, but only once a hint says that the world has changed. Without a subscription, which
 ///   would say so, at the greatest distance.

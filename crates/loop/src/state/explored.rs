@@ -164,12 +164,12 @@ fn an_op_that_depends_on_another() {
 
 #[test]
 fn an_op_that_is_in_conflict() {
-    fails(ErrorClass::Conflict, &[Hearing::Pushed], 176_000);
+    fails(ErrorClass::Invalid, &[Hearing::Pushed], 176_000);
 }
 
 #[test]
 fn an_op_that_is_in_conflict_and_nothing_would_say_that_it_no_longer_is() {
-    fails(ErrorClass::Conflict, &[Hearing::Unsupported], 23_000);
+    fails(ErrorClass::Invalid, &[Hearing::Unsupported], 23_000);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn changes_of_the_desired_state_and_an_op_that_depends_on_another() {
 
 #[test]
 fn changes_of_the_desired_state_and_an_op_that_is_in_conflict() {
-    changes_and_fails(ErrorClass::Conflict, 450_000);
+    changes_and_fails(ErrorClass::Invalid, 450_000);
 }
 
 fn changes_and_fails(class: ErrorClass, floor: usize) {

@@ -184,8 +184,8 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
 
 #[test]
 fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
-    let (mut state, start) = failed(ErrorClass::Conflict);
-    let failure = told(Outcome::Failed(ErrorClass::Conflict));
+    let (mut state, start) = failed(ErrorClass::Invalid);
+    let failure = told(Outcome::Failed(ErrorClass::Invalid));
     let mut tried = Vec::new();
     for step in 1..=200_000 {
         let now = start + ms(step);

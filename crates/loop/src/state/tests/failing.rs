@@ -141,12 +141,23 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
     }
 }
 
+/// Who sat on the key when the op was tried may go before the next look, and the hint that says so may be lost.
+#[test]
+fn a_conflict_is_tried_again_though_no_hint_says_that_it_is_over() {
+    let (mut state, now) = failed(ErrorClass::Conflict, Hearing::Pushed);
+    assert_eq!(state.held(now, KEY), Some(FIRST));
+    assert_eq!(state.poll_timeout(), Some(now + FIRST));
+    let applied = told(KEY, Outcome::Applied);
+    assert!(over(&mut state, now + FIRST, &applied));
+    assert!(!state.may_hold());
+}
+
 #[test]
 fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
     let (mut state, now) = endless(config(), Hearing::Pushed);
     assert!(state.poll_action(now).is_some());
     state.handle_heard(now, Heard::Hint);
-    let failure = told(KEY, Outcome::Failed(ErrorClass::Conflict));
+    let failure = told(KEY, Outcome::Failed(ErrorClass::Invalid));
     state.handle_pass_over(now, Some(&failure));
     assert!(!over(
         &mut state,
