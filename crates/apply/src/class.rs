@@ -25,6 +25,9 @@ pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClas
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_ipv6_source(object) => {
             ErrorClass::Dependency
         }
+        // What else is wrong with a neighbour is refused before it is sent. The device has no IPv6 (an MTU below 1280), other
+        // hardware addresses, or has just gone down ("Neighbor entry is now dead").
+        (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL) => ErrorClass::Dependency,
         // Somebody deleted the object that the route is to point at.
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_object(object) => {
             ErrorClass::Dependency

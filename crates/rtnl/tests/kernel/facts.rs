@@ -1,9 +1,12 @@
 //! What the kernel does by itself, and no pass can prevent: facts that the judge's generators step
 //! around, held here so that a kernel that does otherwise is noticed.
 
+use trueup_apply::ErrorClass;
+use trueup_diff::{Desired, Neighbour};
+use trueup_rtnl::MemoryLedger;
 use trueup_testkit::{Kind, ip, ip_batch, ip_fails, uplinks};
 
-use crate::support::rows;
+use crate::support::{converge, name, pass, rows, told};
 
 /// A bridge has the least hardware address among its ports', unless it was given one, and a device
 /// whose address changes forgets its neighbours, permanent ones too.
@@ -70,4 +73,26 @@ pub(crate) fn an_ipv6_table_s_local_default_catches_its_gateways() {
         "{said}"
     );
     ip(&[&gateway[..], &["101"]].concat());
+}
+
+/// A link whose MTU is below 1280 has no IPv6, and takes no IPv6 neighbour ("IPv6 is disabled on this device", EINVAL): that is no
+/// fault of the neighbour's, and ends with the MTU.
+pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
+    ip_batch(["link add v0 mtu 1000 type veth peer name v1"]);
+    let desired = Desired {
+        neighbours: Some(vec![Neighbour::new(
+            name("v0"),
+            "fd00:9::9".parse().unwrap(),
+            "02:00:00:00:00:09".parse().unwrap(),
+        )]),
+        ..Desired::default()
+    };
+    let passed = pass(&desired, &MemoryLedger::default());
+    let failed: Vec<_> = passed
+        .failed()
+        .map(|(_, failure)| failure.class())
+        .collect();
+    assert_eq!(failed, [ErrorClass::Dependency], "{}", told(&passed));
+    ip(&["link", "set", "v0", "mtu", "1500"]);
+    converge(&desired, passed.ledger());
 }

@@ -80,6 +80,7 @@ trueup_testkit::kernel_tests![
     cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,
     facts::a_port_costs_its_bridge_the_neighbours,
     facts::an_ipv6_gateway_on_link_is_refused_where_it_is_elsewhere,
+    facts::a_neighbour_waits_for_its_device_to_have_ipv6,
     facts::an_ipv6_table_s_local_default_catches_its_gateways,
     kinds::what_the_kernel_can_is_told,
     kinds::a_dummy_comes_changes_and_goes where "dummy",
