@@ -1,12 +1,19 @@
 //! The line that a program prints of its work, and what is measured for it.
 
-use std::fs;
+use std::env;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use serde::{Deserialize, Serialize};
+
+/// Where a profiler wants to be told that the clock starts and stops (`perf record --control`): the name of a variable.
+pub const STARTS: &str = "TRUEUP_PROFILER_STARTS";
+/// Where it answers that it does, too.
+pub const ACKNOWLEDGES: &str = "TRUEUP_PROFILER_ACKNOWLEDGES";
 
 /// What a program says of a work that it did. `README.md` of this directory says what is in each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,11 +48,14 @@ pub struct Took {
 pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Took)> {
     // The peak is from now on what is resident now: proc_pid_clear_refs(5).
     fs::write("/proc/self/clear_refs", "5").context("/proc/self/clear_refs")?;
+    let mut profiler = Profiler::of_environment()?;
+    profiler.tell("enable\n")?;
     let before = processor()?;
     let start = Instant::now();
     let value = work()?;
     let wall_ns = u64::try_from(start.elapsed().as_nanos())?;
     let cpu_ns = processor()?.saturating_sub(before);
+    profiler.tell("disable\n")?;
     let took = Took {
         wall_ns,
         cpu_ns,
@@ -75,6 +85,29 @@ pub fn timed_each(times: usize, mut work: impl FnMut(usize) -> Result<()>) -> Re
         cpu_ns: all.cpu_ns / times.max(1) as u64,
         ..all
     })
+}
+
+/// Who samples what happens while the clock runs, if anybody does.
+struct Profiler(Option<(File, BufReader<File>)>);
+
+impl Profiler {
+    fn of_environment() -> Result<Profiler> {
+        let (Some(starts), Some(acknowledges)) = (env::var_os(STARTS), env::var_os(ACKNOWLEDGES))
+        else {
+            return Ok(Profiler(None));
+        };
+        let starts = File::options().write(true).open(starts)?;
+        let acknowledges = BufReader::new(File::open(acknowledges)?);
+        Ok(Profiler(Some((starts, acknowledges))))
+    }
+
+    fn tell(&mut self, what: &str) -> Result<()> {
+        if let Some((starts, acknowledges)) = &mut self.0 {
+            starts.write_all(what.as_bytes())?;
+            acknowledges.read_line(&mut String::new())?;
+        }
+        Ok(())
+    }
 }
 
 fn processor() -> Result<u64> {

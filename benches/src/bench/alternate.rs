@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::profile::Profile;
 use super::record::{Entry, Record};
 use super::series::{Held, Series, Step};
 use crate::clock::{Line, Took};
@@ -83,14 +84,25 @@ impl Program {
     }
 
     fn perform(&self, work: Work, size: usize) -> Result<Took> {
+        let mut timeout = Command::new("timeout");
+        timeout.arg(PATIENCE);
+        self.perform_under(timeout, work, size)
+    }
+
+    /// Does a work by way of another command, which gets its words behind its own.
+    ///
+    /// # Errors
+    ///
+    /// When either fails, or the program says something else than what it is to do.
+    pub fn perform_under(&self, mut command: Command, work: Work, size: usize) -> Result<Took> {
         let words = [&self.name, &work.to_string(), &size.to_string()].map(OsString::from);
-        let output = Command::new("timeout")
-            .arg(PATIENCE)
+        let by = command.get_program().to_string_lossy().into_owned();
+        let output = command
             .arg(&self.command)
             .args(words)
             .stderr(Stdio::inherit())
             .output()
-            .context("timeout, of coreutils")?;
+            .with_context(|| format!("{by}, of Debian's coreutils or linux-perf"))?;
         ensure!(output.status.success(), "{}", output.status);
         let line: Line = serde_json::from_slice(&output.stdout).context("its line")?;
         let of = (
@@ -165,14 +177,7 @@ pub fn series(
         return Ok(());
     }
     for size in choice.sizes(series) {
-        let mut turns = Turns {
-            series,
-            choice,
-            size,
-            entries: Vec::new(),
-            rules: 0,
-            marked: 0,
-        };
+        let mut turns = Turns::new(series, choice, size);
         turns.begin()?;
         let runs = choice.runs(series, size);
         for run in 0..runs {
@@ -194,6 +199,34 @@ pub fn series(
     Ok(())
 }
 
+/// Has a program do each work of a series once, at the largest size, and notes where its time went.
+///
+/// # Errors
+///
+/// As [`series`], and when there is no profile.
+pub fn profiled(
+    series: &Series,
+    program: &Program,
+    choice: &Choice,
+    record: &mut Record,
+) -> Result<()> {
+    let size = choice.sizes(series).into_iter().max();
+    let Some(size) = size.filter(|_| series.steps.iter().any(|step| choice.measures(step))) else {
+        return Ok(());
+    };
+    let mut turns = Turns::new(series, choice, size);
+    turns.begin()?;
+    for step in series.steps {
+        if choice.measures(step) {
+            record.put_profile(Profile::take(program, step.work, size)?);
+        } else {
+            turns.stand_in(step.work)?;
+        }
+        settle(size);
+    }
+    turns.end()
+}
+
 /// The turns of a series at a size.
 struct Turns<'a> {
     series: &'a Series,
@@ -206,7 +239,18 @@ struct Turns<'a> {
     marked: usize,
 }
 
-impl Turns<'_> {
+impl<'a> Turns<'a> {
+    fn new(series: &'a Series, choice: &'a Choice, size: usize) -> Turns<'a> {
+        Turns {
+            series,
+            choice,
+            size,
+            entries: Vec::new(),
+            rules: 0,
+            marked: 0,
+        }
+    }
+
     /// Makes the namespace.
     fn begin(&mut self) -> Result<()> {
         trueup_testkit::quiet_netns();

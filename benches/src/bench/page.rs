@@ -33,6 +33,7 @@ pub fn tables(record: &Record, picture: &str) -> String {
         "\n![Wall time over the number of objects, both logarithmic]({picture})\n"
     );
     others(&mut text, record);
+    profiles(&mut text, record);
     text
 }
 
@@ -167,6 +168,30 @@ fn others(text: &mut String, record: &Record) {
     }
 }
 
+/// Where trueup's time went.
+fn profiles(text: &mut String, record: &Record) {
+    if record.profiles.is_empty() {
+        return;
+    }
+    text.push_str(
+        "\nWhere trueup's time goes, in samples of `perf` (`--profile`), percent: the kernel reading out what it has, carrying \
+         out requests, at anything else (interrupts, memory, what it put off); and trueup itself:\n\n",
+    );
+    let columns = ["size", "reading", "requests", "else", "trueup"].map(str::to_owned);
+    row(text, "work", &columns);
+    row(text, "---", &["---"; 5].map(str::to_owned));
+    for (step, _) in steps() {
+        let name = step.work.to_string();
+        let Some(profile) = record.profiles.iter().find(|found| found.work == name) else {
+            continue;
+        };
+        let mut cells = vec![grouped(profile.size)];
+        let percent = profile.samples.percent();
+        cells.extend(percent.map(|share| format!("{share:.0}")));
+        row(text, step.title, &cells);
+    }
+}
+
 fn failed(entry: &Entry) -> impl Iterator<Item = &str> {
     entry.failed.keys().map(String::as_str)
 }
@@ -204,6 +229,7 @@ fn grouped(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::profile::{Profile, Samples};
     use crate::clock::Took;
 
     #[test]
@@ -215,7 +241,7 @@ mod tests {
         };
         let mut record = Record {
             machine: "Linux 6.18".to_owned(),
-            entries: Vec::new(),
+            ..Record::default()
         };
         for (size, trueup) in [(1_000_000, 1_200), (1_000, 5_000)] {
             let mut entry = Entry::new("route-create".to_owned(), size);
@@ -224,6 +250,17 @@ mod tests {
             entry.fail("peer", "no such command");
             record.put(entry);
         }
+        let samples = Samples {
+            reading: 1,
+            writing: 6,
+            kernel: 1,
+            own: 2,
+        };
+        record.put_profile(Profile {
+            work: "route-create".to_owned(),
+            size: 1_000_000,
+            samples,
+        });
         let page = format!("before\n{BEGIN}old\n{END}after\n");
         let page = with_tables(&page, &record, "growth.svg").unwrap();
         assert_eq!(
@@ -253,6 +290,12 @@ IPv4 routes: create. Wall time, times the floor's, memory:
 | floor | 1.00 ms, 1.00, 1.0 MB | 1.00 ms, 1.00, 1.0 MB |
 | trueup | 5.00 ms, 5.00, 1.0 MB | 1.20 ms, 1.20, 1.0 MB |
 | peer | failed | failed |
+
+Where trueup's time goes, in samples of `perf` (`--profile`), percent: the kernel reading out what it has, carrying out requests, at anything else (interrupts, memory, what it put off); and trueup itself:
+
+| work | size | reading | requests | else | trueup |
+| --- | --- | --- | --- | --- | --- |
+| IPv4 routes: create | 1,000,000 | 10 | 60 | 10 | 20 |
 
 {END}after
 "

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
+use super::profile::Profile;
 use crate::clock::Took;
 
 /// All works and sizes measured so far, on one machine.
@@ -17,6 +18,9 @@ pub struct Record {
     pub machine: String,
     /// What was measured, each work and size once.
     pub entries: Vec<Entry>,
+    /// Where the time of trueup went, each work once.
+    #[serde(default)]
+    pub profiles: Vec<Profile>,
 }
 
 /// One work at one size: the turns of one alternating run.
@@ -62,7 +66,7 @@ impl Record {
         }
         Ok(Record {
             machine: machine.to_owned(),
-            entries: Vec::new(),
+            ..Record::default()
         })
     }
 
@@ -80,6 +84,12 @@ impl Record {
         self.entries
             .retain(|old| (&old.work, old.size) != (&entry.work, entry.size));
         self.entries.push(entry);
+    }
+
+    /// Puts a profile in the place of that of the same work.
+    pub fn put_profile(&mut self, profile: Profile) {
+        self.profiles.retain(|old| old.work != profile.work);
+        self.profiles.push(profile);
     }
 
     /// The entry of a work and size.

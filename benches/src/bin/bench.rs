@@ -40,6 +40,9 @@ mod flags {
             optional --alone
             /// After so many minutes no work is repeated any more, but each is still done once; 15 by default.
             optional --minutes minutes: u64
+            /// Look where trueup's time goes instead, each work once at its largest size, by `perf` (Debian's linux-perf), which
+            /// has to see the kernel (sysctl kernel.perf_event_paranoid, 1 at most).
+            optional --profile
             /// Write the tables to docs/performance.md, and the picture beside it.
             optional --write
             /// A command that does works: set by xtask.
@@ -69,8 +72,13 @@ fn main() -> Result<()> {
     println!("{}: {}", record.machine, names.join(", "));
     // Before there is a second thread.
     trueup_testkit::enter()?;
+    let trueup = programs.iter().find(|program| program.name == "trueup");
+    let trueup = trueup.context("trueup was not built")?;
     for series in &SERIES {
-        alternate::series(series, &programs, &choice, &mut record)?;
+        match flags.profile {
+            true => alternate::profiled(series, trueup, &choice, &mut record)?,
+            false => alternate::series(series, &programs, &choice, &mut record)?,
+        }
         if let Some(path) = &flags.record {
             record.write(path)?;
         }

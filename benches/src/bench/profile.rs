@@ -1,0 +1,159 @@
+//! Where the time of a work goes, as `perf` samples it: into the kernel's answers, into the changes that it makes, into what
+//! it does besides, or into the program itself.
+
+use std::path::Path;
+use std::process::{self, Command};
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde::{Deserialize, Serialize};
+
+use super::alternate::Program;
+use crate::clock::{ACKNOWLEDGES, STARTS};
+use crate::works::Work;
+
+/// A work at one size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The work's name.
+    pub work: String,
+    /// Of how many objects.
+    pub size: usize,
+    /// What was going on, sample by sample.
+    pub samples: Samples,
+}
+
+/// How many samples found what going on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Samples {
+    /// The kernel, walking and writing down what it has.
+    pub reading: u64,
+    /// The kernel, carrying out requests.
+    pub writing: u64,
+    /// The kernel at anything else: interrupts, pages of memory, the freeing of what was deleted.
+    pub kernel: u64,
+    /// The program.
+    pub own: u64,
+}
+
+impl Profile {
+    /// Has a program do a work under `perf`, which has to be allowed to look into the kernel.
+    ///
+    /// # Errors
+    ///
+    /// When there is no `perf`, or either of them fails.
+    pub fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
+        let dir = env::temp_dir().join(format!("trueup-profile-{}", process::id()));
+        fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+        let samples = sampled(&dir, program, work, size);
+        fs::remove_dir_all(&dir)?;
+        Ok(Profile {
+            work: work.to_string(),
+            size,
+            samples: samples?,
+        })
+    }
+}
+
+/// The samples of a work; what is needed for them is in a folder.
+fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Samples> {
+    let [starts, acknowledges, data] =
+        ["starts", "acknowledges", "data"].map(|name| dir.join(name));
+    for fifo in [&starts, &acknowledges] {
+        mkfifo(fifo, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    }
+    let mut perf = Command::new("perf");
+    perf.args(["record", "--quiet", "--call-graph", "fp", "--freq", "999"]);
+    // Nothing is sampled until the program says that the work begins.
+    let control = format!("fifo:{},{}", starts.display(), acknowledges.display());
+    perf.args(["--delay=-1", "--control", &control, "--output"]);
+    perf.arg(&data).arg("--");
+    perf.env(STARTS, &starts).env(ACKNOWLEDGES, &acknowledges);
+    program.perform_under(perf, work, size)?;
+    let samples = Samples::of_script(&script(&data)?);
+    ensure!(
+        samples.reading + samples.writing + samples.kernel > 0,
+        "nothing was seen of the kernel: sysctl kernel.perf_event_paranoid has to be 1 at most"
+    );
+    Ok(samples)
+}
+
+/// The samples as text.
+fn script(data: &Path) -> Result<String> {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--fields", "ip,sym", "--input"])
+        .arg(data);
+    let output = perf.output().context("perf, of Debian's linux-perf")?;
+    ensure!(output.status.success(), "perf script: {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+impl Samples {
+    /// Of what `perf script --fields ip,sym` prints: a frame a line, the innermost first, and an empty line after each sample.
+    fn of_script(text: &str) -> Samples {
+        let mut samples = Samples::default();
+        for sample in text.split("\n\n") {
+            let mut frames = sample.lines().filter_map(|line| {
+                let (address, symbol) = line.trim().split_once(' ')?;
+                Some((u64::from_str_radix(address, 16).ok()?, symbol))
+            });
+            let is_in = |name: &str| frames.clone().any(|(_, symbol)| symbol == name);
+            let (dumps, asked) = (is_in("netlink_dump"), is_in("netlink_sendmsg"));
+            // The upper half is the kernel's.
+            let count = match frames.next() {
+                None => continue,
+                Some((address, _)) if address >> 63 == 0 => &mut samples.own,
+                Some(_) if dumps => &mut samples.reading,
+                Some(_) if asked => &mut samples.writing,
+                Some(_) => &mut samples.kernel,
+            };
+            *count += 1;
+        }
+        samples
+    }
+
+    /// Of all samples, in percent: reading, writing, the kernel besides, the program.
+    pub fn percent(&self) -> [f64; 4] {
+        let each = [self.reading, self.writing, self.kernel, self.own];
+        let all: u64 = each.iter().sum();
+        each.map(|count| 100.0 * count as f64 / all.max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_told_apart_by_what_the_kernel_was_asked_for() {
+        let text = "
+\tffffffff81e77410 fib_table_dump
+\tffffffff81e77410 netlink_dump
+\tffffffff81e77410 netlink_sendmsg
+\t          26d8fa recv
+
+\tffffffff81e77410 fib_table_insert
+\tffffffff81e77410 netlink_sendmsg
+
+\tffffffff81e77410 clear_page_erms
+
+\t          26d8fa trueup_diff::model::net::Prefix::new
+\t 24e973f40100000 [unknown]
+
+\t          35722e trueup_diff::routes::values::Value::of
+
+";
+        let samples = Samples::of_script(text);
+        let told = Samples {
+            reading: 1,
+            writing: 1,
+            kernel: 1,
+            own: 2,
+        };
+        assert_eq!(samples, told);
+        assert_eq!(samples.percent(), [20.0, 20.0, 20.0, 40.0]);
+        assert_eq!(Samples::of_script("").percent(), [0.0; 4]);
+    }
+}
