@@ -2,6 +2,8 @@
 //! that all works are done and told, and says nothing of how long they take.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trueup_benches::bench::record::Record;
@@ -9,8 +11,7 @@ use trueup_benches::works::Work;
 
 #[test]
 fn every_work_is_done_by_the_floor_and_by_trueup() {
-    let scratch = std::env::temp_dir().join(format!("trueup-bench-{}", std::process::id()));
-    fs::create_dir_all(&scratch).unwrap();
+    let scratch = scratch("all");
     let record = scratch.join("record.json");
     let page = "\
 Before.
@@ -19,13 +20,9 @@ Before.
 After.
 ";
     fs::write(scratch.join("performance.md"), page).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+    let output = bench(&record)
         .args(["--sizes", "1,100,1000", "--largest", "20000", "--runs", "1"])
-        .args(["--alone", "--write", "--command"])
-        .arg(env!("CARGO_BIN_EXE_works"))
-        .arg("--record")
-        .arg(&record)
-        .arg("--docs")
+        .args(["--write", "--docs"])
         .arg(&scratch)
         .output()
         .unwrap();
@@ -35,8 +32,7 @@ After.
     );
     assert!(output.status.success(), "{told}{said}");
 
-    let text = fs::read_to_string(&record).unwrap();
-    let record: Record = serde_json::from_str(&text).unwrap();
+    let record = read(&record);
     for work in Work::all() {
         let sizes = record.sizes(&work.to_string());
         assert!(
@@ -56,4 +52,72 @@ After.
     let picture = fs::read_to_string(scratch.join("performance.svg")).unwrap();
     assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
     fs::remove_dir_all(&scratch).unwrap();
+}
+
+/// Stands in for `perf`: answers whoever says that the clock starts and stops, and has seen one sample.
+const PERF: &str = r#"#!/bin/sh
+if [ "$1" = script ]; then
+    printf '\tffffffff81000000 netlink_dump\n\n'
+    exit
+fi
+while [ "$1" != -- ]; do
+    if [ "$1" = --control ]; then control=${2#fifo:}; fi
+    shift
+done
+shift
+{
+    while read -r said; do echo "$said" >> "$TOLD"; echo ack >&4; done
+} < "${control%,*}" 4> "${control#*,}" &
+exec "$@"
+"#;
+
+#[test]
+fn a_profiler_is_told_when_the_clock_starts_and_stops() {
+    let scratch = scratch("profile");
+    let (record, perf, told) = (
+        scratch.join("record.json"),
+        scratch.join("perf"),
+        scratch.join("told"),
+    );
+    fs::write(&perf, PERF).unwrap();
+    fs::set_permissions(&perf, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", scratch.display(), std::env::var("PATH").unwrap());
+    let output = bench(&record)
+        .args(["--profile", "--work", "route-noop", "--sizes", "10"])
+        .env("PATH", path)
+        .env("TOLD", &told)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(fs::read_to_string(&told).unwrap(), "enable\ndisable\n");
+    let [profile] = &read(&record).profiles[..] else {
+        panic!("not one profile")
+    };
+    assert_eq!((&*profile.work, profile.size), ("route-noop", 10));
+    assert_eq!(profile.samples.percent(), [100.0, 0.0, 0.0, 0.0]);
+    fs::remove_dir_all(&scratch).unwrap();
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let name = format!("trueup-bench-{name}-{}", std::process::id());
+    let scratch = std::env::temp_dir().join(name);
+    fs::create_dir_all(&scratch).unwrap();
+    scratch
+}
+
+/// The benchmark, of the floor and trueup alone.
+fn bench(record: &Path) -> Command {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
+    bench.args(["--alone", "--command"]);
+    bench.arg(env!("CARGO_BIN_EXE_works"));
+    bench.arg("--record").arg(record);
+    bench
+}
+
+fn read(record: &Path) -> Record {
+    serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap()
 }
