@@ -152,6 +152,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let attendant = Attendant {
         path: path.clone(),
         stamp,
+        unheard: None,
         place,
         netns: common.netns.clone(),
         options: declared.options.clone(),

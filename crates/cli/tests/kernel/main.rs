@@ -42,7 +42,7 @@ use watch::{
     a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
     the_second_signal_ends_what_is_stuck, what_a_stranger_takes_is_restored_when_it_is_heard_of,
-    who_takes_the_same_again_and_again_is_told_of,
+    what_is_being_written_is_not_taken_up_in_part, who_takes_the_same_again_and_again_is_told_of,
 };
 use why::{
     a_question_changes_nothing_and_takes_no_privilege, the_text_of_a_route_that_is_ours,
@@ -100,6 +100,7 @@ trueup_testkit::kernel_tests![
     a_file_behind_links_is_taken_up_when_they_lead_elsewhere,
     where_changes_of_files_cannot_be_heard_of_they_are_found,
     a_hangup_has_the_file_read_and_all_looked_at,
+    what_is_being_written_is_not_taken_up_in_part,
     a_limit_to_changes_spreads_them,
     a_signal_ends_it_in_the_middle_of_a_pass,
     the_second_signal_ends_what_is_stuck,

@@ -1,8 +1,10 @@
 //! `watch`: the file kept in force until a signal.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -29,7 +31,7 @@ pub(crate) fn printed(child: &mut Running) -> Arc<Mutex<String>> {
 fn heard(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     let heard = Arc::new(Mutex::new(String::new()));
     let into = Arc::clone(&heard);
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         for line in BufReader::new(from).lines() {
             let line = line.unwrap() + "\n";
             into.lock().unwrap().push_str(&line);
@@ -242,13 +244,37 @@ pub(crate) fn each_event_is_a_line_of_json() {
     assert_eq!(events.last().unwrap()["event"], "stopping");
 }
 
+/// What is there of a file that somebody writes is a file as well, and declares less.
+pub(crate) fn what_is_being_written_is_not_taken_up_in_part() {
+    let agent = Agent::new();
+    uplinks(1);
+    let [one, two, three] =
+        ["10.97.0.0/16", "10.98.0.0/16", "10.99.0.0/16"].map(|dst| via(dst, "10.200.0.8"));
+    let path = agent.write("f.toml", &(one.clone() + &two));
+    let mut child = watch(&agent, &[]);
+    let printed = printed(&mut child);
+    wait_until("both are there", || ours() == 2);
+    let mut file = fs::File::create(path).unwrap();
+    file.write_all(one.as_bytes()).unwrap();
+    // Longer than it takes to see a change of which nothing is heard.
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        assert_eq!(ours(), 2, "{}", printed.lock().unwrap());
+        thread::sleep(Duration::from_millis(20));
+    }
+    file.write_all((two + &three).as_bytes()).unwrap();
+    drop(file);
+    wait_until("all are there", || ours() == 3);
+    child.terminate(Signal::TERM);
+}
+
 pub(crate) fn a_limit_to_changes_spreads_them() {
     let agent = Agent::new();
     let text: String = (0..60)
         .map(|n| format!("[[route]]\ndst = \"10.9.{n}.0/24\"\ntype = \"blackhole\"\n"))
         .collect();
     agent.write("f.toml", &text);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let args = [&["watch", "f.toml", "--ops-limit", "20:20"], &RARE[..]].concat();
     let mut child = agent.spawn(&args);
     wait_until("all are there", || ours() == 60);
@@ -298,7 +324,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
     });
     let pid = Pid::from_child(&child.0);
     kill_process(pid, Signal::TERM).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     assert!(
         child.0.try_wait().unwrap().is_none(),
         "a pass is not over before it is told"

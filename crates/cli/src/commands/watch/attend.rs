@@ -3,7 +3,8 @@
 //!
 //! A file is taken up when it can be read and when every device that it names is there or declared.
 //! Until then the last good one stays in force. Changes are heard of at once; once a second it is asked as well, as any way to
-//! write a file shows in its inode, size or times, and not every way is heard of.
+//! write a file shows in its inode, size or times, and not every way is heard of. What is being written is not read: in a part
+//! of a file most of what is desired is missing, and would be taken down.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -33,8 +34,21 @@ const PERIOD: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(50);
 /// How long it is waited for that.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// For how long a file is left alone that somebody has written to and not closed.
+const OPEN: Duration = Duration::from_secs(60);
 /// After how long a file that waits for a device is tried again at the latest.
 const AGAIN: Duration = Duration::from_secs(5);
+
+/// Why one looks at the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// It is time.
+    Time,
+    /// A change was heard of, and is over.
+    Heard,
+    /// Somebody wants it read.
+    Rung,
+}
 
 /// What tells one content of a file from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +68,12 @@ impl Stamp {
                 nanoseconds(file.ctime(), file.ctime_nsec()),
             ]
         }))
+    }
+
+    /// Whether it is that of the same file, which was written since.
+    fn is_rewritten(&self, before: &Stamp) -> bool {
+        let inode = |stamp: &Stamp| stamp.0.map(|[dev, ino, ..]| (dev, ino));
+        self != before && inode(self) == inode(before)
     }
 }
 
@@ -117,6 +137,8 @@ pub(super) struct Attendant {
     pub(super) path: PathBuf,
     /// Of the file that was read last.
     pub(super) stamp: Stamp,
+    /// That of another which was not heard of, when it was first seen.
+    pub(super) unheard: Option<(Stamp, Instant)>,
     pub(super) place: Place,
     /// What the place was named.
     pub(super) netns: Option<Namespace>,
@@ -145,7 +167,7 @@ impl Attendant {
         let mut said = String::new();
         let mut next = Instant::now();
         while !self.handle.is_ended() {
-            let was_rung = self.wait(&mut changes, next);
+            let cause = self.wait(&mut changes, next);
             if next <= Instant::now() {
                 next = Instant::now() + PERIOD;
                 if let Err(failure) = self.same_namespace() {
@@ -154,7 +176,8 @@ impl Attendant {
                     return;
                 }
             }
-            match self.same_file(&mut waiting, was_rung) {
+            let writing = changes.as_ref().and_then(Changes::being_written);
+            match self.same_file(&mut waiting, cause, writing) {
                 Ok(taken_up) => {
                     if taken_up {
                         self.teller.file(&Change::TakenUp);
@@ -163,13 +186,13 @@ impl Attendant {
                 }
                 Err(why) => {
                     let text = format!("{why:#}");
-                    if text != said || was_rung {
+                    if text != said || cause == Cause::Rung {
                         self.teller.file(&Change::Refused(&why));
                         said = text;
                     }
                 }
             }
-            if was_rung {
+            if cause == Cause::Rung {
                 // The pass comes whether anybody waits for it or not.
                 let _ = self.handle.force(Duration::ZERO);
             }
@@ -185,12 +208,12 @@ impl Attendant {
 
     fn deaf(&self, error: &std::io::Error) {
         self.teller.note(&format!(
-            "changes of the file are not heard of, and seen within a second only: {error}"
+            "changes of the file are not heard of, and seen within two seconds only: {error}"
         ));
     }
 
-    /// Waits until a time, or until the file may have changed and nothing more is heard of it. Whether the bell was rung.
-    fn wait(&self, changes: &mut Option<Changes>, next: Instant) -> bool {
+    /// Waits until a time, or until the file may have changed and nothing more is heard of it, or the bell is rung.
+    fn wait(&self, changes: &mut Option<Changes>, next: Instant) -> Cause {
         let mut first: Option<Instant> = None;
         let mut until = next;
         loop {
@@ -205,10 +228,10 @@ impl Attendant {
                 }
             };
             if self.bell.was_rung() {
-                return true;
+                return Cause::Rung;
             }
             if left.is_zero() || self.handle.is_ended() {
-                return false;
+                return first.map_or(Cause::Time, |_| Cause::Heard);
             }
             match heard {
                 Ok(_) => {}
@@ -246,17 +269,29 @@ impl Attendant {
     }
 
     /// Takes the file up if it is another than it was, or waits for a device no longer. Whether it did.
-    fn same_file(&mut self, waiting: &mut Option<Waiting>, was_rung: bool) -> Result<bool> {
+    fn same_file(
+        &mut self,
+        waiting: &mut Option<Waiting>,
+        cause: Cause,
+        writing: Option<Instant>,
+    ) -> Result<bool> {
         let stamp = Stamp::of(&self.path);
-        if stamp != self.stamp || was_rung {
-            self.stamp = stamp;
-            *waiting = None;
+        let is_being_written = writing.is_some_and(|last| Instant::now() < last + OPEN);
+        let is_new = stamp != self.stamp && !is_being_written;
+        if cause == Cause::Rung || is_new && (cause == Cause::Heard || self.rests(stamp)) {
             self.teller.looking();
-            let done = self
-                .read()
-                .and_then(|declared| self.take_up(declared, waiting));
+            let declared = self.read();
+            let done = match Stamp::of(&self.path).is_rewritten(&stamp) {
+                // A part of it may be of the former, or missing.
+                true => Ok(false),
+                false => {
+                    self.stamp = stamp;
+                    *waiting = None;
+                    declared.and_then(|it| self.take_up(it, waiting).map(|()| true))
+                }
+            };
             self.teller.looked();
-            return done.map(|()| true);
+            return done;
         }
         match waiting.take() {
             Some(Waiting { declared, next }) if next <= Instant::now() => {
@@ -267,6 +302,14 @@ impl Attendant {
                 Ok(false)
             }
         }
+    }
+
+    /// Whether a file of which nothing was heard has been as it is for a while.
+    fn rests(&mut self, stamp: Stamp) -> bool {
+        let now = Instant::now();
+        let unheard = self.unheard.filter(|(seen, _)| *seen == stamp);
+        let (_, since) = *self.unheard.insert(unheard.unwrap_or((stamp, now)));
+        since + PATIENCE <= now
     }
 
     fn read(&self) -> Result<Declared> {

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::time::Instant;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -23,6 +24,8 @@ pub(super) struct Changes {
     inotify: OwnedFd,
     /// By watch: the names in the directory that matter, none where the watch is that of the file itself.
     watches: BTreeMap<i32, Vec<OsString>>,
+    /// When something was last written that is not over.
+    writing: Option<Instant>,
 }
 
 impl Changes {
@@ -36,13 +39,19 @@ impl Changes {
             path: path.to_owned(),
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             watches: BTreeMap::new(),
+            writing: None,
         };
         changes.follow()?;
         Ok(changes)
     }
 
-    /// Takes in what has been heard, without waiting. Whether it may be about the file; then it listens wherever the path leads
-    /// by now.
+    /// When somebody last wrote who has the file open still, as far as is known.
+    pub(super) fn being_written(&self) -> Option<Instant> {
+        self.writing
+    }
+
+    /// Takes in what has been heard, without waiting. Whether the file may be another; then it listens wherever the path leads by
+    /// now. While it is being written it is not another yet.
     ///
     /// # Errors
     ///
@@ -58,13 +67,18 @@ impl Changes {
                     let name = event
                         .file_name()
                         .map(|name| OsStr::from_bytes(name.to_bytes()));
-                    relevant |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                    let is_ours = event.events().contains(ReadFlags::QUEUE_OVERFLOW)
                         || match (names, name) {
                             (Some(names), Some(name)) => names.iter().any(|known| known == name),
                             // Of the file or the directory itself, not of what is in it.
                             (Some(_), None) => true,
                             (None, _) => false,
                         };
+                    if is_ours {
+                        let goes_on = event.events() == ReadFlags::MODIFY;
+                        self.writing = goes_on.then(Instant::now);
+                        relevant |= !goes_on;
+                    }
                 }
                 Err(Errno::WOULDBLOCK) => break,
                 Err(Errno::INTR) => {}
@@ -79,8 +93,7 @@ impl Changes {
 
     /// Watches the directories on the way, those that are there, and the file.
     fn follow(&mut self) -> io::Result<()> {
-        // Not `MODIFY`: of a file that is being written the end is of interest.
-        let of_file = WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
+        let of_file = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
         let of_directory = of_file
             | WatchFlags::CREATE
             | WatchFlags::DELETE
