@@ -63,7 +63,7 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Res
     let any = report.ops().next().is_some();
     ensure!(any == (expected == Expected::Ops), "ops: {any}");
     // What the turn before set off in the kernel may come between the rows of a dump: that is looked at again, as a loop would.
-    for _ in 0..3 {
+    for _ in 0..10 {
         if report.converged() || report.doubts().is_empty() {
             break;
         }

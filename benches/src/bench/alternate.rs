@@ -203,7 +203,7 @@ pub fn series(
 ///
 /// # Errors
 ///
-/// As [`series`], and when there is no profile.
+/// As [`series`]. A work that cannot be looked into is told, and with it the rest of the series left out.
 pub fn profiled(
     series: &Series,
     program: &Program,
@@ -218,7 +218,13 @@ pub fn profiled(
     turns.begin()?;
     for step in series.steps {
         if choice.measures(step) {
-            record.put_profile(Profile::take(program, step.work, size)?);
+            match Profile::take(program, step.work, size) {
+                Ok(profile) => record.put_profile(profile),
+                Err(error) => {
+                    eprintln!("{} {} {size}: {error:#}", program.name, step.work);
+                    return Ok(());
+                }
+            }
         } else {
             turns.stand_in(step.work)?;
         }

@@ -46,6 +46,8 @@ impl Profile {
     /// When there is no `perf`, or either of them fails.
     pub fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
         let dir = env::temp_dir().join(format!("trueup-profile-{}", process::id()));
+        // One that was killed had that number, too.
+        let _none = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
         let samples = sampled(&dir, program, work, size);
         fs::remove_dir_all(&dir)?;

@@ -34,6 +34,8 @@ pub struct Monitor {
     reader: Reader,
     interest: Interest,
     own: Option<u32>,
+    /// The kernel leaves that out by itself.
+    spared: Option<u32>,
     doubtful: Doubtful,
     writers: BTreeSet<u32>,
     /// Events were lost, and the queue has not been seen empty since. As long as it has not, the kernel loses more without
@@ -65,6 +67,7 @@ impl Monitor {
             reader: Reader::default(),
             interest: Interest::everything(),
             own: None,
+            spared: None,
             doubtful: Doubtful::default(),
             writers: BTreeSet::new(),
             congested: false,
@@ -89,7 +92,7 @@ impl Monitor {
     pub fn attach(&mut self, interest: Interest) -> Result<(), Error> {
         if interest != self.interest {
             self.events
-                .set_filter(&filter::program(&interest, self.own))?;
+                .set_filter(&filter::program(&interest, self.spared))?;
             self.interest = interest;
         }
         Ok(())
@@ -101,17 +104,23 @@ impl Monitor {
     /// Not all bear it: events of links, IPv6 addresses and deleted neighbours, and of what the kernel makes of a write, do
     /// not. And what a write takes along in silence is for the writer to look at.
     ///
+    /// Of `many` writes the kernel is asked to leave the events out, so that they do not fill the queue. It compiles a program for
+    /// that, which takes longer than to read the events of a few; those have to be [read](Self::attend) before they are no longer
+    /// one's own.
+    ///
     /// # Errors
     ///
     /// As [`attach`](Self::attach).
-    pub fn own(&mut self, port: Option<u32>) -> Result<(), Error> {
+    pub fn own(&mut self, port: Option<u32>, many: bool) -> Result<(), Error> {
         // The kernel's own events bear 0.
         let port = port.filter(|port| *port != 0);
-        if port != self.own {
+        let spared = port.filter(|_| many || self.spared == port);
+        if spared != self.spared {
             self.events
-                .set_filter(&filter::program(&self.interest, port))?;
-            self.own = port;
+                .set_filter(&filter::program(&self.interest, spared))?;
+            self.spared = spared;
         }
+        self.own = port;
         Ok(())
     }
 

@@ -410,8 +410,8 @@ impl<'a> Pass<'a> {
         self.unmarked.extend(unmarked);
         let socket = self.observer.socket();
         if let Some(listening) = &self.listening {
-            self.echo
-                .get_or_insert_with(|| listening.writing(socket.port_id()));
+            let echo = self.echo.get_or_insert_with(|| listening.writing());
+            echo.is_from(socket.port_id(), plan.ops.len());
         }
         let hears = std::mem::take(&mut self.hears) && is_told_cheaply(&plan, self.desired);
         let apply = if hears { apply_and_hear } else { apply };

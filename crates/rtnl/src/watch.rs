@@ -79,11 +79,9 @@ impl Listening {
         Some(doubtful)
     }
 
-    /// What comes back from this port is our own writes, for as long as the answer is kept.
-    pub(crate) fn writing(&self, port: u32) -> Echo {
-        let echo = Echo(self.clone());
-        echo.is_from(Some(port));
-        echo
+    /// What comes back is our own writes, for as long as the answer is kept, from the port that it is told of.
+    pub(crate) fn writing(&self) -> Echo {
+        Echo(self.clone())
     }
 
     /// A region is looked at from now on: what was heard of it so far needs no other look.
@@ -153,18 +151,30 @@ impl Listening {
 #[derive(Debug)]
 pub(crate) struct Echo(Listening);
 
+/// The events of fewer writes are read, and passed over, rather than left out by the kernel.
+const MANY: usize = 64;
+
 impl Echo {
-    fn is_from(&self, port: Option<u32>) {
+    /// So many writes are made from a port.
+    pub(crate) fn is_from(&self, port: u32, writes: usize) {
         if let Some(ear) = self.0.ear.upgrade() {
             // Where it fails, an echo costs a pass.
-            let _ = lock(&ear).monitor.own(port);
+            let _ = lock(&ear).monitor.own(Some(port), writes >= MANY);
         }
     }
 }
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        self.is_from(None);
+        let Some(ear) = self.0.ear.upgrade() else {
+            return;
+        };
+        let mut ear = lock(&ear);
+        // What the kernel tells of a write it has told by the time it answers. The driver meets an error itself.
+        if let Ok(heard) = ear.hear() {
+            ear.tell(heard);
+        }
+        let _ = ear.monitor.own(None, false);
     }
 }
 

@@ -28,6 +28,7 @@ pub mod faults;
 mod layer;
 mod mask;
 mod message;
+mod rest;
 mod runner;
 pub mod scenario;
 mod show;

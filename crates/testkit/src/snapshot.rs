@@ -1,10 +1,13 @@
 //! Everything that a namespace holds, at one moment, in a form that can be compared: what "untouched" is measured with.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use crate::message::{Kind, RawMessage};
+use crate::rest::{has_carrier, is_routed, is_tentative, is_told, is_undetected, is_up};
 use crate::stable::stable;
-use crate::topology::wait_until;
+use crate::topology::{ip, wait_until};
 use crate::wire::{raw_dump, raw_dump_proxies};
 
 /// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling thread's namespace, both
@@ -37,25 +40,37 @@ impl Snapshot {
         Self { rows }
     }
 
-    /// As [`take`](Self::take), once the kernel has finished what it started: no address is under duplicate detection,
-    /// and two readings 50 ms apart agree. For use after links came up, as their IPv6 link-local rows follow on a work
-    /// queue.
+    /// As [`take`](Self::take), once the kernel has finished what it started: no address is under duplicate detection, and two
+    /// readings 50 ms apart agree; the carrier of each link that is up has been told of, and addresses without duplicate
+    /// detection have their local routes, or within two seconds have not, and are meant so. For use after links came up, as all
+    /// that follows on work queues.
     ///
     /// # Panics
     ///
-    /// When that is not reached within ten seconds.
+    /// When that is not reached within a minute.
     pub fn settled() -> Self {
         let mut last = None;
+        let meant = Instant::now() + Duration::from_secs(2);
         wait_until("the namespace holds still", || {
-            const IFA_F_TENTATIVE: u8 = 0x40;
-            const IFA_F_DADFAILED: u8 = 0x08;
-            let tentative = raw_dump(Kind::Address, INET6)
-                .iter()
-                .any(|row| row.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE);
+            let links = raw_dump(Kind::Link, 0);
+            let mut untold = links.iter().filter(|link| is_up(link) && !is_told(link));
+            let all_told = untold.next().is_none_or(|link| {
+                // Whoever asks for it has the kernel look.
+                ip(&["link", "show", "dev", &link.ifname().unwrap_or_default()]);
+                false
+            });
+            let with_carrier = links.iter().filter(|link| has_carrier(link));
+            let ready: BTreeSet<u32> = with_carrier.map(RawMessage::device).collect();
+            let addresses = raw_dump(Kind::Address, INET6);
+            let routes = raw_dump(Kind::Route, INET6);
+            let unusable = |row: &RawMessage| {
+                is_undetected(row) && ready.contains(&row.device()) && !is_routed(row, &routes)
+            };
+            let is_over = all_told && !addresses.iter().any(unusable);
             let now = Self::take();
             let agree = last.as_ref() == Some(&now);
             last = Some(now);
-            agree && !tentative
+            agree && !addresses.iter().any(is_tentative) && (is_over || meant < Instant::now())
         });
         last.expect("read at least once")
     }

@@ -160,12 +160,12 @@ pub fn named_netns(name: &str) -> NamedNetns {
 ///
 /// # Panics
 ///
-/// With `what` after ten seconds of no.
+/// With `what` after a minute of no.
 #[track_caller]
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !done() {
-        assert!(Instant::now() < end, "waited ten seconds: {what}");
+        assert!(Instant::now() < end, "waited a minute: {what}");
         thread::sleep(Duration::from_millis(50));
     }
 }

@@ -50,6 +50,7 @@ const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: trueup\r\n\r\n";
 
 pub(crate) fn metrics_count_what_was_done() {
     uplinks(1);
+    Snapshot::settled();
     let agent = Agent::new();
     let one = via("10.99.0.0/16", "10.200.0.8");
     agent.write("f.toml", &one);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trueup_diff::{Family, Kind, Kinds};
 use trueup_netlink::wire::Messages;
 use trueup_netlink::{Group, Namespace};
-use trueup_observe::Doubtful;
+use trueup_observe::{Doubtful, Monitor};
 use trueup_testkit::{Snapshot, ip, ip_batch};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
@@ -52,7 +52,7 @@ pub(crate) fn our_own_echo_fills_no_queue() {
     let here = Namespace::current();
     let (mut own, mut other) = (Hand::open(&here), Hand::open(&here));
     let mut monitor = listening(&here, interest());
-    monitor.own(Some(own.port())).unwrap();
+    monitor.own(Some(own.port()), true).unwrap();
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
         own.add(&blackhole(
@@ -64,10 +64,32 @@ pub(crate) fn our_own_echo_fills_no_queue() {
     other.delete(&blackhole(OURS, "10.0.0.0/24"));
     assert_eq!(monitor.attend().unwrap().events, 1);
     assert!(!monitor.take().is_empty());
-    monitor.own(None).unwrap();
+    monitor.own(None, false).unwrap();
     own.delete(&blackhole(OURS, "10.0.1.0/24"));
     assert_eq!(monitor.attend().unwrap().events, 1);
     assert!(!monitor.take().is_empty());
+}
+
+pub(crate) fn our_own_echo_of_a_few_is_read_and_no_news() {
+    let here = Namespace::current();
+    let mut own = Hand::open(&here);
+    let mut monitor = listening(&here, interest());
+    let seen = |monitor: &mut Monitor| {
+        let attended = monitor.attend().unwrap();
+        (attended.events, attended.news)
+    };
+    monitor.own(Some(own.port()), false).unwrap();
+    own.add(&blackhole(OURS, "10.0.0.0/24"));
+    assert_eq!(seen(&mut monitor), (1, false));
+    // They become many.
+    monitor.own(Some(own.port()), true).unwrap();
+    own.add(&blackhole(OURS, "10.0.1.0/24"));
+    assert_eq!(seen(&mut monitor), (0, false));
+    monitor.own(Some(own.port()), false).unwrap();
+    assert!(monitor.take().is_empty());
+    monitor.own(None, false).unwrap();
+    own.delete(&blackhole(OURS, "10.0.0.0/24"));
+    assert_eq!(seen(&mut monitor), (1, true));
 }
 
 // fact 68

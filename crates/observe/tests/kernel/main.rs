@@ -18,6 +18,7 @@ trueup_testkit::kernel_tests![
     monitor::a_namespace_is_known_by_its_cookie,
     filter::strangers_fill_no_queue,
     filter::our_own_echo_fills_no_queue,
+    filter::our_own_echo_of_a_few_is_read_and_no_news,
     filter::a_datagram_of_events_holds_one_message,
     filter::a_wide_interest_passes_more_and_never_less,
     dumps::ipv6_routes_beside_a_writer_at_full_speed,

@@ -206,11 +206,12 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     });
     let running = it.spawn("rtnl").unwrap();
     wait_until("the first pass", || passes.load(Ordering::SeqCst) > 0);
-    // What the kernel has yet to tell of the links may bring another on a slow machine.
+    // What the kernel has yet to tell of the links, a second later at most, may bring another.
     let mut before = 0;
     wait_until("rest", || {
-        let seen = std::mem::replace(&mut before, passes.load(Ordering::SeqCst));
-        std::thread::sleep(Duration::from_millis(300));
+        let seen = passes.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(1200));
+        before = passes.load(Ordering::SeqCst);
         seen == before
     });
     let less = Desired {

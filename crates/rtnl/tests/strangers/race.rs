@@ -9,6 +9,7 @@
 //! He writes nothing under our marker here: who wrote it could not be told.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -101,15 +102,22 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     run.end(&wanted[1], case.stays)
 }
 
-/// All that is announced until it is over, each with the number of the pass in which it was heard.
-fn listen(changes: &mut Changes, pass: &AtomicU32, over: &AtomicBool) -> Vec<(u32, Announcement)> {
+/// All that is announced until it is over, each with the numbers of the first and the last pass in which it may have happened.
+fn listen(
+    changes: &mut Changes,
+    pass: &AtomicU32,
+    over: &AtomicBool,
+) -> Vec<(RangeInclusive<u32>, Announcement)> {
     let mut heard = Vec::new();
+    let mut from = pass.load(Ordering::SeqCst);
     loop {
         // Before the last is taken, so that none is left.
         let last = over.load(Ordering::SeqCst);
-        let number = pass.load(Ordering::SeqCst);
         let taken = changes.announcements();
-        heard.extend(taken.into_iter().map(|one| (number, one)));
+        let to = pass.load(Ordering::SeqCst);
+        heard.extend(taken.into_iter().map(|one| (from..=to, one)));
+        // All from before was taken.
+        from = to;
         if last {
             return heard;
         }
@@ -118,14 +126,14 @@ fn listen(changes: &mut Changes, pass: &AtomicU32, over: &AtomicBool) -> Vec<(u3
 }
 
 /// Follows who holds which key, and tells of every write of ours over what was his before the pass began.
-fn judge(heard: &[(u32, Announcement)], base: &World, stranger: &Actor) -> String {
+fn judge(heard: &[(RangeInclusive<u32>, Announcement)], base: &World, stranger: &Actor) -> String {
     let mut his: BTreeMap<Place, u32> = BTreeMap::new();
     for (id, _) in base.declared() {
         his.insert(id.place(), 0);
     }
     let mut wrong = String::new();
     for (
-        number,
+        during,
         Announcement {
             port,
             flags,
@@ -140,7 +148,9 @@ fn judge(heard: &[(u32, Announcement)], base: &World, stranger: &Actor) -> Strin
         let by_him = stranger.ports.contains(port);
         // The kernel says of all others whose doing it was.
         let by_us = !by_him && *port != 0;
-        let before = his.get(&id.place()).is_some_and(|wrote| wrote != number);
+        let before = his
+            .get(&id.place())
+            .is_some_and(|wrote| wrote < during.start());
         let deleted = message.action == Action::Del;
         let guarded = matches!(message.kind, Kind::Route | Kind::Rule);
         let over = match message.kind {
@@ -154,12 +164,12 @@ fn judge(heard: &[(u32, Announcement)], base: &World, stranger: &Actor) -> Strin
             false => over && before,
         };
         if by_us && touched {
-            wrong += &format!("in pass {number}, by port {port}, flags {flags:#x}: {message}\n");
+            wrong += &format!("in pass {during:?}, by port {port}, flags {flags:#x}: {message}\n");
         }
         if deleted {
             his.remove(&id.place());
         } else if by_him && id.protocol != OURS {
-            his.insert(id.place(), *number);
+            his.insert(id.place(), *during.end());
         } else {
             his.remove(&id.place());
         }

@@ -39,6 +39,8 @@ impl House {
             std::env::temp_dir()
         };
         let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
+        // One that was killed had that number, too.
+        let _none = fs::remove_dir_all(&directory);
         fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         Ok(House {
             directory,

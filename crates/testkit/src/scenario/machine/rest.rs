@@ -6,21 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::{INET6, Machine, Place, Result, trouble};
 use crate::message::{Kind, RawMessage};
+use crate::rest::{is_routed, is_tentative, is_told, is_undetected, is_up};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_SETLINK: u16 = 19;
-const IFLA_LINK: u16 = 5;
-const IFLA_OPERSTATE: u16 = 16;
-const IFLA_CARRIER: u16 = 33;
-const IF_OPER_UNKNOWN: u8 = 0;
-const IF_OPER_UP: u8 = 6;
-const IFF_UP: u8 = 1;
-const IFA_ADDRESS: u16 = 1;
-const IFA_F_NODAD: u8 = 0x02;
-const IFA_F_DADFAILED: u8 = 0x08;
-const IFA_F_TENTATIVE: u8 = 0x40;
-const RTA_DST: u16 = 1;
-const RTN_LOCAL: u8 = 2;
 
 impl Machine {
     /// Waits until no address is under duplicate address detection.
@@ -63,44 +52,25 @@ impl Machine {
     fn is_moving(&mut self) -> Result<bool> {
         let mut moving = false;
         for link in self.wire.rows(Kind::Link, 0)? {
-            let byte = |number| link.attrs.get(&number).and_then(|payload| payload.first());
-            let state = byte(IFLA_OPERSTATE).copied().unwrap_or(IF_OPER_UNKNOWN);
-            // What hangs on another knows its state once it was looked at for the first time.
-            let unknown = state == IF_OPER_UNKNOWN && !link.attrs.contains_key(&IFLA_LINK);
-            let told = state == IF_OPER_UP || unknown;
-            let is_up = link.header[8] & IFF_UP != 0;
-            if !is_up || told != (byte(IFLA_CARRIER) == Some(&1)) {
-                moving |= is_up;
-                // The kernel looks at most links once a second only; at one that is asked for it looks at once.
+            if !is_told(&link) {
+                moving |= is_up(&link);
                 self.wire
                     .request(RTM_GETLINK, 0, &link_header(link.device()))?;
             }
         }
         let addresses = self.wire.rows(Kind::Address, INET6)?;
-        let undetected = |row: &&RawMessage| row.header[2] & IFA_F_NODAD != 0;
-        let routes = match addresses.iter().any(|row| undetected(&row)) {
+        let undetected = |row: &&RawMessage| is_undetected(row);
+        let routes = match addresses.iter().any(is_undetected) {
             true => self.wire.rows(Kind::Route, INET6)?,
             false => Vec::new(),
-        };
-        // An address without duplicate detection is never tentative; it has its local route once it is usable.
-        let is_routed = |address: &RawMessage| {
-            routes.iter().any(|route| {
-                route.header[7] == RTN_LOCAL
-                    && route.device() == address.device()
-                    && route.attrs.get(&RTA_DST) == address.attrs.get(&IFA_ADDRESS)
-            })
         };
         let unrouted = addresses
             .iter()
             .filter(undetected)
-            .any(|row| !is_routed(row));
+            .any(|row| !is_routed(row, &routes));
         let tentative = !self.detects && addresses.iter().any(is_tentative);
         Ok(moving || unrouted || tentative)
     }
-}
-
-fn is_tentative(address: &RawMessage) -> bool {
-    address.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE
 }
 
 /// `struct ifinfomsg` that names a link and nothing else.
