@@ -187,6 +187,7 @@ fn way(path: &Path) -> Vec<(PathBuf, OsString)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -196,6 +197,8 @@ mod tests {
     impl Directory {
         fn new(name: &str) -> Directory {
             let path = std::env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
+            // One that was killed had that number, too.
+            let _none = fs::remove_dir_all(&path);
             fs::create_dir(&path).unwrap();
             Directory(path.canonicalize().unwrap())
         }
@@ -233,6 +236,23 @@ mod tests {
         assert!(changes.heard().unwrap(), "by another of its names");
         fs::remove_file(&file).unwrap();
         assert!(changes.heard().unwrap(), "removed");
+    }
+
+    #[test]
+    fn what_is_being_written_is_no_change_until_it_is_closed() {
+        let directory = Directory::new("written");
+        directory.write("f");
+        let mut changes = Changes::of(&directory.0.join("f")).unwrap();
+        let mut file = fs::File::create(directory.0.join("f")).unwrap();
+        assert!(!changes.heard().unwrap(), "emptied");
+        assert!(changes.being_written().is_some());
+        file.write_all(b"half").unwrap();
+        directory.write("other");
+        assert!(!changes.heard().unwrap(), "and written");
+        assert!(changes.being_written().is_some());
+        drop(file);
+        assert!(changes.heard().unwrap(), "closed");
+        assert_eq!(changes.being_written(), None);
     }
 
     #[test]
