@@ -1,6 +1,8 @@
 //! The benchmark itself, short: every work at sizes up to 1,000, once, by the floor and by trueup; and its page. It shows
 //! that all works are done and told, and says nothing of how long they take.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
