@@ -181,6 +181,22 @@ fn head() -> impl Strategy<Value = [u8; 12]> {
     })
 }
 
+/// No interface has an index of 2^31 or more: what is said of one is read alike by a row and by the route.
+#[test]
+fn a_device_that_cannot_be() {
+    for index in [1 << 31, u32::MAX] {
+        let head = [2, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
+        let attributes = [(4, index.to_ne_bytes().to_vec())];
+        let mut buffer = Vec::new();
+        let mut writer = MessageWriter::begin(&mut buffer, route::NEW, 0);
+        writer.body(&head);
+        writer.attr(attributes[0].0, &attributes[0].1);
+        writer.finish().unwrap();
+        let row = Row::parse(&buffer[HEADER_LEN..]).unwrap().unwrap();
+        agrees(&row, &plainly(head, &attributes).unwrap());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 

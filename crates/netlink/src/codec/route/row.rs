@@ -279,7 +279,10 @@ impl<'a> Row<'a> {
             scope: self.scope(),
             protocol: self.protocol(),
             via: own.and_then(|hop| hop.via),
-            dev: hop.map(|hop| hop.dev).filter(|dev| *dev != 0),
+            // No interface has an index of 2^31 or more, and no route keeps one.
+            dev: hop
+                .filter(|hop| hop.dev != 0)
+                .and_then(|hop| Dev::index(hop.dev).as_index()),
             onlink: own.is_some_and(|hop| hop.onlink),
             object,
         })
