@@ -21,7 +21,8 @@ pub(crate) fn is_up(link: &RawMessage) -> bool {
 }
 
 /// Whether it has been told of a link that is up whether it has a carrier. The kernel looks at most links once a second only; at
-/// one that is asked for by itself it looks at once (since 6.8 or so).
+/// one that is asked for by itself it looks at once (6.12 does, 6.1 does
+/// not).
 pub(crate) fn is_told(link: &RawMessage) -> bool {
     let state = byte(link, IFLA_OPERSTATE).unwrap_or(IF_OPER_UNKNOWN);
     // What hangs on another knows its state once it was looked at for the first time.
