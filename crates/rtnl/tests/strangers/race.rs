@@ -113,11 +113,12 @@ fn listen(
     loop {
         // Before the last is taken, so that none is left.
         let last = over.load(Ordering::SeqCst);
+        let before = pass.load(Ordering::SeqCst);
         let taken = changes.announcements();
         let to = pass.load(Ordering::SeqCst);
         heard.extend(taken.into_iter().map(|one| (from..=to, one)));
-        // All from before was taken.
-        from = to;
+        // All was taken that had happened by then.
+        from = before;
         if last {
             return heard;
         }
