@@ -107,7 +107,7 @@ fn a_profiler_is_told_when_the_clock_starts_and_stops() {
 fn scratch(name: &str) -> PathBuf {
     let name = format!("trueup-bench-{name}-{}", std::process::id());
     let scratch = std::env::temp_dir().join(name);
-    fs::create_dir_all(&scratch).unwrap();
+    trueup_testkit::empty_directory(&scratch).unwrap();
     scratch
 }
 

@@ -84,25 +84,22 @@ impl Program {
     }
 
     fn perform(&self, work: Work, size: usize) -> Result<Took> {
-        let mut timeout = Command::new("timeout");
-        timeout.arg(PATIENCE);
-        self.perform_under(timeout, work, size)
+        self.perform_under(patient(), work, size)
     }
 
-    /// Does a work by way of another command, which gets its words behind its own.
+    /// Does a work by way of a command that is [`patient`], and gets the words of this one behind its own.
     ///
     /// # Errors
     ///
     /// When either fails, or the program says something else than what it is to do.
     pub fn perform_under(&self, mut command: Command, work: Work, size: usize) -> Result<Took> {
         let words = [&self.name, &work.to_string(), &size.to_string()].map(OsString::from);
-        let by = command.get_program().to_string_lossy().into_owned();
         let output = command
             .arg(&self.command)
             .args(words)
             .stderr(Stdio::inherit())
             .output()
-            .with_context(|| format!("{by}, of Debian's coreutils or linux-perf"))?;
+            .context("timeout, of coreutils")?;
         ensure!(output.status.success(), "{}", output.status);
         let line: Line = serde_json::from_slice(&output.stdout).context("its line")?;
         let of = (
@@ -116,6 +113,13 @@ impl Program {
         );
         Ok(line.took)
     }
+}
+
+/// What a command is put behind that is not to take for ever.
+pub fn patient() -> Command {
+    let mut timeout = Command::new("timeout");
+    timeout.arg(PATIENCE);
+    timeout
 }
 
 /// What is run.

@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
 
-use super::alternate::Program;
+use super::alternate::{Program, patient};
 use crate::clock::{ACKNOWLEDGES, STARTS};
 use crate::works::Work;
 
@@ -46,9 +46,7 @@ impl Profile {
     /// When there is no `perf`, or either of them fails.
     pub fn take(program: &Program, work: Work, size: usize) -> Result<Profile> {
         let dir = env::temp_dir().join(format!("trueup-profile-{}", process::id()));
-        // One that was killed had that number, too.
-        let _none = fs::remove_dir_all(&dir);
-        fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+        trueup_testkit::empty_directory(&dir).with_context(|| dir.display().to_string())?;
         let samples = sampled(&dir, program, work, size);
         fs::remove_dir_all(&dir)?;
         Ok(Profile {
@@ -66,8 +64,16 @@ fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Sam
     for fifo in [&starts, &acknowledges] {
         mkfifo(fifo, Mode::S_IRUSR | Mode::S_IWUSR)?;
     }
-    let mut perf = Command::new("perf");
-    perf.args(["record", "--quiet", "--call-graph", "fp", "--freq", "999"]);
+    let mut perf = patient();
+    perf.args([
+        "perf",
+        "record",
+        "--quiet",
+        "--call-graph",
+        "fp",
+        "--freq",
+        "999",
+    ]);
     // Nothing is sampled until the program says that the work begins.
     let control = format!("fifo:{},{}", starts.display(), acknowledges.display());
     perf.args(["--delay=-1", "--control", &control, "--output"]);

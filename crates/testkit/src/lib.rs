@@ -22,6 +22,7 @@
 
 mod changes;
 pub mod crash;
+mod directory;
 mod enter;
 pub mod fake;
 pub mod faults;
@@ -39,6 +40,7 @@ mod wire;
 mod writer;
 
 pub use changes::{Announcement, Changes, assert_no_changes};
+pub use directory::empty_directory;
 pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};

@@ -21,8 +21,7 @@ pub(crate) fn is_up(link: &RawMessage) -> bool {
 }
 
 /// Whether it has been told of a link that is up whether it has a carrier. The kernel looks at most links once a second only; at
-/// one that is asked for by itself it looks at once (6.12 does, 6.1 does
-/// not).
+/// one that is asked for by itself 6.12 and later look at once, and 6.1 does not.
 pub(crate) fn is_told(link: &RawMessage) -> bool {
     let state = byte(link, IFLA_OPERSTATE).unwrap_or(IF_OPER_UNKNOWN);
     // What hangs on another knows its state once it was looked at for the first time.

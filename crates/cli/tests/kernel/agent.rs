@@ -28,9 +28,7 @@ impl Agent {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("trueup-cli-{}-{next}", std::process::id());
         let directory = std::env::temp_dir().join(name);
-        // One that was killed had that number, too.
-        let _none = fs::remove_dir_all(&directory);
-        fs::create_dir(&directory).unwrap();
+        trueup_testkit::empty_directory(&directory).unwrap();
         Agent { directory }
     }
 

@@ -26,9 +26,7 @@ impl Desk {
     fn new(of: &str) -> Desk {
         let named = format!("trueup-cost-{of}-{}", std::process::id());
         let directory = std::env::temp_dir().join(named);
-        // One that was killed had that number, too.
-        let _none = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir(&directory).unwrap();
+        trueup_testkit::empty_directory(&directory).unwrap();
         let journal = Journal::open(directory.join("journal")).unwrap();
         let scope = Scope::new("here", "this boot");
         let ledger = journal.ledger("rtnl", &scope).unwrap();

@@ -197,9 +197,7 @@ mod tests {
     impl Directory {
         fn new(name: &str) -> Directory {
             let path = std::env::temp_dir().join(format!("trueup-{name}-{}", std::process::id()));
-            // One that was killed had that number, too.
-            let _none = fs::remove_dir_all(&path);
-            fs::create_dir(&path).unwrap();
+            trueup_testkit::empty_directory(&path).unwrap();
             Directory(path.canonicalize().unwrap())
         }
 

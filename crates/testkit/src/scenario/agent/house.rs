@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use trueup_journal::{Journal, JournalLedger, Scope, Storage};
 use trueup_rtnl::Rtnl;
 
+use crate::empty_directory;
+
 /// What is around a process.
 pub(in crate::scenario) struct House {
     /// Of the journals, for the time of the scenario.
@@ -39,9 +41,7 @@ impl House {
             std::env::temp_dir()
         };
         let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
-        // One that was killed had that number, too.
-        let _none = fs::remove_dir_all(&directory);
-        fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        empty_directory(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         Ok(House {
             directory,
             boot: 1,

@@ -59,17 +59,14 @@ impl Machine {
             }
         }
         let addresses = self.wire.rows(Kind::Address, INET6)?;
-        let undetected = |row: &&RawMessage| is_undetected(row);
         let routes = match addresses.iter().any(is_undetected) {
             true => self.wire.rows(Kind::Route, INET6)?,
             false => Vec::new(),
         };
-        let unrouted = addresses
-            .iter()
-            .filter(undetected)
-            .any(|row| !is_routed(row, &routes));
+        let unrouted = |row: &RawMessage| is_undetected(row) && !is_routed(row, &routes);
+        let unusable = addresses.iter().any(unrouted);
         let tentative = !self.detects && addresses.iter().any(is_tentative);
-        Ok(moving || unrouted || tentative)
+        Ok(moving || unusable || tentative)
     }
 }
 
