@@ -25,6 +25,7 @@ mod lock;
 mod opening;
 mod operations;
 mod record;
+mod regular;
 mod retention;
 mod storage;
 
@@ -36,6 +37,7 @@ pub use ledger::{JournalLedger, Scope};
 pub use lines::Counts;
 pub use lock::{Holder, unheld};
 pub use operations::{Operation, OperationState, Operations};
+pub use regular::open_regular;
 pub use retention::Keep;
 pub use storage::Storage;
 

@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::Error;
+use crate::regular::open_regular;
 
 /// Who has a journal open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +51,9 @@ impl Lock {
     pub(crate) fn take(path: &Path) -> Result<Lock, Error> {
         let path = beside(path, "lock");
         let shown = path.display();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = open_regular(&path, options.mode(0o600))
             .map_err(|cause| Error::os(format!("cannot open the lock {shown}"), cause))?;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -87,7 +84,7 @@ impl Lock {
 pub fn unheld(path: impl AsRef<Path>) -> Result<(), Error> {
     let path = beside(path.as_ref(), "lock");
     let shown = path.display();
-    let file = match File::open(&path) {
+    let file = match open_regular(&path, OpenOptions::new().read(true)) {
         // Who opens a journal makes its lock.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => {

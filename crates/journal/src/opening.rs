@@ -16,6 +16,7 @@ use crate::error::from_redb;
 use crate::frame::{Backend, Frame};
 use crate::lock::beside;
 use crate::record::{Change, RECORDS, sequence};
+use crate::regular::open_regular;
 use crate::storage::Overlay;
 use crate::{Error, Storage};
 
@@ -72,15 +73,19 @@ pub(crate) fn glance(path: &Path) -> Result<Option<Database>, Error> {
     let mut tries = 1;
     loop {
         let os = |cause| Error::os(format!("cannot read {}", path.display()), cause);
-        let bytes = match fs::read(path) {
+        let read = |limit: u64| -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            open_regular(path, OpenOptions::new().read(true))?
+                .take(limit)
+                .read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = match read(u64::MAX) {
             Ok(bytes) => bytes,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(cause) => return Err(os(cause)),
         };
-        let mut head = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(HEADS).read_to_end(&mut head))
-            .map_err(os)?;
+        let head = read(HEADS).map_err(os)?;
         let moved = !bytes.starts_with(&head);
         let image: Arc<dyn Storage> = Arc::new(Image(bytes));
         let again = match look(&image) {
@@ -185,7 +190,7 @@ fn builder() -> Builder {
 
 /// Opens a journal's file. `None` if there is none.
 pub(crate) fn open_file(path: &Path, write: bool) -> Result<Option<File>, Error> {
-    match OpenOptions::new().read(true).write(write).open(path) {
+    match open_regular(path, OpenOptions::new().read(true).write(write)) {
         Ok(file) => Ok(Some(file)),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(Error::os(format!("cannot open {}", path.display()), cause)),
@@ -209,13 +214,9 @@ impl NewFile {
 
     /// Begins beside. What an earlier attempt left is overwritten.
     pub(crate) fn open(&self) -> Result<(), Error> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(self.beside());
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = open_regular(&self.beside(), options.mode(0o600));
         let file = file.map_err(|cause| self.error(cause))?;
         let _ = self.file.set(file);
         Ok(())

@@ -255,3 +255,31 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         399u32.to_be_bytes()
     );
 }
+
+#[test]
+fn a_fifo_in_the_place_of_a_file_of_the_journal_is_refused_at_once() {
+    let directory = Directory::new("fifo");
+    let fifo = |name: &str| {
+        let path = directory.0.join(name);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        path
+    };
+    let refused = |error: trueup_journal::Error| {
+        assert_eq!(error.kind(), ErrorKind::Os, "{error}");
+        assert!(error.to_string().contains("it is a FIFO"), "{error}");
+    };
+    let journal = fifo("journal");
+    refused(Journal::open(&journal).unwrap_err());
+    refused(Journal::peek(&journal).unwrap_err());
+    refused(trueup_journal::check(&journal).unwrap_err());
+    fifo("locked.lock");
+    let locked = directory.0.join("locked");
+    refused(Journal::open(&locked).unwrap_err());
+    refused(trueup_journal::unheld(&locked).unwrap_err());
+    fifo("new.new");
+    let journal = Journal::open(directory.0.join("new")).unwrap();
+    let error = ledger(&journal).settle(claims([("k", ours("v"))]));
+    let error = cause(&error.unwrap_err()).clone();
+    assert!(error.to_string().contains("it is a FIFO"), "{error}");
+}
