@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use trueup_journal::{ErrorKind, Journal, Scope, Storage};
+use trueup_journal::{ErrorKind, Journal, LedgerScope, Storage};
 use trueup_reconcile::{Claim, Ledger as _};
 
 /// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one: of four bytes three are an
@@ -46,7 +46,7 @@ pub fn journal(data: &[u8]) {
         return;
     }
     let mut ledger = journal
-        .ledger("fuzz", &Scope::new("1", "boot"))
+        .ledger("fuzz", &LedgerScope::new("1", "boot"))
         .expect("short names");
     let (key, new) = (b"new".to_vec(), b"one".to_vec());
     let claims = [(key.clone(), Claim::Ours(new.clone()))];
@@ -57,7 +57,7 @@ pub fn journal(data: &[u8]) {
     drop((ledger, journal));
     let journal = Journal::open_on(disk).expect("it was written whole");
     let ledger = journal
-        .ledger("fuzz", &Scope::new("1", "boot"))
+        .ledger("fuzz", &LedgerScope::new("1", "boot"))
         .expect("short names");
     assert_eq!(ledger.last_applied(&key).expect("it opened"), Some(new));
 }
@@ -90,7 +90,7 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
     }
     operations.succeeded("one", now).expect("it was begun");
     drop(journal.keys().reserve(b"key").expect("a good disk"));
-    let scope = Scope::new("1", "boot");
+    let scope = LedgerScope::new("1", "boot");
     let mut ledger = journal.ledger("fuzz", &scope).expect("short names");
     let claim = |at: u8| (vec![at; 40], Claim::Ours(vec![at; 200]));
     ledger

@@ -2,7 +2,7 @@
 //! source's, and how it is kept the journal's.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use rustix::fs::{Access, access};
-use trueup::journal::{self, Journal, JournalLedger, Scope};
+use trueup::journal::{self, Journal, JournalLedger, LedgerScope};
+use trueup::netlink::boot_id;
 use trueup::reconcile::{Claim, Ledger, LedgerError};
 
 /// A source that has a ledger.
@@ -33,9 +34,6 @@ impl Of {
 
 /// Of a journal's file.
 pub(crate) const EXTENSION: &str = "journal";
-
-/// Names the boot: another one is another kernel, in which cookies and indexes mean other things.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How long another process may hold the state before we give up: one that is about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -138,7 +136,7 @@ impl Place {
     }
 
     fn ledger(&self, of: Of, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
-        let scope = Scope::new(self.cookie.to_string(), boot_id);
+        let scope = LedgerScope::new(self.cookie.to_string(), boot_id);
         Ok(journal.ledger(of.name(), &scope)?)
     }
 
@@ -252,16 +250,6 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
         Some(directory) => Ok(directory.to_owned()),
         None => usual_directory(),
     }
-}
-
-/// The boot's name, as the kernel gives it.
-///
-/// # Errors
-///
-/// Without `/proc`.
-pub(crate) fn boot_id() -> Result<String> {
-    let id = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
-    Ok(id.trim().to_owned())
 }
 
 /// The first directory that is, or could be made, writable. A reader decides as a writer does.

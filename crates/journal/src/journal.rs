@@ -9,7 +9,7 @@ use crate::frame::Frame;
 use crate::keys::Live;
 use crate::lock::Lock;
 use crate::opening::{NewFile, empty, format, glance, look, open_file};
-use crate::{Error, JournalLedger, Keys, Operations, Scope, Storage};
+use crate::{Error, JournalLedger, Keys, LedgerScope, Operations, Storage};
 
 /// A durable, crash-safe store.
 ///
@@ -128,12 +128,16 @@ impl Journal {
         Keys::new(Arc::clone(&self.inner))
     }
 
-    /// What `source` owns in `scope`.
+    /// Opens the ledger of what `source` owns in `scope`: a [`JournalLedger`], which is a
+    /// [`trueup_reconcile::Ledger`].
+    ///
+    /// For a network namespace, `trueup_rtnl::ledger_scope` makes the scope. The name is the
+    /// caller's: agents that share a namespace, and a journal, have a name each.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if a name is longer than 65536 bytes.
-    pub fn ledger(&self, source: &str, scope: &Scope) -> Result<JournalLedger, Error> {
+    pub fn ledger(&self, source: &str, scope: &LedgerScope) -> Result<JournalLedger, Error> {
         JournalLedger::new(Arc::clone(&self.inner), source, scope)
     }
 

@@ -6,24 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trueup_reconcile::{Claim, Ledger, LedgerError};
+use trueup_reconcile::{Claim, Ledger, LedgerError, LedgerScope};
 
 use crate::journal::Inner;
 use crate::record::{Fields, Fill, MAX_KEY, MAX_VALUE, Space, Tx, check_len, get, scan};
 use crate::{Error, Journal, Refusal};
 
 type Claims = BTreeMap<Vec<u8>, Claim>;
-
-/// A namespace in one boot of one machine.
-///
-/// Both names are the caller's. The cookie of the namespace (`SO_NETNS_COOKIE`) and the boot's id
-/// (`/proc/sys/kernel/random/boot_id`) do: a namespace that is made anew has another cookie, and a reboot another id, so that
-/// neither finds what the former one owned.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Scope {
-    namespace: String,
-    boot: String,
-}
 
 /// The journal's face for what one source owns in one scope. Clones are the same ledger, for as many threads as there are.
 ///
@@ -35,39 +24,15 @@ pub struct JournalLedger {
     place: Vec<u8>,
 }
 
-impl Scope {
-    /// The scope of these names.
-    pub fn new(namespace: impl Into<String>, boot: impl Into<String>) -> Self {
-        Scope {
-            namespace: namespace.into(),
-            boot: boot.into(),
-        }
-    }
-
-    /// The namespace's name.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// The boot's name.
-    pub fn boot(&self) -> &str {
-        &self.boot
-    }
-
-    pub(crate) fn into_names(self) -> (String, String) {
-        (self.namespace, self.boot)
-    }
-}
-
 impl JournalLedger {
-    pub(crate) fn new(inner: Arc<Inner>, source: &str, scope: &Scope) -> Result<Self, Error> {
+    pub(crate) fn new(inner: Arc<Inner>, source: &str, scope: &LedgerScope) -> Result<Self, Error> {
         check_len("a source's name", source.as_bytes(), MAX_KEY)?;
-        check_len("a namespace's name", scope.namespace.as_bytes(), MAX_KEY)?;
-        check_len("a boot's name", scope.boot.as_bytes(), MAX_KEY)?;
+        check_len("a namespace's name", scope.namespace().as_bytes(), MAX_KEY)?;
+        check_len("a boot's name", scope.boot().as_bytes(), MAX_KEY)?;
         let place = Fill::default()
             .bytes(source.as_bytes())
-            .bytes(scope.namespace.as_bytes())
-            .bytes(scope.boot.as_bytes());
+            .bytes(scope.namespace().as_bytes())
+            .bytes(scope.boot().as_bytes());
         Ok(JournalLedger {
             inner,
             place: place.0,
@@ -160,7 +125,7 @@ impl Journal {
     /// # Errors
     ///
     /// When they cannot be read.
-    pub fn scopes(&self) -> Result<Vec<(String, Scope)>, Error> {
+    pub fn scopes(&self) -> Result<Vec<(String, LedgerScope)>, Error> {
         self.inner().commits.read(|view| {
             let mut found = Vec::new();
             for space in [Space::Owned, Space::Intent] {
@@ -187,7 +152,7 @@ impl Journal {
         let boot = boot.to_owned();
         self.inner()
             .commits
-            .write(move |tx| forget(tx, &[], |scope| scope.boot != boot))
+            .write(move |tx| forget(tx, &[], |scope| scope.boot() != boot))
     }
 }
 
@@ -221,7 +186,11 @@ fn settle(tx: &mut Tx<'_>, place: &[u8], claims: Claims) -> Result<(), Error> {
     Ok(())
 }
 
-fn forget(tx: &mut Tx<'_>, place: &[u8], which: impl Fn(&Scope) -> bool) -> Result<u64, Error> {
+fn forget(
+    tx: &mut Tx<'_>,
+    place: &[u8],
+    which: impl Fn(&LedgerScope) -> bool,
+) -> Result<u64, Error> {
     let mut going = Vec::new();
     for space in [Space::Owned, Space::Intent] {
         for entry in tx.scan(&space.key(place))? {
@@ -243,10 +212,10 @@ fn place_of(place: &[u8], space: Space, key: &[u8]) -> Vec<u8> {
 }
 
 /// Source, scope and key of a record.
-pub(crate) fn parse_place(key: &[u8]) -> Result<(String, Scope, Vec<u8>), Error> {
+pub(crate) fn parse_place(key: &[u8]) -> Result<(String, LedgerScope, Vec<u8>), Error> {
     let mut fields = Fields(key);
     let source = fields.string()?;
-    let scope = Scope::new(fields.string()?, fields.string()?);
+    let scope = LedgerScope::new(fields.string()?, fields.string()?);
     Ok((source, scope, fields.0.to_vec()))
 }
 

@@ -33,13 +33,14 @@ pub use care::{Loss, Repaired, check, export, repair};
 pub use error::{Error, ErrorKind, Refusal};
 pub use journal::{Compacted, Journal, Stats};
 pub use keys::{KeyState, Keys, Reservation, Reserved, Resolution};
-pub use ledger::{JournalLedger, Scope};
+pub use ledger::JournalLedger;
 pub use lines::Counts;
 pub use lock::{Holder, unheld};
 pub use operations::{Operation, OperationState, Operations};
 pub use regular::open_regular;
 pub use retention::Keep;
 pub use storage::Storage;
+pub use trueup_reconcile::LedgerScope;
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use trueup_reconcile::Claim;
 
+use crate::Error;
 use crate::keys::KeyState;
 use crate::ledger::{parse_claim, parse_place};
 use crate::opening::View;
 use crate::operations::{OperationState, Stored};
 use crate::record::{Record, Space, scan, text};
-use crate::{Error, Scope};
 
 /// The spaces that are told. The others only find records of these.
 const TOLD: [Space; 4] = [Space::Operation, Space::Key, Space::Owned, Space::Intent];
@@ -169,11 +169,10 @@ impl Line {
 impl Place {
     fn parse(key: &[u8]) -> Result<Place, Error> {
         let (source, scope, key) = parse_place(key)?;
-        let (namespace, boot) = Scope::into_names(scope);
         Ok(Place {
             source,
-            namespace,
-            boot,
+            namespace: scope.namespace().to_owned(),
+            boot: scope.boot().to_owned(),
             key: Bytes(key),
         })
     }

@@ -1,6 +1,6 @@
 //! The wire room of trueup: blocking rtnetlink in a network namespace.
 //!
-//! - [`Namespace`] names a namespace, opens it, runs code in it;
+//! - [`Namespace`] names a namespace, opens it, runs code in it; [`boot_id`] names the boot;
 //! - [`Socket`] makes requests, dumps ([`Socket::dump`]) and batches ([`Socket::send_batch`]);
 //! - [`Multicast`] listens to events, and [`filter`] has the kernel leave out those of no interest;
 //! - [`markers`] tells which objects' markers the kernel keeps;
@@ -35,6 +35,7 @@
 //! ```
 
 mod batch;
+mod boot;
 mod channel;
 pub mod codec;
 mod dump;
@@ -50,6 +51,7 @@ mod transport;
 pub mod wire;
 
 pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
+pub use boot::boot_id;
 pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
 pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy};
 pub use markers::{Marker, Markers, markers};

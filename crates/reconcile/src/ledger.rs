@@ -14,6 +14,37 @@ pub enum Claim {
     NotOurs,
 }
 
+/// The namespace and the boot that a ledger is about, by names that are never used again.
+///
+/// The cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
+/// (`/proc/sys/kernel/random/boot_id`) are such names: a namespace that is made again has another
+/// cookie, and a reboot another id, so that neither finds what the former one owned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LedgerScope {
+    namespace: String,
+    boot: String,
+}
+
+impl LedgerScope {
+    /// Makes a scope of two names. For a network namespace, `trueup_rtnl::ledger_scope` reads both.
+    pub fn new(namespace: impl Into<String>, boot: impl Into<String>) -> LedgerScope {
+        LedgerScope {
+            namespace: namespace.into(),
+            boot: boot.into(),
+        }
+    }
+
+    /// The namespace's name.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The boot's name.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+}
+
 /// What one source owns in one scope, and what it last applied.
 ///
 /// The order of things is the contract. Before the world is touched, [`begin`](Self::begin) records what is intended for each

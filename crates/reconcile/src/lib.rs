@@ -18,7 +18,7 @@ mod terms;
 
 pub use class::ErrorClass;
 pub use hints::Hints;
-pub use ledger::{Claim, Ledger, LedgerError, MemoryLedger};
+pub use ledger::{Claim, Ledger, LedgerError, LedgerScope, MemoryLedger};
 pub use report::{Outcome, Report, Told};
 pub use source::{Observation, Source, Subscribed};
 pub use subscription::{Heard, Subscription};

@@ -26,6 +26,7 @@ mod policy;
 mod record;
 mod region;
 mod report;
+mod scope;
 mod source;
 mod watch;
 mod why;
@@ -34,6 +35,7 @@ pub use error::{Error, ErrorKind};
 pub use look::Planned;
 pub use options::{Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol};
 pub use report::{Finding, OpOutcome, Report, Rule};
+pub use scope::ledger_scope;
 pub use source::Rtnl;
 pub use watch::Watch;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
@@ -41,7 +43,7 @@ pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, St
 pub use trueup_apply::{Failure, Outcome, Pending};
 pub use trueup_netlink::Namespace;
 pub use trueup_observe::{Doubt, Scope, Snapshot};
-pub use trueup_reconcile::{Ledger, MemoryLedger};
+pub use trueup_reconcile::{Ledger, LedgerScope, MemoryLedger};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

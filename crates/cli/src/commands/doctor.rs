@@ -13,7 +13,7 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 use trueup::diff::Kind;
 use trueup::journal::{self, Journal};
-use trueup::netlink::{Marker, Markers, Socket, markers};
+use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
 use super::Place;
@@ -107,7 +107,7 @@ impl Findings {
         let mut socket = Socket::open(&place.namespace)?;
         let mut problems = Vec::new();
         let privileged = privileged(&mut socket, &mut problems)?;
-        let boot_id = or_problem(state::boot_id(), &mut problems, "mount /proc");
+        let boot_id = or_problem(boot_id().map_err(Into::into), &mut problems, "mount /proc");
         let directory = or_problem(
             state::directory(common.state.as_deref()).and_then(usable),
             &mut problems,

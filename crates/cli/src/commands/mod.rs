@@ -17,7 +17,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
 use trueup::diff::{Kind, Problem, Routes};
-use trueup::netlink::Socket;
 use trueup_cli::file::{self, File, Tables};
 
 use crate::host::{self, Desired, Options};
@@ -135,7 +134,7 @@ impl Place {
             Some(namespace) => namespace.open()?,
             None => Namespace::current(),
         };
-        let cookie = cookie(&namespace)?;
+        let cookie = namespace.cookie()?;
         Ok(Place { namespace, cookie })
     }
 
@@ -147,8 +146,4 @@ impl Place {
             options.network.protocol(),
         )
     }
-}
-
-fn cookie(namespace: &Namespace) -> Result<u64> {
-    Ok(Socket::open(namespace)?.netns_cookie()?)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use trueup_journal::{ErrorKind, Journal, Loss, Repaired, Scope, check, export, repair};
+use trueup_journal::{ErrorKind, Journal, LedgerScope, Loss, Repaired, check, export, repair};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{at, claims, ours, workload};
@@ -48,7 +48,7 @@ fn an_export_has_a_line_for_each_record() {
     journal.operations().begin("done", b"d").unwrap();
     journal.operations().failed("done", "no", at(1)).unwrap();
     let _ = journal.keys().reserve(b"k").unwrap();
-    let mut ledger = journal.ledger("rtnl", &Scope::new("7", "b")).unwrap();
+    let mut ledger = journal.ledger("rtnl", &LedgerScope::new("7", "b")).unwrap();
     ledger.settle(claims([("br0", ours("{}"))])).unwrap();
     ledger.begin(claims([("br1", Claim::NotOurs)])).unwrap();
     drop((journal, ledger));

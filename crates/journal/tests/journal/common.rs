@@ -200,9 +200,9 @@ pub(crate) type Step = fn(&Journal);
 
 /// Every kind of step, each of them one commit.
 pub(crate) fn workload() -> Vec<Step> {
-    use trueup_journal::{Keep, Reserved, Scope};
+    use trueup_journal::{Keep, LedgerScope, Reserved};
     fn ledger(journal: &Journal) -> JournalLedger {
-        let scope = Scope::new("cookie 1", "boot 1");
+        let scope = LedgerScope::new("cookie 1", "boot 1");
         journal.ledger("rtnl", &scope).unwrap()
     }
     fn numbered(

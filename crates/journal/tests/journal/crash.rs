@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use trueup_journal::{Journal, Keep, Scope};
+use trueup_journal::{Journal, Keep, LedgerScope};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, ours, workload};
@@ -306,7 +306,7 @@ fn random_work_with_a_crash_after_each() {
 fn random_step(random: &mut Random, journal: &Journal) {
     let operations = journal.operations();
     let name = random.below(8).to_string();
-    let scope = Scope::new("n", "b");
+    let scope = LedgerScope::new("n", "b");
     let mut ledger = journal.ledger("rtnl", &scope).unwrap();
     let count = random.below(60) as u8;
     let all = |claim: &Claim| -> BTreeMap<Vec<u8>, Claim> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trueup_journal::{Error, ErrorKind, Journal, Scope, Storage};
+use trueup_journal::{Error, ErrorKind, Journal, LedgerScope, Storage};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{Disk, Failing, at, cause, claims, export, workload};
@@ -65,7 +65,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
             assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
             assert_eq!(errno(&error), Some(5), "{error:?}");
         }
-        let mut ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+        let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
         let error = ledger.begin(claims([("k", Claim::NotOurs)])).unwrap_err();
         assert!(cause(&error).is_read_only());
         assert_eq!(disk.log().len(), log, "nothing reaches the device");
@@ -147,7 +147,7 @@ fn a_failure_while_opening_or_closing_loses_nothing() {
     workload().into_iter().for_each(|step| step(&journal));
     let (known, crashed) = (export(&journal), disk.bytes());
     drop(journal);
-    let scope = Scope::new("n", "b");
+    let scope = LedgerScope::new("n", "b");
     let intent = || claims([("k", Claim::NotOurs)]);
     for (start, failing) in [
         (&crashed, Failing::All),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use trueup_journal::{ErrorKind, Journal, JournalLedger, Refusal, Scope};
+use trueup_journal::{ErrorKind, Journal, JournalLedger, LedgerScope, Refusal};
 use trueup_reconcile::{Claim, Ledger};
 
 use crate::common::{Disk, cause, claims, ours};
@@ -16,7 +16,7 @@ fn opened() -> (Disk, Journal) {
 
 fn ledger(journal: &Journal) -> JournalLedger {
     journal
-        .ledger("rtnl", &Scope::new("4026531840", "boot-1"))
+        .ledger("rtnl", &LedgerScope::new("4026531840", "boot-1"))
         .unwrap()
 }
 
@@ -182,7 +182,7 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     ];
     let mut ledgers: Vec<JournalLedger> = ["rtnl", "sysctl"]
         .into_iter()
-        .flat_map(|source| scopes.map(|(ns, boot)| (source, Scope::new(ns, boot))))
+        .flat_map(|source| scopes.map(|(ns, boot)| (source, LedgerScope::new(ns, boot))))
         .map(|(source, scope)| journal.ledger(source, &scope).unwrap())
         .collect();
     for (number, ledger) in ledgers.iter_mut().enumerate() {
@@ -203,7 +203,8 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     assert_eq!(journal.scopes().unwrap().len(), 7);
     assert_eq!(journal.forget_other_boots("boot2").unwrap(), 10);
     let left = journal.scopes().unwrap();
-    let expected = ["rtnl", "sysctl"].map(|source| (source.into(), Scope::new("ns1", "boot2")));
+    let expected =
+        ["rtnl", "sysctl"].map(|source| (source.into(), LedgerScope::new("ns1", "boot2")));
     assert_eq!(left, expected);
     assert_eq!(left[0].1.namespace(), "ns1");
     assert_eq!(left[0].1.boot(), "boot2");

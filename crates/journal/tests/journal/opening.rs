@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use trueup_journal::{ErrorKind, Journal, JournalLedger, Reserved, Scope};
+use trueup_journal::{ErrorKind, Journal, JournalLedger, LedgerScope, Reserved};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::care::Directory;
 use crate::common::{Disk, Event, cause, claims, export, ours};
 
 fn ledger(journal: &Journal) -> JournalLedger {
-    journal.ledger("rtnl", &Scope::new("n", "b")).unwrap()
+    journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap()
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use trueup_journal::{Journal, Scope, check};
+use trueup_journal::{Journal, LedgerScope, check};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::care::Directory;
@@ -18,7 +18,7 @@ fn a_million_records_come_and_go() {
     let start = Instant::now();
     let told = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
     let journal = Journal::open(&path).unwrap();
-    let mut ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
     ledger.settle(claims([("first", ours(""))])).unwrap();
     for batch in 0..10u32 {
         let keys = (batch * MILLION / 10..(batch + 1) * MILLION / 10)
@@ -40,7 +40,7 @@ fn a_million_records_come_and_go() {
     drop((journal, ledger));
     let journal = Journal::open(&path).unwrap();
     told("opened and checked with a million");
-    let ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
     let last = (MILLION - 1).to_be_bytes();
     assert!(ledger.last_applied(&last).unwrap().is_some());
 
@@ -68,7 +68,7 @@ fn the_file_does_not_grow_with_what_happened() {
     let directory = Directory::new("turnover");
     let path = directory.journal();
     let journal = Journal::open(&path).unwrap();
-    let mut ledger = journal.ledger("rtnl", &Scope::new("n", "b")).unwrap();
+    let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
     let (mut lengths, mut syncs) = (Vec::new(), Vec::new());
     for round in 0..30u32 {
         let keys = (0..2000u32).map(|key| [round.to_be_bytes(), key.to_be_bytes()].concat());

@@ -1,7 +1,6 @@
 //! The agent: one pass from a file, with its ledger in a journal. It lives in this process, or in one of its own that dies.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -9,8 +8,7 @@ use std::process::{Command, ExitCode};
 use std::thread::yield_now;
 
 use trueup_diff::Kind;
-use trueup_journal::{ErrorKind, Journal, JournalLedger, Scope};
-use trueup_netlink::Socket;
+use trueup_journal::{ErrorKind, Journal, JournalLedger};
 use trueup_reconcile::{Ledger as _, Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
 use trueup_testkit::crash::Points;
@@ -247,8 +245,6 @@ fn pass(namespace: &Namespace, journal: &Journal, file: File, proof: Proof) -> R
 }
 
 fn ledger(namespace: &Namespace, journal: &Journal) -> JournalLedger {
-    let cookie = Socket::open(namespace).unwrap().netns_cookie().unwrap();
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let scope = Scope::new(cookie.to_string(), boot.trim());
+    let scope = trueup_rtnl::ledger_scope(namespace).unwrap();
     journal.ledger("rtnl", &scope).unwrap()
 }

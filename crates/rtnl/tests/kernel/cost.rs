@@ -2,9 +2,9 @@
 //! one after where the ledger does.
 
 use trueup_diff::{Desired, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction};
-use trueup_journal::{Journal, JournalLedger, Scope};
+use trueup_journal::{Journal, JournalLedger};
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl};
+use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
 use trueup_testkit::uplinks;
 
 use crate::support::{address, bridge, name, nothing, told, via};
@@ -28,7 +28,7 @@ impl Desk {
         let directory = std::env::temp_dir().join(named);
         trueup_testkit::empty_directory(&directory).unwrap();
         let journal = Journal::open(directory.join("journal")).unwrap();
-        let scope = Scope::new("here", "this boot");
+        let scope = ledger_scope(&Namespace::current()).unwrap();
         let ledger = journal.ledger("rtnl", &scope).unwrap();
         Desk {
             directory,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use trueup_diff::Desired;
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
-use trueup_testkit::{ip, uplinks};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl, ledger_scope};
+use trueup_testkit::{ip, named_netns, uplinks};
 
 use crate::support::{address, nothing, told, via};
 
@@ -45,4 +45,22 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
         let report = pass(&desired);
         assert_eq!(report.converged(), converges, "{}", told(&report));
     }
+}
+
+/// A scope is that of one namespace: neither another one nor one of the same name finds what it owned.
+pub(crate) fn a_ledger_s_scope_is_one_namespace_in_one_boot() {
+    let here = Namespace::current();
+    let scope = ledger_scope(&here).unwrap();
+    assert_eq!(scope, ledger_scope(&here.open().unwrap()).unwrap());
+    let elsewhere = || {
+        let blue = named_netns("blue");
+        let scope = ledger_scope(&"blue".parse().unwrap()).unwrap();
+        drop(blue);
+        scope
+    };
+    let (first, second) = (elsewhere(), elsewhere());
+    assert_ne!(first.namespace(), second.namespace());
+    assert_ne!(first.namespace(), scope.namespace());
+    assert_eq!(first.boot(), scope.boot());
+    assert_eq!(scope.boot().len(), 36);
 }

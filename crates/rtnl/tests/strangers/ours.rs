@@ -6,7 +6,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use trueup_diff::{Desired, Kind};
-use trueup_journal::{Journal, Scope};
+use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::{Ledger, Report as _, Source as _};
 use trueup_rtnl::{
     Contention, MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl,
@@ -52,7 +52,7 @@ impl Ours {
             None => run(&mut self.source, desired, &mut self.ledger, &self.options),
             Some(Directory(path)) => {
                 let journal = Journal::open(path.join("journal")).unwrap();
-                let scope = Scope::new("here", "this boot");
+                let scope = LedgerScope::new("here", "this boot");
                 let mut ledger = journal.ledger("rtnl", &scope).unwrap();
                 run(&mut Rtnl::new(), desired, &mut ledger, &self.options)
             }

@@ -25,7 +25,7 @@ use trueup::{Namespace, Rtnl};
 use super::changes::Changes;
 use super::tell::{Change, Teller};
 use super::{GRACE, Shared};
-use crate::commands::{Declared, Place, cookie};
+use crate::commands::{Declared, Place};
 use crate::host::{Host, Options};
 
 /// How often it is asked.
@@ -260,8 +260,9 @@ impl Attendant {
         let Some(named) = &self.netns else {
             return Ok(());
         };
-        let now =
-            cookie(named).map_err(|error| anyhow!("the network namespace is gone: {error:#}"))?;
+        let now = named
+            .cookie()
+            .map_err(|error| anyhow!("the network namespace is gone: {error:#}"))?;
         if now != self.place.cookie {
             bail!("{named} is another network namespace now: start again to go on with that one");
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use trueup_journal::{Journal, JournalLedger, Scope, Storage};
+use trueup_journal::{Journal, JournalLedger, LedgerScope, Storage};
 use trueup_rtnl::Rtnl;
 
 use crate::empty_directory;
@@ -111,7 +111,7 @@ impl House {
     }
 
     fn ledger(&self, journal: &Journal, of: Of) -> Result<JournalLedger, String> {
-        let scope = Scope::new(of.cookie.to_string(), format!("boot {}", self.boot));
+        let scope = LedgerScope::new(of.cookie.to_string(), format!("boot {}", self.boot));
         let ledger = journal.ledger("rtnl", &scope);
         ledger.map_err(|error| error.to_string())
     }
