@@ -6,8 +6,10 @@ mod demo;
 mod fuzz;
 mod nightly;
 mod plant;
+mod prove;
 mod sanitize;
 mod scenarios;
+mod steps;
 mod test;
 mod tools;
 mod vm;
@@ -19,6 +21,7 @@ usage: cargo xtask COMMAND
 
   test   format check, clippy, documentation, all tests (unit, property, doc and kernel),
          the scenarios, the demo, and the counts
+  prove  what takes longer: every kill point, the planted faults, the kernel tests on Linux 6.1 and 6.12
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help)
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         ["fuzz", ref options @ ..] => fuzz::run(options),
         ["miri"] => sanitize::miri(),
         ["sanitize"] => sanitize::address(),
+        ["prove"] => prove::run(),
         ["plant", ref only @ ..] => plant::run(only),
         ["scenarios", ref options @ ..] => scenarios::run(options),
         ["vm", ref options @ ..] => vm::run(options),

@@ -1,10 +1,11 @@
-//! `cargo xtask test`: everything that has to hold before a change is taken. All steps run, so that one look tells all;
-//! the last line of the output is the count of tests.
+//! `cargo xtask test`: everything that has to hold before a change is taken. The last line of the
+//! output is the count of tests.
 
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use crate::steps::Steps;
 use crate::tools::{Result, cargo, line, need_component, need_ip, show_and_run};
 
 /// The fuzz targets are a workspace of their own; without libFuzzer they are driven by mutations of valid input.
@@ -27,33 +28,38 @@ pub(crate) fn run() -> Result<()> {
         "--",
         "-Dwarnings",
     ];
-    let mut failed = Vec::new();
-    failed.extend(show_and_run(&mut cargo(&["fmt", "--all", "--check"])).err());
-    failed.extend(show_and_run(&mut cargo(&["fmt", FUZZ[0], FUZZ[1], "--check"])).err());
-    failed.extend(show_and_run(&mut cargo(&lint)).err());
-    let mut docs = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
-    failed.extend(show_and_run(docs.env("RUSTDOCFLAGS", "-Dwarnings")).err());
-
+    let mut steps = Steps::default();
+    steps.run("format", || {
+        show_and_run(&mut cargo(&["fmt", "--all", "--check"]))?;
+        show_and_run(&mut cargo(&["fmt", FUZZ[0], FUZZ[1], "--check"]))
+    });
+    steps.run("clippy", || show_and_run(&mut cargo(&lint)));
+    steps.run("documentation", || {
+        let mut docs = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+        show_and_run(docs.env("RUSTDOCFLAGS", "-Dwarnings"))
+    });
     let mut count = Count::default();
     let all = ["test", "--workspace", "--all-features", "--no-fail-fast"];
-    failed.extend(tests(cargo(&all), &mut count).err());
-    failed.extend(tests(cargo(&["test", FUZZ[0], FUZZ[1]]), &mut count).err());
+    steps.run("tests", || tests(cargo(&all), &mut count));
+    steps.run("fuzz targets", || {
+        tests(cargo(&["test", FUZZ[0], FUZZ[1]]), &mut count)
+    });
     // What nothing shows any more is a failure, too.
-    failed.extend(show_and_run(&mut cargo(&["xtask", "scenarios"])).err());
-    failed.extend(show_and_run(&mut cargo(&["xtask", "demo"])).err());
-    failed.extend(show_and_run(&mut cargo(&["xtask", "counts"])).err());
-    if count.passed == 0 {
-        failed.push("no test passed".to_owned());
-    }
+    steps.run("scenarios", || {
+        show_and_run(&mut cargo(&["xtask", "scenarios"]))
+    });
+    steps.run("demo", || show_and_run(&mut cargo(&["xtask", "demo"])));
+    steps.run("counts", || show_and_run(&mut cargo(&["xtask", "counts"])));
+    steps.run("count of tests", || match count.passed {
+        0 => Err("no test passed".to_owned()),
+        _ => Ok(()),
+    });
+    let ended = steps.end();
     println!(
         "{} passed, {} failed, {} skipped",
         count.passed, count.failed, count.skipped
     );
-    if failed.is_empty() {
-        Ok(())
-    } else {
-        Err(failed.join("\nxtask: "))
-    }
+    ended
 }
 
 /// Unit, property, doc and kernel tests; the last are targets with a `main` of their own, as they enter a namespace.

@@ -17,6 +17,10 @@
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::hash::{Hash as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
@@ -92,6 +96,49 @@ impl Points {
     fn lock(&self) -> MutexGuard<'_, Passed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many runs of one class of points [`select`] keeps.
+const PER_CLASS: usize = 2;
+
+/// Keeps the runs that this process makes. `TRUEUP_CRASH` says which: `all`, or the name of a single run. Without it, up to
+/// two of each class, drawn by `TRUEUP_SEED` (a number, 1 unless given). A class is the text of a point, such as
+/// `after send: delete link`.
+///
+/// # Panics
+///
+/// If `TRUEUP_SEED` is no number.
+pub fn select<T>(
+    runs: Vec<T>,
+    class: impl Fn(&T) -> String,
+    name: impl Fn(&T) -> String,
+) -> Vec<T> {
+    match env::var("TRUEUP_CRASH").as_deref() {
+        Ok("all") => return runs,
+        Ok(only) => return runs.into_iter().filter(|run| name(run) == only).collect(),
+        Err(_) => {}
+    }
+    let seed: u64 = env::var("TRUEUP_SEED").map_or(1, |text| text.parse().unwrap());
+    sample(runs, class, seed)
+}
+
+/// Up to [`PER_CLASS`] runs of each class, in their order.
+fn sample<T>(runs: Vec<T>, class: impl Fn(&T) -> String, seed: u64) -> Vec<T> {
+    let mut classes: BTreeMap<String, Vec<(u64, usize)>> = BTreeMap::new();
+    for (at, run) in runs.iter().enumerate() {
+        let mut hasher = DefaultHasher::new();
+        (seed, at).hash(&mut hasher);
+        let drawn = (hasher.finish(), at);
+        classes.entry(class(run)).or_default().push(drawn);
+    }
+    let mut kept = BTreeSet::new();
+    for mut drawn in classes.into_values() {
+        drawn.sort_unstable();
+        kept.extend(drawn.iter().take(PER_CLASS).map(|(_, at)| *at));
+    }
+    let mut at = 0..;
+    let is_kept = |_: &T| at.next().is_some_and(|at| kept.contains(&at));
+    runs.into_iter().filter(is_kept).collect()
 }
 
 /// Carries runs out, so many at once, each on whatever thread is free: most of the time a run waits for the kernel.
@@ -190,7 +237,6 @@ fn named(request: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::env;
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::Command;
 
@@ -230,6 +276,22 @@ mod tests {
         let told = text(&*panic);
         assert!(told.starts_with("2 of 5 failed:"), "{told}");
         assert!(told.contains("run 1") && told.contains("run 4"), "{told}");
+    }
+
+    #[test]
+    fn a_sample_has_runs_of_every_class_and_another_seed_has_others() {
+        let runs: Vec<u32> = (0..400).collect();
+        let class = |run: &u32| format!("class {}", if *run < 2 { 99 } else { run % 7 });
+        let kept = sample(runs.clone(), class, 1);
+        let classes: Vec<_> = kept.iter().map(class).collect();
+        for (count, name) in (0..7).map(|n| (PER_CLASS, n)).chain([(2, 99)]) {
+            let name = format!("class {name}");
+            let found = classes.iter().filter(|class| **class == name).count();
+            assert_eq!(found, count, "{name}");
+        }
+        assert!(kept.is_sorted());
+        assert_eq!(kept, sample(runs.clone(), class, 1));
+        assert_ne!(kept, sample(runs, class, 2));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup::journal::Journal;
-use trueup_testkit::crash::in_parallel;
+use trueup_testkit::crash::{in_parallel, select};
 use trueup_testkit::{Kind, Snapshot, ip_batch, quiet_netns};
 
 use trace::{Ended, run};
@@ -253,11 +253,17 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
     let runs: Vec<_> = (1..=points.len())
         .flat_map(|at| after.map(|after| (at, after)))
         .collect();
+    let called = |at: usize, after: &File| format!("{name} killed at {at}, then {}", after.name);
+    let runs = select(
+        runs,
+        |(at, _)| points[at - 1].clone(),
+        |(at, after)| called(*at, after),
+    );
     let elsewhere = AtomicUsize::new(0);
     in_parallel(&runs, AT_ONCE, |&(at, after)| {
         let there = (0..TRIES).any(|_| {
             let (host, ended) = die(&theirs, before, file, at);
-            let called = format!("{name} killed at {at}, then {}", after.name);
+            let called = called(at, after);
             let ended = match ended {
                 Ended::At(point) => point,
                 // It went another way, and all of it.
@@ -282,7 +288,7 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
         assert!(there, "out of reach: {}", points[at - 1]);
     });
     println!(
-        "crash matrix of the agent, {name}: {} kill points x {} restarts = {} kills (and {} elsewhere)",
+        "crash matrix of the agent, {name}: {} kill points x {} restarts, {} kills (and {} elsewhere)",
         points.len(),
         after.len(),
         runs.len(),

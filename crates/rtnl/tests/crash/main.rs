@@ -3,7 +3,8 @@
 //! the same file, with another, and with an emptied one. Whatever was half done, that one ends what the file says, leaves
 //! nothing behind, and touches nothing that was there before.
 //!
-//! No point is sampled: a first process passes them all and tells them, then one dies at each, and none at one more.
+//! A first process passes all points and lists them. Then one process dies at each, or at a sample of each class of points
+//! (`trueup_testkit::crash::select`), and none dies at one more.
 
 #![allow(
     clippy::unwrap_used,

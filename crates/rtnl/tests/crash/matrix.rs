@@ -1,7 +1,6 @@
 //! Every point of a pass, times what comes after the kill.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use trueup_reconcile::Report as _;
 use trueup_testkit::Snapshot;
-use trueup_testkit::crash::in_parallel;
+use trueup_testkit::crash::{in_parallel, select};
 
 use crate::agent::{Again, Died, Proof, told};
 use crate::file::File;
@@ -80,8 +79,12 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
         let after = after(story);
         let runs: Vec<_> = (1..=points.len())
             .flat_map(|at| after.map(|file| (at, file)))
-            .filter(|run| is_asked_for(story, *run))
             .collect();
+        let runs = select(
+            runs,
+            |(at, _)| points[at - 1].clone(),
+            |(at, file)| called(story, *at, *file),
+        );
         let elsewhere = AtomicUsize::new(0);
         in_parallel(&runs, AT_ONCE, |&(at, file)| {
             let there = || kill(&known, story, at, file) == points[at - 1];
@@ -93,7 +96,7 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
         let lives = (0..TRIES).any(|_| matches!(after_the_last(), Died::Not(_)));
         assert!(lives, "there are more points than were told");
         println!(
-            "crash matrix, by {proof}, {}: {} kill points x {} restarts = {} kills (and {} elsewhere) in {:.0} s",
+            "crash matrix, by {proof}, {}: {} kill points x {} restarts, {} kills (and {} elsewhere) in {:.0} s",
             story.name,
             points.len(),
             after.len(),
@@ -107,12 +110,6 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
 /// The restarts: with the same file, with another, and with an emptied one.
 fn after(story: Story) -> [File; 3] {
     [story.file, File::Third, File::Nothing]
-}
-
-/// One run can be asked for by what its failure calls it.
-fn is_asked_for(story: Story, (at, file): (usize, File)) -> bool {
-    env::var("TRUEUP_CRASH_ONLY").is_ok_and(|only| only == called(story, at, file))
-        || env::var_os("TRUEUP_CRASH_ONLY").is_none()
 }
 
 fn called(story: Story, at: usize, file: File) -> String {
