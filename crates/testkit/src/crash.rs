@@ -98,11 +98,8 @@ impl Points {
     }
 }
 
-/// How many runs of one class of points [`select`] keeps.
-const PER_CLASS: usize = 2;
-
 /// Keeps the runs that this process makes. `TRUEUP_CRASH` says which: `all`, or the name of a single run. Without it, up to
-/// two of each class, drawn by `TRUEUP_SEED` (a number, 1 unless given). A class is the text of a point, such as
+/// `per_class` of each class, drawn by `TRUEUP_SEED` (a number, 1 unless given). A class is the text of a point, such as
 /// `after send: delete link`.
 ///
 /// # Panics
@@ -110,6 +107,7 @@ const PER_CLASS: usize = 2;
 /// If `TRUEUP_SEED` is no number.
 pub fn select<T>(
     runs: Vec<T>,
+    per_class: usize,
     class: impl Fn(&T) -> String,
     name: impl Fn(&T) -> String,
 ) -> Vec<T> {
@@ -119,11 +117,11 @@ pub fn select<T>(
         Err(_) => {}
     }
     let seed: u64 = env::var("TRUEUP_SEED").map_or(1, |text| text.parse().unwrap());
-    sample(runs, class, seed)
+    sample(runs, per_class, class, seed)
 }
 
-/// Up to [`PER_CLASS`] runs of each class, in their order.
-fn sample<T>(runs: Vec<T>, class: impl Fn(&T) -> String, seed: u64) -> Vec<T> {
+/// Up to so many runs of each class, in their order.
+fn sample<T>(runs: Vec<T>, per_class: usize, class: impl Fn(&T) -> String, seed: u64) -> Vec<T> {
     let mut classes: BTreeMap<String, Vec<(u64, usize)>> = BTreeMap::new();
     for (at, run) in runs.iter().enumerate() {
         let mut hasher = DefaultHasher::new();
@@ -134,7 +132,7 @@ fn sample<T>(runs: Vec<T>, class: impl Fn(&T) -> String, seed: u64) -> Vec<T> {
     let mut kept = BTreeSet::new();
     for mut drawn in classes.into_values() {
         drawn.sort_unstable();
-        kept.extend(drawn.iter().take(PER_CLASS).map(|(_, at)| *at));
+        kept.extend(drawn.iter().take(per_class).map(|(_, at)| *at));
     }
     let mut at = 0..;
     let is_kept = |_: &T| at.next().is_some_and(|at| kept.contains(&at));
@@ -282,16 +280,16 @@ mod tests {
     fn a_sample_has_runs_of_every_class_and_another_seed_has_others() {
         let runs: Vec<u32> = (0..400).collect();
         let class = |run: &u32| format!("class {}", if *run < 2 { 99 } else { run % 7 });
-        let kept = sample(runs.clone(), class, 1);
+        let kept = sample(runs.clone(), 3, class, 1);
         let classes: Vec<_> = kept.iter().map(class).collect();
-        for (count, name) in (0..7).map(|n| (PER_CLASS, n)).chain([(2, 99)]) {
+        for (count, name) in (0..7).map(|n| (3, n)).chain([(2, 99)]) {
             let name = format!("class {name}");
             let found = classes.iter().filter(|class| **class == name).count();
             assert_eq!(found, count, "{name}");
         }
         assert!(kept.is_sorted());
-        assert_eq!(kept, sample(runs.clone(), class, 1));
-        assert_ne!(kept, sample(runs, class, 2));
+        assert_eq!(kept, sample(runs.clone(), 3, class, 1));
+        assert_ne!(kept, sample(runs, 3, class, 2));
     }
 
     #[test]

@@ -199,6 +199,9 @@ impl Drop for Host<'_> {
     }
 }
 
+/// Runs of each class of kill points that a sample has.
+const PER_CLASS: usize = 12;
+
 /// Runs at once.
 const AT_ONCE: usize = 8;
 /// A dump that was interrupted is repeated, and then all later points have other numbers.
@@ -256,6 +259,7 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
     let called = |at: usize, after: &File| format!("{name} killed at {at}, then {}", after.name);
     let runs = select(
         runs,
+        PER_CLASS,
         |(at, _)| points[at - 1].clone(),
         |(at, after)| called(*at, after),
     );

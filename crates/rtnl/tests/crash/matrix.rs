@@ -58,6 +58,9 @@ const STORIES: [Story; 2] = [
     },
 ];
 
+/// Runs of each class of kill points that a sample has.
+const PER_CLASS: usize = 2;
+
 /// Runs at once: each waits for the kernel most of the time, but for the one lock that all namespaces share.
 const AT_ONCE: usize = 8;
 
@@ -82,6 +85,7 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
             .collect();
         let runs = select(
             runs,
+            PER_CLASS,
             |(at, _)| points[at - 1].clone(),
             |(at, file)| called(story, *at, *file),
         );
