@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
 use crate::Key;
 
@@ -21,7 +22,7 @@ pub trait Files: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The system call's own.
+    /// The system call's own; `InvalidInput` for a key that can only be read.
     fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -42,16 +43,8 @@ impl Files for ProcSys {
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(&path);
-        let file = opened.map_err(|error| {
-            let mode = fs::metadata(&path).map(|metadata| metadata.mode());
-            match (error.raw_os_error(), mode) {
-                (Some(libc::EACCES), Ok(mode)) if mode & 0o444 == 0 => io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "can only be written: it is an order and has no value to keep",
-                ),
-                _ => error,
-            }
-        })?;
+        let order = "can only be written: it is an order and has no value to keep";
+        let file = opened.map_err(|error| explain_mode(error, &path, 0o444, order))?;
         let mut bytes = vec![0; USUAL];
         loop {
             // From the start each time: a second reading further on finds nothing.
@@ -69,10 +62,27 @@ impl Files for ProcSys {
     }
 
     fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<usize> {
-        let file = OpenOptions::new()
+        let path = key.file();
+        let opened = OpenOptions::new()
             .write(true)
             .custom_flags(libc::O_NONBLOCK)
-            .open(key.file())?;
+            .open(&path);
+        let read_only =
+            "it is read-only in this namespace, whatever the privilege (its mode has no write bit)";
+        let file = opened.map_err(|error| explain_mode(error, &path, 0o222, read_only))?;
         file.write_at(bytes, 0)
+    }
+}
+
+/// Returns what a refusal means: `why`, if the file's mode has none of these bits. No capability
+/// passes over the mode of a file below `/proc/sys` (`proc_sys_permission` in
+/// `fs/proc/proc_sysctl.c`).
+fn explain_mode(error: io::Error, path: &Path, bits: u32, why: &str) -> io::Error {
+    let mode = fs::metadata(path).map(|metadata| metadata.mode());
+    match (error.raw_os_error(), mode) {
+        (Some(libc::EACCES), Ok(mode)) if mode & bits == 0 => {
+            io::Error::new(io::ErrorKind::InvalidInput, why)
+        }
+        _ => error,
     }
 }

@@ -51,9 +51,12 @@ pub(crate) fn write(files: &dyn Files, step: &Step) -> Written {
 
 fn refused(error: &io::Error) -> Failure {
     let hint = match error.raw_os_error() {
-        Some(libc::EROFS) => ": /proc/sys is mounted read-only",
-        Some(libc::EACCES | libc::EPERM) => {
-            ": the value is the host's alone to change, or that takes CAP_NET_ADMIN over the namespace"
+        Some(libc::EROFS) => ": /proc/sys is mounted read-only; mount it for writing",
+        Some(libc::EACCES) => {
+            ": that takes CAP_NET_ADMIN in the user namespace that owns the network namespace"
+        }
+        Some(libc::EPERM) => {
+            ": the kernel asks for a capability, such as CAP_NET_ADMIN, or leaves this to the host"
         }
         _ => "",
     };

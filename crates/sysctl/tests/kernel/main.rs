@@ -23,12 +23,14 @@ trueup_testkit::kernel_tests![
     a_name_with_a_dot_is_one_part,
     what_all_copies_takes_one_pass,
     what_a_default_copies_takes_one_pass,
+    an_ipv4_default_is_not_copied_to_a_device_that_has_or_had_an_ipv4_address,
     a_secret_turns_another_value_and_that_is_mended,
     what_the_kernel_makes_something_else_of_is_told_and_written_once,
     what_the_kernel_refuses_is_refused_alone,
     what_rests_on_another_value_takes_one_pass,
     an_order_and_a_directory_are_no_values,
     without_the_right_it_is_told_as_that,
+    a_read_only_sysctl_is_invalid_and_no_matter_of_privilege,
     what_goes_and_comes_with_a_device_is_set_again,
     a_long_list_is_read_whole,
     two_namespaces_do_not_touch_each_other,
@@ -124,6 +126,42 @@ fn what_a_default_copies_takes_one_pass() {
         (read(v0), read("net.ipv4.conf.v1.rp_filter")),
         (before, "2".into())
     );
+}
+
+fn an_ipv4_default_is_not_copied_to_a_device_that_has_or_had_an_ipv4_address() {
+    veth_pair("none", "has");
+    veth_pair("had", "set");
+    ip(&["address", "add", "10.1.0.1/24", "dev", "has"]);
+    ip(&["address", "add", "10.2.0.1/24", "dev", "had"]);
+    ip(&["address", "delete", "10.2.0.1/24", "dev", "had"]);
+    let devices = ["none", "has", "had", "set", "lo", "all"];
+    let values = |name: &str| devices.map(|of| read(&format!("net.ipv4.conf.{of}.{name}")));
+    write("net.ipv4.conf.set.rp_filter", "0");
+    let before = values("rp_filter");
+    assert!(!before.contains(&"2".to_owned()), "{before:?}");
+    let default = "net.ipv4.conf.default.rp_filter";
+    Agent::new().converge(&[(default, "2")]);
+    let mut expected = before;
+    "2".clone_into(&mut expected[0]);
+    assert_eq!(values("rp_filter"), expected);
+    // A device that comes later begins with it, address or none.
+    veth_pair("later", "other");
+    assert_eq!(read("net.ipv4.conf.later.rp_filter"), "2");
+    // These are copied to nothing that is there, and the switch neither.
+    for name in [
+        "disable_policy",
+        "disable_xfrm",
+        "drop_unicast_in_l2_multicast",
+        "forwarding",
+        "promote_secondaries",
+        "route_localnet",
+    ] {
+        let before = values(name);
+        let default = format!("net.ipv4.conf.default.{name}");
+        let other = if read(&default) == "0" { "1" } else { "0" };
+        Agent::new().converge(&[(&default, other)]);
+        assert_eq!(values(name), before, "{name}");
+    }
 }
 
 fn a_secret_turns_another_value_and_that_is_mended() {
@@ -235,14 +273,11 @@ fn an_order_and_a_directory_are_no_values() {
 }
 
 fn without_the_right_it_is_told_as_that() {
-    // Host-wide: to be read here, and not to be written.
+    // Host-wide: to be read here, and not to be written with whatever right.
     let shared = "net.core.rmem_max";
     if fs::exists(key(shared).file()).unwrap() {
         let report = Agent::new().pass(&[(shared, "4999"), (FORWARD, "1")]);
-        assert_eq!(
-            failed(&report),
-            [(shared.to_owned(), ErrorClass::Permission)]
-        );
+        assert_eq!(failed(&report), [(shared.to_owned(), ErrorClass::Invalid)]);
         assert_eq!(read(FORWARD), "1");
     }
     without_net_admin();
@@ -255,6 +290,30 @@ fn without_the_right_it_is_told_as_that() {
             [(FORWARD.to_owned(), ErrorClass::Permission)]
         ),
     }
+    let text = told(&report);
+    assert_eq!(
+        text.contains("CAP_NET_ADMIN"),
+        !report.converged(),
+        "{text}"
+    );
+}
+
+fn a_read_only_sysctl_is_invalid_and_no_matter_of_privilege() {
+    let read_only = "net.ipv4.tcp_available_congestion_control";
+    let mut agent = Agent::new();
+    for _ in 0..2 {
+        let report = agent.pass(&[(read_only, "reno"), (FORWARD, "1")]);
+        assert_eq!(
+            failed(&report),
+            [(read_only.to_owned(), ErrorClass::Invalid)]
+        );
+        let text = told(&report);
+        assert!(
+            text.contains("read-only") && !text.contains("CAP_NET_ADMIN"),
+            "{text}"
+        );
+    }
+    assert_eq!((read(FORWARD), agent.owned()), ("1".into(), 1));
 }
 
 fn what_goes_and_comes_with_a_device_is_set_again() {
