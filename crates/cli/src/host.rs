@@ -64,15 +64,9 @@ impl Planned {
     }
 }
 
-/// Why a pass could not run, and which settings were changed all the same.
+/// Why a pass could not run, or broke off.
 #[derive(Debug)]
-pub(crate) struct Error {
-    why: Why,
-    set: Vec<sysctl::Report>,
-}
-
-#[derive(Debug)]
-enum Why {
+pub(crate) enum Error {
     Network(rtnl::Error),
     Settings(sysctl::Error),
 }
@@ -110,10 +104,9 @@ impl Host {
             self.settings
                 .plan(scope, desired, ledger, &options.settings)
         });
-        let settings = planned.transpose().map_err(Why::from)?;
-        let network = &desired.network;
-        let planned = self.network.plan(scope, network, ledger, &options.network);
-        let network = planned.map_err(Why::from)?;
+        let settings = planned.transpose()?;
+        let (declared, options) = (&desired.network, &options.network);
+        let network = self.network.plan(scope, declared, ledger, options)?;
         Ok(Planned { network, settings })
     }
 }
@@ -132,7 +125,8 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn run(&mut self) -> Result<(), Why> {
+    fn run(&mut self) -> Result<(), Error> {
+        self.check()?;
         self.set()?;
         if self.waits_for_declared() {
             self.links()?;
@@ -150,8 +144,19 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
+    /// Checks that the network's pass could run, so that an error of it comes before any setting is
+    /// changed. Once for each desired state. Without settings the network's own pass comes first.
+    fn check(&self) -> Result<(), Error> {
+        if self.desired.settings.is_some() && !self.terms.is_same_desired() {
+            let (network, options) = (&self.desired.network, &self.options.network);
+            let source = &self.host.network;
+            source.plan(self.scope, network, &*self.ledger, options)?;
+        }
+        Ok(())
+    }
+
     /// Looks at the settings, if the file says anything of them.
-    fn set(&mut self) -> Result<(), Why> {
+    fn set(&mut self) -> Result<(), Error> {
         let Some(desired) = &self.desired.settings else {
             return Ok(());
         };
@@ -173,7 +178,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    fn network(&mut self) -> Result<(), Why> {
+    fn network(&mut self) -> Result<(), Error> {
         let terms = self.terms();
         let (scope, network) = (self.scope, &self.desired.network);
         let options = &self.options.network;
@@ -186,7 +191,7 @@ impl<'a> Pass<'a> {
 
     /// Makes the links alone. By another instance of the source, which keeps in mind what was declared: it would take this for
     /// all.
-    fn links(&mut self) -> Result<(), Why> {
+    fn links(&mut self) -> Result<(), Error> {
         let terms = self.terms();
         let Network { links, adopt, .. } = &self.desired.network;
         let adopt = adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
@@ -287,18 +292,17 @@ impl Source for Host {
             report: Report::default(),
         };
         match pass.run() {
-            Ok(()) => Ok(pass.report),
-            Err(why) => Err(Error {
-                why,
-                set: pass.report.settings,
-            }),
+            // What was tried has to be reported: an error says that nothing was changed.
+            Err(error) if pass.tried > 0 => pass.report.broke_off = Some(error),
+            ended => ended?,
         }
+        Ok(pass.report)
     }
 
     fn is_end(error: &Error) -> bool {
-        match &error.why {
-            Why::Network(error) => Rtnl::is_end(error),
-            Why::Settings(error) => Sysctl::is_end(error),
+        match error {
+            Error::Network(error) => Rtnl::is_end(error),
+            Error::Settings(error) => Sysctl::is_end(error),
         }
     }
 
@@ -329,64 +333,141 @@ impl Subscription<Error> for Ears {
 impl Error {
     /// What the network's source says.
     pub(crate) fn network(&self) -> Option<&rtnl::Error> {
-        match &self.why {
-            Why::Network(error) => Some(error),
-            Why::Settings(_) => None,
+        match self {
+            Error::Network(error) => Some(error),
+            Error::Settings(_) => None,
         }
-    }
-
-    /// The settings that the pass had changed before it met this.
-    pub(crate) fn set(&self) -> impl Iterator<Item = &sysctl::Done> {
-        self.set.iter().flat_map(sysctl::Report::applied)
     }
 }
 
 impl From<rtnl::Error> for Error {
     fn from(error: rtnl::Error) -> Error {
-        Error::from(Why::from(error))
+        Error::Network(error)
     }
 }
 
-impl From<Why> for Error {
-    fn from(why: Why) -> Error {
-        let set = Vec::new();
-        Error { why, set }
-    }
-}
-
-impl From<rtnl::Error> for Why {
-    fn from(error: rtnl::Error) -> Why {
-        Why::Network(error)
-    }
-}
-
-impl From<sysctl::Error> for Why {
-    fn from(error: sysctl::Error) -> Why {
-        Why::Settings(error)
+impl From<sysctl::Error> for Error {
+    fn from(error: sysctl::Error) -> Error {
+        Error::Settings(error)
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.why {
-            Why::Network(error) => error.fmt(f),
-            Why::Settings(error) => error.fmt(f),
+        match self {
+            Error::Network(error) => error.fmt(f),
+            Error::Settings(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match &self.why {
-            Why::Network(error) => error,
-            Why::Settings(error) => error,
+        Some(match self {
+            Error::Network(error) => error,
+            Error::Settings(error) => error,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+    use std::io;
+    use std::sync::Mutex;
+
+    use trueup::Report as _;
+    use trueup::reconcile::{Claim, LedgerError, MemoryLedger};
+    use trueup::sysctl::{Files, Key};
+
     use super::*;
+
+    type Bytes = Vec<u8>;
+
+    /// A value that is in no kernel.
+    #[derive(Default)]
+    struct Value(Arc<Mutex<Bytes>>);
+
+    impl Files for Value {
+        fn read(&self, _: &Key) -> io::Result<Bytes> {
+            Ok(self.0.lock().unwrap().clone())
+        }
+
+        fn write(&self, _: &Key, bytes: &[u8]) -> io::Result<usize> {
+            *self.0.lock().unwrap() = bytes.to_vec();
+            Ok(bytes.len())
+        }
+    }
+
+    /// A ledger of the network that can be read so many times.
+    struct Failing(Cell<u32>);
+
+    impl Ledger for Failing {
+        fn owned(&self) -> Result<BTreeMap<Bytes, Bytes>, LedgerError> {
+            match self.0.get().checked_sub(1) {
+                None => Err(LedgerError::new("it is gone")),
+                Some(left) => {
+                    self.0.set(left);
+                    Ok(BTreeMap::new())
+                }
+            }
+        }
+
+        fn open_intents(&self) -> Result<BTreeMap<Bytes, Claim>, LedgerError> {
+            Ok(BTreeMap::new())
+        }
+
+        fn begin(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
+            Ok(())
+        }
+
+        fn settle(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
+            Ok(())
+        }
+    }
+
+    /// Runs a pass over one setting and an empty network; returns the setting's value after it, too.
+    fn pass(ledger_reads: u32) -> (Result<Report, Error>, Bytes) {
+        let value = Arc::default();
+        let mut host = Host::new(Box::new(MemoryLedger::default()));
+        host.settings = Sysctl::with_files(Value(Arc::clone(&value)));
+        let settings = sysctl::Desired::parse([("net.ipv4.ip_forward", "1")]);
+        let desired = Desired {
+            settings: Some(settings.unwrap()),
+            ..Desired::default()
+        };
+        let mut ledger = Failing(Cell::new(ledger_reads));
+        let scope = Namespace::current();
+        let ended = host.reconcile(&scope, &desired, &mut ledger, &Options::default());
+        (ended, std::mem::take(&mut *value.lock().unwrap()))
+    }
+
+    #[test]
+    fn a_pass_that_cannot_run_sets_nothing() {
+        let (ended, value) = pass(0);
+        let error = ended.unwrap_err();
+        assert!(error.to_string().contains("it is gone"), "{error}");
+        assert_eq!(value, b"");
+    }
+
+    #[test]
+    fn a_pass_that_breaks_off_after_a_change_is_a_report() {
+        let (ended, value) = pass(1);
+        let report = ended.unwrap();
+        assert_eq!((report.set().count(), value), (1, b"1\n".to_vec()));
+        assert!(!report.converged());
+        let errors = report.errors();
+        let [error] = &errors[..] else {
+            panic!("{errors:?}");
+        };
+        assert!(
+            error.starts_with("the pass broke off: ") && error.contains("it is gone"),
+            "{error}"
+        );
+        let (ended, _) = pass(2);
+        assert!(ended.unwrap().converged());
+    }
 
     #[test]
     fn the_device_of_a_setting_is_in_its_path() {

@@ -7,6 +7,7 @@ mod host;
 mod output;
 mod state;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,7 +60,8 @@ enum Command {
     },
     /// Run one pass and print what it did
     ///
-    /// Exits with 0 when the kernel is as desired, 2 when it is not, 1 when the pass could not run.
+    /// Exits with 0 when the kernel is as desired, 2 when it is not or the report could not be
+    /// written, 1 when the pass could not run and nothing was changed.
     Apply {
         /// The desired state, TOML or JSON; `-` is the standard input
         file: PathBuf,
@@ -76,7 +78,10 @@ enum Command {
     ///
     /// Exits with 0 when an apply could work, 2 when something would hinder it, 1 when that could
     /// not be told.
-    Doctor,
+    Doctor {
+        /// The desired state that would be applied, TOML or JSON; `-` is the standard input
+        file: Option<PathBuf>,
+    },
     /// Print whose an object is, by what proof, and what the next pass would do to it
     ///
     /// Exits with 0 when that could be told, also of what is not there, and with 1 when not.
@@ -97,8 +102,10 @@ fn main() -> ExitCode {
         Err(told) => {
             // Help and version are results; clap's own exit code for usage errors, 2, means
             // "changes pending" here.
-            let _gone_reader = told.print();
-            return ExitCode::from(if told.use_stderr() { FAILED } else { 0 });
+            let printed = told.print();
+            let is_lost = printed.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
+            let failed = told.use_stderr() || is_lost;
+            return ExitCode::from(if failed { FAILED } else { 0 });
         }
     };
     let done = match command {
@@ -106,7 +113,7 @@ fn main() -> ExitCode {
         Command::Apply { file } => commands::apply(&common, &file),
         Command::Watch(asked) => commands::watch(&common, &asked),
         Command::Observe => commands::observe(&common),
-        Command::Doctor => commands::doctor(&common),
+        Command::Doctor { file } => commands::doctor(&common, file.as_deref()),
         Command::Why(asked) => commands::why(&common, &asked),
         Command::Journal { task } => commands::journal(&common, &task),
     };

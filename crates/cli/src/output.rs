@@ -15,9 +15,7 @@ use trueup_cli::file;
 
 pub(crate) use clean::clean;
 pub(crate) use plan::plan;
-pub(crate) use report::{
-    Record, Rest, changes, is_news, remains, report, set_all_the_same, verdict,
-};
+pub(crate) use report::{Record, Rest, changes, is_news, remains, report, verdict};
 pub(crate) use why::{Told, why};
 
 /// What to print.

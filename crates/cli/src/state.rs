@@ -2,7 +2,8 @@
 //! source's, and how it is kept the journal's.
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,17 +71,61 @@ struct Opened {
 }
 
 impl Place {
-    /// The place for a namespace, by its cookie, and a marker. Looks at directories, makes none.
+    /// Finds the place for a namespace, by its cookie, and a marker. It is in the directory that was
+    /// given; or in the first of the usual ones that has its journal; or else in the first of them
+    /// that is, or can be made, writable. A reader decides as a writer does. Makes no directory.
     ///
     /// # Errors
     ///
-    /// When none was given and neither of the usual directories is, or can be made, writable.
-    pub(crate) fn new(given: Option<&Path>, cookie: u64, marker: u8) -> Result<Place> {
-        Ok(Place {
-            directory: directory(given)?,
+    /// When it cannot be known whether one of the usual directories has the journal.
+    pub(crate) fn find(given: Option<&Path>, cookie: u64, marker: u8) -> Result<Option<Place>> {
+        let places = directories(given).into_iter().map(|directory| Place {
+            directory,
             cookie,
             marker,
-        })
+        });
+        let mut places: Vec<Place> = places.collect();
+        if given.is_some() {
+            return Ok(places.pop());
+        }
+        for place in &places {
+            if place.is_in_use()? {
+                return Ok(Some(place.clone()));
+            }
+        }
+        let usable = |place: &Place| is_usable(&place.directory);
+        Ok(places.into_iter().find(usable))
+    }
+
+    /// Whether the journal, or the lock of one who writes to it, is there.
+    fn is_in_use(&self) -> Result<bool> {
+        let journal = self.file();
+        let mut lock = journal.clone().into_os_string();
+        lock.push(".lock");
+        for file in [PathBuf::from(lock), journal] {
+            match fs::symlink_metadata(&file) {
+                Ok(_) => return Ok(true),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+                Err(error) => {
+                    let directory = self.directory.display();
+                    return Err(error).with_context(|| {
+                        format!(
+                            "cannot know what trueup made in this namespace, as that may be in \
+                             {}; run it as the owner of {directory}, or name another directory \
+                             with --state DIR",
+                            file.display()
+                        )
+                    });
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Its directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Reads a ledger as it is, without a claim to it: it is not to be written. A journal that is not there is empty.
@@ -102,7 +147,9 @@ impl Place {
     pub(crate) fn claim(self) -> Result<State> {
         let boot_id = boot_id()?;
         let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
+        // Any user may learn that nothing is remembered of a namespace: `is_in_use`. A journal itself
+        // is for its owner alone.
+        builder.recursive(true).mode(0o711);
         builder.create(&self.directory).with_context(|| {
             let directory = self.directory.display();
             format!("cannot make the state directory {directory}")
@@ -240,30 +287,20 @@ pub(crate) fn explain(error: journal::Error, file: &Path) -> Error {
     Error::new(error).context(format!("cannot use the state file {shown}"))
 }
 
-/// The directory of the journals: the one that was given, or the usual one.
-///
-/// # Errors
-///
-/// When none was given and neither of the usual directories is, or can be made, writable.
-pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
-    match given {
-        Some(directory) => Ok(directory.to_owned()),
-        None => usual_directory(),
-    }
-}
+/// What is to be said where no usual directory can be written.
+pub(crate) const NOWHERE: &str = "no place to remember what is ours: neither /run/trueup nor \
+                                  $XDG_RUNTIME_DIR/trueup can be written; name a directory with \
+                                  --state DIR";
 
-/// The first directory that is, or could be made, writable. A reader decides as a writer does.
-fn usual_directory() -> Result<PathBuf> {
+/// The directories in which journals may be: the one that was given, or the usual ones.
+pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
+    if let Some(given) = given {
+        return vec![given.to_owned()];
+    }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    [Some(PathBuf::from("/run")), runtime.map(PathBuf::from)]
-        .into_iter()
-        .flatten()
-        .map(|base| base.join("trueup"))
-        .find(|directory| is_usable(directory))
-        .context(
-            "no place to remember what is ours: neither /run/trueup nor $XDG_RUNTIME_DIR/trueup \
-             can be written; name a directory with --state DIR",
-        )
+    let usual = [Some(PathBuf::from("/run")), runtime.map(PathBuf::from)];
+    let usual = usual.into_iter().flatten();
+    usual.map(|base| base.join("trueup")).collect()
 }
 
 fn is_usable(directory: &Path) -> bool {

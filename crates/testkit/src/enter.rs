@@ -92,11 +92,26 @@ pub fn quiet_netns() {
 ///
 /// Without `CAP_SETPCAP`, that is outside of the namespaces of [`enter`].
 pub fn without_net_admin() {
-    remove_capability_from_bounding_set(CapabilitySet::NET_ADMIN).expect("CAP_SETPCAP");
+    give_up(CapabilitySet::NET_ADMIN);
+}
+
+/// Takes root's right to pass over the permissions of files from the calling thread, and from
+/// whatever it executes from then on.
+///
+/// # Panics
+///
+/// As [`without_net_admin`].
+pub fn without_file_override() {
+    give_up(CapabilitySet::DAC_OVERRIDE);
+    give_up(CapabilitySet::DAC_READ_SEARCH);
+}
+
+fn give_up(capability: CapabilitySet) {
+    remove_capability_from_bounding_set(capability).expect("CAP_SETPCAP");
     let mut sets = capabilities(None).expect("own capabilities");
-    sets.effective.remove(CapabilitySet::NET_ADMIN);
-    sets.permitted.remove(CapabilitySet::NET_ADMIN);
-    sets.inheritable.remove(CapabilitySet::NET_ADMIN);
+    sets.effective.remove(capability);
+    sets.permitted.remove(capability);
+    sets.inheritable.remove(capability);
     set_capabilities(None, sets).expect("capabilities can always be given up");
 }
 

@@ -41,7 +41,9 @@ mod writer;
 
 pub use changes::{Announcement, Changes, assert_no_changes};
 pub use directory::empty_directory;
-pub use enter::{Forbidden, enter, fresh_netns, quiet_netns, without_net_admin};
+pub use enter::{
+    Forbidden, enter, fresh_netns, quiet_netns, without_file_override, without_net_admin,
+};
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
 pub use runner::{TestWhere, example, main, main_where, running_version};

@@ -1,10 +1,11 @@
-//! `trueup apply`: one pass. All that can be refused is refused before the kernel is touched.
+//! `trueup apply`: one pass. All that can be refused is refused before the kernel is touched, with
+//! exit code 1. Once the pass has changed something, whatever ends it is exit code 2 at best.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result, anyhow};
 use trueup::{Report as _, Source as _};
 
 use super::{Declared, Place, privilege};
@@ -12,14 +13,14 @@ use crate::host::Host;
 use crate::state::Of;
 use crate::{Common, output};
 
-/// The kernel is not as desired.
+/// The kernel is not as desired, or what the pass did could not be reported.
 const NOT_CONVERGED: u8 = 2;
 
 pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
     let place = Place::open(common)?;
     privilege::require(&place)?;
-    let state = place.state(common, &declared.options)?.claim()?;
+    let state = place.claim(common, &declared.options)?;
     let report = Host::new(Box::new(state.ledger(Of::Settings)))
         .reconcile(
             &place.namespace,
@@ -27,14 +28,22 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
             &mut state.ledger(Of::Network),
             &declared.options,
         )
-        .map_err(|error| {
-            output::set_all_the_same(&error);
-            declared.explain(error)
-        })?;
-    output::report(common.format, &report)?;
-    Ok(if report.converged() {
+        .map_err(|error| declared.explain(error))?;
+    let reported = output::report(common.format, &report);
+    if let Err(error) = &reported {
+        output::complain(&unreported(error, output::verdict(&report)));
+    }
+    Ok(if report.converged() && reported.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(NOT_CONVERGED)
     })
+}
+
+/// Says how the pass ended, of which the report could not be written.
+fn unreported(error: &Error, verdict: Option<String>) -> Error {
+    let verdict = verdict.map_or("converged".to_owned(), |why| {
+        format!("not converged: {why}")
+    });
+    anyhow!("the pass ran ({verdict}), but its report is not whole: {error:#}")
 }

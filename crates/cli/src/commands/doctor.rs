@@ -7,16 +7,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use serde::Serialize;
 use trueup::diff::Kind;
 use trueup::journal::{self, Journal};
 use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
-use super::Place;
+use super::{Declared, Place};
 use crate::output::{self, Format};
 use crate::{Common, state};
 
@@ -28,11 +29,15 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-pub(crate) fn doctor(common: &Common) -> Result<ExitCode> {
+/// What `[sysctl]` is about.
+const SYSCTLS: &str = "/proc/sys/net";
+
+pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     if common.format == Format::Ip {
         bail!("there is no command that makes a host well: --format is text or json here");
     }
-    let found = Findings::gather(common)?;
+    let declared = file.map(|file| Declared::read(file, Duration::ZERO));
+    let found = Findings::gather(common, declared.transpose()?.as_ref())?;
     output::print(|out| match common.format {
         Format::Json => {
             serde_json::to_writer(&mut *out, &found)?;
@@ -48,16 +53,18 @@ pub(crate) fn doctor(common: &Common) -> Result<ExitCode> {
 struct Findings {
     /// Nothing is known that would hinder a pass.
     ready: bool,
-    kernel: String,
+    kernel: Option<String>,
     boot_id: Option<String>,
     /// The namespace's.
     cookie: u64,
     privileged: bool,
+    /// `/proc/sys/net` is there, and not read-only.
+    sysctls_writable: bool,
     strict_checking: bool,
     receive_buffer: Buffer,
     ownership: Vec<Proof>,
     state_directory: Option<PathBuf>,
-    /// Those of the namespace, and the one that a file without `protocol` would have.
+    /// Those of the namespace, and the one that the file would have, or one without `protocol`.
     journals: Vec<Remembered>,
     problems: Vec<Problem>,
 }
@@ -102,27 +109,40 @@ struct Problem {
 }
 
 impl Findings {
-    fn gather(common: &Common) -> Result<Findings> {
+    fn gather(common: &Common, declared: Option<&Declared>) -> Result<Findings> {
         let place = Place::open(common)?;
         let mut socket = Socket::open(&place.namespace)?;
         let mut problems = Vec::new();
         let privileged = privileged(&mut socket, &mut problems)?;
-        let boot_id = or_problem(boot_id().map_err(Into::into), &mut problems, "mount /proc");
+        let boot_id = or_problem(
+            boot_id().map_err(Into::into),
+            &mut problems,
+            "mount proc on /proc",
+        );
+        let sysctls_writable = sysctls(declared, &mut problems);
+        let given = common.state.as_deref();
+        let protocol = declared.map_or(DEFAULT_PROTOCOL, |declared| {
+            declared.options.network.protocol()
+        });
+        let found = state::Place::find(given, place.cookie, protocol);
+        let found = found.and_then(|found| found.context(state::NOWHERE));
         let directory = or_problem(
-            state::directory(common.state.as_deref()).and_then(usable),
+            found.and_then(|found| usable(found.directory())),
             &mut problems,
             "name a directory that you can write to with --state DIR, and the same one each time",
         );
         let journals = match &directory {
-            Some(directory) => journals(directory, place.cookie, &mut problems)?,
+            Some(_) => journals(given, place.cookie, protocol, &mut problems)?,
             None => Vec::new(),
         };
         Ok(Findings {
             ready: problems.is_empty(),
-            kernel: read(RELEASE)?,
+            // Without /proc, which is a problem by now.
+            kernel: read(RELEASE).ok(),
             boot_id,
             cookie: place.cookie,
             privileged,
+            sysctls_writable,
             strict_checking: socket.strict(),
             receive_buffer: Buffer {
                 wanted: RECEIVE_BUFFER,
@@ -176,6 +196,31 @@ fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -
 fn read(path: &str) -> Result<String> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     Ok(text.trim().to_owned())
+}
+
+/// Returns whether sysctls can be written by a caller with the privilege. If not, that is a problem
+/// for a file that declares some.
+fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
+    let (problem, remedy) = match statvfs(SYSCTLS) {
+        Ok(mount) if !mount.f_flag.contains(StatVfsMountFlags::RDONLY) => return true,
+        Ok(_) => (
+            format!("{SYSCTLS} is mounted read-only, and the file has [sysctl]"),
+            "mount it for writing; ProtectKernelTunables=yes in a systemd unit makes it read-only, and \
+             so do container runtimes",
+        ),
+        Err(errno) => (
+            format!("cannot use {SYSCTLS}, and the file has [sysctl]: {errno}"),
+            "mount proc on /proc",
+        ),
+    };
+    let settings = declared.and_then(|declared| declared.file.sysctl.as_ref());
+    if settings.is_some_and(|settings| !settings.is_empty()) {
+        problems.push(Problem {
+            problem,
+            remedy: remedy.to_owned(),
+        });
+    }
+    false
 }
 
 fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> {
@@ -247,10 +292,10 @@ fn ownership(markers: &Markers) -> Vec<Proof> {
 }
 
 /// The directory, if journals could be made in it: it, or the nearest above it that is there, can be written.
-fn usable(directory: PathBuf) -> Result<PathBuf> {
+fn usable(directory: &Path) -> Result<PathBuf> {
     let shown = directory.display();
     let absolute =
-        std::path::absolute(&directory).with_context(|| format!("what directory is {shown}?"))?;
+        std::path::absolute(directory).with_context(|| format!("what directory is {shown}?"))?;
     let there = |path: &&Path| !matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
     let Some(nearest) = absolute.ancestors().find(there) else {
         bail!("there is no root directory");
@@ -274,17 +319,24 @@ fn usable(directory: PathBuf) -> Result<PathBuf> {
             nearest.display()
         );
     }
-    Ok(directory)
+    Ok(directory.to_owned())
 }
 
-/// The namespace's journals, in the order of their protocol numbers.
-fn journals(directory: &Path, cookie: u64, problems: &mut Vec<Problem>) -> Result<Vec<Remembered>> {
+/// The namespace's journals, in the order of their protocol numbers; that of `asked` also if it is
+/// not there.
+fn journals(
+    given: Option<&Path>,
+    cookie: u64,
+    asked: u8,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<Remembered>> {
     let mut found = Vec::new();
     for protocol in 0..=u8::MAX {
-        let place = state::Place::new(Some(directory), cookie, protocol)?;
+        let place = state::Place::find(given, cookie, protocol)?;
+        let place = place.context(state::NOWHERE)?;
         let file = place.file();
         let present = fs::exists(&file).unwrap_or(true);
-        if !present && protocol != DEFAULT_PROTOCOL {
+        if !present && protocol != asked {
             continue;
         }
         let mut held = false;

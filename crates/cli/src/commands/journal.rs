@@ -50,12 +50,12 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
         bail!("a journal holds no commands: --format is text or json here");
     }
     let mut worst = 0;
-    for file in chosen(common, files)? {
-        let done = match task {
+    for file in chosen(common, files) {
+        let done = file.and_then(|file| match task {
             Task::Check(_) => check(common.format, &file),
             Task::Export(_) => export(&file),
             Task::Repair(_) => repair(common.format, &file),
-        };
+        });
         // What is known to be damaged outweighs what is not known.
         worst = worst.max(done.unwrap_or_else(|error| {
             output::complain(&error);
@@ -65,13 +65,34 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-/// Those that were named, or all in the state directory, in the order of their names.
-fn chosen(common: &Common, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+/// Those that were named, or all in the state directories, in the order of their names; or why they
+/// cannot be known.
+fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     if !named.is_empty() {
-        return Ok(named.to_vec());
+        return named.iter().cloned().map(Ok).collect();
     }
-    let directory = state::directory(common.state.as_deref())?;
-    let entries = match fs::read_dir(&directory) {
+    let directories = state::directories(common.state.as_deref());
+    let mut chosen = Vec::new();
+    for directory in &directories {
+        match journals(directory) {
+            Ok(files) => chosen.extend(files.into_iter().map(Ok)),
+            Err(error) => chosen.push(Err(error)),
+        }
+    }
+    if chosen.is_empty() {
+        let directories = directories.iter().map(|path| path.display().to_string());
+        let directories = directories.collect::<Vec<_>>().join(" or ");
+        output::note(format_args!(
+            "there is no journal in {directories}, and nothing is wrong with that: no pass has had \
+             anything to remember there. What bears its marker in the kernel is known as ours \
+             without a journal"
+        ));
+    }
+    chosen
+}
+
+fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         entries => entries
             .and_then(Iterator::collect)
@@ -83,12 +104,6 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             .is_some_and(|found| found == state::EXTENSION)
     });
     files.sort();
-    if files.is_empty() {
-        output::note(format_args!(
-            "there is no journal in {}",
-            directory.display()
-        ));
-    }
     Ok(files)
 }
 

@@ -138,12 +138,15 @@ impl Place {
         Ok(Place { namespace, cookie })
     }
 
-    /// Where it is remembered what is ours in it under a marker.
-    fn state(&self, common: &Common, options: &Options) -> Result<state::Place> {
-        state::Place::new(
-            common.state.as_deref(),
-            self.cookie,
-            options.network.protocol(),
-        )
+    /// Where it is remembered what is ours in it under a marker, if there is such a place.
+    fn state(&self, common: &Common, options: &Options) -> Result<Option<state::Place>> {
+        let protocol = options.network.protocol();
+        state::Place::find(common.state.as_deref(), self.cookie, protocol)
+    }
+
+    /// Claims that place, to write there.
+    fn claim(&self, common: &Common, options: &Options) -> Result<state::State> {
+        let found = self.state(common, options)?;
+        found.context(state::NOWHERE)?.claim()
     }
 }

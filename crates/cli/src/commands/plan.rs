@@ -18,7 +18,7 @@ const PENDING: u8 = 2;
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
     let place = Place::open(common)?;
-    let state = remembered(&place, common, &declared.options);
+    let state = remembered(&place, common, &declared.options)?;
     let planned = Host::new(ledger(state.as_ref(), Of::Settings)?)
         .plan(
             &place.namespace,
@@ -42,19 +42,23 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
 
 /// Where it is remembered what is ours, for those who change nothing. Where there is no place for that, nothing is remembered,
 /// and that is told.
+///
+/// # Errors
+///
+/// When that cannot be known.
 pub(super) fn remembered(
     place: &Place,
     common: &Common,
     options: &Options,
-) -> Option<state::Place> {
-    place
-        .state(common, options)
-        .map_err(|none| {
-            output::note(format_args!(
-                "{none}. What follows is told as if nothing were remembered"
-            ));
-        })
-        .ok()
+) -> Result<Option<state::Place>> {
+    let found = place.state(common, options)?;
+    if found.is_none() {
+        let none = state::NOWHERE;
+        output::note(format_args!(
+            "{none}. What follows is as if nothing were remembered"
+        ));
+    }
+    Ok(found)
 }
 
 /// A ledger as it is.

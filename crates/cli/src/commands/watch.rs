@@ -129,7 +129,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     let declared = Declared::read(path, GRACE)?;
     let place = Place::open(common)?;
     privilege::require(&place)?;
-    let state = place.state(common, &declared.options)?.claim()?;
+    let state = place.claim(common, &declared.options)?;
     let server = asked.metrics.as_ref().map(Server::listen).transpose()?;
 
     let host = Host::new(Box::new(state.ledger(Of::Settings)));

@@ -66,7 +66,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         network: options,
         ..host::Options::default()
     };
-    let state = plan::remembered(&place, common, &all);
+    let state = plan::remembered(&place, common, &all)?;
     let ledger = plan::ledger(state.as_ref(), Of::Network)?;
     let desired = declared.as_ref().map(|declared| &declared.file.desired);
     let explained = Rtnl::new().why(&place.namespace, desired, &*ledger, &options, &query);

@@ -5,8 +5,10 @@ use std::time::Duration;
 use trueup::apply::{Failure, Pending};
 use trueup::diff::{Conflict, Devices};
 use trueup::reconcile::{self, Outcome, Told};
-use trueup::rtnl::{self, Doubt, Finding, OpOutcome, Rule};
+use trueup::rtnl::{self, Finding, OpOutcome, Rule};
 use trueup::sysctl;
+
+use super::Error;
 
 /// The report of a pass over both sources, each of which may have had more than one turn. Each op has one outcome in it: that of
 /// the last turn in which it came up.
@@ -18,6 +20,8 @@ pub(crate) struct Report {
     pub(super) settings: Vec<sysctl::Report>,
     /// Why the settings could not be seen to, the last time.
     pub(super) unset: Option<sysctl::Error>,
+    /// Why the pass broke off after it had changed something.
+    pub(super) broke_off: Option<Error>,
 }
 
 impl Report {
@@ -87,20 +91,24 @@ impl Report {
         earlier.chain(last.iter().flat_map(rtnl::Report::findings))
     }
 
-    /// What could not be read whole.
-    pub(crate) fn doubts(&self) -> impl Iterator<Item = &Doubt> {
-        self.last().flat_map(rtnl::Report::doubts)
-    }
-
-    /// Why the pass could not be ended, or a part of it not be begun.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    /// What could not be read whole, why the pass could not be ended, and why a part of it could
+    /// not be begun.
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let doubts = self.last().flat_map(rtnl::Report::doubts);
+        let doubts = doubts.map(ToString::to_string);
         let network = self.network.iter().find_map(rtnl::Report::trouble);
         let settings = self.settings.iter().find_map(sysctl::Report::trouble);
         let troubles = network.into_iter().chain(settings);
         let unended = troubles.map(|trouble| format!("the pass could not be ended: {trouble}"));
         let unset = self.unset.iter();
         let unset = unset.map(|why| format!("the settings could not be seen to: {why}"));
-        unended.chain(unset).collect()
+        let broke_off = self.broke_off.iter();
+        let broke_off = broke_off.map(|why| format!("the pass broke off: {why}"));
+        doubts
+            .chain(unended)
+            .chain(unset)
+            .chain(broke_off)
+            .collect()
     }
 
     fn last(&self) -> impl Iterator<Item = &rtnl::Report> {
@@ -112,6 +120,7 @@ impl reconcile::Report for Report {
     fn converged(&self) -> bool {
         let settings = self.settings.last();
         self.unset.is_none()
+            && self.broke_off.is_none()
             && self.last().all(reconcile::Report::converged)
             && settings.is_none_or(reconcile::Report::converged)
     }

@@ -12,8 +12,8 @@ use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
 
 use super::setting::{self, Found, Setting};
-use super::{Format, List, clean, count, note, print};
-use crate::host::{Error, Report};
+use super::{Format, List, clean, count, print};
+use crate::host::Report;
 
 /// Prints what a pass did and what came of it.
 ///
@@ -34,13 +34,6 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
         }
         Format::Ip => batch(out, report),
     })
-}
-
-/// Says which settings were changed by a pass that could not run to its end.
-pub(crate) fn set_all_the_same(error: &Error) {
-    for done in error.set() {
-        note(format_args!("all the same: {}", setting::text(done)));
-    }
 }
 
 /// Whether a pass did something, or changed whose something is.
@@ -226,8 +219,7 @@ pub(crate) fn verdict(report: &Report) -> Option<String> {
     if conflicts > 0 {
         parts.push(count(conflicts, "conflict", "conflicts"));
     }
-    parts.extend(report.doubts().map(ToString::to_string));
-    parts.extend(report.troubles());
+    parts.extend(report.errors());
     if parts.is_empty() {
         parts.push("the state moved on meanwhile; another pass will tell".to_owned());
     }
@@ -332,7 +324,7 @@ fn finding_record(finding: Finding<'_>) -> FindingRecord {
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let report = self.0;
-        let mut out = serializer.serialize_struct("Report", 6)?;
+        let mut out = serializer.serialize_struct("Report", 7)?;
         out.serialize_field("converged", &report.converged())?;
         let applied = || {
             let set = report.set().map(Setting::new).map(Either::Setting);
@@ -359,6 +351,7 @@ impl Serialize for Record<'_> {
             settings.chain(report.findings().map(finding_record).map(Either::Network))
         };
         out.serialize_field("ownership", &List(findings))?;
+        out.serialize_field("errors", &report.errors())?;
         out.end()
     }
 }

@@ -279,7 +279,7 @@ pub(crate) fn the_json_has_the_documented_keys() {
     let report = agent.apply(text).json();
     assert_eq!(
         keys(&report),
-        "applied conflicts converged failed ownership pending"
+        "applied conflicts converged errors failed ownership pending"
     );
     assert_eq!(keys(&report["applied"][0]), "command kind op reason");
     assert_eq!(

@@ -64,6 +64,7 @@ pub(crate) fn the_doctor_tells_what_is_so_and_changes_nothing() {
             "boot_id": read("/proc/sys/kernel/random/boot_id"),
             "cookie": cookie,
             "privileged": true,
+            "sysctls_writable": true,
             "strict_checking": true,
             "receive_buffer": Value::Null,
             "ownership": [

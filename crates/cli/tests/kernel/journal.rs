@@ -186,10 +186,17 @@ pub(crate) fn without_journals_there_is_nothing_to_do_and_nothing_is_made() {
     );
 }
 
-/// A pass that changes nothing leaves the file as it is, and does not make one.
+/// A pass that changes nothing leaves the file as it is, and does not make one. Nor does one that
+/// changes only what bears its marker, and `journal check` says why that is in order.
 pub(crate) fn a_pass_without_changes_writes_nothing() {
     let agent = Agent::new();
-    agent.settle("link = []\nroute = []");
+    agent.settle("link = []\nroute = [{ dst = \"10.9.0.0/16\", type = \"blackhole\" }]");
+    let checked = agent.run(&["journal", "check"]);
+    assert_eq!((checked.code, checked.out.as_str()), (0, ""), "{checked:?}");
+    assert!(
+        checked.err.contains("known as ours without a journal"),
+        "{checked:?}"
+    );
     let entries = fs::read_dir(agent.state()).unwrap();
     let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() == 1 && names[0].to_str().unwrap().ends_with(".journal.lock"));

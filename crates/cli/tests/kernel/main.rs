@@ -14,6 +14,7 @@ mod live;
 mod memory;
 mod metrics;
 mod observing;
+mod outcomes;
 mod ownership;
 mod page;
 mod refusals;
@@ -30,6 +31,7 @@ use live::*;
 use memory::*;
 use metrics::*;
 use observing::*;
+use outcomes::*;
 use ownership::*;
 use page::*;
 use refusals::*;
@@ -115,6 +117,13 @@ trueup_testkit::kernel_tests![
     the_unit_of_the_example_says_what_the_page_says,
     metrics_count_what_was_done,
     nobody_who_asks_for_metrics_holds_up_a_pass,
+    a_report_that_cannot_be_written_is_exit_code_two,
+    where_the_network_cannot_be_as_declared_no_sysctl_is_set,
+    what_cannot_be_read_is_not_taken_for_nothing,
+    a_directory_that_has_nothing_of_a_namespace_hides_nothing,
+    an_empty_boot_id_is_no_boot,
+    the_doctor_names_the_remedy_for_a_missing_proc,
+    a_read_only_mount_of_proc_sys_is_named,
     a_setting_of_a_link_of_the_same_file_takes_one_apply,
     a_setting_of_the_other_end_of_a_pair_takes_one_apply_too,
     settings_are_told_in_the_words_of_sysctl,

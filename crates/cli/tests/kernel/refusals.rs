@@ -170,7 +170,7 @@ pub(crate) fn a_state_that_cannot_be_written_stops_a_pass_before_it_starts() {
     // Nobody else may look into it.
     agent.settle(text);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&agent.state()), 0o700);
+    assert_eq!(mode(&agent.state()), 0o711);
     assert_eq!(mode(&agent.state_file("journal")), 0o600);
     let file = agent.state_file("journal");
     fs::remove_file(&file).unwrap();

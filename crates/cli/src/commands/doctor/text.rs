@@ -9,8 +9,9 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
     let mut line = |what: &str, is: &str| writeln!(out, "{what:<18}{is}");
     let buffer = &found.receive_buffer;
     let (wanted, obtained) = (buffer.wanted, buffer.obtained);
-    line("kernel", &found.kernel)?;
-    line("boot", found.boot_id.as_deref().unwrap_or("cannot be told"))?;
+    let known = |text: &Option<String>| text.clone().unwrap_or("not known".to_owned());
+    line("kernel", &known(&found.kernel))?;
+    line("boot", &known(&found.boot_id))?;
     line("namespace", &format!("cookie {}", found.cookie))?;
     line(
         "privilege",
@@ -18,6 +19,14 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
             "CAP_NET_ADMIN in the namespace"
         } else {
             "none to change anything in the namespace"
+        },
+    )?;
+    line(
+        "sysctls",
+        if found.sysctls_writable {
+            "/proc/sys/net can be written by whoever has the privilege"
+        } else {
+            "/proc/sys/net cannot be written: a file with [sysctl] would fail"
         },
     )?;
     line(
@@ -54,7 +63,8 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
         writeln!(out, "  remedy: {}", problem.remedy)?;
     }
     match found.problems.len() {
-        0 => writeln!(out, "an apply could work"),
+        0 if found.sysctls_writable => writeln!(out, "an apply could work"),
+        0 => writeln!(out, "an apply could work, but for sysctls"),
         problems => {
             let problems = count(problems, "problem", "problems");
             writeln!(out, "{problems} would hinder an apply")

@@ -138,9 +138,6 @@ impl Teller {
         };
         let mut inner = self.lock();
         inner.view.failed(Instant::now(), &why);
-        if inner.may_say() {
-            output::set_all_the_same(error);
-        }
         if why != inner.told {
             inner.say(&format!("the pass could not run: {why}"));
             inner.event("pass_failed", &json!({ "message": why }));

@@ -1,0 +1,199 @@
+//! How a command ends: what its exit code says of the kernel, and what it says that it cannot know.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use serde_json::{Value, json};
+use trueup_testkit::{Snapshot, assert_no_changes, ip, without_file_override};
+
+use crate::agent::{Agent, Ran, route};
+
+const OURS: &str = "link = [{ name = \"ours\", kind = \"ifb\" }]";
+const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+
+/// Runs a script in a mount namespace of its own, where `/run` is empty and `$0` is the program.
+fn shell(agent: &Agent, script: &str) -> Ran {
+    let script = format!("set -e; mount -t tmpfs none /run; {script}");
+    let mut shell = Command::new("unshare");
+    shell
+        .args(["--mount", "sh", "-c", &script])
+        .arg(env!("CARGO_BIN_EXE_trueup"))
+        .env("XDG_RUNTIME_DIR", agent.directory())
+        .current_dir(agent.directory());
+    Ran::of(shell.output().unwrap())
+}
+
+/// The same by a user whom the permissions of files bind, as they do not bind root.
+fn bound(agent: &Agent, script: &str) -> Ran {
+    thread::scope(|scope| {
+        let ran = scope.spawn(|| {
+            without_file_override();
+            shell(agent, script)
+        });
+        ran.join().unwrap()
+    })
+}
+
+pub(crate) fn a_report_that_cannot_be_written_is_exit_code_two() {
+    let agent = Agent::new();
+    for (at, format) in ["text", "json", "ip"].into_iter().enumerate() {
+        let dst = format!("10.{at}.0.0/16");
+        agent.write("f.toml", &route(&dst, "type = \"blackhole\""));
+        let run = |command: &str| {
+            let mut command = agent.command(&[command, "f.toml", "--format", format]);
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let output = command.stdout(full).stderr(Stdio::piped()).output();
+            Ran::of(output.unwrap())
+        };
+        let planned = assert_no_changes(|| run("plan"));
+        planned.assert_refused(&["cannot write to the standard output"]);
+        let applied = run("apply");
+        assert_eq!(applied.code, 2, "{applied:?}");
+        for words in ["the pass ran (converged)", "No space left on device"] {
+            assert!(applied.err.contains(words), "{words}: {applied:?}");
+        }
+        assert_eq!(Snapshot::take().routes_with_protocol(116).len(), 1);
+    }
+}
+
+pub(crate) fn where_the_network_cannot_be_as_declared_no_sysctl_is_set() {
+    let agent = Agent::new();
+    let text = "link = [{ name = \"ours\", kind = \"ifb\" }]\n\
+                address = [{ dev = \"none\", address = \"10.1.0.1/24\" }]\n\
+                [sysctl]\n\
+                \"net.ipv4.ip_forward\" = 1\n\
+                \"net.ipv4.conf.ours.rp_filter\" = 2\n";
+    let ran = assert_no_changes(|| agent.apply(text));
+    ran.assert_refused(&["f.toml:2:", "no interface `none`"]);
+    assert_eq!(fs::read_to_string(FORWARD).unwrap(), "0\n");
+    agent.settle(&text.replace("none", "ours"));
+    assert_eq!(fs::read_to_string(FORWARD).unwrap(), "1\n");
+}
+
+pub(crate) fn what_cannot_be_read_is_not_taken_for_nothing() {
+    let agent = Agent::new();
+    for (link, hidden) in [("one", "/run/trueup"), ("two", "/run/trueup/*")] {
+        agent.write(
+            "f.toml",
+            &format!("link = [{{ name = \"{link}\", kind = \"ifb\" }}]"),
+        );
+        let commands = [
+            "plan f.toml",
+            &format!("why link {link}"),
+            &format!("why link {link} --file f.toml"),
+            "apply f.toml",
+            "watch f.toml",
+            "journal check",
+        ];
+        for command in commands {
+            let script = format!(
+                "\"$0\" apply f.toml; chmod 0 {hidden}; \"$0\" {command} > out || code=$?; cat out >&2; echo ${{code-0}}; \
+                 \"$0\" doctor --format json > doctor || true"
+            );
+            let ran = bound(&agent, &script);
+            assert!(ran.out.ends_with("\n1\n"), "{script}: {ran:?}");
+            for words in [hidden.trim_end_matches('*'), "Permission denied"] {
+                assert!(ran.err.contains(words), "{script}: {ran:?}");
+            }
+            let doctor = fs::read_to_string(agent.directory().join("doctor")).unwrap();
+            assert!(doctor.contains("Permission denied"), "{doctor}");
+            // The next one makes it, and remembers it, anew.
+            ip(&["link", "delete", link]);
+        }
+    }
+}
+
+pub(crate) fn a_directory_that_has_nothing_of_a_namespace_hides_nothing() {
+    let agent = Agent::new();
+    agent.write("f.toml", OURS);
+    agent.write("none.toml", "link = []");
+    // Another user's, in which can be seen that it has no journal of this namespace.
+    let ran = bound(
+        &agent,
+        "mkdir -m 111 /run/trueup; \"$0\" plan none.toml; \"$0\" apply f.toml; \"$0\" plan f.toml",
+    );
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert!(agent.directory().join("trueup").exists());
+    // And then it is found where it is, though the other could be written.
+    let ran = bound(&agent, "mkdir /run/trueup; exec \"$0\" apply none.toml");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(Snapshot::take().index_of("ours"), None);
+}
+
+pub(crate) fn an_empty_boot_id_is_no_boot() {
+    let agent = Agent::new();
+    agent.write("f.toml", OURS);
+    agent.write("empty", "");
+    let run = |command: &str| {
+        let id = "/proc/sys/kernel/random/boot_id";
+        shell(
+            &agent,
+            &format!("mount --bind empty {id}; exec \"$0\" {command} --state state"),
+        )
+    };
+    for command in ["plan f.toml", "apply f.toml", "why link ours"] {
+        let ran = assert_no_changes(|| run(command));
+        ran.assert_refused(&["/proc/sys/kernel/random/boot_id", "empty"]);
+    }
+    let ran = run("doctor --format json");
+    assert_eq!((ran.code, &ran.json()["boot_id"]), (2, &Value::Null));
+}
+
+pub(crate) fn the_doctor_names_the_remedy_for_a_missing_proc() {
+    let agent = Agent::new();
+    agent.write("f.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    let run = |rest: &str| {
+        let script = format!("mount -t tmpfs none /proc; exec \"$0\" doctor --state state {rest}");
+        shell(&agent, &script)
+    };
+    let ran = run("--format json");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let found = ran.json();
+    assert_eq!(
+        (&found["kernel"], &found["problems"][0]["remedy"]),
+        (&Value::Null, &json!("mount proc on /proc"))
+    );
+    let ran = run("f.toml");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    for words in ["kernel            not known\n", "and the file has [sysctl]"] {
+        assert!(ran.out.contains(words), "{words}: {ran:?}");
+    }
+}
+
+pub(crate) fn a_read_only_mount_of_proc_sys_is_named() {
+    let agent = Agent::new();
+    agent.write("f.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    agent.write("other.toml", "protocol = 117\nroute = []\n");
+    let run = |command: &str| {
+        let mount = "mount --rbind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys";
+        shell(
+            &agent,
+            &format!("{mount}; exec \"$0\" {command} --state state"),
+        )
+    };
+    let ran = run("doctor f.toml");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    for words in [
+        "! /proc/sys/net is mounted read-only, and the file has [sysctl]\n",
+        "\n1 problem would hinder an apply\n",
+    ] {
+        assert!(ran.out.contains(words), "{words}: {ran:?}");
+    }
+    for (command, protocol) in [("doctor", 116), ("doctor other.toml", 117)] {
+        let ran = run(command);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(
+            ran.out
+                .contains(&format!("(protocol {protocol}): not there yet\n"))
+        );
+        assert!(
+            ran.out
+                .ends_with("\nan apply could work, but for sysctls\n"),
+            "{ran:?}"
+        );
+    }
+    let ran = assert_no_changes(|| run("apply f.toml"));
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.out.contains("mounted read-only"), "{ran:?}");
+}
