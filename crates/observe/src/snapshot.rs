@@ -137,11 +137,15 @@ pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, E
 }
 
 impl Snapshot {
-    fn note(&mut self, kind: Kind, doubt: Option<Doubt>) {
-        if doubt.is_none() {
-            self.observed.complete = self.observed.complete.with(kind);
-        }
-        self.doubts.extend(doubt);
+    /// Notes that a kind was read, and what is in doubt about it. The kind is complete if nothing is,
+    /// neither now nor by an earlier read: every read that adds to a snapshot ends here.
+    pub fn note(&mut self, kind: Kind, doubts: impl IntoIterator<Item = Doubt>) {
+        self.doubts.extend(doubts);
+        let in_doubt = self.doubts.iter().any(|doubt| doubt.kind() == kind);
+        self.observed.complete = match in_doubt {
+            true => self.observed.complete.without(kind),
+            false => self.observed.complete.with(kind),
+        };
     }
 }
 

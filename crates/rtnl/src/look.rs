@@ -120,12 +120,7 @@ pub(crate) fn read(
     recorded: &BTreeSet<RouteKey>,
     passing: Option<Passing<'_>>,
 ) -> Result<(Snapshot, Option<(Unmet, Shape)>), Error> {
-    let mut snapshot = observer.snapshot(&others(region, managed, marker))?;
-    let of_links = |doubt: &Doubt| doubt.kind() == Kind::Link;
-    if let Some(doubt) = snapshot.doubts.iter().find(|doubt| of_links(doubt)) {
-        // Without all links, names lead nowhere.
-        return Err(Error::links(doubt.to_string()));
-    }
+    let mut snapshot = with_all_links(observer.snapshot(&others(region, managed, marker))?)?;
     let mut unmet = None;
     if managed.contains(Kind::Route) {
         let mut doubts = Vec::new();
@@ -145,10 +140,7 @@ pub(crate) fn read(
             snapshot.observed.routes.extend(routes);
             doubts.extend(doubt);
         }
-        if doubts.is_empty() {
-            snapshot.observed.complete = snapshot.observed.complete.with(Kind::Route);
-        }
-        snapshot.doubts.extend(doubts);
+        snapshot.note(Kind::Route, doubts);
         snapshot.doubts.sort_by_key(Doubt::kind);
     }
     if managed.contains(Kind::Route) && !recorded.is_empty() {
@@ -159,14 +151,19 @@ pub(crate) fn read(
         };
         let unmarked = |route: &Route| route.protocol != marker && recorded.contains(&route.key());
         let (routes, doubt) = observer.routes_where(&scope, unmarked)?;
-        let observed = &mut snapshot.observed;
-        observed.routes.extend(routes);
-        if doubt.is_some() {
-            observed.complete = observed.complete.without(Kind::Route);
-        }
-        snapshot.doubts.extend(doubt);
+        snapshot.observed.routes.extend(routes);
+        snapshot.note(Kind::Route, doubt);
     }
     Ok((snapshot, unmet))
+}
+
+/// Refuses a snapshot whose links are in doubt: without all links, names lead nowhere.
+pub(crate) fn with_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
+    let mut doubts = snapshot.doubts.iter();
+    match doubts.find(|doubt| doubt.kind() == Kind::Link) {
+        Some(doubt) => Err(Error::links(doubt.to_string())),
+        None => Ok(snapshot),
+    }
 }
 
 /// What there is to read beside routes.
@@ -240,10 +237,8 @@ pub(crate) fn fill(snapshot: &mut Snapshot, again: Snapshot) {
     add(&mut observed.routes, again.observed.routes);
     add(&mut observed.rules, again.observed.rules);
     for doubt in again.doubts {
-        observed.complete = observed.complete.without(doubt.kind());
-        if !snapshot.doubts.contains(&doubt) {
-            snapshot.doubts.push(doubt);
-        }
+        let is_new = !snapshot.doubts.contains(&doubt);
+        snapshot.note(doubt.kind(), is_new.then_some(doubt));
     }
 }
 

@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
 
     /// The links alone.
     pub(crate) fn links(&mut self) -> Result<Snapshot, Error> {
-        Ok(self.observer.snapshot(&Scope::default())?)
+        look::with_all_links(self.observer.snapshot(&Scope::default())?)
     }
 
     /// Has the memory judge the first plan of a pass. What was in somebody else's hands since the last is answered.

@@ -7,10 +7,11 @@ use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, Observed, Owned,
     Policy, ProvenBy, Resolved, proof,
 };
-use trueup_observe::{Doubt, Observer, Scope};
+use trueup_observe::{Observer, Scope, Snapshot};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 use crate::ledger::Book;
+use crate::look;
 use crate::record::{RecordKey, protocol};
 use crate::{Error, Planned};
 
@@ -22,7 +23,10 @@ pub(crate) fn explain(
     planned: Planned,
     query: &Query,
 ) -> Result<Explanation, Error> {
-    let (rows, doubts) = read(observer, query)?;
+    let Snapshot {
+        observed: rows,
+        doubts,
+    } = read(observer, query)?;
     let mut book = book.clone();
     // The pass looked only at what is managed.
     book.look(&rows, resolved.policy, &BTreeSet::new());
@@ -199,19 +203,14 @@ impl Case<'_> {
 }
 
 /// Reads all links, and what is asked about, whoever made it.
-fn read(observer: &mut Observer, query: &Query) -> Result<(Observed, Vec<Doubt>), Error> {
+fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     let kind = query.kind();
     let kinds = Kinds::NONE.with(kind);
     let scope = Scope {
         kinds: kinds.without(Kind::Route),
         ..Scope::default()
     };
-    let read = observer.snapshot(&scope)?;
-    let (mut observed, mut doubts) = (read.observed, read.doubts);
-    if let Some(doubt) = doubts.iter().find(|doubt| doubt.kind() == Kind::Link) {
-        // Without all links, names lead nowhere.
-        return Err(Error::links(doubt.to_string()));
-    }
+    let mut snapshot = look::with_all_links(observer.snapshot(&scope)?)?;
     if let Query::Route { table, .. } = query {
         let scope = Scope {
             kinds,
@@ -219,13 +218,10 @@ fn read(observer: &mut Observer, query: &Query) -> Result<(Observed, Vec<Doubt>)
             ..Scope::default()
         };
         let (routes, doubt) = observer.routes_where(&scope, |route| query.is_about_route(route))?;
-        observed.routes = routes;
-        if doubt.is_none() {
-            observed.complete = observed.complete.with(Kind::Route);
-        }
-        doubts.extend(doubt);
+        snapshot.observed.routes = routes;
+        snapshot.note(Kind::Route, doubt);
     }
-    Ok((observed, doubts))
+    Ok(snapshot)
 }
 
 fn objects(observed: &Observed) -> impl Iterator<Item = Object> {
