@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _};
 
+use crate::frame::Frame;
 use crate::lock::{Lock, beside};
 use crate::opening::{
-    NewFile, format, glance, look, look_leniently, open_file, sync_directory, view,
+    Image, NewFile, format, glance, look, open_file, read_file, salvage, sync_directory, view,
 };
 use crate::{Counts, Error, Storage, lines};
 
@@ -27,6 +28,11 @@ pub enum Loss {
 pub enum Repaired {
     /// Nothing: every record is there.
     Whole,
+    /// Every record is in the new journal. The head alone was damaged.
+    Restored {
+        /// The file as it was.
+        damaged: PathBuf,
+    },
     /// The last commits are missing, all before them is there.
     Shortened {
         /// The file as it was.
@@ -51,28 +57,49 @@ pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
 }
 
 /// Writes every record of the journal at `path` as a line of JSON, as [`Journal::export`](crate::Journal::export) does, and
-/// reads it as [`check`] does.
+/// reads it as [`check`] does. Of one that is damaged it writes what a [`repair`] would keep.
 ///
 /// # Errors
 ///
-/// As [`check`], and [`Os`](crate::ErrorKind::Os) if `out` fails.
+/// As [`check`], also when something could be read and was written; and [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
-    lines::write(&view(&read(path.as_ref())?)?, out)
+    let path = path.as_ref();
+    let damage = match read(path) {
+        Ok(seen) => return lines::write(&view(&seen)?, out),
+        Err(error) if error.is_damaged() => error,
+        Err(error) => return Err(error),
+    };
+    // As it is at this moment: somebody may have it open.
+    let image = read_file(path)?.ok_or_else(|| missing(path))?;
+    let Ok(found) = salvage(&(Arc::new(Image(image)) as Arc<dyn Storage>)) else {
+        return Err(damage.and("nothing of it can be read"));
+    };
+    lines::write(&view(&found.database)?, out)?;
+    Err(damage.and(match found.is_complete {
+        true => "every record could be read",
+        false => "the last commits are missing, the records before them could be read",
+    }))
 }
 
 /// Makes the journal at `path` one that can be opened. One that is whole is left alone.
 ///
 /// The damaged file stays, as `path.damaged` or, if there is one, `path.damaged.1` and so on. The new one takes its place at
-/// once or not at all.
+/// once or not at all. The lock file `path.lock` stays only if it was there before.
 ///
 /// # Errors
 ///
-/// What is wrong with it, if something would be lost and `loss` refuses that; [`Held`](crate::ErrorKind::Held) if anybody has
-/// it open; otherwise as [`check`].
+/// What is wrong with it, if something would be lost and `loss` refuses that; [`Format`](crate::ErrorKind::Format) if it does
+/// not begin as a journal, whatever `loss` says; [`Held`](crate::ErrorKind::Held) if anybody has it open; otherwise as
+/// [`check`].
 pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let path = path.as_ref();
-    // A lock beside a journal that is not there would be litter.
-    open_file(path, false)?.ok_or_else(|| missing(path))?;
+    // Beside what is no journal nothing is made, not even for a moment.
+    let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
+    if let Err(error) = Frame::new(Arc::new(file)).head()
+        && !error.is_damaged()
+    {
+        return Err(error);
+    }
     let _lock = Lock::take(path)?;
     let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
     let storage: Arc<dyn Storage> = Arc::new(file);
@@ -80,28 +107,37 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
         Ok(_) => return Ok(Repaired::Whole),
         Err(error) => error,
     };
-    if loss == Loss::Refuse || !damage.is_damaged() {
+    if !damage.is_damaged() {
         return Err(damage);
     }
-    // Whatever can be read whole: the state of an earlier commit. Of half a state nobody could say what it means.
-    let earlier = look_leniently(&storage)
-        .and_then(|(seen, ..)| lines::count(&view(&seen)?).map(|_| seen))
-        .ok();
-    let found = earlier.as_ref().map(view).transpose()?;
+    let found = salvage(&storage).ok();
+    let lost = match &found {
+        Some(found) if found.is_complete => None,
+        Some(_) => Some("a repair would lose the last commits"),
+        None => Some("a repair would lose everything"),
+    };
+    if let Some(lost) = lost
+        && loss == Loss::Refuse
+    {
+        return Err(damage.and(lost));
+    }
+    let records = found.as_ref().map(|found| view(&found.database));
+    let records = records.transpose()?;
     let damaged = keep(path)?;
     let new = NewFile::new(path);
     new.open()?;
-    format(Arc::new(new.clone()), |records| {
-        if let Some(found) = &found {
-            for entry in found.iter()? {
+    format(Arc::new(new.clone()), |table| {
+        if let Some(records) = &records {
+            for entry in records.iter()? {
                 let (key, value) = entry?;
-                records.insert(key.value(), value.value())?;
+                table.insert(key.value(), value.value())?;
             }
         }
         Ok(())
     })?;
     new.publish()?;
-    Ok(match earlier {
+    Ok(match found {
+        Some(found) if found.is_complete => Repaired::Restored { damaged },
         Some(_) => Repaired::Shortened { damaged },
         None => Repaired::Emptied { damaged },
     })

@@ -96,8 +96,8 @@ impl Error {
         match self.kind {
             ErrorKind::Held => Some("stop the other one, or use another journal"),
             ErrorKind::Damaged => Some(
-                "check the journal to learn what is wrong; export it if it can be read; repair it to go on, which \
-                 keeps the damaged file beside the new one",
+                "check the journal to learn what is wrong; export what can be read of it; repair it to go on, \
+                 which keeps the damaged file beside the new one, and loses nothing unless that is accepted",
             ),
             ErrorKind::Format => Some("name another file, or use the version that wrote it"),
             ErrorKind::ReadOnly if self.cause.is_none() => Some("open it to write to it"),
@@ -127,6 +127,14 @@ impl Error {
 
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Error::new(ErrorKind::Damaged, what)
+    }
+
+    /// With more to say about what is wrong.
+    pub(crate) fn and(self, more: &str) -> Self {
+        Error {
+            what: format!("{}; {more}", self.what),
+            ..self
+        }
     }
 
     pub(crate) fn format(what: impl Into<String>) -> Self {
@@ -236,9 +244,6 @@ impl StdError for Error {
 pub(crate) fn from_redb(error: impl Into<redb::Error>, during: &str) -> Error {
     match error.into() {
         redb::Error::Io(cause) => from_io(during, cause),
-        redb::Error::UpgradeRequired(version) => {
-            Error::format(format!("the file inside is of redb's version {version}"))
-        }
         other => Error::damaged(format!("{during}: {other}")),
     }
 }

@@ -17,7 +17,9 @@ use crate::error::{from_io, from_redb};
 use crate::{Error, Stats, Storage};
 
 /// Length of the head. redb's bytes follow.
-const HEAD: u64 = 4096;
+pub(crate) const HEAD: u64 = 4096;
+/// The first of redb's bytes. They show that a file is a journal of which the head is damaged.
+const BODY: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// Marks are written in turn to two blocks, so that one torn leaves the other.
 const MARKS: [u64; 2] = [512, 1024];
 /// The first bytes of a journal, then the version of all that is in it, then a checksum.
@@ -35,6 +37,16 @@ pub(crate) struct Frame {
     syncs: AtomicU64,
     writes: AtomicU64,
     written: AtomicU64,
+}
+
+/// What the head of a journal says.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// The number of the last commit known to be durable, 0 if none is.
+    pub(crate) marked: u64,
+    next_mark: u64,
+    /// That it is not as it was written.
+    pub(crate) damage: Option<Error>,
 }
 
 /// What redb sees of a frame.
@@ -69,40 +81,57 @@ impl Frame {
             .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the head"))
     }
 
-    /// Reads the head, and from it the number of the last commit known to be durable, 0 if none is.
+    /// Reads the head, and returns the number of the last commit known to be durable, 0 if none is.
     pub(crate) fn open(&self) -> Result<u64, Error> {
+        let head = self.head()?;
+        match head.damage {
+            Some(damage) => Err(damage),
+            None => {
+                self.marks.store(head.next_mark, Ordering::Relaxed);
+                Ok(head.marked)
+            }
+        }
+    }
+
+    /// Reads the head, also if it is damaged. The error is for what is no journal, or has not even
+    /// a whole head.
+    pub(crate) fn head(&self) -> Result<Head, Error> {
         let os = |cause| Error::os("cannot read the head", cause);
         let len = self.storage.len().map_err(os)?;
+        let mut bytes = vec![0; len.min(HEAD + BODY.len() as u64) as usize];
+        self.storage.read(0, &mut bytes).map_err(os)?;
+        let begins = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
+        let body = bytes.get(HEAD as usize..);
+        if !begins && body != Some(BODY) {
+            return Err(Error::format("the file does not begin as a journal does"));
+        }
         if len < HEAD {
             return Err(Error::damaged(format!(
                 "the file has {len} bytes, less than its head alone"
             )));
         }
-        let mut head = vec![0; HEAD as usize];
-        self.storage.read(0, &mut head).map_err(os)?;
-        if head[..16] != *MAGIC {
-            return Err(Error::format("the file does not begin as a journal does"));
-        }
-        if !is_sealed(&head[..24]) {
-            return Err(Error::damaged("the head's checksum does not agree"));
-        }
-        let version = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
-        if version != VERSION {
+        let is_whole = begins && is_sealed(&bytes[..24]);
+        let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+        if is_whole && version != VERSION {
             return Err(Error::format(format!(
                 "the journal is of version {version}, not {VERSION}"
             )));
         }
-        let mut newest = 0;
+        let mut head = Head {
+            marked: 0,
+            next_mark: 0,
+            damage: (!is_whole).then(|| Error::damaged("the head's checksum does not agree")),
+        };
         for (slot, at) in MARKS.into_iter().enumerate() {
             let at = at as usize;
-            let mark = &head[at..at + 12];
+            let mark = &bytes[at..at + 12];
             let commit = u64::from_le_bytes(mark[..8].try_into().unwrap_or_default());
-            if is_sealed(mark) && commit > newest {
-                newest = commit;
-                self.marks.store(slot as u64 + 1, Ordering::Relaxed);
+            if is_sealed(mark) && commit > head.marked {
+                head.marked = commit;
+                head.next_mark = slot as u64 + 1;
             }
         }
-        Ok(newest)
+        Ok(head)
     }
 
     /// Notes that `commit` is durable. A failure is remembered, and the next write tells of it: this commit stays durable.

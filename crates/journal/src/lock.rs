@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -29,15 +29,20 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Held until dropped, by the kernel's hand: it goes with the process, however that ends.
+/// Held until dropped. It goes with the process, however that ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// Never deleted: two processes that lock two files of one name exclude nobody.
     file: File,
+    /// The lock file, if this made it and it is not to stay.
+    made: Option<PathBuf>,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        // Before the lock goes: whoever locks the file next finds that it is not there any more.
+        if let Some(path) = &self.made {
+            let _may_stay = fs::remove_file(path);
+        }
         // Closing it is not enough: a child that another thread has forked has it open as well, until it executes something.
         let _closed_next = flock(&self.file, FlockOperation::Unlock);
     }
@@ -46,32 +51,71 @@ impl Drop for Lock {
 /// How often, and how far apart, a holder that has not yet left its name is asked for it.
 const ASK: (u32, Duration) = (20, Duration::from_millis(5));
 
+/// How often a lock is taken again that its holder deleted meanwhile.
+const TRIES: u32 = 100;
+
 impl Lock {
-    /// Takes the lock of the journal at `path`, without waiting for one who holds it.
+    /// Takes the lock of the journal at `path`, without waiting for one who holds it. A lock file
+    /// that was not there goes again with the lock, unless it is to be [kept](Lock::keep).
     pub(crate) fn take(path: &Path) -> Result<Lock, Error> {
         let path = beside(path, "lock");
         let shown = path.display();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = open_regular(&path, options.mode(0o600))
-            .map_err(|cause| Error::os(format!("cannot open the lock {shown}"), cause))?;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(Error::held(shown.to_string(), holder(&file)));
-                }
-                Err(errno) => {
-                    return Err(Error::os(format!("cannot lock {shown}"), errno));
-                }
+        let os = |cause| Error::os(format!("cannot open the lock {shown}"), cause);
+        for _ in 0..TRIES {
+            let (file, is_made) = open_or_make(&path).map_err(os)?;
+            lock(&file, FlockOperation::NonBlockingLockExclusive, &path)?;
+            // Two processes that lock two files of one name exclude nobody.
+            if !is_at(&file, &path).map_err(os)? {
+                continue;
             }
+            // The former holder's name goes first, so that nobody is named who is not there.
+            file.set_len(0)
+                .and_then(|()| file.write_all_at(name().as_bytes(), 0))
+                .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
+            let made = is_made.then_some(path);
+            return Ok(Lock { file, made });
         }
-        // The former holder's name goes first, so that nobody is named who is not there.
-        file.set_len(0)
-            .and_then(|()| file.write_all_at(name().as_bytes(), 0))
-            .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
-        Ok(Lock { file })
+        Err(Error::held(shown.to_string(), None))
+    }
+
+    /// Leaves the lock file where it is when the lock goes.
+    pub(crate) fn keep(mut self) -> Lock {
+        self.made = None;
+        self
+    }
+}
+
+/// Opens the file at `path`, and says whether it was made for that.
+fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    match open_regular(path, &mut options) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+            let made = open_regular(path, options.create(true).truncate(false))?;
+            Ok((made, true))
+        }
+        opened => Ok((opened?, false)),
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((held.dev(), held.ino()) == (there.dev(), there.ino())),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(cause),
+    }
+}
+
+fn lock(file: &File, operation: FlockOperation, path: &Path) -> Result<(), Error> {
+    let shown = path.display();
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Error::held(shown.to_string(), holder(file))),
+            Err(errno) => return Err(Error::os(format!("cannot lock {shown}"), errno)),
+        }
     }
 }
 
@@ -91,15 +135,8 @@ pub fn unheld(path: impl AsRef<Path>) -> Result<(), Error> {
             opened.map_err(|cause| Error::os(format!("cannot open the lock {shown}"), cause))?
         }
     };
-    loop {
-        // Shared with others who ask; it goes with the file.
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Error::held(shown.to_string(), holder(&file))),
-            Err(errno) => return Err(Error::os(format!("cannot lock {shown}"), errno)),
-        }
-    }
+    // Shared with others who ask; it goes with the file.
+    lock(&file, FlockOperation::NonBlockingLockShared, &path)
 }
 
 /// A file that goes with the journal at `path`.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,12 +14,12 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase as _};
 
 use crate::error::from_redb;
-use crate::frame::{Backend, Frame};
+use crate::frame::{Backend, Frame, HEAD};
 use crate::lock::beside;
 use crate::record::{Change, RECORDS, sequence};
 use crate::regular::open_regular;
 use crate::storage::Overlay;
-use crate::{Error, Storage};
+use crate::{Error, Storage, lines};
 
 /// Memory for pages that were read or are to be written, in bytes.
 const CACHE: usize = 32 * 1024 * 1024;
@@ -29,6 +30,13 @@ const TRIES_MOVED: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The head of the journal, and after it that of redb: every commit changes them last.
 const HEADS: u64 = 8192;
+
+/// What redb reads of its head before it looks at a checksum: the first 64 bytes, and the version in
+/// each of its two slots. It is the same in every journal, but for the flags, and for the length,
+/// which redb recalculates when they say that it has to recover.
+const REDB_FIXED: [Range<usize>; 3] = [0..64, 64..65, 192..193];
+const REDB_FLAGS: usize = 9;
+const REDB_RECOVER: u8 = 2;
 
 /// The table for reading.
 pub(crate) type View = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -42,7 +50,9 @@ pub(crate) type Records<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 ///
 /// When anything that was acknowledged is not there any more.
 pub(crate) fn look(storage: &Arc<dyn Storage>) -> Result<Database, Error> {
-    let (database, marked, last) = look_leniently(storage)?;
+    let frame = Frame::new(overlay(storage)?);
+    let marked = frame.open()?;
+    let (database, last) = open_checked(&frame)?;
     if last < marked {
         return Err(Error::damaged(format!(
             "what was acknowledged last is missing: commit {marked} was durable, {last} is the last one that is whole"
@@ -51,18 +61,57 @@ pub(crate) fn look(storage: &Arc<dyn Storage>) -> Result<Database, Error> {
     Ok(database)
 }
 
-/// The same, also if the last commits are missing: the number that is known to have been durable, and that of the last one.
-pub(crate) fn look_leniently(storage: &Arc<dyn Storage>) -> Result<(Database, u64, u64), Error> {
-    let overlay = Overlay::new(Arc::clone(storage))
-        .map_err(|cause| Error::os("cannot tell the length", cause))?;
-    let frame = Frame::new(Arc::new(overlay));
-    let marked = frame.open()?;
+/// What can be read of a journal that is damaged: the state after a commit, never half of one.
+pub(crate) struct Salvaged {
+    pub(crate) database: Database,
+    /// No commit that was acknowledged is missing.
+    pub(crate) is_complete: bool,
+}
+
+/// Reads what it can of the journal on `storage`, without a write to it. Our head and the first
+/// bytes of redb's are not needed: they are the same in every journal. redb's two slots have a
+/// checksum each, and so has each of its pages.
+///
+/// # Errors
+///
+/// When there is no commit that is whole, or it is no journal.
+pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
+    let os = |cause| Error::os("cannot read", cause);
+    let overlay = overlay(storage)?;
+    let frame = Frame::new(Arc::clone(&overlay));
+    let head = frame.head()?;
+    let new: Arc<dyn Storage> = self::overlay(&(Arc::new(Image(Vec::new())) as Arc<dyn Storage>))?;
+    format(Arc::clone(&new), |_| Ok(()))?;
+    let mut head_of_new = [0; 256];
+    new.read(HEAD, &mut head_of_new).map_err(os)?;
+    head_of_new[REDB_FLAGS] = REDB_RECOVER;
+    for range in REDB_FIXED {
+        let at = HEAD + range.start as u64;
+        overlay.write(at, &head_of_new[range]).map_err(os)?;
+    }
+    let (database, last) = open_checked(&frame)?;
+    lines::count(&view(&database)?)?;
+    Ok(Salvaged {
+        database,
+        is_complete: last >= head.marked && (head.damage.is_none() || head.marked > 0),
+    })
+}
+
+fn overlay(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>, Error> {
+    match Overlay::new(Arc::clone(storage)) {
+        Ok(overlay) => Ok(Arc::new(overlay)),
+        Err(cause) => Err(Error::os("cannot tell the length", cause)),
+    }
+}
+
+/// Opens what is behind the head, and returns with it the number of its last commit.
+fn open_checked(frame: &Arc<Frame>) -> Result<(Database, u64), Error> {
     let database = builder()
         .set_check_integrity_on_open(true)
-        .create_with_backend(Backend(Arc::clone(&frame)))
+        .create_with_backend(Backend(Arc::clone(frame)))
         .map_err(|error| frame.error(error, "cannot open"))?;
     let last = sequence(&view(&database)?)?;
-    Ok((database, marked, last))
+    Ok((database, last))
 }
 
 /// Opens the file at `path` for reading, beside one who may be writing to it: as it was at one moment. `None` if there is none.
@@ -72,20 +121,10 @@ pub(crate) fn look_leniently(storage: &Arc<dyn Storage>) -> Result<(Database, u6
 pub(crate) fn glance(path: &Path) -> Result<Option<Database>, Error> {
     let mut tries = 1;
     loop {
-        let os = |cause| Error::os(format!("cannot read {}", path.display()), cause);
-        let read = |limit: u64| -> io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            open_regular(path, OpenOptions::new().read(true))?
-                .take(limit)
-                .read_to_end(&mut bytes)?;
-            Ok(bytes)
+        let Some(bytes) = read_file(path)? else {
+            return Ok(None);
         };
-        let bytes = match read(u64::MAX) {
-            Ok(bytes) => bytes,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => return Err(os(cause)),
-        };
-        let head = read(HEADS).map_err(os)?;
+        let head = read_start(path, HEADS)?.unwrap_or_default();
         let moved = !bytes.starts_with(&head);
         let image: Arc<dyn Storage> = Arc::new(Image(bytes));
         let again = match look(&image) {
@@ -98,6 +137,22 @@ pub(crate) fn glance(path: &Path) -> Result<Option<Database>, Error> {
         }
         tries += 1;
         thread::sleep(PAUSE);
+    }
+}
+
+/// Reads the file at `path` whole. `None` if there is none.
+pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    read_start(path, u64::MAX)
+}
+
+fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    let Some(file) = open_file(path, false)? else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::new();
+    match file.take(limit).read_to_end(&mut bytes) {
+        Ok(_) => Ok(Some(bytes)),
+        Err(cause) => Err(Error::os(format!("cannot read {}", path.display()), cause)),
     }
 }
 
@@ -274,7 +329,7 @@ impl Storage for NewFile {
 
 /// A file as it was read.
 #[derive(Debug)]
-struct Image(Vec<u8>);
+pub(crate) struct Image(pub(crate) Vec<u8>);
 
 impl Storage for Image {
     fn len(&self) -> io::Result<u64> {

@@ -21,12 +21,19 @@ pub(crate) enum Task {
     Check(Files),
     /// Print every record of journals as a line of JSON
     ///
-    /// Exits with 0 when all was printed, 2 when one is damaged, 1 when one could not be read.
+    /// Of a damaged one it prints what a repair would keep. Exits with 0 when all was printed, 2 when one is damaged, 1 when one could not be read.
     Export(Files),
-    /// Make damaged journals usable, keep each damaged file beside, and say what is lost
+    /// Make damaged journals usable, and keep each damaged file beside the new one
     ///
-    /// Nobody may have them open. Exits with 0 when all are whole now, 1 when not.
-    Repair(Files),
+    /// A repair that would lose records is refused and says what it would lose, and a file that does not begin as a journal
+    /// is left alone. No process may have them open. Exits with 0 when all are whole now, 1 when not.
+    Repair {
+        #[command(flatten)]
+        files: Files,
+        /// Repair also where records are lost
+        #[arg(long)]
+        accept_loss: bool,
+    },
 }
 
 /// Journals.
@@ -43,18 +50,16 @@ const DAMAGED: u8 = 2;
 const FAILED: u8 = 1;
 
 pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
-    let (Task::Check(Files { files })
-    | Task::Export(Files { files })
-    | Task::Repair(Files { files })) = task;
+    let (Task::Check(files) | Task::Export(files) | Task::Repair { files, .. }) = task;
     if common.format == Format::Ip {
         bail!("a journal holds no commands: --format is text or json here");
     }
     let mut worst = 0;
-    for file in chosen(common, files) {
+    for file in chosen(common, &files.files) {
         let done = file.and_then(|file| match task {
             Task::Check(_) => check(common.format, &file),
             Task::Export(_) => export(&file),
-            Task::Repair(_) => repair(common.format, &file),
+            Task::Repair { accept_loss, .. } => repair(common.format, &file, *accept_loss),
         });
         // What is known to be damaged outweighs what is not known.
         worst = worst.max(done.unwrap_or_else(|error| {
@@ -178,11 +183,10 @@ fn told(records: &Records) -> String {
 
 fn export(file: &Path) -> Result<u8> {
     let mut lines = Vec::new();
-    match journal::export(file, &mut lines) {
-        Ok(()) => {
-            output::print(|out| out.write_all(&lines))?;
-            Ok(0)
-        }
+    let exported = journal::export(file, &mut lines);
+    output::print(|out| out.write_all(&lines))?;
+    match exported {
+        Ok(()) => Ok(0),
         Err(error) => {
             let damaged = error.is_damaged();
             output::complain(&about(file, error));
@@ -200,13 +204,27 @@ struct Mended<'a> {
     kept: Option<&'a Path>,
 }
 
-fn repair(format: Format, file: &Path) -> Result<u8> {
-    let repaired = journal::repair(file, Loss::Accept).map_err(|error| about(file, error))?;
-    let (lost, kept) = match &repaired {
-        Repaired::Whole => ("nothing", None),
-        Repaired::Shortened { damaged } => ("the last commits", Some(damaged)),
-        Repaired::Emptied { damaged } => ("everything", Some(damaged)),
+fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
+    let loss = match accept_loss {
+        true => Loss::Accept,
+        false => Loss::Refuse,
     };
+    let repaired = match journal::repair(file, loss) {
+        Err(error) if error.is_damaged() => bail!(
+            "{}: {error}. Nothing was done. What can be done: look at what can be read with `trueup journal export`; \
+             `trueup journal repair --accept-loss` makes it usable without the rest, and keeps the damaged file beside it",
+            file.display()
+        ),
+        repaired => repaired.map_err(|error| about(file, error))?,
+    };
+    let (lost, kept) = match &repaired {
+        Repaired::Whole => (None, None),
+        Repaired::Restored { damaged } => (None, Some(damaged)),
+        Repaired::Shortened { damaged } => (Some("the last commits"), Some(damaged)),
+        Repaired::Emptied { damaged } => (Some("everything"), Some(damaged)),
+    };
+    let is_lost = lost.is_some();
+    let lost = lost.unwrap_or("nothing");
     output::print(|out| match (format, kept) {
         (Format::Json, kept) => line(
             out,
@@ -224,7 +242,7 @@ fn repair(format: Format, file: &Path) -> Result<u8> {
             kept.display()
         ),
     })?;
-    if kept.is_some() {
+    if is_lost {
         output::note(
             "what the kernel does not mark as ours, such as links, may count as someone else's now, and then has to be deleted \
              by hand",

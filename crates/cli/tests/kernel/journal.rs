@@ -63,11 +63,15 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
     assert_eq!(told["file"], shown);
     assert!(told["problem"].as_str().unwrap().contains("damaged"));
     let exported = agent.run(&["journal", "export"]);
-    assert_eq!((exported.code, exported.out.as_str()), (2, ""));
+    assert_eq!(exported.code, 2, "{exported:?}");
     assert!(exported.err.contains("is damaged") && exported.err.contains("repair"));
     assert!(fs::read(&file).unwrap() == damaged, "left as it was");
 
-    let repaired = agent.run(&["journal", "repair", "--format", "json"]);
+    // Records would be lost.
+    let refused = agent.run(&["journal", "repair"]);
+    refused.assert_refused(&[shown, "would lose", "--accept-loss"]);
+    assert!(fs::read(&file).unwrap() == damaged, "left as it was");
+    let repaired = agent.run(&["journal", "repair", "--accept-loss", "--format", "json"]);
     assert_eq!(repaired.code, 0, "{repaired:?}");
     let told = repaired.json();
     let kept = format!("{shown}.damaged");
@@ -86,6 +90,43 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
         "{again:?}"
     );
     assert_eq!(agent.apply("link = []").code, 0);
+}
+
+pub(crate) fn a_repair_leaves_a_file_that_is_no_journal_as_it_is() {
+    let agent = Agent::new();
+    let file = agent.write("precious.txt", "precious\n");
+    for more in [&["precious.txt"][..], &["precious.txt", "--accept-loss"]] {
+        let ran = agent.run(&[&["journal", "repair"], more].concat());
+        ran.assert_refused(&["precious.txt", "does not begin as a journal"]);
+        assert_eq!(fs::read(&file).unwrap(), b"precious\n", "{ran:?}");
+    }
+    let names = fs::read_dir(agent.directory()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["precious.txt"]);
+}
+
+/// The head is the same in every journal, so that a flip in it costs nothing.
+pub(crate) fn a_repair_without_a_loss_needs_no_leave() {
+    let agent = Agent::new();
+    agent.settle(OURS);
+    let file = agent.state_file("journal");
+    let whole = agent.run(&["journal", "export"]).out;
+    assert!(whole.contains("ours"));
+    let mut damaged = fs::read(&file).unwrap();
+    damaged[0] ^= 1;
+    fs::write(&file, &damaged).unwrap();
+
+    agent.write("f.toml", "link = []");
+    let stopped = assert_no_changes(|| agent.run(&["apply", "f.toml"]));
+    stopped.assert_refused(&["is damaged", "trueup journal repair"]);
+    let exported = agent.run(&["journal", "export"]);
+    assert_eq!((exported.code, exported.out), (2, whole.clone()));
+    assert!(exported.err.contains("every record could be read"));
+    let repaired = agent.run(&["journal", "repair", "--format", "json"]);
+    assert_eq!((repaired.code, repaired.err.as_str()), (0, ""));
+    assert_eq!(repaired.json()["lost"], "nothing");
+    assert_eq!(agent.run(&["journal", "export"]).out, whole);
+    agent.settle("link = []");
 }
 
 /// Cut, emptied, of something else: none of it is taken for a journal, or for none.

@@ -22,6 +22,15 @@ impl Directory {
     pub(crate) fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
+
+    /// The files in it, in order.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+        let mut names: Vec<_> = entries.map(|entry| name(entry.unwrap())).collect();
+        names.sort();
+        names
+    }
 }
 
 impl Drop for Directory {
@@ -175,4 +184,43 @@ fn an_emptied_file_is_damaged_and_one_half_made_is_not_there() {
     assert_eq!(check(&path).unwrap().operations, 1);
     fs::write(&path, b"").unwrap();
     assert!(Journal::open(&path).unwrap_err().is_damaged());
+}
+
+#[test]
+fn a_repair_refuses_what_does_not_begin_as_a_journal_and_leaves_nothing_beside_it() {
+    let directory = Directory::new("precious");
+    let path = directory.0.join("precious");
+    let files: [&[u8]; 5] = [
+        b"precious\n",
+        b"[]",
+        b"trueup-journey",
+        &[0; 9000],
+        &b"[Unit]\nDescription=something else\n".repeat(500),
+    ];
+    for content in files {
+        fs::write(&path, content).unwrap();
+        for loss in [Loss::Refuse, Loss::Accept] {
+            let repaired = repair(&path, loss);
+            assert_eq!(fs::read(&path).unwrap(), content, "{loss:?}: {repaired:?}");
+            assert_eq!(repaired.unwrap_err().kind(), ErrorKind::Format);
+        }
+        assert_eq!(Journal::open(&path).unwrap_err().kind(), ErrorKind::Format);
+        assert_eq!(directory.names(), ["precious"]);
+    }
+}
+
+#[test]
+fn a_repair_leaves_a_lock_file_only_where_one_was() {
+    let directory = Directory::new("litter");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    journal.operations().begin("first", b"").unwrap();
+    drop(journal);
+    assert_eq!(directory.names(), ["journal", "journal.lock"]);
+    assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+    assert_eq!(directory.names(), ["journal", "journal.lock"]);
+
+    fs::remove_file(directory.0.join("journal.lock")).unwrap();
+    assert_eq!(repair(&path, Loss::Refuse).unwrap(), Repaired::Whole);
+    assert_eq!(directory.names(), ["journal"]);
 }

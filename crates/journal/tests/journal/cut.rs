@@ -1,7 +1,10 @@
 //! Damage: files cut short, bits flipped, bytes of something else. Never a panic, never less than what was acknowledged.
 
-use trueup_journal::{ErrorKind, Journal};
+use std::fs;
 
+use trueup_journal::{ErrorKind, Journal, Loss, repair};
+
+use crate::care::Directory;
 use crate::common::{Disk, Random, export, workload};
 
 /// A journal as it lies there while it is open, all synced; and closed; and its records.
@@ -77,6 +80,80 @@ fn a_bit_flipped() {
     }
     println!("{flips} flips, {damaged} found, the others harmless");
     assert!(damaged > 300, "{damaged} of {flips}");
+}
+
+/// What of one commit is only in the newest of redb's two slots: its own 128 bytes.
+const SLOT: usize = 128;
+
+/// Ours, and that of redb behind it.
+const HEADS: std::ops::Range<usize> = 0..8192;
+
+#[test]
+fn one_flipped_byte_in_the_heads_loses_no_record_of_a_closed_journal() {
+    let ([_, closed], known) = images();
+    let directory = Directory::new("heads");
+    let path = directory.journal();
+    let mut damaged = 0;
+    for at in HEADS {
+        let mut flipped = closed.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let what = format!("bit flipped at {at}");
+        if verify(flipped.clone(), &known, &what) {
+            continue;
+        }
+        damaged += 1;
+        fs::write(&path, &flipped).unwrap();
+        let mut out = Vec::new();
+        let error = trueup_journal::export(&path, &mut out).unwrap_err();
+        assert!(error.is_damaged(), "{what}: {error}");
+        assert!(out == known.as_bytes(), "{what}: export");
+        repair(&path, Loss::Refuse).unwrap_or_else(|error| panic!("{what}: repair: {error}"));
+        let journal = Journal::open(&path).unwrap();
+        assert_eq!(export(&journal), known, "{what}: repair");
+    }
+    println!("{damaged} flips in the heads were damage");
+    assert!(damaged > 24 + 9, "{damaged}");
+}
+
+/// As a crash leaves it: the last commit is in one slot alone, so a flip in that costs it, and it
+/// alone. Nothing else does.
+#[test]
+fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_most() {
+    let disk = Disk::formatted();
+    let journal = Journal::open_on(disk.clone()).unwrap();
+    let mut steps = workload();
+    let last = steps.pop().unwrap();
+    steps.into_iter().for_each(|step| step(&journal));
+    let before = export(&journal);
+    last(&journal);
+    let known = export(&journal);
+    let running = disk.bytes();
+    let directory = Directory::new("running-heads");
+    let path = directory.journal();
+    let mut shortened = 0;
+    for at in HEADS {
+        let mut flipped = running.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let what = format!("bit flipped at {at}");
+        if verify(flipped.clone(), &known, &what) {
+            continue;
+        }
+        fs::write(&path, &flipped).unwrap();
+        let mut out = Vec::new();
+        trueup_journal::export(&path, &mut out).unwrap_err();
+        if repair(&path, Loss::Refuse).is_ok() {
+            assert!(out == known.as_bytes(), "{what}: export");
+            assert_eq!(export(&Journal::open(&path).unwrap()), known, "{what}");
+            continue;
+        }
+        shortened += 1;
+        assert!(out == before.as_bytes(), "{what}: export");
+        assert!(fs::read(&path).unwrap() == flipped, "{what}: written to");
+        repair(&path, Loss::Accept).unwrap();
+        assert_eq!(export(&Journal::open(&path).unwrap()), before, "{what}");
+    }
+    println!("{shortened} flips cost the last commit");
+    assert!(shortened <= SLOT, "{shortened}");
 }
 
 #[test]
