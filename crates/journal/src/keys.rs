@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use crate::journal::Inner;
-use crate::record::{Fields, Fill, MAX_KEY, MAX_VALUE, Space, check_len, get, scan};
-use crate::retention::{Keep, millis};
+use crate::operations::{OperationState, Stored};
+use crate::record::{Fields, Fill, MAX_KEY, MAX_VALUE, Space, Tx, check_len, get, scan};
+use crate::retention::{Keep, millis, time};
 use crate::{Error, Refusal};
 
 /// The journal's face for idempotency keys.
@@ -36,8 +37,13 @@ pub enum Reserved {
 pub enum KeyState {
     /// Someone in this process executes it.
     InProgress,
-    /// It has reached success, with this answer.
-    Succeeded(Vec<u8>),
+    /// It has reached success.
+    Succeeded {
+        /// The answer for all who ask.
+        answer: Vec<u8>,
+        /// When, in milliseconds.
+        at: SystemTime,
+    },
     /// It was reserved, and what came of it is not known.
     InDoubt,
 }
@@ -49,6 +55,15 @@ pub enum Resolution {
     Succeeded(Vec<u8>),
     /// It had no effect: the key is free again.
     NotExecuted,
+}
+
+/// How an operation ends together with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It took effect: the operation has succeeded, and so has the key, with this answer.
+    Succeeded(Vec<u8>),
+    /// It had no effect, for this reason: the operation has failed, and the key is free again.
+    Failed(String),
 }
 
 /// The right to execute a key. Dropped without a word, it leaves the key in doubt.
@@ -82,6 +97,9 @@ impl Keys {
 
     /// Reserves `key`, or tells why there is nothing to execute. However many ask at once, one is told to execute.
     ///
+    /// An empty key is no key: the answer is to execute, each time, and nothing is recorded. What is not to run again needs a
+    /// key.
+    ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the key is longer than 65536 bytes; as every write
@@ -89,8 +107,15 @@ impl Keys {
     /// executed.
     pub fn reserve(&self, key: &[u8]) -> Result<Reserved, Error> {
         check_len("a key", key, MAX_KEY)?;
+        let reservation = || Reservation {
+            inner: Arc::clone(&self.inner),
+            key: key.to_vec(),
+        };
+        if key.is_empty() {
+            return Ok(Reserved::Execute(reservation()));
+        }
         // Most that ask again find success: that costs no write.
-        if let Some(KeyState::Succeeded(answer)) = self.state(key)? {
+        if let Some(KeyState::Succeeded { answer, .. }) = self.state(key)? {
             return Ok(Reserved::Succeeded(answer));
         }
         let (wanted, live) = (key.to_vec(), Arc::clone(&self.inner.live));
@@ -100,19 +125,16 @@ impl Keys {
             match tx.get(&place)? {
                 Some(value) => KeyState::parse(&value, live.contains(&wanted)).map(Some),
                 None => {
-                    tx.put(&place, &KeyState::InProgress.encode(0))?;
+                    tx.put(&place, &KeyState::InProgress.encode())?;
                     live.insert(wanted);
                     Ok(None)
                 }
             }
         })?;
         Ok(match found {
-            None => Reserved::Execute(Reservation {
-                inner: Arc::clone(&self.inner),
-                key: key.to_vec(),
-            }),
+            None => Reserved::Execute(reservation()),
             Some(KeyState::InProgress) => Reserved::InProgress,
-            Some(KeyState::Succeeded(answer)) => Reserved::Succeeded(answer),
+            Some(KeyState::Succeeded { answer, .. }) => Reserved::Succeeded(answer),
             Some(KeyState::InDoubt) => Reserved::InDoubt,
         })
     }
@@ -164,7 +186,24 @@ impl Keys {
         resolution: Resolution,
         now: SystemTime,
     ) -> Result<(), Error> {
-        settle(&self.inner, key, resolution, now, false)
+        settle(&self.inner, key, None, resolution.into(), now, false)
+    }
+
+    /// Says how `operation` and its key in doubt ended, at the time `now`, in one commit: after a crash both have ended, or
+    /// neither.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve), and [`Refused`](crate::ErrorKind::Refused) with
+    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). Of an error neither has ended.
+    pub fn end(
+        &self,
+        key: &[u8],
+        operation: &str,
+        ending: Ending,
+        now: SystemTime,
+    ) -> Result<(), Error> {
+        settle(&self.inner, key, Some(operation), ending, now, false)
     }
 
     /// Forgets keys that have reached success, but for those to `keep`: they can be executed again. Those in progress or in
@@ -197,8 +236,8 @@ impl Reservation {
     /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as every write. The key is in
     /// doubt then.
     pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
-        let resolution = Resolution::Succeeded(answer.to_vec());
-        settle(&self.inner, &self.key, resolution, now, true)
+        let ending = Ending::Succeeded(answer.to_vec());
+        settle(&self.inner, &self.key, None, ending, now, true)
     }
 
     /// Gives the key free again: it is certain that there was no effect.
@@ -207,8 +246,19 @@ impl Reservation {
     ///
     /// As every write. The key is in doubt then.
     pub fn not_executed(self) -> Result<(), Error> {
-        let now = SystemTime::UNIX_EPOCH;
-        settle(&self.inner, &self.key, Resolution::NotExecuted, now, true)
+        let (ending, now) = (Resolution::NotExecuted.into(), SystemTime::UNIX_EPOCH);
+        settle(&self.inner, &self.key, None, ending, now, true)
+    }
+
+    /// Records how `operation` and this key ended, at the time `now`, in one commit: after a crash both have ended, or neither.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended);
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer or the reason is longer than 16 MiB; otherwise as every write. The
+    /// key is in doubt then, and the operation as it was.
+    pub fn end(self, operation: &str, ending: Ending, now: SystemTime) -> Result<(), Error> {
+        settle(&self.inner, &self.key, Some(operation), ending, now, true)
     }
 }
 
@@ -218,49 +268,78 @@ impl Drop for Reservation {
     }
 }
 
-/// `held`: by the one who holds the reservation; otherwise nobody may hold it.
+impl From<Resolution> for Ending {
+    fn from(resolution: Resolution) -> Ending {
+        match resolution {
+            Resolution::Succeeded(answer) => Ending::Succeeded(answer),
+            Resolution::NotExecuted => Ending::Failed(String::new()),
+        }
+    }
+}
+
+/// Ends a key, and the operation of it if there is one. All is looked at before the first write, so that a refusal writes
+/// nothing. `held`: by the one who holds the reservation; otherwise nobody may hold it.
 fn settle(
     inner: &Arc<Inner>,
     key: &[u8],
-    resolution: Resolution,
+    operation: Option<&str>,
+    ending: Ending,
     now: SystemTime,
     held: bool,
 ) -> Result<(), Error> {
-    if let Resolution::Succeeded(answer) = &resolution {
-        check_len("an answer", answer, MAX_VALUE)?;
+    match &ending {
+        Ending::Succeeded(answer) => check_len("an answer", answer, MAX_VALUE)?,
+        Ending::Failed(why) => check_len("a reason", why.as_bytes(), MAX_VALUE)?,
     }
     let live = Arc::clone(&inner.live);
     let key = key.to_vec();
+    let operation = operation.map(str::to_owned);
     inner.commits.write(move |tx| {
-        let place = Space::Key.key(&key);
-        let shown = String::from_utf8_lossy(&key);
-        let live = live.keys().contains(&key);
-        let Some(value) = tx.get(&place)? else {
-            return Err(Error::refused(Refusal::NotReserved, shown));
-        };
-        match KeyState::parse(&value, live)? {
-            KeyState::Succeeded(_) => return Err(Error::refused(Refusal::Succeeded, shown)),
-            KeyState::InProgress if !held => {
-                return Err(Error::refused(Refusal::InProgress, shown));
-            }
-            KeyState::InProgress | KeyState::InDoubt => {}
+        // Without a key there is nothing to end but the operation.
+        let is_key = !(held && key.is_empty());
+        if is_key {
+            check_open(tx, &key, live.keys().contains(&key), held)?;
         }
-        match resolution {
-            Resolution::NotExecuted => tx.remove(&place),
-            Resolution::Succeeded(answer) => {
+        if let Some(name) = operation {
+            let state = match &ending {
+                Ending::Succeeded(_) => OperationState::Succeeded,
+                Ending::Failed(why) => OperationState::Failed(why.clone()),
+            };
+            Stored::in_flight(tx, &name)?.end(tx, state, now)?;
+        }
+        let place = Space::Key.key(&key);
+        match ending {
+            _ if !is_key => Ok(()),
+            Ending::Failed(_) => tx.remove(&place),
+            Ending::Succeeded(answer) => {
                 let number = tx.next();
                 let index = Fill::default().u64(millis(now)).bytes(&key);
                 tx.put(&Space::Succeeded.numbered(number), &index.0)?;
-                tx.put(&place, &KeyState::Succeeded(answer).encode(millis(now)))
+                tx.put(&place, &KeyState::Succeeded { answer, at: now }.encode())
             }
         }
     })
 }
 
+/// Refuses a key that has nothing to end.
+fn check_open(tx: &Tx<'_>, key: &[u8], live: bool, held: bool) -> Result<(), Error> {
+    let refused = |refusal| Err(Error::refused(refusal, String::from_utf8_lossy(key)));
+    let Some(value) = tx.get(&Space::Key.key(key))? else {
+        return refused(Refusal::NotReserved);
+    };
+    match KeyState::parse(&value, live)? {
+        KeyState::Succeeded { .. } => refused(Refusal::Succeeded),
+        KeyState::InProgress if !held => refused(Refusal::InProgress),
+        KeyState::InProgress | KeyState::InDoubt => Ok(()),
+    }
+}
+
 impl KeyState {
-    fn encode(&self, at: u64) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         match self {
-            KeyState::Succeeded(answer) => Fill::default().u8(1).u64(at).bytes(answer).0,
+            KeyState::Succeeded { answer, at } => {
+                Fill::default().u8(1).u64(millis(*at)).bytes(answer).0
+            }
             KeyState::InProgress | KeyState::InDoubt => Fill::default().u8(0).0,
         }
     }
@@ -272,8 +351,9 @@ impl KeyState {
             0 if live => Ok(KeyState::InProgress),
             0 => Ok(KeyState::InDoubt),
             1 => {
-                fields.u64()?;
-                Ok(KeyState::Succeeded(fields.bytes()?.to_vec()))
+                let at = time(fields.u64()?);
+                let answer = fields.bytes()?.to_vec();
+                Ok(KeyState::Succeeded { answer, at })
             }
             _ => Err(Error::damaged("a key is in no known state")),
         }

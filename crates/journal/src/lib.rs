@@ -32,7 +32,7 @@ mod storage;
 pub use care::{Loss, Repaired, check, export, repair};
 pub use error::{Error, ErrorKind, Refusal};
 pub use journal::{Compacted, Journal, Stats};
-pub use keys::{KeyState, Keys, Reservation, Reserved, Resolution};
+pub use keys::{Ending, KeyState, Keys, Reservation, Reserved, Resolution};
 pub use ledger::JournalLedger;
 pub use lines::Counts;
 pub use lock::{Holder, unheld};

@@ -9,8 +9,9 @@ use crate::Error;
 use crate::keys::KeyState;
 use crate::ledger::{parse_claim, parse_place};
 use crate::opening::View;
-use crate::operations::{OperationState, Stored};
+use crate::operations::{self, OperationState};
 use crate::record::{Record, Space, scan, text};
+use crate::retention::millis;
 
 /// The spaces that are told. The others only find records of these.
 const TOLD: [Space; 4] = [Space::Operation, Space::Key, Space::Owned, Space::Intent];
@@ -58,7 +59,7 @@ pub(crate) fn count(view: &View) -> Result<Counts, Error> {
 fn each(view: &View, mut tell: impl FnMut(Line) -> Result<(), Error>) -> Result<(), Error> {
     for space in TOLD {
         for entry in scan(view, &space.key(&[]))? {
-            tell(Line::parse(space, entry?)?)?;
+            tell(Line::parse(view, space, entry?)?)?;
         }
     }
     Ok(())
@@ -74,6 +75,8 @@ enum Line {
         task: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ended: Option<u64>,
         what: Bytes,
     },
     Key {
@@ -81,6 +84,8 @@ enum Line {
         state: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         answer: Option<Bytes>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ended: Option<u64>,
     },
     Owned {
         #[serde(flatten)]
@@ -120,15 +125,21 @@ impl Serialize for Bytes {
 }
 
 impl Line {
-    fn parse(space: Space, (key, value): Record) -> Result<Line, Error> {
+    fn parse(view: &View, space: Space, (key, value): Record) -> Result<Line, Error> {
         match space {
             Space::Key => {
-                let (state, answer) = match KeyState::parse(&value, false)? {
-                    KeyState::Succeeded(answer) => ("succeeded", Some(Bytes(answer))),
-                    KeyState::InProgress | KeyState::InDoubt => ("reserved", None),
+                let (state, answer, ended) = match KeyState::parse(&value, false)? {
+                    KeyState::Succeeded { answer, at } => {
+                        ("succeeded", Some(Bytes(answer)), Some(millis(at)))
+                    }
+                    KeyState::InProgress | KeyState::InDoubt => ("reserved", None, None),
                 };
-                let key = Bytes(key);
-                Ok(Line::Key { key, state, answer })
+                Ok(Line::Key {
+                    key: Bytes(key),
+                    state,
+                    answer,
+                    ended,
+                })
             }
             Space::Owned => Ok(Line::Owned {
                 place: Place::parse(&key)?,
@@ -147,7 +158,7 @@ impl Line {
                 })
             }
             _ => {
-                let stored = Stored::parse(&text(&key)?, &value)?.operation;
+                let stored = operations::read(view, &text(&key)?, &value)?;
                 let (state, task, why) = match stored.state {
                     OperationState::Started => ("started", None, None),
                     OperationState::Running(task) => ("running", Some(task), None),
@@ -159,6 +170,7 @@ impl Line {
                     state,
                     task,
                     why,
+                    ended: stored.ended.map(millis),
                     what: Bytes(stored.what),
                 })
             }

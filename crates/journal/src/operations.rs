@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::journal::Inner;
+use crate::opening::View;
 use crate::record::{Fields, Fill, MAX_KEY, MAX_VALUE, Space, Tx, check_len, get, scan, text};
-use crate::retention::{Keep, millis};
+use crate::retention::{Keep, millis, time};
 use crate::{Error, Refusal};
 
 /// The journal's face for operations: see the methods for the steps that are possible.
@@ -32,6 +33,8 @@ pub struct Operation {
     pub what: Vec<u8>,
     /// How far it is.
     pub state: OperationState,
+    /// When it ended, in milliseconds; `None` while it is in flight.
+    pub ended: Option<SystemTime>,
 }
 
 /// How far an operation is.
@@ -79,8 +82,12 @@ impl Operations {
             }
             let number = tx.next();
             tx.put(&Space::InFlight.numbered(number), name.as_bytes())?;
-            let state = OperationState::Started;
-            let operation = Operation { name, what, state };
+            let operation = Operation {
+                name,
+                what,
+                state: OperationState::Started,
+                ended: None,
+            };
             Stored { number, operation }.save(tx)
         })
     }
@@ -123,17 +130,12 @@ impl Operations {
     fn end(&self, name: &str, state: OperationState, now: SystemTime) -> Result<(), Error> {
         let name = name.to_owned();
         self.inner.commits.write(move |tx| {
-            let mut stored = Stored::in_flight(tx, &name)?;
-            tx.remove(&Space::InFlight.numbered(stored.number))?;
-            stored.number = tx.next();
-            stored.operation.state = state;
-            let ended = Fill::default().u64(millis(now)).bytes(name.as_bytes());
-            tx.put(&Space::Ended.numbered(stored.number), &ended.0)?;
-            stored.save(tx)
+            let stored = Stored::in_flight(tx, &name)?;
+            stored.end(tx, state, now)
         })
     }
 
-    /// What is recorded of `name`.
+    /// Returns what is recorded of `name`, with the time at which it ended.
     ///
     /// # Errors
     ///
@@ -141,8 +143,7 @@ impl Operations {
     pub fn find(&self, name: &str) -> Result<Option<Operation>, Error> {
         self.inner.commits.read(|view| {
             let value = get(view, &Space::Operation.key(name.as_bytes()))?;
-            let stored = value.map(|value| Stored::parse(name, &value)).transpose()?;
-            Ok(stored.map(|stored| stored.operation))
+            value.map(|value| read(view, name, &value)).transpose()
         })
     }
 
@@ -180,11 +181,25 @@ impl Operations {
     }
 }
 
+/// Reads the record of an operation, and the time of its end.
+pub(crate) fn read(view: &View, name: &str, value: &[u8]) -> Result<Operation, Error> {
+    let Stored {
+        number,
+        mut operation,
+    } = Stored::parse(name, value)?;
+    if operation.state.is_ended() {
+        let ended = get(view, &Space::Ended.numbered(number))?
+            .ok_or_else(|| Error::damaged("an operation that ended is not listed as such"))?;
+        operation.ended = Some(time(Fields(&ended).u64()?));
+    }
+    Ok(operation)
+}
+
 /// A record of an operation.
 pub(crate) struct Stored {
     /// Of its entry among those in flight, or among those that ended.
     number: u64,
-    pub(crate) operation: Operation,
+    operation: Operation,
 }
 
 impl Stored {
@@ -193,7 +208,7 @@ impl Stored {
         value.map(|value| Stored::parse(name, &value)).transpose()
     }
 
-    fn in_flight(tx: &Tx<'_>, name: &str) -> Result<Stored, Error> {
+    pub(crate) fn in_flight(tx: &Tx<'_>, name: &str) -> Result<Stored, Error> {
         match Stored::load(tx, name)? {
             None => Err(Error::refused(Refusal::NoOperation, name)),
             Some(stored) if stored.operation.state.is_ended() => {
@@ -201,6 +216,21 @@ impl Stored {
             }
             Some(stored) => Ok(stored),
         }
+    }
+
+    pub(crate) fn end(
+        mut self,
+        tx: &mut Tx<'_>,
+        state: OperationState,
+        now: SystemTime,
+    ) -> Result<(), Error> {
+        tx.remove(&Space::InFlight.numbered(self.number))?;
+        self.number = tx.next();
+        self.operation.state = state;
+        let name = self.operation.name.as_bytes();
+        let ended = Fill::default().u64(millis(now)).bytes(name);
+        tx.put(&Space::Ended.numbered(self.number), &ended.0)?;
+        self.save(tx)
     }
 
     fn save(&self, tx: &mut Tx<'_>) -> Result<(), Error> {
@@ -221,7 +251,8 @@ impl Stored {
         )
     }
 
-    pub(crate) fn parse(name: &str, value: &[u8]) -> Result<Stored, Error> {
+    /// Without the time of its end, which is beside its number.
+    fn parse(name: &str, value: &[u8]) -> Result<Stored, Error> {
         let mut fields = Fields(value);
         let number = fields.u64()?;
         let state = fields.u8()?;
@@ -235,7 +266,12 @@ impl Stored {
             _ => return Err(Error::damaged("an operation is in no known state")),
         };
         let name = name.to_owned();
-        let operation = Operation { name, what, state };
+        let operation = Operation {
+            name,
+            what,
+            state,
+            ended: None,
+        };
         Ok(Stored { number, operation })
     }
 }

@@ -59,3 +59,9 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The time so many milliseconds after 1970, UTC.
+pub(crate) fn time(millis: u64) -> SystemTime {
+    let at = UNIX_EPOCH.checked_add(Duration::from_millis(millis));
+    at.unwrap_or(UNIX_EPOCH)
+}

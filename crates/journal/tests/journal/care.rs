@@ -65,7 +65,7 @@ fn an_export_has_a_line_for_each_record() {
     let expected = concat!(
         r#"{"record":"operation","name":"add \"x\"","state":"started","what":{"hex":"ff00"}}"#,
         "\n",
-        r#"{"record":"operation","name":"done","state":"failed","why":"no","what":"d"}"#,
+        r#"{"record":"operation","name":"done","state":"failed","why":"no","ended":1000,"what":"d"}"#,
         "\n",
         r#"{"record":"key","key":"k","state":"reserved"}"#,
         "\n",

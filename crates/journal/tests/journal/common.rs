@@ -245,5 +245,12 @@ pub(crate) fn workload() -> Vec<Step> {
                 .unwrap()
         },
         |journal| assert_eq!(journal.operations().forget(Keep::Latest(1)).unwrap(), 1),
+        |journal| journal.operations().begin("three", b"").unwrap(),
+        |journal| drop(journal.keys().reserve(b"key of three").unwrap()),
+        |journal| {
+            let ending = trueup_journal::Ending::Succeeded(b"done".to_vec());
+            let keys = journal.keys();
+            keys.end(b"key of three", "three", ending, at(4)).unwrap();
+        },
     ]
 }

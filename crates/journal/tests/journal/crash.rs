@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use trueup_journal::{Journal, Keep, LedgerScope};
+use trueup_journal::{Journal, Keep, KeyState, LedgerScope, OperationState};
 use trueup_reconcile::{Claim, Ledger as _};
 
 use crate::common::{BLOCK, Disk, Event, Failing, Random, apply, at, export, ours, workload};
@@ -118,6 +118,42 @@ fn image(durable: &[u8], survivors: impl IntoIterator<Item = Event>) -> Vec<u8> 
         apply(&mut image, &event);
     }
     image
+}
+
+/// Half of the pair would be worse than none of it: an operation that is in flight for ever, or a key that is executed again.
+#[test]
+fn an_operation_and_its_key_end_together_or_not_at_all() {
+    let run = run();
+    let mut random = Random(6);
+    let (mut ended, mut open) = (0, 0);
+    at_every_point(&run, |durable, pending, _, _| {
+        for _ in 0..4 {
+            let mut kept = Vec::new();
+            for piece in in_blocks(pending) {
+                kept.extend(what_arrives(&mut random, piece));
+            }
+            let journal = Journal::open_on(Disk::of(image(durable, kept))).unwrap();
+            let Some(operation) = journal.operations().find("three").unwrap() else {
+                continue;
+            };
+            match journal.keys().state(b"key of three").unwrap() {
+                Some(KeyState::Succeeded { at: time, .. }) => {
+                    assert_eq!(operation.state, OperationState::Succeeded);
+                    assert_eq!(operation.ended, Some(time));
+                    assert_eq!(time, at(4));
+                    ended += 1;
+                }
+                // Not reserved yet, or in doubt.
+                None | Some(KeyState::InDoubt) => {
+                    assert_eq!(operation.state, OperationState::Started);
+                    assert_eq!(operation.ended, None);
+                    open += 1;
+                }
+                Some(KeyState::InProgress) => panic!("by whom?"),
+            }
+        }
+    });
+    assert!(ended > 0 && open > 0, "{ended} ended, {open} open");
 }
 
 #[test]

@@ -131,7 +131,11 @@ fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_m
     let directory = Directory::new("running-heads");
     let path = directory.journal();
     let mut shortened = 0;
-    for at in HEADS {
+    // What is written of both heads: to flip each byte of a megabyte's takes long.
+    for at in [0..24, 512..524, 1024..1036, 4096..4416]
+        .into_iter()
+        .flatten()
+    {
         let mut flipped = running.clone();
         flipped[at] ^= 1 << (at % 8);
         let what = format!("bit flipped at {at}");

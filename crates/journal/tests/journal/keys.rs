@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use trueup_journal::{Journal, Keep, KeyState, Refusal, Reservation, Reserved, Resolution};
+use trueup_journal::{
+    Ending, Journal, Keep, KeyState, OperationState, Refusal, Reservation, Reserved, Resolution,
+};
 
 use crate::common::{Disk, at};
 
@@ -121,4 +123,84 @@ fn success_is_forgotten_by_choice_alone() {
         Reserved::Succeeded(_)
     ));
     reserved.succeeded(b"", at(0)).unwrap();
+}
+
+/// An empty key is no key: what has none may run again, as often as it is asked for.
+#[test]
+fn an_empty_key_is_no_key_and_is_never_already_applied() {
+    let (disk, journal) = opened();
+    let writes = journal.stats().writes;
+    for second in 0..3 {
+        let first = execute(&journal, b"");
+        let beside = execute(&journal, b"");
+        first.succeeded(b"answer", at(second)).unwrap();
+        beside.not_executed().unwrap();
+        drop(execute(&journal, b""));
+    }
+    assert_eq!(journal.keys().state(b"").unwrap(), None);
+    assert!(journal.keys().in_doubt().unwrap().is_empty());
+    assert_eq!(journal.stats().writes, writes, "nothing is recorded");
+    drop(journal);
+    let journal = Journal::open_on(disk).unwrap();
+    drop(execute(&journal, b""));
+    let resolved = journal
+        .keys()
+        .resolve(b"", Resolution::NotExecuted, at(0))
+        .unwrap_err();
+    assert_eq!(resolved.refusal(), Some(Refusal::NotReserved));
+}
+
+#[test]
+fn an_operation_and_its_key_end_in_one_commit() {
+    let (disk, journal) = opened();
+    let (operations, keys) = (journal.operations(), journal.keys());
+    for name in ["a", "b", "c", "without"] {
+        operations.begin(name, b"").unwrap();
+    }
+    let answer = || Ending::Succeeded(b"answer".to_vec());
+    let commits = journal.stats().commits;
+    execute(&journal, b"a").end("a", answer(), at(5)).unwrap();
+    assert_eq!(
+        journal.stats().commits - commits,
+        2,
+        "of the reservation, and of the end"
+    );
+    let failed = Ending::Failed("refused".into());
+    execute(&journal, b"b").end("b", failed, at(6)).unwrap();
+    execute(&journal, b"")
+        .end("without", answer(), at(7))
+        .unwrap();
+    // Refused for the operation's sake or for the key's, nothing has ended.
+    for operation in ["a", "none"] {
+        execute(&journal, b"refused")
+            .end(operation, answer(), at(8))
+            .unwrap_err();
+        assert_eq!(keys.state(b"refused").unwrap(), Some(KeyState::InDoubt));
+        keys.resolve(b"refused", Resolution::NotExecuted, at(8))
+            .unwrap();
+    }
+    let refused = keys.end(b"a", "c", answer(), at(9)).unwrap_err();
+    assert_eq!(refused.refusal(), Some(Refusal::Succeeded));
+    drop((operations, keys, journal));
+
+    let journal = Journal::open_on(disk).unwrap();
+    let (operations, keys) = (journal.operations(), journal.keys());
+    let found = |name| operations.find(name).unwrap().unwrap();
+    assert_eq!(
+        (found("a").state, found("a").ended),
+        (OperationState::Succeeded, Some(at(5)))
+    );
+    let succeeded = KeyState::Succeeded {
+        answer: b"answer".to_vec(),
+        at: at(5),
+    };
+    assert_eq!(keys.state(b"a").unwrap(), Some(succeeded));
+    let failed = OperationState::Failed("refused".into());
+    assert_eq!((found("b").state, found("b").ended), (failed, Some(at(6))));
+    assert_eq!(keys.state(b"b").unwrap(), None, "free again");
+    assert_eq!(found("without").ended, Some(at(7)));
+    assert_eq!(
+        (found("c").state, found("c").ended),
+        (OperationState::Started, None)
+    );
 }
