@@ -8,6 +8,7 @@ mod why;
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anyhow::{Context as _, Error, Result};
 use serde::ser::{Serialize, Serializer};
@@ -62,6 +63,15 @@ fn say(what: std::fmt::Arguments<'_>) {
 /// A number of things, in words.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// A path in JSON. It may be of bytes that are no text, which JSON cannot have: they are replaced.
+pub(crate) struct Shown<P>(pub(crate) P);
+
+impl<P: AsRef<Path>> Serialize for Shown<P> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0.as_ref().display())
+    }
 }
 
 /// A list that is made while it is written.

@@ -284,8 +284,13 @@ pub(crate) fn explain(error: journal::Error, file: &Path) -> Error {
              says what that would lose"
         ));
     }
-    Error::new(error).context(format!("cannot use the state file {shown}"))
+    let remedy = error.remedy().unwrap_or(READABLE);
+    anyhow!("cannot use the state file {shown}: {error}; {remedy}")
 }
+
+/// What to do about a journal that cannot be opened.
+pub(crate) const READABLE: &str =
+    "let it be read and written by whoever runs trueup, or run it as its owner";
 
 /// What is to be said where no usual directory can be written.
 pub(crate) const NOWHERE: &str = "no place to remember what is ours: neither /run/trueup nor \

@@ -18,7 +18,7 @@ use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
 use super::{Declared, Place};
-use crate::output::{self, Format};
+use crate::output::{self, Format, Shown};
 use crate::{Common, state};
 
 /// Something would hinder a pass.
@@ -63,7 +63,7 @@ struct Findings {
     strict_checking: bool,
     receive_buffer: Buffer,
     ownership: Vec<Proof>,
-    state_directory: Option<PathBuf>,
+    state_directory: Option<Shown<PathBuf>>,
     /// Those of the namespace, and the one that the file would have, or one without `protocol`.
     journals: Vec<Remembered>,
     problems: Vec<Problem>,
@@ -87,7 +87,7 @@ struct Proof {
 /// A journal.
 #[derive(Serialize)]
 struct Remembered {
-    file: PathBuf,
+    file: Shown<PathBuf>,
     protocol: u8,
     present: bool,
     held: bool,
@@ -129,7 +129,8 @@ impl Findings {
         let directory = or_problem(
             found.and_then(|found| usable(found.directory())),
             &mut problems,
-            "name a directory that you can write to with --state DIR, and the same one each time",
+            "run trueup as the owner of that directory; or name one that you can write to with --state DIR, \
+             and the same one each time",
         );
         let journals = match &directory {
             Some(_) => journals(given, place.cookie, protocol, &mut problems)?,
@@ -149,14 +150,12 @@ impl Findings {
                 obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
             },
             ownership: ownership(&markers(&mut socket)?),
-            state_directory: directory,
+            state_directory: directory.map(Shown),
             journals,
             problems,
         })
     }
 }
-
-const READABLE: &str = "let it be read and written by whoever runs trueup";
 
 impl Problem {
     /// Of a journal.
@@ -175,7 +174,7 @@ impl Problem {
                 ),
             )
         } else {
-            let remedy = error.remedy().unwrap_or(READABLE);
+            let remedy = error.remedy().unwrap_or(state::READABLE);
             (format!("cannot use {file}: {error}"), remedy.to_owned())
         };
         Problem { problem, remedy }
@@ -354,13 +353,13 @@ fn journals(
             Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
                 problems.push(Problem {
                     problem: format!("{} cannot be written", file.display()),
-                    remedy: READABLE.to_owned(),
+                    remedy: state::READABLE.to_owned(),
                 });
             }
             Ok(_) => {}
         }
         found.push(Remembered {
-            file,
+            file: Shown(file),
             protocol,
             present,
             held,

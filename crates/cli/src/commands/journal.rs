@@ -9,7 +9,7 @@ use anyhow::{Context as _, Error, Result, bail};
 use serde::Serialize;
 use trueup::journal::{self, Counts, Loss, Repaired};
 
-use crate::output::{self, Format};
+use crate::output::{self, Format, Shown};
 use crate::{Common, state};
 
 /// What is to be done.
@@ -115,7 +115,7 @@ fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
 /// What a check says of a file, as JSON.
 #[derive(Serialize)]
 struct Checked<'a> {
-    file: &'a Path,
+    file: Shown<&'a Path>,
     whole: bool,
     #[serde(flatten)]
     records: Option<Records>,
@@ -153,7 +153,7 @@ fn check(format: Format, file: &Path) -> Result<u8> {
         Format::Json => line(
             out,
             &Checked {
-                file,
+                file: Shown(file),
                 whole: records.is_some(),
                 records,
                 problem,
@@ -198,10 +198,10 @@ fn export(file: &Path) -> Result<u8> {
 /// What a repair says of a file, as JSON.
 #[derive(Serialize)]
 struct Mended<'a> {
-    file: &'a Path,
+    file: Shown<&'a Path>,
     lost: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    kept: Option<&'a Path>,
+    kept: Option<Shown<&'a Path>>,
 }
 
 fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
@@ -229,9 +229,9 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
         (Format::Json, kept) => line(
             out,
             &Mended {
-                file,
+                file: Shown(file),
                 lost,
-                kept: kept.map(PathBuf::as_path),
+                kept: kept.map(|kept| Shown(kept.as_path())),
             },
         ),
         (_, None) => writeln!(out, "{}: whole, nothing to repair", file.display()),

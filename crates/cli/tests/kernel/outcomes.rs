@@ -1,6 +1,8 @@
 //! How a command ends: what its exit code says of the kernel, and what it says that it cannot know.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -54,6 +56,31 @@ pub(crate) fn a_report_that_cannot_be_written_is_exit_code_two() {
             assert!(applied.err.contains(words), "{words}: {applied:?}");
         }
         assert_eq!(Snapshot::take().routes_with_protocol(116).len(), 1);
+    }
+}
+
+pub(crate) fn a_path_of_bytes_that_are_no_text_does_not_break_json() {
+    let agent = Agent::new();
+    agent.write("f.toml", OURS);
+    let state = OsStr::from_bytes(b"st\xffate");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trueup"));
+        command.args(args).args(["--format", "json", "--state"]);
+        let output = command.arg(state).current_dir(agent.directory()).output();
+        Ran::of(output.unwrap())
+    };
+    assert_eq!(run(&["apply", "f.toml"]).code, 0);
+    let found = run(&["doctor"]);
+    assert_eq!(
+        found.json()["state_directory"],
+        "st\u{fffd}ate",
+        "{found:?}"
+    );
+    for task in ["check", "repair"] {
+        let ran = run(&["journal", task]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let file = ran.json()["file"].to_string();
+        assert!(file.starts_with("\"st\u{fffd}ate/netns-"), "{file}");
     }
 }
 

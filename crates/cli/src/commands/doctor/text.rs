@@ -52,7 +52,7 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
         )?;
     }
     match &found.state_directory {
-        Some(directory) => line("state directory", &directory.display().to_string())?,
+        Some(directory) => line("state directory", &directory.0.display().to_string())?,
         None => line("state directory", "none that can be used")?,
     }
     for journal in &found.journals {
@@ -73,7 +73,11 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
 }
 
 fn told(journal: &Remembered) -> String {
-    let of = format!("{} (protocol {})", journal.file.display(), journal.protocol);
+    let of = format!(
+        "{} (protocol {})",
+        journal.file.0.display(),
+        journal.protocol
+    );
     match &journal.holder {
         Some(holder) => format!("{of}: held by pid {} ({})", holder.pid, holder.command),
         None if journal.held => format!("{of}: held"),
