@@ -7,7 +7,7 @@ mod authored;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use trueup::diff::{
     Desired, Devices, IfName, Item, Link, LinkKind, Neighbour, Object, Observed, Owned, Route,
     RouteType, Rule,
@@ -51,6 +51,10 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
         Format::Json => write!(out, "{}", file::to_json(&settings, &shown.desired)),
         Format::Ip => write!(out, "{}", shown.batch(&snapshot.observed)),
     })?;
+    if !snapshot.doubts.is_empty() {
+        // Applied as it is, it would delete what is missing in it.
+        bail!("what was printed is not the whole state: run it again");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -121,6 +121,7 @@ trueup_testkit::kernel_tests![
     nobody_who_asks_for_metrics_holds_up_a_pass,
     a_report_that_cannot_be_written_is_exit_code_two,
     a_path_of_bytes_that_are_no_text_does_not_break_json,
+    a_state_that_was_not_read_whole_is_exit_code_one,
     where_the_network_cannot_be_as_declared_no_sysctl_is_set,
     what_cannot_be_read_is_not_taken_for_nothing,
     a_directory_that_has_nothing_of_a_namespace_hides_nothing,

@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
-use trueup_testkit::{Snapshot, assert_no_changes, ip, without_file_override};
+use trueup_testkit::{Snapshot, assert_no_changes, ip, veth_pair, without_file_override};
 
 use crate::agent::{Agent, Ran, route};
 
@@ -82,6 +84,55 @@ pub(crate) fn a_path_of_bytes_that_are_no_text_does_not_break_json() {
         let file = ran.json()["file"].to_string();
         assert!(file.starts_with("\"st\u{fffd}ate/netns-"), "{file}");
     }
+}
+
+/// While another writer is at the routes, hardly a dump of IPv6 routes is whole.
+pub(crate) fn a_state_that_was_not_read_whole_is_exit_code_one() {
+    veth_pair("v0", "v1");
+    let agent = Agent::new();
+    let ip = || {
+        let mut ip = Command::new("ip");
+        ip.args(["-6", "-batch", "-"]).stdin(Stdio::piped());
+        ip.spawn().unwrap()
+    };
+    let mut all = ip();
+    for n in 0..4000 {
+        let mut lines = all.stdin.as_ref().unwrap();
+        writeln!(lines, "route add fd00:{n:x}::/64 dev v0").unwrap();
+    }
+    drop(all.stdin.take());
+    assert!(all.wait().unwrap().success());
+    let is_over = AtomicBool::new(false);
+    let partial = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = ip();
+            let lines = "route add fd01::/64 dev v0\nroute delete fd01::/64 dev v0\n".repeat(50);
+            while !is_over.load(Ordering::Relaxed) {
+                let mut stdin = writer.stdin.as_ref().unwrap();
+                stdin.write_all(lines.as_bytes()).unwrap();
+            }
+            drop(writer.stdin.take());
+            assert!(writer.wait().unwrap().success());
+        });
+        let partial = (0..100).find_map(|_| {
+            let ran = agent.run(&["observe"]);
+            let is_whole = !ran.err.contains("not the whole state");
+            match (is_whole, ran.code) {
+                (true, 0) => None,
+                _ => Some(ran),
+            }
+        });
+        is_over.store(true, Ordering::Relaxed);
+        partial
+    });
+    let partial = partial.expect("a dump that the writer disturbed");
+    assert_eq!(partial.code, 1, "{}", partial.err);
+    assert!(
+        partial
+            .err
+            .contains("what was printed is not the whole state")
+    );
+    assert_eq!(agent.run(&["observe"]).code, 0);
 }
 
 pub(crate) fn where_the_network_cannot_be_as_declared_no_sysctl_is_set() {
