@@ -57,10 +57,10 @@ impl Planned {
         self.network.is_converged() && settings.is_none_or(trueup::Report::converged)
     }
 
-    /// Nothing would be done, nor tried in vain.
+    /// Nothing would be done, nor tried in vain, as far as is known.
     pub(crate) fn is_empty(&self) -> bool {
-        let settings = self.settings.as_ref();
-        self.network.plan.is_empty() && settings.is_none_or(|settings| settings.ops().is_empty())
+        let mut settings = self.settings.iter().flat_map(sysctl::Report::ops);
+        self.network.plan.is_empty() && settings.all(is_unread)
     }
 }
 
@@ -109,6 +109,15 @@ impl Host {
         let network = self.network.plan(scope, declared, ledger, options)?;
         Ok(Planned { network, settings })
     }
+}
+
+/// The value could not be read now, and may be as declared: the caller may not read it, for one.
+fn is_unread(planned: &sysctl::Done) -> bool {
+    use ErrorClass::{Busy, Permission, Unknown};
+    let sysctl::Outcome::Failed(failure) = &planned.outcome else {
+        return false;
+    };
+    matches!(failure.class, Busy | Permission | Unknown)
 }
 
 /// A pass over both, turn by turn.

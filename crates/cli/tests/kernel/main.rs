@@ -128,6 +128,7 @@ trueup_testkit::kernel_tests![
     an_empty_boot_id_is_no_boot,
     the_doctor_names_the_remedy_for_a_missing_proc,
     a_read_only_mount_of_proc_sys_is_named,
+    a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change,
     a_setting_of_a_link_of_the_same_file_takes_one_apply,
     a_setting_of_the_other_end_of_a_pair_takes_one_apply_too,
     settings_are_told_in_the_words_of_sysctl,

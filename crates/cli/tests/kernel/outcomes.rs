@@ -239,6 +239,29 @@ pub(crate) fn the_doctor_names_the_remedy_for_a_missing_proc() {
     }
 }
 
+pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
+    let agent = Agent::new();
+    let plan = |text: &str| {
+        agent.write(
+            "f.toml",
+            &format!("[sysctl]\n\"net.ipv4.tcp_fin_timeout\" = 60\n{text}"),
+        );
+        // Its owner may not read it, though others may.
+        let script = "echo 60 > key; chmod 044 key; \
+                      mount --bind key /proc/sys/net/ipv4/tcp_fin_timeout; \
+                      exec \"$0\" plan f.toml --state state";
+        bound(&agent, script)
+    };
+    let ran = plan("");
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.out.contains("cannot be read: Permission denied"),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("could not be told"), "{ran:?}");
+    assert_eq!(plan("\"net.ipv4.ip_forward\" = 1").code, 2);
+}
+
 pub(crate) fn a_read_only_mount_of_proc_sys_is_named() {
     let agent = Agent::new();
     agent.write("f.toml", "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
