@@ -1,6 +1,7 @@
 //! What the commands say: results on the standard output, all else on the standard error.
 
 mod clean;
+mod news;
 mod plan;
 mod report;
 mod setting;
@@ -15,8 +16,9 @@ use serde::ser::{Serialize, Serializer};
 use trueup_cli::file;
 
 pub(crate) use clean::clean;
+pub(crate) use news::{News, Unresolved};
 pub(crate) use plan::plan;
-pub(crate) use report::{Record, Rest, changes, is_news, remains, report, verdict};
+pub(crate) use report::{Record, Rest, changes, report, verdict};
 pub(crate) use why::{Told, why};
 
 /// What to print.
@@ -33,12 +35,18 @@ pub(crate) enum Format {
 
 /// Writes a result. A reader that went away does not want the rest: that is no error.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    print_to_reader(write).map(drop)
+}
+
+/// Writes a result, and returns whether there is still a reader.
+pub(crate) fn print_to_reader(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<bool> {
     let mut out = BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to the standard output")
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to the standard output"),
     }
 }
 
@@ -51,8 +59,24 @@ pub(crate) fn note(what: impl Display) {
 pub(crate) fn complain(error: &Error) {
     match error.downcast_ref::<file::Error>() {
         Some(error) => say(format_args!("{}\n", clean(&error.to_string()))),
-        None => note(format_args!("{error:#}")),
+        None => note(in_full(error.as_ref())),
     }
+}
+
+/// An error with its causes. Many name their cause themselves: it is not said twice.
+pub(crate) fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // As the netlink errors write those of the operating system.
+        let bare = said.split(" (os error").next().unwrap_or_default();
+        if !text.ends_with(&said) && !text.ends_with(bare) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
 }
 
 fn say(what: std::fmt::Arguments<'_>) {

@@ -83,6 +83,7 @@ impl Error {
     }
 }
 
+/// With the cause, where there is one.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
@@ -95,7 +96,11 @@ impl fmt::Display for Error {
             ErrorKind::ScopeEnded => "the scope has ended, and the loop with it",
             ErrorKind::Panicked => "the loop's thread panicked",
             ErrorKind::Os => "the operating system refused",
-        })
+        })?;
+        match &self.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
     }
 }
 

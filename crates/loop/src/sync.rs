@@ -7,12 +7,15 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{BorrowedFd, OwnedFd};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::Error;
+
+/// How long a wait lasts that the kernel refuses.
+const TURN: Duration = Duration::from_millis(100);
 
 pub(crate) fn now() -> Instant {
     Instant::now()
@@ -66,7 +69,13 @@ impl Wakeup {
         match poll(polled, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(false),
-            Err(error) => return Err(Error::os(error)),
+            // The kernel has no memory for it, or fewer descriptors are allowed by now than it is asked about (EINVAL, by
+            // RLIMIT_NOFILE). Neither has to stay so: until then it is looked at both by turns.
+            Err(_) => {
+                let left = until.map(|until| until.saturating_duration_since(now()));
+                thread::sleep(left.unwrap_or(TURN).min(TURN));
+                return Ok(descriptor.is_some());
+            }
         }
         let readable = polled.get(1).is_some_and(|it| !it.revents().is_empty());
         if !polled[0].revents().is_empty() {

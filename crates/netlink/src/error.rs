@@ -118,20 +118,34 @@ impl Error {
     }
 
     /// Whether the same call again may succeed without anything else being changed: time outs,
-    /// overruns, truncation, interrupted dumps, and `EBUSY`, `EAGAIN`, `EINTR`, `ENOBUFS`,
-    /// `ENOMEM`.
+    /// overruns, truncation, interrupted dumps, `EBUSY`, and whatever [`is_transient`] says.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        use libc::{EAGAIN, EBUSY, EINTR, ENOBUFS, ENOMEM};
         match self.kind() {
             ErrorKind::Timeout
             | ErrorKind::Overrun
             | ErrorKind::Truncated
             | ErrorKind::Interrupted => true,
-            _ => matches!(
-                self.errno(),
-                Some(EAGAIN | EBUSY | EINTR | ENOBUFS | ENOMEM)
-            ),
+            _ => self
+                .errno()
+                .is_some_and(|errno| errno == libc::EBUSY || is_transient(errno)),
+        }
+    }
+
+    /// Whether what names a network namespace leads to none: there is no such name, file or
+    /// process, or the file is something else. A namespace that exists and could not be opened or
+    /// entered, for want of a descriptor, a thread or a privilege, is not gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        use libc::{EINVAL, ENOENT, ENOTDIR, ESRCH};
+        match &*self.0 {
+            Repr::Namespace { source, .. } => source.as_ref().is_none_or(|source| {
+                matches!(
+                    source.raw_os_error(),
+                    Some(ENOENT | ENOTDIR | ESRCH | EINVAL)
+                )
+            }),
+            _ => false,
         }
     }
 
@@ -185,6 +199,15 @@ impl From<TooLarge> for Error {
     fn from(_: TooLarge) -> Self {
         Self::too_large("an attribute or the message outgrew its length field")
     }
+}
+
+/// Whether an errno says that something ran out which others give back: descriptors (`EMFILE`,
+/// `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and what else is to be had later
+/// (`EAGAIN`), an interrupted call (`EINTR`). The same call may succeed a moment later.
+#[must_use]
+pub fn is_transient(errno: i32) -> bool {
+    use libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    matches!(errno, EAGAIN | EINTR | EMFILE | ENFILE | ENOBUFS | ENOMEM)
 }
 
 /// The kernel's refusal of one message.
@@ -431,5 +454,23 @@ mod tests {
         let io = Error::io("cannot send", io::Error::from_raw_os_error(libc::EACCES));
         assert_eq!(io.to_string(), "cannot send: Permission denied");
         assert!(io.is_permission());
+    }
+
+    #[test]
+    fn a_namespace_that_could_not_be_opened_is_gone_only_where_nothing_bears_its_name() {
+        let of = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            Error::namespace("cannot open it".to_owned(), Some(source))
+        };
+        for errno in [libc::ENOENT, libc::ESRCH, libc::ENOTDIR, libc::EINVAL] {
+            assert!(of(errno).is_gone() && !of(errno).is_retryable(), "{errno}");
+        }
+        let transient = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN];
+        for errno in transient {
+            assert!(!of(errno).is_gone() && of(errno).is_retryable(), "{errno}");
+        }
+        assert!(!of(libc::EPERM).is_gone());
+        let other = Error::namespace("it is not a network namespace".to_owned(), None);
+        assert!(other.is_gone());
     }
 }

@@ -53,7 +53,7 @@ pub mod wire;
 pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
 pub use boot::boot_id;
 pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
-pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy};
+pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy, is_transient};
 pub use markers::{Marker, Markers, markers};
 pub use multicast::{Group, Multicast};
 pub use netns::Namespace;

@@ -168,7 +168,8 @@ impl Namespace {
                 Ok(inside())
             });
             let thread = spawned.map_err(|source| {
-                let message = format!("cannot start a thread to enter network namespace {self}");
+                let message =
+                    format!("cannot start a thread to enter network namespace {self}: {source}");
                 Error::namespace(message, Some(source))
             })?;
             thread

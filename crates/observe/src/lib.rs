@@ -20,7 +20,7 @@ mod snapshot;
 mod witness;
 
 pub use doubtful::Doubtful;
-pub use monitor::{Attended, Interest, Monitor};
+pub use monitor::{Attended, Interest, Monitor, RECEIVE_BUFFER};
 pub use observer::Observer;
 pub use snapshot::{Doubt, Scope, Snapshot};
 

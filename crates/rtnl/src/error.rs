@@ -106,14 +106,13 @@ impl Error {
         Error(Repr::Descriptor(source))
     }
 
-    /// That a namespace cannot be opened any more that could be.
-    pub(crate) fn into_end(self) -> Error {
-        match self.kind() {
-            ErrorKind::Namespace => Error(Repr::Ended(format!(
-                "the network namespace is gone: {self}"
-            ))),
-            _ => self,
-        }
+    /// The error of opening a namespace that could be opened before.
+    pub(crate) fn of_reopening(error: netlink::Error) -> Error {
+        Error(match error.is_gone() {
+            true => Repr::Ended(format!("the network namespace is gone: {error}")),
+            // It is there, and could not be opened: for want of a descriptor, a thread, a privilege.
+            false => Repr::Netlink(error),
+        })
     }
 }
 

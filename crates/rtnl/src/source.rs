@@ -146,7 +146,7 @@ impl Rtnl {
         let Some(cookie) = bound else {
             return Ok(Observer::open(scope)?);
         };
-        let mut observer = Observer::open(scope).map_err(|error| Error::from(error).into_end())?;
+        let mut observer = Observer::open(scope).map_err(Error::of_reopening)?;
         match observer.socket().netns_cookie()? == cookie {
             true => Ok(observer),
             false => Err(Error::replaced(scope)),

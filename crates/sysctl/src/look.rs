@@ -38,9 +38,7 @@ impl<'a> Place<'a> {
         });
         let inside = match entered {
             Ok(inside) => inside?,
-            Err(error)
-                if known.is_some() && matches!(error.errno(), Some(libc::ENOENT | libc::ESRCH)) =>
-            {
+            Err(error) if known.is_some() && error.is_gone() => {
                 let message = format!("network namespace {scope} has ended");
                 return Err(Error::gone(message, Some(error)));
             }

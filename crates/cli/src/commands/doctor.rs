@@ -15,6 +15,7 @@ use serde::Serialize;
 use trueup::diff::Kind;
 use trueup::journal::{self, Journal};
 use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
+use trueup::observe::RECEIVE_BUFFER;
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
 use super::{Declared, Place};
@@ -23,9 +24,6 @@ use crate::{Common, state};
 
 /// Something would hinder a pass.
 const HINDERED: u8 = 2;
-
-/// More than an unprivileged socket may have unless `net.core.rmem_max` was raised.
-const RECEIVE_BUFFER: usize = 1 << 20;
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
@@ -185,7 +183,7 @@ fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -
     result
         .map_err(|error| {
             problems.push(Problem {
-                problem: format!("{error:#}"),
+                problem: output::in_full(error.as_ref()),
                 remedy: remedy.to_owned(),
             });
         })

@@ -10,7 +10,7 @@ mod privilege;
 mod watch;
 mod why;
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,17 +41,16 @@ struct Declared {
 impl Declared {
     /// Reads a file; `-` is the standard input. `grace` is the command's own, for a file that names none.
     fn read(path: &Path, grace: Duration) -> Result<Declared> {
-        if !is_stdin(path) {
-            let name = path.display().to_string();
-            return Declared::new(name, File::read(path, &Tables::system())?, grace);
-        }
-        let name = "(standard input)";
-        let mut bytes = Vec::new();
-        io::stdin()
-            .read_to_end(&mut bytes)
-            .context("cannot read the standard input")?;
-        let file = File::parse(name, &bytes, &Tables::system())?;
-        Declared::new(name.into(), file, grace)
+        let name = match is_stdin(path) {
+            true => "(standard input)".to_owned(),
+            false => path.display().to_string(),
+        };
+        let tables = Tables::system().map_err(|error| file::Error::unreadable(&name, &error))?;
+        let file = match is_stdin(path) {
+            true => File::read_from(&name, io::stdin(), &tables)?,
+            false => File::read(path, &tables)?,
+        };
+        Declared::new(name, file, grace)
     }
 
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {

@@ -123,6 +123,12 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     if is_stdin(path) {
         bail!("`watch` reads its file again when it changes: name a file, not `-`");
     }
+    if common.format == Format::Ip {
+        bail!(
+            "`watch` prints what happens, and not commands: --format is text or json here, and \
+             `plan` has the commands"
+        );
+    }
     // From here on a signal ends the loop between two steps of a pass, and not one halfway.
     let waited = Waited::new()?;
     let stamp = Stamp::of(path);
@@ -149,10 +155,12 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     )
     .context("cannot start the loop")?;
     let handle = passes.handle();
+    teller.ends_with_reader(handle.clone());
     let attendant = Attendant {
         path: path.clone(),
         stamp,
         unheard: None,
+        unopened: None,
         place,
         netns: common.netns.clone(),
         options: declared.options.clone(),

@@ -51,7 +51,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (_, true) => Some(Family::Inet6),
         _ => None,
     };
-    let query = query(&asked.words, family, &Tables::system())?;
+    let query = query(&asked.words, family, &Tables::system()?)?;
     let declared = match &asked.file {
         Some(file) => Some(Declared::read(file, Duration::ZERO)?),
         None => None,

@@ -1,6 +1,9 @@
 //! What is wrong with a file: every problem with its place, one a line.
 
 use std::fmt;
+use std::io;
+
+use trueup::netlink::is_transient;
 
 use super::Place;
 
@@ -15,6 +18,7 @@ pub struct Error {
     file: String,
     problems: Vec<Problem>,
     more: bool,
+    transient: bool,
 }
 
 /// What sort of error it is.
@@ -49,6 +53,33 @@ impl Error {
         Error::new(ErrorKind::Invalid, file, vec![problem])
     }
 
+    /// An error about a file that could not be read, with the remedy where there is one.
+    pub fn unreadable(file: &str, error: &io::Error) -> Error {
+        let message = match error.kind() {
+            io::ErrorKind::NotFound => "no such file".to_owned(),
+            io::ErrorKind::IsADirectory => "is a directory: name a file in it".to_owned(),
+            // Of what is no regular file.
+            io::ErrorKind::InvalidInput => {
+                format!("{error}: name one, or `-` and pass it on the standard input")
+            }
+            _ => format!("cannot be read: {error}"),
+        };
+        let place = None;
+        let mut unreadable = Error::new(
+            ErrorKind::Unreadable,
+            file,
+            vec![Problem { place, message }],
+        );
+        unreadable.transient = error.raw_os_error().is_some_and(is_transient);
+        unreadable
+    }
+
+    /// Whether the file could not be read for want of something that others give back, such as a descriptor: a moment
+    /// later it may well be read.
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+
     /// What sort of error it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -73,6 +104,7 @@ impl Error {
             file: file.to_owned(),
             problems,
             more,
+            transient: false,
         }
     }
 }

@@ -25,9 +25,11 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::Read as _;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
 use std::path::Path;
 
+use trueup::journal::open_regular;
 use trueup::sysctl as sysctls;
 use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Routes, Rule, Shape};
 
@@ -59,32 +61,35 @@ impl File {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, and when it is no desired state.
+    /// When the file cannot be read, is no regular file, and when it is no desired state.
     pub fn read(path: &Path, tables: &Tables) -> std::result::Result<File, Error> {
         let name = path.display().to_string();
-        let unreadable = |message: String| {
-            let place = None;
-            let problem = Problem { place, message };
-            Error::new(ErrorKind::Unreadable, &name, vec![problem])
-        };
+        let opened = open_regular(path, OpenOptions::new().read(true));
+        let file = opened.map_err(|error| Error::unreadable(&name, &error))?;
+        File::read_from(&name, file, tables)
+    }
+
+    /// Reads a text to its end, 1 GiB at most; `name` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, when it is longer, and when it is no desired state.
+    pub fn read_from(
+        name: &str,
+        text: impl io::Read,
+        tables: &Tables,
+    ) -> std::result::Result<File, Error> {
         let mut bytes = Vec::new();
-        std::fs::File::open(path)
-            .and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes))
-            .map_err(|error| {
-                unreadable(match error.kind() {
-                    std::io::ErrorKind::NotFound => "no such file".to_owned(),
-                    std::io::ErrorKind::IsADirectory => {
-                        "is a directory: name a file in it".to_owned()
-                    }
-                    _ => format!("cannot be read: {error}"),
-                })
-            })?;
+        text.take(LIMIT + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::unreadable(name, &error))?;
         if bytes.len() as u64 > LIMIT {
-            return Err(unreadable(
-                "is larger than 1 GiB: no desired state is".to_owned(),
-            ));
+            let message = "is larger than 1 GiB: no desired state is".to_owned();
+            let place = None;
+            let problems = vec![Problem { place, message }];
+            return Err(Error::new(ErrorKind::Unreadable, name, problems));
         }
-        File::parse(&name, &bytes, tables)
+        File::parse(name, &bytes, tables)
     }
 
     /// Reads a text; `name` is what errors call it.

@@ -1,9 +1,16 @@
 //! The names of routing tables. The names that this system gives are read here and nowhere else.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use trueup::journal::open_regular;
+use trueup::netlink::is_transient;
 use trueup_diff::table;
+
+/// The size of a file that is read at most, in bytes: more than all tables with names have.
+const LIMIT: u64 = 1 << 20;
 
 /// Numbers of routing tables by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,17 +31,25 @@ impl Default for Tables {
 impl Tables {
     /// The names that this system knows: those of `/usr/share/iproute2`, over them those of
     /// `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`. A file that is missing or
-    /// cannot be read gives none, as for iproute2.
-    pub fn system() -> Tables {
+    /// cannot be read gives none, as for iproute2, nor does one that is no regular file.
+    ///
+    /// # Errors
+    ///
+    /// When a file could be read a moment later, such as for want of a descriptor: without it a
+    /// name would be unknown.
+    pub fn system() -> io::Result<Tables> {
         let mut tables = Tables::default();
         for base in ["/usr/share/iproute2", "/etc/iproute2"] {
-            for path in rt_tables(Path::new(base)) {
-                if let Ok(bytes) = std::fs::read(&path) {
+            for path in rt_tables(Path::new(base))? {
+                let mut bytes = Vec::new();
+                let opened = open_regular(&path, OpenOptions::new().read(true));
+                let read = opened.and_then(|file| file.take(LIMIT).read_to_end(&mut bytes));
+                if now_or_never(read)?.is_some() {
                     tables.add(&String::from_utf8_lossy(&bytes));
                 }
             }
         }
-        tables
+        Ok(tables)
     }
 
     /// Adds the names of a text in the form of `rt_tables`: a number, white space, a name.
@@ -68,9 +83,18 @@ impl Tables {
     }
 }
 
-fn rt_tables(base: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(base.join("rt_tables.d")).into_iter();
+/// What could be read; `None` for what cannot, and an error for what could be a moment later.
+fn now_or_never<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.raw_os_error().is_some_and(is_transient) => Err(error),
+        read => Ok(read.ok()),
+    }
+}
+
+fn rt_tables(base: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = now_or_never(std::fs::read_dir(base.join("rt_tables.d")))?;
     let mut more: Vec<PathBuf> = entries
+        .into_iter()
         .flatten()
         .flatten()
         .map(|entry| entry.path())
@@ -78,7 +102,7 @@ fn rt_tables(base: &Path) -> Vec<PathBuf> {
         .collect();
     more.sort();
     more.insert(0, base.join("rt_tables"));
-    more
+    Ok(more)
 }
 
 #[cfg(test)]
@@ -104,6 +128,7 @@ mod tests {
             std::fs::write(base.join("rt_tables.d").join(name), "").unwrap();
         }
         let names: Vec<_> = rt_tables(&base)
+            .unwrap()
             .iter()
             .map(|path| path.file_name().unwrap().to_owned())
             .collect();

@@ -11,6 +11,7 @@ use trueup::diff::{Action, Hold, Kind};
 use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
 
+use super::news::{News, new};
 use super::setting::{self, Found, Setting};
 use super::{Format, List, clean, count, print};
 use crate::host::Report;
@@ -26,19 +27,14 @@ pub(crate) fn report(format: Format, report: &Report) -> Result<()> {
             for change in changes(report) {
                 writeln!(out, "{}", clean(&change))?;
             }
-            text_of_the_rest(out, report, Told::WithTimes)
+            text_of_the_rest(out, report)
         }
         Format::Json => {
-            serde_json::to_writer(&mut *out, &Record(report))?;
+            serde_json::to_writer(&mut *out, &Record { report, news: None })?;
             writeln!(out)
         }
         Format::Ip => batch(out, report),
     })
-}
-
-/// Whether a pass did something, or changed whose something is.
-pub(crate) fn is_news(report: &Report) -> bool {
-    changes(report).next().is_some()
 }
 
 /// What a pass did, a line each, and whose things have become.
@@ -54,24 +50,11 @@ pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
     set.chain(applied).chain(left).chain(unwritten)
 }
 
-/// What a pass left undone, and its verdict: the same text says that nothing new is to be told. How long something is left
-/// alone is not in it.
-pub(crate) fn remains(report: &Report) -> String {
-    rest(report, Told::WithoutTimes)
-}
-
-/// Whether it is told how long something is left alone.
+/// Whether a reason says how long an object is left alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    WithTimes,
-    WithoutTimes,
-}
-
-fn rest(report: &Report, told: Told) -> String {
-    let mut out = Vec::new();
-    // Writing to memory does not fail.
-    let _ = text_of_the_rest(&mut out, report, told);
-    String::from_utf8_lossy(&out).into_owned()
+pub(super) enum Times {
+    Shown,
+    LeftOut,
 }
 
 /// The findings that no op tells of: whose an object is has changed, and the object has not.
@@ -112,7 +95,7 @@ impl Rest {
         let contended = report.pending().filter(|(_, why)| is_contended(why));
         let failed = report.failed().map(failed_text);
         let waiting = || report.pending().filter(|(_, why)| !is_contended(why));
-        let pending = waiting().map(|pending| pending_text(&pending, Told::WithoutTimes));
+        let pending = waiting().map(|pending| pending_text(&pending, Times::LeftOut));
         let undone = settings_undone(report).chain(failed).chain(pending);
         let settings = report.settings_failed().count() + report.settings_pending().count();
         let all_undone = settings + report.failed().count() + waiting().count();
@@ -121,7 +104,7 @@ impl Rest {
             more_undone: all_undone.saturating_sub(most),
             contended: contended
                 .take(most)
-                .map(|pending| pending_text(&pending, Told::WithTimes))
+                .map(|pending| pending_text(&pending, Times::Shown))
                 .collect(),
             conflicts: conflicts(report).take(most).map(conflict_text).collect(),
             more_conflicts: report.conflicts().count().saturating_sub(most),
@@ -130,34 +113,43 @@ impl Rest {
 }
 
 fn settings_undone(report: &Report) -> impl Iterator<Item = String> {
-    let failed = report.settings_failed();
-    let failed = failed.map(|(done, why)| setting::undone(done, &format!("failed: {why}")));
-    let pending = report.settings_pending();
-    let pending = pending.map(|(done, why)| setting::undone(done, &format!("pending: {why}")));
-    failed.chain(pending)
+    settings_failed_text(report).chain(settings_pending_text(report))
 }
 
-fn failed_text((failed, why): (OpOutcome<'_>, &Failure)) -> String {
+pub(super) fn settings_failed_text(report: &Report) -> impl Iterator<Item = String> {
+    let failed = report.settings_failed();
+    failed.map(|(done, why)| setting::undone(done, &format!("failed: {why}")))
+}
+
+pub(super) fn settings_pending_text(report: &Report) -> impl Iterator<Item = String> {
+    let pending = report.settings_pending();
+    pending.map(|(done, why)| setting::undone(done, &format!("pending: {why}")))
+}
+
+pub(super) fn failed_text((failed, why): (OpOutcome<'_>, &Failure)) -> String {
     format!("! {}   (failed: {why})", command(&failed))
 }
 
-fn pending_text((pending, why): &(OpOutcome<'_>, &Pending), told: Told) -> String {
-    let why = match why {
-        Pending::Held(Hold::Grace(_)) if told == Told::WithoutTimes => "grace".to_owned(),
-        Pending::Held(Hold::Contention { .. }) if told == Told::WithoutTimes => {
-            "contention".to_owned()
-        }
-        why => waits(pending, why),
-    };
+pub(super) fn pending_text((pending, why): &(OpOutcome<'_>, &Pending), times: Times) -> String {
+    let why = pending_reason(pending, why, times);
     format!("! {}   (pending: {why})", command(pending))
 }
 
-fn conflicts(report: &Report) -> impl Iterator<Item = ConflictRecord> {
+pub(super) fn pending_reason(pending: &OpOutcome<'_>, why: &Pending, times: Times) -> String {
+    match (times, why) {
+        (Times::LeftOut, Pending::Held(Hold::Grace(_))) => "grace".to_owned(),
+        (Times::LeftOut, Pending::Held(Hold::Contention { .. })) => "contention".to_owned(),
+        (Times::LeftOut, Pending::Held(Hold::Backoff(_))) => "failed before".to_owned(),
+        (_, why) => waits(pending, why),
+    }
+}
+
+pub(super) fn conflicts(report: &Report) -> impl Iterator<Item = ConflictRecord> {
     let conflicts = report.conflicts();
     conflicts.map(|(conflict, devices)| ConflictRecord::new(conflict, devices))
 }
 
-fn conflict_text(conflict: ConflictRecord) -> String {
+pub(super) fn conflict_text(conflict: ConflictRecord) -> String {
     let ConflictRecord {
         kind,
         desired,
@@ -167,22 +159,26 @@ fn conflict_text(conflict: ConflictRecord) -> String {
     format!("! {kind} {desired}   (conflict: foreign {foreign})")
 }
 
-fn text_of_the_rest(out: &mut dyn Write, report: &Report, told: Told) -> io::Result<()> {
+fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let failed = report.failed().map(failed_text);
     let pending = report.pending();
-    let pending = pending.map(|pending| pending_text(&pending, told));
+    let pending = pending.map(|pending| pending_text(&pending, Times::Shown));
     let conflicts = conflicts(report).map(conflict_text);
     let network = failed.chain(pending).chain(conflicts);
     for line in settings_undone(report).chain(network) {
         writeln!(out, "{}", clean(&line))?;
     }
-    match verdict(report) {
+    write_verdict(out, verdict(report).as_deref())
+}
+
+pub(super) fn write_verdict(out: &mut dyn Write, why_not: Option<&str>) -> io::Result<()> {
+    match why_not {
         None => writeln!(out, "converged"),
-        Some(why) => writeln!(out, "not converged: {}", clean(&why)),
+        Some(why) => writeln!(out, "not converged: {}", clean(why)),
     }
 }
 
-fn command(done: &OpOutcome<'_>) -> String {
+pub(super) fn command(done: &OpOutcome<'_>) -> String {
     done.op.command(done.devices)
 }
 
@@ -201,21 +197,46 @@ fn waits(pending: &OpOutcome<'_>, why: &Pending) -> String {
     }
 }
 
+/// How much is unresolved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub(super) struct Counts {
+    pub(super) failed: usize,
+    pub(super) pending: usize,
+    pub(super) conflicts: usize,
+}
+
+impl Counts {
+    fn of(report: &Report) -> Counts {
+        Counts {
+            failed: report.failed().count() + report.settings_failed().count(),
+            pending: report.pending().count() + report.settings_pending().count(),
+            conflicts: report.conflicts().count(),
+        }
+    }
+}
+
 /// Why the state is not called converged; `None` if it is.
 pub(crate) fn verdict(report: &Report) -> Option<String> {
+    verdict_with(report, Counts::of(report))
+}
+
+/// The same, with counts that also know of what the pass did not try again.
+pub(super) fn verdict_with(report: &Report, counts: Counts) -> Option<String> {
     if report.converged() {
         return None;
     }
+    let Counts {
+        failed,
+        pending,
+        conflicts,
+    } = counts;
     let mut parts = Vec::new();
-    let failed = report.failed().count() + report.settings_failed().count();
     if failed > 0 {
         parts.push(format!("{failed} failed"));
     }
-    let pending = report.pending().count() + report.settings_pending().count();
     if pending > 0 {
         parts.push(format!("{pending} pending"));
     }
-    let conflicts = report.conflicts().count();
     if conflicts > 0 {
         parts.push(count(conflicts, "conflict", "conflicts"));
     }
@@ -237,14 +258,20 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for finding in unwritten(report) {
         writeln!(out, "# {}", finding_text(&finding))?;
     }
-    for line in rest(report, Told::WithTimes).lines() {
+    let mut rest = Vec::new();
+    text_of_the_rest(&mut rest, report)?;
+    for line in String::from_utf8_lossy(&rest).lines() {
         writeln!(out, "# {line}")?;
     }
     Ok(())
 }
 
 /// The report as JSON, made while it is written: it may be of a million ops.
-pub(crate) struct Record<'a>(pub(crate) &'a Report);
+pub(crate) struct Record<'a> {
+    pub(crate) report: &'a Report,
+    /// What is new in it, where that alone is written.
+    pub(crate) news: Option<&'a News>,
+}
 
 /// Of either source.
 #[derive(serde::Serialize)]
@@ -323,8 +350,8 @@ fn finding_record(finding: Finding<'_>) -> FindingRecord {
 
 impl Serialize for Record<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let report = self.0;
-        let mut out = serializer.serialize_struct("Report", 7)?;
+        let Record { report, news } = *self;
+        let mut out = serializer.serialize_struct("Report", 9)?;
         out.serialize_field("converged", &report.converged())?;
         let applied = || {
             let set = report.set().map(Setting::new).map(Either::Setting);
@@ -335,23 +362,31 @@ impl Serialize for Record<'_> {
         let failed = || {
             let settings = report.settings_failed();
             let settings = settings.map(|(done, why)| Either::Setting(Setting::failed(done, why)));
-            settings.chain(report.failed().map(failed_record).map(Either::Network))
+            let network = report.failed().map(failed_record).map(Either::Network);
+            new(settings.chain(network), news.map(|news| &*news.failed))
         };
         out.serialize_field("failed", &List(failed))?;
         let pending = || {
             let settings = report.settings_pending();
             let settings = settings.map(|(done, why)| Either::Setting(Setting::pending(done, why)));
-            settings.chain(report.pending().map(pending_record).map(Either::Network))
+            let network = report.pending().map(pending_record).map(Either::Network);
+            new(settings.chain(network), news.map(|news| &*news.pending))
         };
         out.serialize_field("pending", &List(pending))?;
-        out.serialize_field("conflicts", &List(|| conflicts(report)))?;
+        let conflicts = || new(conflicts(report), news.map(|news| &*news.conflicts));
+        out.serialize_field("conflicts", &List(conflicts))?;
         let findings = || {
             let settings = report.settings_findings();
             let settings = settings.map(|finding| Either::Setting(Found::new(finding)));
-            settings.chain(report.findings().map(finding_record).map(Either::Network))
+            let network = report.findings().map(finding_record).map(Either::Network);
+            new(settings.chain(network), news.map(|news| &*news.ownership))
         };
         out.serialize_field("ownership", &List(findings))?;
         out.serialize_field("errors", &report.errors())?;
+        if let Some(news) = news {
+            out.serialize_field("ended", &List(|| news.ended()))?;
+            out.serialize_field("unresolved", &news.counts)?;
+        }
         out.end()
     }
 }

@@ -5,7 +5,7 @@ use trueup::reconcile::ErrorClass;
 use trueup::sysctl::{Done, Failure, Finding, Outcome, Pending};
 
 /// As kinds of objects are called.
-const KIND: &str = "sysctl";
+pub(super) const KIND: &str = "sysctl";
 
 /// An op on a setting as JSON: as of any object.
 #[derive(Serialize)]

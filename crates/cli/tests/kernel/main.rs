@@ -10,6 +10,7 @@ mod agent;
 mod convergence;
 mod doctor;
 mod journal;
+mod limits;
 mod live;
 mod memory;
 mod metrics;
@@ -27,6 +28,7 @@ mod why;
 use convergence::*;
 use doctor::*;
 use journal::*;
+use limits::*;
 use live::*;
 use memory::*;
 use metrics::*;
@@ -106,6 +108,14 @@ trueup_testkit::kernel_tests![
     a_hangup_has_the_file_read_and_all_looked_at,
     what_is_being_written_is_not_taken_up_in_part,
     a_limit_to_changes_spreads_them,
+    without_descriptors_watch_goes_on_and_says_so_once,
+    a_fifo_in_the_place_of_the_file_is_refused_and_watched_on,
+    a_fifo_in_the_place_of_the_journal_is_refused_at_once,
+    a_device_is_no_file,
+    what_stays_unresolved_is_reported_when_it_begins_and_when_it_ends,
+    a_reader_that_goes_away_ends_watch,
+    watch_prints_no_commands,
+    the_limit_to_the_size_of_files_is_an_error_and_no_death,
     a_signal_ends_it_in_the_middle_of_a_pass,
     the_second_signal_ends_what_is_stuck,
     on_a_terminal_it_shows_how_things_stand,

@@ -13,6 +13,7 @@ trueup_testkit::kernel_tests![
     monitor::what_goes_without_a_word_is_named_by_what_it_goes_with,
     monitor::a_route_that_goes_where_nobody_is_told_is_named_by_the_link,
     monitor::a_nexthop_object_names_the_routes,
+    monitor::the_queue_is_as_large_as_is_wanted_and_allowed,
     monitor::an_overrun_is_told_once_and_nothing_after_it_is_missed,
     monitor::a_burst_keeps_nobody,
     monitor::a_namespace_is_known_by_its_cookie,

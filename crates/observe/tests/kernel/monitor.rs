@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use trueup_diff::{Family, Item, Kinds};
-use trueup_netlink::Namespace;
 use trueup_netlink::codec::{self, existing};
-use trueup_observe::{Doubtful, Interest, Monitor};
+use trueup_netlink::{Multicast, Namespace};
+use trueup_observe::{Doubtful, Interest, Monitor, RECEIVE_BUFFER};
 use trueup_testkit::fake::Kernel;
 use trueup_testkit::{Snapshot, ip, named_netns};
 
@@ -314,6 +314,16 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     ip(&["nexthop", "delete", "id", "7"]);
     names(&mut monitor, "of no interest", |_| {});
 }
+
+pub(crate) fn the_queue_is_as_large_as_is_wanted_and_allowed() {
+    let here = Namespace::current();
+    let allowed = Multicast::open(&here, &[])
+        .unwrap()
+        .set_receive_buffer(RECEIVE_BUFFER);
+    let queue = Monitor::open(&here).unwrap().receive_buffer().unwrap();
+    assert_eq!(queue, allowed.unwrap());
+}
+
 // fact 65
 pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
     let here = Namespace::current();

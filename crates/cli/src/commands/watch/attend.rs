@@ -15,18 +15,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use trueup::diff::Kind;
 use trueup::driver::Handle;
 use trueup::reconcile::Ledger;
 use trueup::{Namespace, Rtnl};
+use trueup_cli::file;
 
 use super::changes::Changes;
 use super::tell::{Change, Teller};
 use super::{GRACE, Shared};
 use crate::commands::{Declared, Place};
 use crate::host::{Host, Options};
+use crate::output;
 
 /// How often it is asked.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -139,6 +141,8 @@ pub(super) struct Attendant {
     pub(super) stamp: Stamp,
     /// That of another which was not heard of, when it was first seen.
     pub(super) unheard: Option<(Stamp, Instant)>,
+    /// Why the namespace could not be opened by its name, as was last reported.
+    pub(super) unopened: Option<String>,
     pub(super) place: Place,
     /// What the place was named.
     pub(super) netns: Option<Namespace>,
@@ -185,7 +189,7 @@ impl Attendant {
                     }
                 }
                 Err(why) => {
-                    let text = format!("{why:#}");
+                    let text = output::in_full(why.as_ref());
                     if text != said || cause == Cause::Rung {
                         self.teller.file(&Change::Refused(&why));
                         said = text;
@@ -256,15 +260,27 @@ impl Attendant {
     }
 
     /// What is ours in one namespace is no claim to anything in another of the same name.
-    fn same_namespace(&self) -> Result<()> {
+    fn same_namespace(&mut self) -> Result<()> {
         let Some(named) = &self.netns else {
             return Ok(());
         };
-        let now = named
-            .cookie()
-            .map_err(|error| anyhow!("the network namespace is gone: {error:#}"))?;
-        if now != self.place.cookie {
-            bail!("{named} is another network namespace now: start again to go on with that one");
+        match named.cookie() {
+            Ok(now) if now == self.place.cookie => self.unopened = None,
+            Ok(_) => bail!(
+                "{named} is another network namespace now: start again to go on with that one"
+            ),
+            Err(error) if error.is_gone() => bail!("the network namespace is gone: {error}"),
+            // It is there, and could not be opened, such as for want of a descriptor.
+            Err(error) => {
+                let why = output::in_full(&error);
+                if self.unopened.as_ref() != Some(&why) {
+                    self.teller.note(&format!(
+                        "cannot see whether {named} is still the same network namespace, and will \
+                         try again: {why}"
+                    ));
+                    self.unopened = Some(why);
+                }
+            }
         }
         Ok(())
     }
@@ -286,8 +302,13 @@ impl Attendant {
                 // A part of it may be of the former, or missing.
                 true => Ok(false),
                 false => {
-                    self.stamp = stamp;
-                    *waiting = None;
+                    let error = declared.as_ref().err();
+                    let error = error.and_then(|why| why.downcast_ref::<file::Error>());
+                    // What ran out for a moment is no property of the file: then it is read again.
+                    if !error.is_some_and(file::Error::is_transient) {
+                        self.stamp = stamp;
+                        *waiting = None;
+                    }
                     declared.and_then(|it| self.take_up(it, waiting).map(|()| true))
                 }
             };

@@ -2,7 +2,7 @@
 //! happens is not its affair.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
-use trueup::driver::Stats;
+use trueup::driver::{Handle, Stats};
 use trueup_cli::file;
 
 use super::screen::Waker;
 use super::service::Service;
 use super::view::{Line, View};
-use crate::host::{Error, Report};
-use crate::output::{self, Format, Rest};
+use crate::host::{Error, Host, Report};
+use crate::output::{self, Format, News, Rest, Unresolved};
 
 /// How many lines of a report a screen is given of each kind.
 const SHOWN: usize = 100;
@@ -36,8 +36,12 @@ struct Inner {
     screen: Option<Waker>,
     service: Service,
     view: View,
-    /// What was last said of what could not be done.
-    told: String,
+    /// Stopped once there is no reader of the standard output any more.
+    handle: Option<Handle<Host>>,
+    /// What the reports so far left unresolved.
+    unresolved: Unresolved,
+    /// Why the last pass could not run, if it could not.
+    failure: Option<String>,
     /// What was last said of convergence.
     converged: Option<bool>,
     /// How many objects were last said to be contended.
@@ -63,7 +67,9 @@ impl Teller {
             screen: None,
             service,
             view,
-            told: String::new(),
+            handle: None,
+            unresolved: Unresolved::default(),
+            failure: None,
             converged: None,
             contended: 0,
             is_ready: false,
@@ -74,6 +80,11 @@ impl Teller {
             inner: Arc::new(Mutex::new(inner)),
             current: Arc::new(AtomicBool::new(true)),
         }
+    }
+
+    /// From now on the loop of `handle` ends once there is no reader of the standard output any more.
+    pub(super) fn ends_with_reader(&self, handle: Handle<Host>) {
+        self.lock().handle = Some(handle);
     }
 
     /// From now on there is a screen.
@@ -114,12 +125,13 @@ impl Teller {
                 inner.view.change(now, change);
             }
         }
-        inner.view.pass(now, output::verdict(report), rest);
-        let remains = output::remains(report);
-        if remains != inner.told || output::is_news(report) {
-            inner.put_report(report);
+        let news = inner.unresolved.compare(report);
+        let why_not = news.verdict().map(str::to_owned);
+        inner.view.pass(now, why_not, rest);
+        if news.is_any() {
+            inner.put_report(report, &news);
         }
-        inner.told = remains;
+        inner.failure = None;
         if report.contended() == 0 {
             inner.contended = 0;
         }
@@ -134,14 +146,14 @@ impl Teller {
     pub(super) fn failed(&self, error: &Error, why: Option<file::Error>) {
         let why = match why {
             Some(wrong) => wrong.to_string(),
-            None => error.to_string(),
+            None => output::in_full(error),
         };
         let mut inner = self.lock();
         inner.view.failed(Instant::now(), &why);
-        if why != inner.told {
+        if inner.failure.as_ref() != Some(&why) {
             inner.say(&format!("the pass could not run: {why}"));
             inner.event("pass_failed", &json!({ "message": why }));
-            inner.told = why;
+            inner.failure = Some(why);
         }
         inner.now_converged(false);
         inner.over();
@@ -179,7 +191,10 @@ impl Teller {
     pub(super) fn hearing(&self, failure: Option<&Error>) {
         let mut inner = self.lock();
         let text = match failure {
-            Some(error) => format!("changes are not heard of, and found by timer only: {error}"),
+            Some(error) => {
+                let why = output::in_full(error);
+                format!("changes are not heard of, and found by timer only: {why}")
+            }
             None => "changes are heard of".to_owned(),
         };
         let message = failure.map(ToString::to_string);
@@ -208,10 +223,11 @@ impl Teller {
                 ("taken_up", text.to_owned(), None, None)
             }
             Change::Refused(why) => {
-                let text = format!("the last good file stays in force: {why:#}");
+                let why_in_full = output::in_full(why.as_ref());
+                let text = format!("the last good file stays in force: {why_in_full}");
                 let first = why.downcast_ref::<file::Error>();
                 let place = first.and_then(|error| error.problems().first()?.place);
-                ("refused", text, Some(format!("{why:#}")), place)
+                ("refused", text, Some(why_in_full), place)
             }
         };
         self.current.store(message.is_none(), Ordering::Relaxed);
@@ -298,23 +314,14 @@ impl<'a, T> Event<'a, T> {
 }
 
 impl Inner {
-    fn put_report(&self, report: &Report) {
-        if self.screen.is_some() {
-            return;
-        }
-        let printed = match self.format {
-            Format::Json => {
-                let line = Event::new("report", output::Record(report));
-                output::print(|out| {
-                    serde_json::to_writer(&mut *out, &line)?;
-                    writeln!(out)
-                })
+    fn put_report(&self, report: &Report, news: &News) {
+        match (self.format, &self.screen) {
+            (_, Some(_)) => {}
+            (Format::Json, _) => {
+                let news = Some(news);
+                self.put_line("report", output::Record { report, news });
             }
-            format => output::report(format, report),
-        };
-        if let Err(error) = printed {
-            // A full disk under a log is no reason to leave the network alone.
-            output::note(format_args!("{error:#}"));
+            _ => self.put(|out| news.write(out, report)),
         }
     }
 
@@ -322,13 +329,28 @@ impl Inner {
         if self.format != Format::Json || self.screen.is_some() {
             return;
         }
+        self.put_line(event, of);
+    }
+
+    fn put_line(&self, event: &str, of: impl Serialize) {
         let line = Event::new(event, of);
-        let printed = output::print(|out| {
+        self.put(|out| {
             serde_json::to_writer(&mut *out, &line)?;
             writeln!(out)
         });
-        if let Err(error) = printed {
-            output::note(format_args!("{error:#}"));
+    }
+
+    fn put(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        match output::print_to_reader(write) {
+            Ok(true) => {}
+            // As with a terminal that goes away: whoever reads this is to notice that nothing comes any more.
+            Ok(false) => {
+                if let Some(handle) = &self.handle {
+                    handle.stop();
+                }
+            }
+            // A full disk under a log is no reason to leave the network alone.
+            Err(error) => output::note(output::in_full(error.as_ref())),
         }
     }
 

@@ -1,0 +1,294 @@
+//! What is new in the report of a pass, compared with the reports before it. So what stays as it is, such as five hundred
+//! routes that cannot be made, is reported when it begins and when it ends, and not with every pass.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use trueup::apply::Pending;
+use trueup::diff::Hold;
+use trueup::rtnl::Rule;
+use trueup::sysctl;
+
+use super::report::{
+    Counts, Times, changes, command, conflict_text, conflicts, failed_text, pending_reason,
+    pending_text, settings_failed_text, settings_pending_text, verdict_with, write_verdict,
+};
+use super::{clean, setting};
+use crate::host::Report;
+
+/// What the reports so far left unresolved: failed and pending ops, conflicts, and what is left alone for a time.
+#[derive(Default)]
+pub(crate) struct Unresolved {
+    known: HashMap<Item, Why>,
+    /// Why the last report was not called converged; nothing before the first.
+    verdict: Option<Option<String>>,
+}
+
+/// What is unresolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Item {
+    sort: Sort,
+    kind: &'static str,
+    /// The command of an op, the object of anything else.
+    object: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sort {
+    Op,
+    Conflict,
+    Ownership,
+}
+
+/// Why it is unresolved, without times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    Failed(String),
+    Pending(String),
+    /// It was not tried in this pass, for a reason of the loop's own: it failed before, or there was no time for it. What is
+    /// known of it still holds.
+    NotTried(String),
+    Conflict(String),
+    Ownership(&'static str),
+}
+
+/// What is new in a report.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Of each list of the report, in its order: which entries are new.
+    pub(super) failed: Vec<bool>,
+    pub(super) pending: Vec<bool>,
+    pub(super) conflicts: Vec<bool>,
+    pub(super) ownership: Vec<bool>,
+    ended: Vec<(Item, Why)>,
+    /// Of all that is unresolved, new or not.
+    pub(super) counts: Counts,
+    verdict: Option<String>,
+    is_any: bool,
+}
+
+impl Unresolved {
+    /// Compares a report with those before it, and remembers it.
+    pub(crate) fn compare(&mut self, report: &Report) -> News {
+        let mut comparison = Comparison {
+            before: std::mem::take(&mut self.known),
+            now: HashMap::new(),
+        };
+        let mut news = News::default();
+        if !comparison.before.is_empty() {
+            let set = report.set().map(Item::setting);
+            let applied = set.chain(report.applied().map(|done| Item::op(&done)));
+            let ended = applied.filter_map(|item| comparison.before.remove_entry(&item));
+            // That its turn has come says the op itself.
+            let ended = ended.filter(|(_, why)| !matches!(why, Why::NotTried(_)));
+            news.ended = ended.collect();
+        }
+        news.failed = (report.settings_failed())
+            .map(|(done, why)| (Item::setting(done), Why::Failed(why.to_string())))
+            .chain((report.failed()).map(|(done, why)| {
+                let why = Why::Failed(why.to_string());
+                (Item::op(&done), why)
+            }))
+            .map(|(item, why)| comparison.is_new(item, why))
+            .collect();
+        news.pending = (report.settings_pending())
+            .map(|(done, why)| (Item::setting(done), Why::of_setting(why)))
+            .chain((report.pending()).map(|(done, why)| {
+                let reason = pending_reason(&done, why, Times::LeftOut);
+                let why = match why {
+                    Pending::Held(Hold::Backoff(_) | Hold::Cut) => Why::NotTried(reason),
+                    _ => Why::Pending(reason),
+                };
+                (Item::op(&done), why)
+            }))
+            .map(|(item, why)| comparison.is_new(item, why))
+            .collect();
+        news.conflicts = conflicts(report)
+            .map(|conflict| {
+                let kind = conflict.kind.name();
+                let item = Item::new(Sort::Conflict, kind, conflict.desired);
+                comparison.is_new(item, Why::Conflict(conflict.foreign))
+            })
+            .collect();
+        // What happened is news; that something is left alone is so once.
+        let of_settings = report.settings_findings().map(|_| true);
+        let findings = report.findings().map(|finding| {
+            let rule = match finding.rule {
+                Rule::Grace { .. } => "grace",
+                Rule::Contention { .. } => "contention",
+                _ => return true,
+            };
+            let object = finding.object.spec(finding.devices);
+            let item = Item::new(Sort::Ownership, finding.object.kind().name(), object);
+            comparison.is_new(item, Why::Ownership(rule))
+        });
+        news.ownership = of_settings.chain(findings).collect();
+
+        let Comparison { before, mut now } = comparison;
+        if report.errors().is_empty() {
+            let ended = before.into_iter();
+            let ended = ended.filter(|(item, _)| item.sort != Sort::Ownership);
+            let from = news.ended.len();
+            news.ended.extend(ended);
+            // A map has no order.
+            news.ended[from..].sort_by(|(a, _), (b, _)| a.object.cmp(&b.object));
+        } else {
+            // What could not be looked at is as it was, as far as is known.
+            now.extend(before);
+        }
+        for why in now.values() {
+            *match why {
+                Why::Failed(_) => &mut news.counts.failed,
+                Why::Pending(_) | Why::NotTried(_) => &mut news.counts.pending,
+                Why::Conflict(_) => &mut news.counts.conflicts,
+                Why::Ownership(_) => continue,
+            } += 1;
+        }
+        self.known = now;
+        news.verdict = verdict_with(report, news.counts);
+        let flags = [
+            &news.failed,
+            &news.pending,
+            &news.conflicts,
+            &news.ownership,
+        ];
+        let is_changed = self.verdict.as_ref() != Some(&news.verdict);
+        news.is_any = is_changed
+            || !news.ended.is_empty()
+            || flags.into_iter().flatten().any(|is_new| *is_new)
+            || changes(report).next().is_some();
+        self.verdict = Some(news.verdict.clone());
+        news
+    }
+}
+
+/// The items of the reports before that are not in the new one, and those that are.
+struct Comparison {
+    before: HashMap<Item, Why>,
+    now: HashMap<Item, Why>,
+}
+
+impl Comparison {
+    /// Notes an item of the new report, and returns whether it or its reason is new.
+    fn is_new(&mut self, item: Item, why: Why) -> bool {
+        let known = self.now.remove(&item).or_else(|| self.before.remove(&item));
+        let (is_new, why) = match (known, why) {
+            (Some(known), Why::NotTried(_)) => (false, known),
+            (known, why) => (known.as_ref() != Some(&why), why),
+        };
+        self.now.insert(item, why);
+        is_new
+    }
+}
+
+impl Item {
+    fn new(sort: Sort, kind: &'static str, object: String) -> Item {
+        Item { sort, kind, object }
+    }
+
+    fn op(done: &trueup::rtnl::OpOutcome<'_>) -> Item {
+        Item::new(Sort::Op, done.op.object.kind().name(), command(done))
+    }
+
+    fn setting(done: &sysctl::Done) -> Item {
+        Item::new(Sort::Op, setting::KIND, setting::command(done))
+    }
+}
+
+impl Why {
+    fn of_setting(why: &sysctl::Pending) -> Why {
+        match why {
+            sysctl::Pending::Held(_) | sysctl::Pending::Cut => Why::NotTried(String::new()),
+            why => Why::Pending(why.to_string()),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Why::Failed(_) => "failed",
+            Why::Pending(_) | Why::NotTried(_) => "pending",
+            Why::Conflict(_) => "conflict",
+            Why::Ownership(rule) => rule,
+        }
+    }
+
+    fn reason(&self) -> &str {
+        match self {
+            Why::Failed(why) | Why::Pending(why) | Why::NotTried(why) | Why::Conflict(why) => why,
+            Why::Ownership(_) => "",
+        }
+    }
+}
+
+impl News {
+    /// Whether there is anything to report.
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any
+    }
+
+    /// Why the state is not called converged; `None` if it is.
+    pub(crate) fn verdict(&self) -> Option<&str> {
+        self.verdict.as_deref()
+    }
+
+    /// Writes what is new, as text.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub(crate) fn write(&self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
+        for change in changes(report) {
+            writeln!(out, "{}", clean(&change))?;
+        }
+        let failed = settings_failed_text(report).chain(report.failed().map(failed_text));
+        let pending = report.pending();
+        let pending = pending.map(|pending| pending_text(&pending, Times::Shown));
+        let pending = settings_pending_text(report).chain(pending);
+        let conflicts = conflicts(report).map(conflict_text);
+        let began = new(failed, Some(&self.failed))
+            .chain(new(pending, Some(&self.pending)))
+            .chain(new(conflicts, Some(&self.conflicts)));
+        for line in began {
+            writeln!(out, "{}", clean(&line))?;
+        }
+        for (item, why) in &self.ended {
+            let Item { sort, kind, object } = item;
+            let what = match sort {
+                Sort::Op => object.clone(),
+                Sort::Conflict | Sort::Ownership => format!("{kind} {object}"),
+            };
+            let line = format!("= {what}   (no longer {}: {})", why.name(), why.reason());
+            writeln!(out, "{}", clean(&line))?;
+        }
+        write_verdict(out, self.verdict())
+    }
+
+    /// What was unresolved and is no more, as JSON.
+    pub(super) fn ended(&self) -> impl Iterator<Item = EndedRecord<'_>> {
+        self.ended.iter().map(|(item, why)| EndedRecord {
+            was: why.name(),
+            kind: item.kind,
+            object: &item.object,
+            reason: why.reason(),
+        })
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct EndedRecord<'a> {
+    was: &'static str,
+    kind: &'static str,
+    object: &'a str,
+    reason: &'a str,
+}
+
+/// The entries of a list that are new; all of them without flags.
+pub(super) fn new<T>(
+    list: impl Iterator<Item = T>,
+    flags: Option<&[bool]>,
+) -> impl Iterator<Item = T> {
+    let is_new = move |at: usize| flags.is_none_or(|flags| flags.get(at) != Some(&false));
+    let entries = list.enumerate().filter(move |(at, _)| is_new(*at));
+    entries.map(|(_, entry)| entry)
+}
