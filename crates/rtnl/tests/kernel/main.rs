@@ -76,6 +76,8 @@ trueup_testkit::kernel_tests![
     order::many_links_go_in_one_message_and_no_stranger_with_them,
     order::few_links_go_one_by_one_and_what_is_gone_is_no_failure,
     ownership::a_desired_state_changed_in_its_place_is_no_contention,
+    ownership::with_a_ledger_each_runs_of_one_agent_share_a_namespace,
+    ownership::with_default_options_a_second_run_deletes_what_the_first_made,
     ownership::a_ledger_s_scope_is_one_namespace_in_one_boot,
     cost::what_the_marker_proves_costs_no_write,
     cost::what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still,

@@ -1,15 +1,17 @@
 //! What the rules of ownership are about, and a scenario cannot say.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use trueup_diff::Desired;
+use trueup_diff::{Desired, Family, Kind, LinkKind, Neighbour, Rule, RuleAction};
+use trueup_journal::Journal;
 use trueup_reconcile::{Report as _, Source as _};
-use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl, ledger_scope};
-use trueup_testkit::{ip, named_netns, uplinks};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Rtnl, ledger_scope};
+use trueup_testkit::{Snapshot, assert_no_changes, ip, named_netns, uplinks};
 
-use crate::support::{address, nothing, told, via};
+use crate::support::{address, name, nothing, told, up, via};
 
 /// Who holds his desired state and changes it where it is shows no other lists: what he wants otherwise now was not taken from
 /// anybody.
@@ -63,4 +65,100 @@ pub(crate) fn a_ledger_s_scope_is_one_namespace_in_one_boot() {
     assert_ne!(first.namespace(), scope.namespace());
     assert_eq!(first.boot(), scope.boot());
     assert_eq!(scope.boot().len(), 36);
+}
+
+/// What one short run of an agent declares: an object of each kind, about one device of its own.
+fn declared(number: u8) -> Desired {
+    let dev = format!("ours{number}");
+    let lladdr = "02:00:00:00:00:09".parse().unwrap();
+    let gateway = format!("10.{number}.0.9");
+    let table = RuleAction::Lookup(100 + u32::from(number));
+    let rule = Rule::new(Family::Inet, 1000 + u32::from(number), table);
+    Desired {
+        links: Some(vec![up(LinkKind::Ifb, &dev)]),
+        addresses: Some(vec![address(&dev, &format!("10.{number}.0.1/24"))]),
+        neighbours: Some(vec![Neighbour::new(
+            name(&dev),
+            gateway.parse().unwrap(),
+            lladdr,
+        )]),
+        routes: Some([via(&format!("10.{number}.128.0/24"), &gateway)].into()),
+        rules: Some(vec![rule]),
+        ..Desired::default()
+    }
+}
+
+/// Runs that share a marker, each with a ledger of its own in one journal.
+struct Runs {
+    directory: PathBuf,
+    options: Options,
+}
+
+impl Runs {
+    fn new(of: &str, options: Options) -> Runs {
+        let named = format!("trueup-runs-{of}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(named);
+        trueup_testkit::empty_directory(&directory).unwrap();
+        Runs { directory, options }
+    }
+
+    /// As a process of its own would do: nothing is left of the one before but the journal.
+    fn run(&self, name: &str, desired: &Desired) {
+        let here = Namespace::current();
+        let journal = Journal::open(self.directory.join("journal")).unwrap();
+        let scope = ledger_scope(&here).unwrap();
+        let mut ledger = journal.ledger(name, &scope).unwrap();
+        let report = Rtnl::new()
+            .reconcile(&here, desired, &mut ledger, &self.options)
+            .unwrap();
+        assert!(report.converged(), "{name}: {}", told(&report));
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+pub(crate) fn with_a_ledger_each_runs_of_one_agent_share_a_namespace() {
+    let mut options = Options::default();
+    for kind in Kind::DECLARED {
+        options = options.with_ownership(kind, Ownership::Ledger);
+    }
+    let runs = Runs::new("ledger", options);
+    let before = Snapshot::settled();
+    runs.run("a", &declared(1));
+    let with_a = Snapshot::settled();
+    runs.run("b", &declared(2));
+    let with_both = Snapshot::settled();
+    let rules = |snapshot: &Snapshot| snapshot.of(trueup_testkit::Kind::Rule).count();
+    assert_eq!(rules(&with_both), rules(&before) + 2);
+    let lost = with_a.diff(&with_both);
+    assert!(!lost.lines().any(|line| line.starts_with('-')), "{lost}");
+    assert_no_changes(|| runs.run("a", &declared(1)));
+
+    runs.run("a", &nothing());
+    let with_b = Snapshot::settled();
+    assert_eq!(rules(&with_b), rules(&before) + 1);
+    assert!(with_b.index_of("ours1").is_none());
+    let made = with_b.diff(&with_both);
+    assert!(!made.lines().any(|line| line.starts_with('-')), "{made}");
+    runs.run("b", &nothing());
+    before.assert_same(&Snapshot::settled());
+}
+
+/// What `Options::default` assumes: by the marker the second run takes what the first made for orphans.
+pub(crate) fn with_default_options_a_second_run_deletes_what_the_first_made() {
+    uplinks(1);
+    let runs = Runs::new("marker", Options::default());
+    let only = |text: &str| Desired {
+        addresses: Some(vec![address("up0", text)]),
+        ..Desired::default()
+    };
+    runs.run("a", &only("10.1.0.1/24"));
+    let with_a = Snapshot::settled();
+    runs.run("b", &only("10.2.0.1/24"));
+    let lost = with_a.diff(&Snapshot::settled());
+    assert!(lost.lines().any(|line| line.starts_with('-')), "{lost}");
 }

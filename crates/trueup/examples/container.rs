@@ -1,0 +1,75 @@
+//! What a CNI plugin does for one container, in two short runs: `ADD` and `DEL`. Runs for many
+//! containers share a network namespace, and none of them knows what the others declare.
+
+use std::env;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trueup::diff::Kind;
+use trueup::journal::{self, Journal};
+use trueup::rtnl::{Ownership, ledger_scope};
+use trueup::{
+    Address, Desired, Namespace, NextHop, NextHops, Options, Report, Route, Rtnl, Source,
+};
+
+/// The protocol number of this agent, for all of its runs: no other agent uses it.
+const PROTOCOL: u8 = 121;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (file, container, desired) = match args[..] {
+        [file, "ADD", container, dev, ip] => (file, container, declare(dev, ip)?),
+        [file, "DEL", container] => (file, container, nothing()),
+        _ => return Err("container JOURNAL ADD CONTAINER DEVICE IP, or … DEL CONTAINER".into()),
+    };
+    let journal = open(Path::new(file))?;
+    let here = Namespace::current();
+    // Of this container alone: what it owns, one run after the other.
+    let mut ledger = journal.ledger(container, &ledger_scope(&here)?)?;
+    // Each run's objects bear the marker. What is another container's, only the ledger tells.
+    let mut options = Options::default().with_protocol(PROTOCOL)?;
+    for kind in Kind::DECLARED {
+        options = options.with_ownership(kind, Ownership::Ledger);
+    }
+    let report = Rtnl::new().reconcile(&here, &desired, &mut ledger, &options)?;
+    for (done, failure) in report.failed() {
+        eprintln!("{}: {failure}", done.op.command(done.devices));
+    }
+    println!("converged: {}", report.converged());
+    Ok(())
+}
+
+/// A gateway address on the container's device, and a route to its own.
+fn declare(dev: &str, ip: &str) -> Result<Desired, Box<dyn std::error::Error>> {
+    let gateway = Address::new(dev.parse()?, "169.254.1.1/32".parse()?);
+    let through = NextHops::One(NextHop::dev(dev.parse()?));
+    Ok(Desired {
+        addresses: Some(vec![gateway]),
+        routes: Some([Route::new(format!("{ip}/32").parse()?, through)].into()),
+        ..Desired::default() // no opinion on anything else
+    })
+}
+
+/// The same kinds, and none of them.
+fn nothing() -> Desired {
+    Desired {
+        addresses: Some(vec![]),
+        routes: Some([].into()),
+        ..Desired::default()
+    }
+}
+
+/// One process at a time has a journal open: waits while another run has it.
+fn open(file: &Path) -> Result<Journal, journal::Error> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match Journal::open(file) {
+            Err(error) if error.is_held() && Instant::now() < until => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened,
+        }
+    }
+}
