@@ -280,8 +280,8 @@ pub(crate) fn explain(error: journal::Error, file: &Path) -> Error {
     if error.is_damaged() {
         return Error::new(error).context(format!(
             "what is remembered in {shown} cannot be relied on, so nothing is done. `trueup journal check {shown}` looks at \
-             it, `trueup journal export {shown}` prints what can be read, `trueup journal repair {shown}` makes it usable, or \
-             says what that would lose"
+             it, `trueup journal export {shown}` prints what can be read, \
+             `trueup journal repair {shown}` makes it usable, or says what that would lose"
         ));
     }
     let remedy = error.remedy().unwrap_or(READABLE);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _};
 
-use crate::frame::Frame;
 use crate::lock::{Lock, beside};
 use crate::opening::{
-    Image, NewFile, format, glance, look, open_file, read_file, salvage, sync_directory, view,
+    Image, NewFile, format, glance, look, open_file, open_journal, read_file, salvage,
+    sync_directory, view,
 };
 use crate::{Counts, Error, Storage, lines};
 
@@ -61,7 +61,8 @@ pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
 ///
 /// # Errors
 ///
-/// As [`check`], also when something could be read and was written; and [`Os`](crate::ErrorKind::Os) if `out` fails.
+/// As [`check`], also when something could be read and was written; and
+/// [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
     let path = path.as_ref();
     let damage = match read(path) {
@@ -69,7 +70,7 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
         Err(error) if error.is_damaged() => error,
         Err(error) => return Err(error),
     };
-    // As it is at this moment: somebody may have it open.
+    // As it is at this moment: another process may have it open.
     let image = read_file(path)?.ok_or_else(|| missing(path))?;
     let Ok(found) = salvage(&(Arc::new(Image(image)) as Arc<dyn Storage>)) else {
         return Err(damage.and("nothing of it can be read"));
@@ -88,18 +89,13 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
 ///
 /// # Errors
 ///
-/// What is wrong with it, if something would be lost and `loss` refuses that; [`Format`](crate::ErrorKind::Format) if it does
-/// not begin as a journal, whatever `loss` says; [`Held`](crate::ErrorKind::Held) if anybody has it open; otherwise as
-/// [`check`].
+/// What is wrong with it, if something would be lost and `loss` refuses that;
+/// [`Format`](crate::ErrorKind::Format) if it does not begin as a journal, whatever `loss` says;
+/// [`Held`](crate::ErrorKind::Held) if anybody has it open; otherwise as [`check`].
 pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let path = path.as_ref();
     // Beside what is no journal nothing is made, not even for a moment.
-    let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
-    if let Err(error) = Frame::new(Arc::new(file)).head()
-        && !error.is_damaged()
-    {
-        return Err(error);
-    }
+    open_journal(path)?.ok_or_else(|| missing(path))?;
     let _lock = Lock::take(path)?;
     let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
     let storage: Arc<dyn Storage> = Arc::new(file);

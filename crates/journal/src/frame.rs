@@ -83,7 +83,7 @@ impl Frame {
 
     /// Reads the head, and returns the number of the last commit known to be durable, 0 if none is.
     pub(crate) fn open(&self) -> Result<u64, Error> {
-        let head = self.head()?;
+        let head = read_head(&*self.storage)?;
         match head.damage {
             Some(damage) => Err(damage),
             None => {
@@ -91,47 +91,6 @@ impl Frame {
                 Ok(head.marked)
             }
         }
-    }
-
-    /// Reads the head, also if it is damaged. The error is for what is no journal, or has not even
-    /// a whole head.
-    pub(crate) fn head(&self) -> Result<Head, Error> {
-        let os = |cause| Error::os("cannot read the head", cause);
-        let len = self.storage.len().map_err(os)?;
-        let mut bytes = vec![0; len.min(HEAD + BODY.len() as u64) as usize];
-        self.storage.read(0, &mut bytes).map_err(os)?;
-        let begins = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
-        let body = bytes.get(HEAD as usize..);
-        if !begins && body != Some(BODY) {
-            return Err(Error::format("the file does not begin as a journal does"));
-        }
-        if len < HEAD {
-            return Err(Error::damaged(format!(
-                "the file has {len} bytes, less than its head alone"
-            )));
-        }
-        let is_whole = begins && is_sealed(&bytes[..24]);
-        let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        if is_whole && version != VERSION {
-            return Err(Error::format(format!(
-                "the journal is of version {version}, not {VERSION}"
-            )));
-        }
-        let mut head = Head {
-            marked: 0,
-            next_mark: 0,
-            damage: (!is_whole).then(|| Error::damaged("the head's checksum does not agree")),
-        };
-        for (slot, at) in MARKS.into_iter().enumerate() {
-            let at = at as usize;
-            let mark = &bytes[at..at + 12];
-            let commit = u64::from_le_bytes(mark[..8].try_into().unwrap_or_default());
-            if is_sealed(mark) && commit > head.marked {
-                head.marked = commit;
-                head.next_mark = slot as u64 + 1;
-            }
-        }
-        Ok(head)
     }
 
     /// Notes that `commit` is durable. A failure is remembered, and the next write tells of it: this commit stays durable.
@@ -237,6 +196,47 @@ impl Frame {
             self.unless_failed().and(Err(io::ErrorKind::Other.into()))
         })
     }
+}
+
+/// Reads the head, also if it is damaged. The error is for what is no journal, or has not even
+/// a whole head.
+pub(crate) fn read_head(storage: &dyn Storage) -> Result<Head, Error> {
+    let os = |cause| Error::os("cannot read the head", cause);
+    let len = storage.len().map_err(os)?;
+    let mut bytes = vec![0; len.min(HEAD + BODY.len() as u64) as usize];
+    storage.read(0, &mut bytes).map_err(os)?;
+    let begins = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
+    let body = bytes.get(HEAD as usize..);
+    if !begins && body != Some(BODY) {
+        return Err(Error::format("the file does not begin as a journal does"));
+    }
+    if len < HEAD {
+        return Err(Error::damaged(format!(
+            "the file has {len} bytes, less than its head alone"
+        )));
+    }
+    let is_whole = begins && is_sealed(&bytes[..24]);
+    let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    if is_whole && version != VERSION {
+        return Err(Error::format(format!(
+            "the journal is of version {version}, not {VERSION}"
+        )));
+    }
+    let mut head = Head {
+        marked: 0,
+        next_mark: 0,
+        damage: (!is_whole).then(|| Error::damaged("the head's checksum does not agree")),
+    };
+    for (slot, at) in MARKS.into_iter().enumerate() {
+        let at = at as usize;
+        let mark = &bytes[at..at + 12];
+        let commit = u64::from_le_bytes(mark[..8].try_into().unwrap_or_default());
+        if is_sealed(mark) && commit > head.marked {
+            head.marked = commit;
+            head.next_mark = slot as u64 + 1;
+        }
+    }
+    Ok(head)
 }
 
 impl fmt::Debug for Frame {

@@ -56,10 +56,10 @@ pub struct Compacted {
 impl Journal {
     /// Opens the journal at `path`. One that is not there is empty.
     ///
-    /// The file is read whole and checked, and nothing is written to it: the first change opens it for writing, and makes it
-    /// if it is not there. The holder's name goes into the lock file `path.lock`, which stays, unless this made it and fails. A
-    /// new journal is written beside and renamed, so that a file that is there is either whole or damaged, also when it is
-    /// empty.
+    /// The file is read whole and checked, and nothing is written to it: the first change opens it
+    /// for writing, and makes it if it is not there. The holder's name goes into the lock file
+    /// `path.lock`, which stays, unless this made it and fails. A new journal is written beside and
+    /// renamed, so that a file that is there is either whole or damaged, also when it is empty.
     ///
     /// # Errors
     ///

@@ -97,8 +97,8 @@ impl Keys {
 
     /// Reserves `key`, or tells why there is nothing to execute. However many ask at once, one is told to execute.
     ///
-    /// An empty key is no key: the answer is to execute, each time, and nothing is recorded. What is not to run again needs a
-    /// key.
+    /// An empty key is no key: the answer is to execute, each time, and nothing is recorded. What
+    /// is not to run again needs a key.
     ///
     /// # Errors
     ///
@@ -189,13 +189,14 @@ impl Keys {
         settle(&self.inner, key, None, resolution.into(), now, false)
     }
 
-    /// Says how `operation` and its key in doubt ended, at the time `now`, in one commit: after a crash both have ended, or
-    /// neither.
+    /// Says how `operation` and its key in doubt ended, at the time `now`, in one commit: after a
+    /// crash both have ended, or neither.
     ///
     /// # Errors
     ///
     /// As [`resolve`](Self::resolve), and [`Refused`](crate::ErrorKind::Refused) with
-    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). Of an error neither has ended.
+    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). Of an error neither has
+    /// ended.
     pub fn end(
         &self,
         key: &[u8],
@@ -250,13 +251,15 @@ impl Reservation {
         settle(&self.inner, &self.key, None, ending, now, true)
     }
 
-    /// Records how `operation` and this key ended, at the time `now`, in one commit: after a crash both have ended, or neither.
+    /// Records how `operation` and this key ended, at the time `now`, in one commit: after a crash
+    /// both have ended, or neither.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended);
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer or the reason is longer than 16 MiB; otherwise as every write. The
-    /// key is in doubt then, and the operation as it was.
+    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation) or
+    /// [`Ended`](Refusal::Ended); [`Invalid`](crate::ErrorKind::Invalid) if the answer or the
+    /// reason is longer than 16 MiB; otherwise as every write. The key is in doubt then, and the
+    /// operation as it was.
     pub fn end(self, operation: &str, ending: Ending, now: SystemTime) -> Result<(), Error> {
         settle(&self.inner, &self.key, Some(operation), ending, now, true)
     }
@@ -277,8 +280,9 @@ impl From<Resolution> for Ending {
     }
 }
 
-/// Ends a key, and the operation of it if there is one. All is looked at before the first write, so that a refusal writes
-/// nothing. `held`: by the one who holds the reservation; otherwise nobody may hold it.
+/// Ends a key, and the operation of it if there is one. All is looked at before the first write, so
+/// that a refusal writes nothing. `held` says that the caller has the reservation; otherwise no thread
+/// may have it.
 fn settle(
     inner: &Arc<Inner>,
     key: &[u8],

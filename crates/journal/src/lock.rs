@@ -39,7 +39,7 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before the lock goes: whoever locks the file next finds that it is not there any more.
+        // Before the lock goes: the next one to lock this file finds that it is not there any more.
         if let Some(path) = &self.made {
             let _may_stay = fs::remove_file(path);
         }
@@ -51,7 +51,7 @@ impl Drop for Lock {
 /// How often, and how far apart, a holder that has not yet left its name is asked for it.
 const ASK: (u32, Duration) = (20, Duration::from_millis(5));
 
-/// How often a lock is taken again that its holder deleted meanwhile.
+/// How often the lock file is opened again that its holder deleted meanwhile.
 const TRIES: u32 = 100;
 
 impl Lock {
@@ -64,11 +64,11 @@ impl Lock {
         for _ in 0..TRIES {
             let (file, is_made) = open_or_make(&path).map_err(os)?;
             lock(&file, FlockOperation::NonBlockingLockExclusive, &path)?;
-            // Two processes that lock two files of one name exclude nobody.
+            // Two processes that lock two files of one name do not exclude each other.
             if !is_at(&file, &path).map_err(os)? {
                 continue;
             }
-            // The former holder's name goes first, so that nobody is named who is not there.
+            // The former holder's name goes first, so that no process is named that is not there.
             file.set_len(0)
                 .and_then(|()| file.write_all_at(name().as_bytes(), 0))
                 .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;

@@ -14,7 +14,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, ReadableDatabase as _};
 
 use crate::error::from_redb;
-use crate::frame::{Backend, Frame, HEAD};
+use crate::frame::{Backend, Frame, HEAD, read_head};
 use crate::lock::beside;
 use crate::record::{Change, RECORDS, sequence};
 use crate::regular::open_regular;
@@ -31,9 +31,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The head of the journal, and after it that of redb: every commit changes them last.
 const HEADS: u64 = 8192;
 
-/// What redb reads of its head before it looks at a checksum: the first 64 bytes, and the version in
-/// each of its two slots. It is the same in every journal, but for the flags, and for the length,
-/// which redb recalculates when they say that it has to recover.
+/// What redb reads of its head before it looks at a checksum: the first 64 bytes, and the version
+/// in each of its two slots. It is the same in every journal, but for the flags, and for the
+/// length, which redb recalculates when they say that it has to recover.
 const REDB_FIXED: [Range<usize>; 3] = [0..64, 64..65, 192..193];
 const REDB_FLAGS: usize = 9;
 const REDB_RECOVER: u8 = 2;
@@ -79,7 +79,7 @@ pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
     let os = |cause| Error::os("cannot read", cause);
     let overlay = overlay(storage)?;
     let frame = Frame::new(Arc::clone(&overlay));
-    let head = frame.head()?;
+    let head = read_head(&**storage)?;
     let new: Arc<dyn Storage> = self::overlay(&(Arc::new(Image(Vec::new())) as Arc<dyn Storage>))?;
     format(Arc::clone(&new), |_| Ok(()))?;
     let mut head_of_new = [0; 256];
@@ -140,13 +140,25 @@ pub(crate) fn glance(path: &Path) -> Result<Option<Database>, Error> {
     }
 }
 
-/// Reads the file at `path` whole. `None` if there is none.
+/// Opens a journal's file for reading. Refuses one that does not begin as a journal, before any more of
+/// it is read; one that is damaged it opens.
+pub(crate) fn open_journal(path: &Path) -> Result<Option<File>, Error> {
+    let Some(file) = open_file(path, false)? else {
+        return Ok(None);
+    };
+    match read_head(&file) {
+        Err(error) if !error.is_damaged() => Err(error),
+        _ => Ok(Some(file)),
+    }
+}
+
+/// Reads the journal's file at `path` whole. `None` if there is none.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     read_start(path, u64::MAX)
 }
 
 fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let Some(file) = open_file(path, false)? else {
+    let Some(file) = open_journal(path)? else {
         return Ok(None);
     };
     let mut bytes = Vec::new();

@@ -162,12 +162,13 @@ impl Default for Contention {
 }
 
 impl Default for Options {
-    /// Assumes that one agent alone uses a marker in a namespace, and declares all that is to be there of its own: what else
-    /// bears that marker is an orphan of an earlier run, and is deleted.
+    /// Assumes that one agent alone uses a marker in a namespace, and declares all that is to be
+    /// there of its own: what else bears that marker is an orphan of an earlier run, and is
+    /// deleted.
     ///
-    /// Where several agents, or several short runs of one, share a namespace, each needs a marker of its own
-    /// ([`with_protocol`](Options::with_protocol)), or a ledger of its own and [`Ownership::Ledger`] for each kind
-    /// ([`with_ownership`](Options::with_ownership)).
+    /// Where several agents, or several short runs of one, share a namespace, each needs a marker
+    /// of its own ([`with_protocol`](Options::with_protocol)), or a ledger of its own and
+    /// [`Ownership::Ledger`] for each kind ([`with_ownership`](Options::with_ownership)).
     fn default() -> Options {
         Options {
             protocol: DEFAULT_PROTOCOL,

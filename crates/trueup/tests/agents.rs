@@ -1,4 +1,5 @@
-//! Several runs of an agent in one namespace: the program that `docs/agents.md` shows, word for word, against the kernel.
+//! Several runs of an agent in one namespace: the program that `docs/agents.md` shows, word for
+//! word, against the kernel.
 
 #![allow(
     clippy::unwrap_used,

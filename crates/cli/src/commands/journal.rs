@@ -21,12 +21,14 @@ pub(crate) enum Task {
     Check(Files),
     /// Print every record of journals as a line of JSON
     ///
-    /// Of a damaged one it prints what a repair would keep. Exits with 0 when all was printed, 2 when one is damaged, 1 when one could not be read.
+    /// Of a damaged one it prints what a repair would keep. Exits with 0 when all was printed, 2
+    /// when one is damaged, 1 when one could not be read.
     Export(Files),
     /// Make damaged journals usable, and keep each damaged file beside the new one
     ///
-    /// A repair that would lose records is refused and says what it would lose, and a file that does not begin as a journal
-    /// is left alone. No process may have them open. Exits with 0 when all are whole now, 1 when not.
+    /// A repair that would lose records is refused and says what it would lose, and a file that
+    /// does not begin as a journal is left alone. No process may have them open. Exits with 0 when
+    /// all are whole now, 1 when not.
     Repair {
         #[command(flatten)]
         files: Files,
@@ -211,8 +213,9 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
     };
     let repaired = match journal::repair(file, loss) {
         Err(error) if error.is_damaged() => bail!(
-            "{}: {error}. Nothing was done. What can be done: look at what can be read with `trueup journal export`; \
-             `trueup journal repair --accept-loss` makes it usable without the rest, and keeps the damaged file beside it",
+            "{}: {error}. Nothing was done. What can be done: look at what can be read with \
+             `trueup journal export`; `trueup journal repair --accept-loss` makes it usable without \
+             the rest, and keeps the damaged file beside it",
             file.display()
         ),
         repaired => repaired.map_err(|error| about(file, error))?,

@@ -106,7 +106,7 @@ pub(crate) fn a_repair_leaves_a_file_that_is_no_journal_as_it_is() {
 }
 
 /// The head is the same in every journal, so that a flip in it costs nothing.
-pub(crate) fn a_repair_without_a_loss_needs_no_leave() {
+pub(crate) fn a_repair_that_loses_nothing_needs_no_flag() {
     let agent = Agent::new();
     agent.settle(OURS);
     let file = agent.state_file("journal");

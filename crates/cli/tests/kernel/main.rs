@@ -85,7 +85,7 @@ trueup_testkit::kernel_tests![
     state_is_kept_under_run_else_in_the_users_runtime_directory,
     a_damaged_journal_stops_a_pass_until_it_is_repaired,
     a_repair_leaves_a_file_that_is_no_journal_as_it_is,
-    a_repair_without_a_loss_needs_no_leave,
+    a_repair_that_loses_nothing_needs_no_flag,
     what_is_no_whole_journal_is_told_and_left,
     a_journal_that_is_held_can_be_read_and_not_repaired,
     without_journals_there_is_nothing_to_do_and_nothing_is_made,

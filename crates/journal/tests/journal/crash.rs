@@ -120,7 +120,8 @@ fn image(durable: &[u8], survivors: impl IntoIterator<Item = Event>) -> Vec<u8> 
     image
 }
 
-/// Half of the pair would be worse than none of it: an operation that is in flight for ever, or a key that is executed again.
+/// Half of the pair would be worse than none of it: an operation that is in flight for ever, or a
+/// key that is executed again.
 #[test]
 fn an_operation_and_its_key_end_together_or_not_at_all() {
     let run = run();

@@ -85,8 +85,12 @@ fn a_bit_flipped() {
 /// What of one commit is only in the newest of redb's two slots: its own 128 bytes.
 const SLOT: usize = 128;
 
-/// Ours, and that of redb behind it.
-const HEADS: std::ops::Range<usize> = 0..8192;
+/// The bytes of both heads, ours and that of redb behind it: each one that is ever written, and one
+/// in 16 of the zeros between them, which are not read.
+fn heads() -> impl Iterator<Item = usize> {
+    let written = [0..24, 512..524, 1024..1036, 4096..4416];
+    (0..8192).filter(move |at| at % 16 == 0 || written.iter().any(|range| range.contains(at)))
+}
 
 #[test]
 fn one_flipped_byte_in_the_heads_loses_no_record_of_a_closed_journal() {
@@ -94,7 +98,7 @@ fn one_flipped_byte_in_the_heads_loses_no_record_of_a_closed_journal() {
     let directory = Directory::new("heads");
     let path = directory.journal();
     let mut damaged = 0;
-    for at in HEADS {
+    for at in heads() {
         let mut flipped = closed.clone();
         flipped[at] ^= 1 << (at % 8);
         let what = format!("bit flipped at {at}");
@@ -131,11 +135,8 @@ fn one_flipped_byte_in_the_heads_of_a_running_journal_loses_the_last_commit_at_m
     let directory = Directory::new("running-heads");
     let path = directory.journal();
     let mut shortened = 0;
-    // What is written of both heads: to flip each byte of a megabyte's takes long.
-    for at in [0..24, 512..524, 1024..1036, 4096..4416]
-        .into_iter()
-        .flatten()
-    {
+    // A running journal has a megabyte, which is read several times for each of them.
+    for at in heads().step_by(3) {
         let mut flipped = running.clone();
         flipped[at] ^= 1 << (at % 8);
         let what = format!("bit flipped at {at}");

@@ -1,11 +1,12 @@
 //! Two at once: the second is refused, and told who the first is.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use trueup_journal::{Error, Journal, Loss, check, repair, unheld};
+use trueup_journal::{Error, Journal, Loss, Repaired, check, repair, unheld};
 
 use crate::care::Directory;
 
@@ -111,5 +112,39 @@ fn of_many_that_open_at_once_one_does() {
     assert_eq!(opened.iter().filter(|result| result.is_ok()).count(), 1);
     for error in opened.iter().filter_map(|result| result.as_ref().err()) {
         assert!(error.is_held(), "{error}");
+    }
+}
+
+/// Each deletes the lock file that it made, so that the next one may have opened a file that is gone.
+#[test]
+fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
+    let directory = Directory::new("lock-file");
+    let path = directory.journal();
+    let journal = Journal::open(&path).unwrap();
+    journal.operations().begin("first", b"").unwrap();
+    drop(journal);
+    let good = fs::read(&path).unwrap();
+    fs::remove_file(directory.0.join("journal.lock")).unwrap();
+    for round in 0..40 {
+        let mut damaged = good.clone();
+        damaged[0] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        let repairs = std::thread::scope(|scope| {
+            let one = || repair(&path, Loss::Refuse);
+            let running = [(); 4].map(|()| scope.spawn(one));
+            running.map(|running| running.join().unwrap())
+        });
+        let mut restored = 0;
+        for repaired in repairs {
+            match repaired {
+                Ok(Repaired::Restored { .. }) => restored += 1,
+                Ok(Repaired::Whole) => {}
+                Err(error) if error.is_held() => {}
+                other => panic!("round {round}: {other:?}"),
+            }
+        }
+        assert_eq!(restored, 1, "round {round}");
+        assert!(!directory.0.join("journal.lock").exists(), "round {round}");
+        assert!(check(&path).is_ok());
     }
 }

@@ -49,7 +49,8 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     }
 }
 
-/// A scope is that of one namespace: neither another one nor one of the same name finds what it owned.
+/// A scope is that of one namespace: neither another one nor one of the same name finds what it
+/// owned.
 pub(crate) fn a_ledger_s_scope_is_one_namespace_in_one_boot() {
     let here = Namespace::current();
     let scope = ledger_scope(&here).unwrap();
@@ -148,7 +149,8 @@ pub(crate) fn with_a_ledger_each_runs_of_one_agent_share_a_namespace() {
     before.assert_same(&Snapshot::settled());
 }
 
-/// What `Options::default` assumes: by the marker the second run takes what the first made for orphans.
+/// What `Options::default` assumes: by the marker the second run takes what the first made for
+/// orphans.
 pub(crate) fn with_default_options_a_second_run_deletes_what_the_first_made() {
     uplinks(1);
     let runs = Runs::new("marker", Options::default());
