@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use trueup_diff::{Family, RouteKey};
+use trueup_diff::{Family, ObjectKey, RouteKey};
 
 /// So many single names are kept of each sort; beyond that the whole of it is doubtful.
 const NAMES: usize = 256;
@@ -27,6 +27,11 @@ pub struct Doubtful {
     pub tables: BTreeSet<(Family, u32)>,
     /// Single routes that were said to be gone. Their tables are in [`tables`](Self::tables) as well.
     pub gone: BTreeSet<RouteKey>,
+    /// Objects that another writer removed, where the kernel's own removals can be told from that: see
+    /// [`removed_by_another`](Self::removed_by_another).
+    pub removed: BTreeSet<ObjectKey>,
+    /// More were removed than [`removed`](Self::removed) names.
+    pub more_removed: bool,
 }
 
 impl Doubtful {
@@ -34,8 +39,19 @@ impl Doubtful {
     pub fn everything() -> Doubtful {
         Doubtful {
             everything: true,
+            more_removed: true,
             ..Doubtful::default()
         }
+    }
+
+    /// Whether another writer removed an object, or may have. What the kernel takes along as a side effect, with a link,
+    /// an address or a nexthop object, is not named: of what is missing and not named here, the kernel is the cause.
+    ///
+    /// Routes and nexthop objects are named if the removal was a request, and others if their device was up. Of links and
+    /// rules it is not told apart.
+    pub fn removed_by_another(&self, key: &ObjectKey) -> bool {
+        let told_apart = !matches!(key, ObjectKey::Link(_) | ObjectKey::Rule(_));
+        self.more_removed || !told_apart || self.removed.contains(key)
     }
 
     /// Whether nothing is.
@@ -53,6 +69,8 @@ impl Doubtful {
         self.routes.extend(more.routes);
         self.tables.extend(more.tables);
         self.gone.extend(more.gone);
+        self.removed.extend(more.removed);
+        self.more_removed |= more.more_removed;
         self.limit();
     }
 
@@ -61,6 +79,10 @@ impl Doubtful {
         if self.gone.len() > NAMES {
             // Their tables are named.
             self.gone.clear();
+        }
+        if self.removed.len() > NAMES {
+            self.removed.clear();
+            self.more_removed = true;
         }
         if self.tables.len() > NAMES {
             let families = self.tables.iter().map(|(family, _)| *family);

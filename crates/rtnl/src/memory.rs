@@ -12,6 +12,8 @@ use trueup_diff::{
     NeighbourKey, Object, ObjectKey, Op, Plan, Prefix, Reason, Resolved, Revision, Routes,
 };
 
+use trueup_observe::Doubtful;
+
 use crate::Options;
 use crate::record::protocol;
 use crate::region::{Place, Region};
@@ -183,8 +185,8 @@ impl Memory {
     }
 
     /// Names the orphans of a plan, and holds what is to be left alone for a time. `recorded` tells whether an object is ours
-    /// by our own record: then it is not unknown. The first plan of a pass tells what was taken from us since the last; one
-    /// that is not of the whole says nothing of what is not in it.
+    /// by our own record: then it is not unknown. The first plan of a pass, with what was heard since the last pass, tells what
+    /// another writer took from us; one that is not of the whole says nothing of what is not in it.
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn judge(
         &mut self,
@@ -192,14 +194,22 @@ impl Memory {
         desired: &Desired,
         options: &Options,
         recorded: impl Fn(&Object) -> bool,
-        first: bool,
+        first: Option<&Doubtful>,
         whole: bool,
         now: Instant,
     ) {
-        let count = first && self.is_same(desired);
+        let is_same = self.is_same(desired);
+        let count = first.is_some() && is_same;
+        // What is missing and was not removed by another writer, the kernel took along with something else.
+        let is_taken = |op: &Op| {
+            let by_another = |heard: &Doubtful| {
+                op.reason != Reason::Missing || heard.removed_by_another(&op.object.key())
+            };
+            is_same && first.is_some_and(by_another)
+        };
         // Without a grace nothing is noted of what is declared: after the first pass nothing can be called unknown.
         let knows = !options.grace().is_zero() || self.desired.is_none();
-        if first {
+        if first.is_some() {
             self.forget(options, now);
         }
         let mut strangers = HashMap::new();
@@ -229,7 +239,8 @@ impl Memory {
                     if count || !self.fights.is_empty() =>
                 {
                     let id = id(&op.object, devices);
-                    let is_loss = count && !self.unsettled.contains_key(&id) && !has_run_down(op);
+                    let is_loss =
+                        is_taken(op) && !self.unsettled.contains_key(&id) && !has_run_down(op);
                     if is_loss && counted.insert(id) {
                         self.lost(id, &op.object, holder(op), options, now);
                     }
@@ -238,10 +249,10 @@ impl Memory {
                 _ => {}
             }
         }
-        if first && whole {
+        if first.is_some() && whole {
             self.strangers.clear();
         }
-        if first {
+        if first.is_some() {
             self.strangers.extend(strangers);
         }
         if count {

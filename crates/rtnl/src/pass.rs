@@ -9,7 +9,7 @@ use trueup_diff::{
     Owned, Plan, Policy, Reason, Rests, Route, RouteKey, Routes, Standing, Tracker, assigned,
     resolve,
 };
-use trueup_observe::{Observer, Scope, Snapshot};
+use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, Terms};
 
 use crate::intent::Intents;
@@ -278,12 +278,14 @@ impl<'a> Pass<'a> {
         look::with_all_links(self.observer.snapshot(&Scope::default())?)
     }
 
-    /// Has the memory judge the first plan of a pass. What was in somebody else's hands since the last is answered.
+    /// Has the memory judge the first plan of a pass, in the light of what was heard since the last one. Returns what was
+    /// in another writer's hands meanwhile.
     pub(crate) fn judge(
         &self,
         memory: &mut Memory,
         planned: &mut Planned,
         owned: &Owned,
+        heard: &Doubtful,
         now: Instant,
     ) -> Result<Vec<Object>, Error> {
         if memory.is_behind(self.desired, self.options) {
@@ -291,7 +293,13 @@ impl<'a> Pass<'a> {
             memory.declare(&resolved);
         }
         let shed = self.shed(memory, &planned.plan);
-        self.hold(memory, &mut planned.plan, &planned.observed, true, now);
+        self.hold(
+            memory,
+            &mut planned.plan,
+            &planned.observed,
+            Some(heard),
+            now,
+        );
         Ok(shed)
     }
 
@@ -315,7 +323,7 @@ impl<'a> Pass<'a> {
         memory: &mut Memory,
         plan: &mut Plan,
         observed: &Observed,
-        first: bool,
+        first: Option<&Doubtful>,
         now: Instant,
     ) {
         let names = names(observed);

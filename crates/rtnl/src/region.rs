@@ -114,7 +114,17 @@ impl Region {
         doubtful
             .gone
             .retain(|key| is_outside(key.dst.family(), key.table));
-        doubtful
+        // Who removed what says nothing without what became doubtful by it.
+        let removed = std::mem::take(&mut doubtful.removed);
+        let more_removed = std::mem::take(&mut doubtful.more_removed);
+        if doubtful.is_empty() {
+            return doubtful;
+        }
+        Doubtful {
+            removed,
+            more_removed,
+            ..doubtful
+        }
     }
 }
 

@@ -121,7 +121,9 @@ impl Rtnl {
         pass.recover(&snapshot.observed);
         let (mut planned, owned) = pass.planned(snapshot, false)?;
         let mut memory = self.memory.clone();
-        pass.judge(&mut memory, &mut planned, &owned, (self.clock)())?;
+        let unheard = Doubtful::everything();
+        let now = (self.clock)();
+        pass.judge(&mut memory, &mut planned, &owned, &unheard, now)?;
         Ok((pass, planned, owned))
     }
 
@@ -159,12 +161,12 @@ impl Rtnl {
         known: Option<&Known>,
         desired: &Desired,
         options: &Options,
-        heard: Option<&Doubtful>,
+        heard: &Doubtful,
     ) -> Region {
         let part = || {
             let known = known?;
             let same = known.options == *options && self.memory.is_same_but_routes(desired);
-            let mut part = Part::of(heard?, &known.names).filter(|_| same)?;
+            let mut part = Part::of(heard, &known.names).filter(|_| same)?;
             if !self.memory.is_same(desired) {
                 match (&known.tracker, &known.standing) {
                     (Some(tracker), _) => tracker
@@ -233,6 +235,8 @@ impl Source for Rtnl {
             known.desire(desired, options.protocol());
         }
         let heard = self.listening.as_ref().and_then(Listening::take);
+        // Who does not listen knows nothing of what happened since the last pass.
+        let heard = heard.unwrap_or_else(Doubtful::everything);
         if let Some(listening) = &self.listening {
             listening.widen(desired.managed(), options.protocol());
         }
@@ -242,7 +246,7 @@ impl Source for Rtnl {
         let policy = policy(markers.map(|(_, markers)| markers), options)?;
         let region = match terms.extent() {
             Extent::Whole => Region::Whole,
-            Extent::Doubtful => self.region(known.as_ref(), desired, options, heard.as_ref()),
+            Extent::Doubtful => self.region(known.as_ref(), desired, options, &heard),
         };
         let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
         let pass = pass.with_ops(terms.ops()).passing_over();
@@ -254,9 +258,9 @@ impl Source for Rtnl {
             mut planned,
             owned,
             at_once,
-        } = first(pass, known.as_ref(), &heard.unwrap_or_default(), ledger)?;
+        } = first(pass, known.as_ref(), &heard, ledger)?;
         let now = (self.clock)();
-        let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, now)?;
+        let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, &heard, now)?;
         let first = (planned, at_once);
         let done = self.rounds(&mut pass, first, &mut shed, ledger, terms, now);
         Ok(self.conclude(pass, done, shed, known, ledger))
@@ -372,7 +376,7 @@ impl Rtnl {
             }
             rounds.push(round);
             let (plan, observed) = (&mut planned.plan, &planned.observed);
-            pass.hold(&mut self.memory, plan, observed, false, now);
+            pass.hold(&mut self.memory, plan, observed, None, now);
         }
         Done {
             rounds,

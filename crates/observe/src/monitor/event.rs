@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trueup_diff::{Family, IfName, Item, Kind};
+use trueup_diff::{Family, IfName, Item, Kind, ObjectKey};
 use trueup_netlink::codec::{address, link, neighbour, route, rule};
 use trueup_netlink::wire::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, read_u32};
 
@@ -53,8 +53,8 @@ impl Reader {
     ) -> bool {
         let relevant = match event.header.kind {
             link::NEW | link::DELETE => self.link(event, interest, found),
-            address::NEW | address::DELETE => addressed(event, interest, found),
-            neighbour::NEW | neighbour::DELETE => neighboured(event, interest, found),
+            address::NEW | address::DELETE => self.addressed(event, interest, found),
+            neighbour::NEW | neighbour::DELETE => self.neighboured(event, interest, found),
             route::NEW | route::DELETE => routed(event, interest, found),
             rule::NEW | rule::DELETE => ruled(event, interest, found),
             NEW_NEXTHOP | DELETE_NEXTHOP => hopped(event, interest, found),
@@ -112,46 +112,68 @@ impl Reader {
         }
         Some(true)
     }
-}
 
-fn addressed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
-    let Some(address) = address::decode(event.body).ok()? else {
-        return Some(false);
-    };
-    let index = address.dev.as_index()?;
-    // What bears our protocol matters wherever it is.
-    let ours = interest.of_device(index) || address.protocol == interest.protocol;
-    let addresses = interest.kinds.contains(Kind::Address) && ours;
-    let of_routes = interest.of_route_device(index);
-    // A route that waits for a new one is not named: which it is, who desires it knows.
-    let mut relevant = addresses || of_routes;
-    if relevant {
-        found.addresses.insert(index);
+    /// Whether a device holds routes and addresses, as far as it was heard. One that does not has its addresses and
+    /// neighbours removed by the kernel, which announces the link first (`dev_close_many` in net/core/dev.c).
+    fn is_usable(&self, index: u32) -> bool {
+        self.links.get(&index).is_none_or(|known| known.usable)
     }
-    if event.header.kind == address::DELETE && interest.routes() {
-        let ip = address.address.ip();
-        if of_routes || has(&interest.route_sources, &ip) {
-            found.routes.insert(Family::of(ip));
-            relevant = true;
+
+    fn addressed(
+        &self,
+        event: &Message<'_>,
+        interest: &Interest,
+        found: &mut Doubtful,
+    ) -> Option<bool> {
+        let Some(address) = address::decode(event.body).ok()? else {
+            return Some(false);
+        };
+        let index = address.dev.as_index()?;
+        // What bears our protocol matters wherever it is.
+        let ours = interest.of_device(index) || address.protocol == interest.protocol;
+        let addresses = interest.kinds.contains(Kind::Address) && ours;
+        let of_routes = interest.of_route_device(index);
+        // A route that waits for a new one is not named: which it is, who desires it knows.
+        let mut relevant = addresses || of_routes;
+        if relevant {
+            found.addresses.insert(index);
         }
+        if addresses && event.header.kind == address::DELETE && self.is_usable(index) {
+            found.removed.insert(ObjectKey::Address(address.key()));
+        }
+        if event.header.kind == address::DELETE && interest.routes() {
+            let ip = address.address.ip();
+            if of_routes || has(&interest.route_sources, &ip) {
+                found.routes.insert(Family::of(ip));
+                relevant = true;
+            }
+        }
+        Some(relevant)
     }
-    Some(relevant)
-}
 
-fn neighboured(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
-    let Some(neighbour) = neighbour::decode(event.body).ok()? else {
-        return Some(false);
-    };
-    let index = neighbour.dev.as_index()?;
-    // One of another protocol may have been ours before it was replaced.
-    let there =
-        interest.of_device(index) && (interest.any(Kind::Neighbour) || neighbour.protocol != 0);
-    let ours = neighbour.protocol == interest.protocol;
-    let relevant = interest.kinds.contains(Kind::Neighbour) && (there || ours);
-    if relevant {
-        found.neighbours.insert(index);
+    fn neighboured(
+        &self,
+        event: &Message<'_>,
+        interest: &Interest,
+        found: &mut Doubtful,
+    ) -> Option<bool> {
+        let Some(neighbour) = neighbour::decode(event.body).ok()? else {
+            return Some(false);
+        };
+        let index = neighbour.dev.as_index()?;
+        // One of another protocol may have been ours before it was replaced.
+        let there =
+            interest.of_device(index) && (interest.any(Kind::Neighbour) || neighbour.protocol != 0);
+        let ours = neighbour.protocol == interest.protocol;
+        let relevant = interest.kinds.contains(Kind::Neighbour) && (there || ours);
+        if relevant {
+            found.neighbours.insert(index);
+            if event.header.kind == neighbour::DELETE && self.is_usable(index) {
+                found.removed.insert(ObjectKey::Neighbour(neighbour.key()));
+            }
+        }
+        Some(relevant)
     }
-    Some(relevant)
 }
 
 fn ruled(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
@@ -183,6 +205,9 @@ fn routed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Opt
         if !is_new {
             found.gone.insert(route.key());
         }
+        if is_taken_away(event) {
+            found.removed.insert(ObjectKey::Route(route.key()));
+        }
     }
     Some(relevant)
 }
@@ -192,6 +217,16 @@ fn routed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Opt
 /// net/ipv4/fib_trie.c, `fib6_add_rt2node` in net/ipv6/ip6_fib.c).
 fn is_alone(event: &Message<'_>) -> bool {
     event.header.flags & NLM_F_EXCL != 0 && event.header.flags & NLM_F_REPLACE == 0
+}
+
+/// Whether another writer took a route away, or put another in its place. What the kernel removes of its own accord it
+/// announces from port 0, or not at all (`fib_table_flush` in net/ipv4/fib_trie.c, `fib6_clean_node` in
+/// net/ipv6/ip6_fib.c).
+fn is_taken_away(event: &Message<'_>) -> bool {
+    match event.header.kind {
+        route::DELETE => event.header.port != 0,
+        _ => event.header.flags & NLM_F_REPLACE != 0,
+    }
 }
 
 fn hopped(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
@@ -204,6 +239,10 @@ fn hopped(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Opt
     if relevant {
         // Those of IPv6 go without a word too, unless `nexthop_compat_mode` is set.
         found.routes.extend(BOTH);
+        if event.header.kind == DELETE_NEXTHOP {
+            // What goes with its device goes without a word (`nexthop_flush_dev` in net/ipv4/nexthop.c).
+            found.removed.insert(ObjectKey::Nexthop(id));
+        }
     }
     Some(relevant)
 }

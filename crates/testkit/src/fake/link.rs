@@ -270,6 +270,8 @@ impl State {
         if up {
             self.link_up(index);
         } else {
+            // Before what goes with it (`dev_close_many`, `__dev_notify_flags`).
+            self.tell(index);
             self.link_down(index);
         }
         self.carry(index);
