@@ -109,3 +109,21 @@ impl StdError for Error {
         self.cause.as_deref().map(|cause| cause as _)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_names_the_cause() {
+        let cause = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let text = cause.to_string();
+        let failed = Error::of_source(ErrorKind::PassFailed, Arc::new(cause));
+        assert_eq!(
+            failed.to_string(),
+            format!("the pass could not run: {text}")
+        );
+        let ended = Error::new(ErrorKind::Ended);
+        assert_eq!(ended.to_string(), "the loop has ended");
+    }
+}
