@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::{
-    Address, AddressKey, IfName, Item, Kind, Kinds, Link, Neighbour, NeighbourKey, Nexthop, Route,
-    RouteKey, Rule,
+    Address, AddressKey, IfName, Item, Kind, Kinds, Link, LinkStatus, Neighbour, NeighbourKey,
+    Nexthop, Route, RouteKey, Rule,
 };
 use crate::plan::{Object, ObjectKey};
 use crate::routes::Routes;
@@ -82,6 +82,8 @@ impl Desired {
 pub struct Observed {
     /// Every link of the namespace: names resolve against them.
     pub links: Vec<Link>,
+    /// The status of the links, by index. One that is not here counts as running.
+    pub link_status: BTreeMap<u32, LinkStatus>,
     /// Addresses.
     pub addresses: Vec<Address>,
     /// Neighbours.
@@ -90,8 +92,9 @@ pub struct Observed {
     pub routes: Vec<Route>,
     /// Rules.
     pub rules: Vec<Rule>,
-    /// Nexthop objects: all that bear our marker; of foreign ones at least those with a number of ours ([`Nexthop::ids`]),
-    /// and groups that lead to one.
+    /// Nexthop objects: all that bear our marker; of foreign ones at least those with a number of
+    /// ours ([`Nexthop::ids`]), groups that lead to one, and those that lead out of a link that the
+    /// plan touches.
     pub nexthops: Vec<Nexthop>,
     /// The kinds of which every object in question is here. Of any other kind nothing is deleted.
     pub complete: Kinds,

@@ -14,7 +14,7 @@ use crate::merge::{self, Duplicate};
 use crate::model::{
     Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Nexthop, Route, Rule,
 };
-use crate::plan::{Bystanders, Object, ObjectKey, peer, undesired};
+use crate::plan::{Bystanders, Effects, Object, ObjectKey, peer, undesired};
 use crate::routes::Routes;
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
@@ -419,9 +419,10 @@ fn recreate(
     if !observed.complete.contains(Kind::Link) {
         return Ok(Recreated::default());
     }
-    let bystanders = Bystanders::new(observed, std::iter::empty(), proof);
+    let effects = Effects::new(observed);
+    let bystanders = Bystanders::new(observed, effects, std::iter::empty(), proof);
     let mut going = undesired(links, observed, proof);
-    going.retain(|index| bystanders.on_link(*index).is_none());
+    going.retain(|index| bystanders.of_delete(*index).is_none());
     let mut recreated = BTreeSet::new();
     let mut held = BTreeMap::new();
     let mut links: Vec<_> = links.iter().enumerate().collect();
@@ -450,7 +451,7 @@ fn recreate(
             if !goes_along && (keeps || !creatable) {
                 continue;
             }
-            if let Some(bystander) = bystanders.on_link(observed.index) {
+            if let Some(bystander) = bystanders.of_delete(observed.index) {
                 held.insert(observed.index, bystander.clone());
             } else {
                 recreated.insert(observed.index);

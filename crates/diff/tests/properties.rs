@@ -290,7 +290,8 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
             let mut links = after.observed.links.iter();
             !links.any(|link| Some(link.index) == dev.as_index())
         };
-        let by_right = object.is_kernels_own() && object.devices().iter().any(gone);
+        let by_right =
+            object.is_kernels_own(world.policy.unstored) && object.devices().iter().any(gone);
         prop_assert!(stays || by_right, "gone: {object:?}\n{}", plan.text());
     }
     for op in &plan.ops {
@@ -311,7 +312,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
                 "{op:?}"
             );
             prop_assert!(
-                target.kind() != Kind::Rule && !target.is_kernels_own(),
+                target.kind() != Kind::Rule && !target.is_kernels_own(world.policy.unstored),
                 "{op:?}"
             );
             prop_assert!(changes_in_place(&op.object, target), "{op:?}");
@@ -394,7 +395,7 @@ proptest! {
         // What the kernel made for a device goes with it by right.
         let standing = |plan: &Plan| {
             let conflicts = plan.conflicts.iter();
-            conflicts.filter(|conflict| !conflict.foreign.is_kernels_own()).count()
+            conflicts.filter(|conflict| !conflict.foreign.is_kernels_own(world.policy.unstored)).count()
         };
         prop_assert_eq!(standing(&again), standing(&plan));
         // Every desired object is there, but for conflicts and for what is held.
@@ -446,7 +447,7 @@ proptest! {
         };
         let mut after = world.clone();
         for object in &plan.adopted {
-            prop_assert!(foreign.contains(object) && !object.is_kernels_own(), "{object:?}");
+            prop_assert!(foreign.contains(object) && !object.is_kernels_own(world.policy.unstored), "{object:?}");
             prop_assert!(wanted.iter().any(|wanted| serves(wanted, object)), "{object:?}");
             prop_assert!(world.policy.adopt || flagged(object), "{object:?}");
             let on_key = world.objects().iter().filter(|o| o.key() == object.key()).count();
@@ -702,7 +703,7 @@ proptest! {
                 object.kind() == other.kind() && serves(&object, other)
             });
             let taken = |other: &Object| {
-                world.policy.take && changes_in_place(&object, other) && !other.is_kernels_own()
+                world.policy.take && changes_in_place(&object, other) && !other.is_kernels_own(world.policy.unstored)
             };
             if let Some(other) = other.filter(|other| !served && !taken(other))
                 && object.kind() != Kind::Link

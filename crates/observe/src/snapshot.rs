@@ -7,6 +7,7 @@ use trueup_diff::{
     Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Nexthop,
     Observed, Rule,
 };
+use trueup_netlink::codec::link::DecodedLink;
 use trueup_netlink::codec::{EncodeError, address, link, neighbour, nexthop, rule};
 use trueup_netlink::{Error, ErrorKind};
 
@@ -96,7 +97,10 @@ pub struct Snapshot {
 pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, Error> {
     let mut snapshot = Snapshot::default();
     let (links, doubt) = links(observer)?;
-    snapshot.observed.links = links;
+    let status = |link: &DecodedLink| (link.link.index, link.status);
+    snapshot.observed.link_status = links.iter().map(status).collect();
+    snapshot.observed.links = links.into_iter().map(|decoded| decoded.link).collect();
+    snapshot.observed.links.sort_by_key(|link| link.name);
     snapshot.note(Kind::Link, doubt);
     for kind in Kind::ALL
         .into_iter()
@@ -152,7 +156,7 @@ impl Snapshot {
 /// What was read, and why it is in doubt.
 pub(crate) type Read<T> = Result<(Vec<T>, Option<Doubt>), Error>;
 
-fn links(observer: &mut Observer) -> Read<Link> {
+fn links(observer: &mut Observer) -> Read<DecodedLink> {
     let mut links = Vec::new();
     let dump = Dump {
         encode: link::dump_request,
@@ -165,8 +169,6 @@ fn links(observer: &mut Observer) -> Read<Link> {
     let mut window = Window::new(&mut observer.witness, Sight::Flagged);
     let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut links)?;
     link::name_peers(&mut links);
-    let mut links: Vec<Link> = links.into_iter().map(|decoded| decoded.link).collect();
-    links.sort_by_key(|link| link.name);
     Ok((links, flaw.map(|flaw| flaw.doubt(Kind::Link))))
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Devices, Family, Item, Kind, Kinds, Link, LinkKind, NextHops, Object,
+    Action, Desired, Dev, Devices, Family, Item, Kind, Kinds, Link, NextHops, Nexthop, Object,
     Observed, Op, Owned, Plan, Policy, Route, RouteKey, Shape, Sieve, Unmet, assigned, plan,
     resolve,
 };
@@ -227,12 +227,14 @@ fn routes(region: &Region, marker: u8) -> Vec<Scope> {
         .collect()
 }
 
+/// Adds the objects of which there are none on the key.
+fn add<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
+    let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
+    to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
+}
+
 /// Adds the routes and rules of another look of which the first has none on the key: its dumps may have lost them.
 pub(crate) fn fill(snapshot: &mut Snapshot, again: Snapshot) {
-    fn add<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
-        let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
-        to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
-    }
     let observed = &mut snapshot.observed;
     add(&mut observed.routes, again.observed.routes);
     add(&mut observed.rules, again.observed.rules);
@@ -278,13 +280,20 @@ pub(crate) fn planned(
             let unread = [Kind::Address, Kind::Neighbour]
                 .into_iter()
                 .filter(|kind| !managed.contains(*kind));
+            let mut kinds: Kinds = unread.collect();
+            if question.links {
+                kinds = kinds.with(Kind::Nexthop);
+            }
             let scope = Scope {
-                kinds: unread.collect(),
+                kinds,
                 ..Scope::default()
             };
             let others = observer.snapshot(&scope)?;
             observed.addresses.extend(others.observed.addresses);
             observed.neighbours.extend(others.observed.neighbours);
+            let nexthops = question.nexthops_of(others.observed.nexthops);
+            add(&mut observed.nexthops, nexthops);
+            observed.nexthops.sort_by_key(|nexthop| nexthop.id);
             doubts.extend(others.doubts);
             question.note_sources(&observed);
         }
@@ -319,13 +328,15 @@ pub(crate) fn planned(
     })
 }
 
-/// Which foreign routes matter to a plan.
+/// Which foreign objects matter to a plan.
 #[derive(Default)]
 struct Question {
     /// On a key that we mean to create or replace. Sorted.
     keys: Vec<RouteKey>,
     /// On a device that is to lose something they may rest on.
     devs: BTreeSet<Dev>,
+    /// Something happens to links.
+    links: bool,
     /// With a source that is to go.
     sources: HashSet<IpAddr>,
     /// Pointing at a nexthop object that is to go.
@@ -334,7 +345,12 @@ struct Question {
 
 impl Question {
     fn of(plan: &Plan, observed: &Observed, at_once: bool) -> Question {
-        let mut question = Question::default();
+        let devs = plan.devices_hit(observed);
+        let mut question = Question {
+            links: !devs.is_empty(),
+            devs,
+            ..Question::default()
+        };
         for op in &plan.ops {
             let Op { action, object, .. } = op;
             match (object, action) {
@@ -342,16 +358,6 @@ impl Question {
                 (Object::Route(_), Action::Update) if plan.is_beside(op) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     question.keys.push(route.key());
-                }
-                // A link loses routes, neighbours and IPv6 addresses when it goes down, when its MTU
-                // is too small for IPv6, and some of them when its hardware address changes.
-                (Object::Link(link), Action::Update)
-                    if link.up == Some(false) || link.mtu.is_some() || link.address.is_some() =>
-                {
-                    question.devs.insert(Dev::index(link.index));
-                }
-                (Object::Link(link), Action::Delete) => {
-                    question.devs.insert(Dev::index(link.index));
                 }
                 (Object::Nexthop(nexthop), Action::Delete) => {
                     question.nexthops.insert(nexthop.id);
@@ -367,37 +373,19 @@ impl Question {
                 _ => {}
             }
         }
-        question.note_along(observed);
         // A plan's ops are in key order but for their stages: this is quick, and takes less than
         // half of what a hash set would.
         question.keys.sort_unstable();
         question
     }
 
-    /// With a link goes the other end of its pair, and what is stacked on either.
-    fn note_along(&mut self, observed: &Observed) {
-        if self.devs.is_empty() {
-            return;
-        }
-        loop {
-            let before = self.devs.len();
-            let going = |dev: &Dev| self.devs.contains(dev);
-            let names: BTreeSet<_> = observed
-                .links
-                .iter()
-                .filter(|link| going(&Dev::index(link.index)))
-                .map(|link| link.name)
-                .collect();
-            let along = observed.links.iter().filter(|link| {
-                let end = matches!(link.kind, Some(LinkKind::Veth { peer: Some(peer) }) if names.contains(&peer));
-                end || link.parents().any(going)
-            });
-            let along: Vec<_> = along.map(|link| Dev::index(link.index)).collect();
-            self.devs.extend(along);
-            if self.devs.len() == before {
-                return;
-            }
-        }
+    /// Of all nexthop objects those that lead out of the devices in question, and their groups.
+    fn nexthops_of(&self, all: Vec<Nexthop>) -> Vec<Nexthop> {
+        let leads = |nexthop: &&Nexthop| nexthop.dev().is_some_and(|dev| self.devs.contains(&dev));
+        let ids: BTreeSet<u32> = all.iter().filter(leads).map(|nexthop| nexthop.id).collect();
+        let concerns =
+            |it: &Nexthop| ids.contains(&it.id) || it.members().any(|id| ids.contains(&id));
+        all.into_iter().filter(concerns).collect()
     }
 
     /// What is on a link goes with it: whoever has it for a source is hit.

@@ -130,7 +130,8 @@ impl Rtnl {
     /// On what this kernel stores a protocol. It is asked once for a namespace, and only where that matters.
     fn markers(&self, socket: &mut Socket, kinds: Kinds) -> Result<Option<(u64, Markers)>, Error> {
         let in_question = |kind: &Kind| {
-            matches!(kind, Kind::Address | Kind::Neighbour | Kind::Rule) && kinds.contains(*kind)
+            // With a link go addresses, of which not all are foreign.
+            *kind != Kind::Route && *kind != Kind::Nexthop && kinds.contains(*kind)
         };
         if !Kind::ALL.iter().any(in_question) {
             return Ok(None);

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use trueup::diff::{
-    Desired, Devices, IfName, Item, Link, LinkKind, Neighbour, Object, Observed, Owned, Route,
-    RouteType, Rule,
+    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Object, Observed,
+    Owned, Route, RouteType, Rule,
 };
+use trueup::netlink::{Marker, Socket, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
 use trueup::{Options, Rtnl, Source as _};
 use trueup_cli::file;
@@ -30,7 +31,12 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
     for doubt in &snapshot.doubts {
         output::note(format_args!("not the whole state: {doubt}"));
     }
-    let shown = Shown::of(&snapshot.observed);
+    let mut socket = Socket::open(&place.namespace)?;
+    let unstored = match markers(&mut socket)?.address {
+        Marker::NotKept => Kinds::NONE.with(Kind::Address),
+        _ => Kinds::NONE,
+    };
+    let shown = Shown::of(&snapshot.observed, unstored);
     let settings = file::Settings::default();
     let toml = file::to_toml(&settings, &shown.desired);
     for left_out in &shown.left_out {
@@ -66,10 +72,10 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(observed: &Observed) -> Shown {
+    fn of(observed: &Observed, unstored: Kinds) -> Shown {
         let mut sieve = Sieve::new(observed);
         let links = sieve.pick(&observed.links, |_| true);
-        let addresses = sieve.pick(&observed.addresses, |address| !address.is_kernels_own());
+        let addresses = sieve.pick(&observed.addresses, |it| !it.is_kernels_own(unstored));
         let neighbours = sieve.pick(&observed.neighbours, Neighbour::is_declared);
         let routes = sieve.pick(&observed.routes, |route| !is_kernels_route(route));
         let rules = sieve.pick(&observed.rules, |rule| !is_kernels_rule(rule));

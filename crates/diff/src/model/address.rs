@@ -5,7 +5,9 @@ use std::ops::BitOr;
 
 use ipnetwork::IpNetwork;
 
-use super::{Dev, Difference, Family, IfName, Item, Label, Prefix, Scope, in_place, recreate};
+use super::{
+    Dev, Difference, Family, IfName, Item, Kind, Kinds, Label, Prefix, Scope, in_place, recreate,
+};
 
 /// A lifetime without end (`INFINITY_LIFE_TIME`).
 pub const FOREVER: u32 = u32::MAX;
@@ -183,12 +185,17 @@ impl<D> Address<D> {
     }
 
     /// Whether the kernel made it itself: on the loopback device, from the hardware address, or
-    /// from a router advertisement. Kernels before 5.18 do not say, so that link-local IPv6
-    /// addresses without a protocol count as such too.
-    pub fn is_kernels_own(&self) -> bool {
+    /// from a router advertisement. A kernel before 5.18, which stores no protocol on addresses
+    /// (`unstored`), does not say: there a link-local IPv6 address counts as its own, whoever made
+    /// it.
+    pub fn is_kernels_own(&self, unstored: Kinds) -> bool {
         let unmarked = match self.address.ip() {
+            // Of this one no kernel says so (`inetdev_event`).
             IpAddr::V4(ip) => ip == Ipv4Addr::LOCALHOST && self.address.prefix() == 8,
-            IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local(),
+            IpAddr::V6(ip) => {
+                let unsaid = unstored.contains(Kind::Address);
+                unsaid && (ip.is_loopback() || ip.is_unicast_link_local())
+            }
         };
         matches!(self.protocol, 1..=3) || (self.protocol == 0 && unmarked)
     }

@@ -161,6 +161,16 @@ impl<D: Clone> LinkKind<D> {
     }
 }
 
+/// What the kernel reports of a link beside its configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// It is up and can send (`IFF_RUNNING`).
+    pub running: bool,
+    /// The interface index of the device that it is stacked on, whatever its kind, where that is
+    /// in the same namespace.
+    pub lower: Option<u32>,
+}
+
 /// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -24,7 +24,8 @@ use std::fmt;
 
 pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
 pub use link::{
-    BondMode, BridgeAttrs, Link, LinkKey, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
+    BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanMode, VlanProtocol,
+    VxlanAttrs,
 };
 pub use metrics::{Metric, Metrics};
 pub use names::{IfName, Label, LinkAddr};

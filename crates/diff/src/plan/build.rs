@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
 use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
-use crate::plan::{Action, Bystanders, Conflict, Hold, Object, ObjectKey, Op, Reason, bystanders};
+use crate::plan::{
+    Action, Bystanders, Conflict, Effects, Hold, Object, ObjectKey, Op, Reason, bystanders,
+};
 use crate::resolve::Resolved;
 
 /// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
@@ -191,7 +193,7 @@ impl Findings {
                 Object::Rule(rule) => stored && rule.protocol == 0,
                 _ => false,
             };
-            if !foreign.is_kernels_own() && !nobodys {
+            if !foreign.is_kernels_own(handling.proof.policy.unstored) && !nobodys {
                 self.adopted.push(foreign);
             }
         }
@@ -204,7 +206,8 @@ impl Findings {
         T: Clone + Into<Object>,
     {
         let (desired, foreign): (Object, Object) = (wanted.clone().into(), foreign.clone().into());
-        if in_place && handling.proof.policy.take && !foreign.is_kernels_own() {
+        let policy = handling.proof.policy;
+        if in_place && policy.take && !foreign.is_kernels_own(policy.unstored) {
             let op = self.op(Action::Update, desired, Reason::Taken);
             op.was = Some(Box::new(foreign));
         } else {
@@ -610,18 +613,17 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     // What is given back is somebody else's again before anything is taken down.
     let given_back = found.ops.iter().filter(|op| op.reason == Reason::GivenBack);
     let given_back = given_back.map(|op| &op.object);
-    let bystanders = Bystanders::new(observed, given_back, proof);
+    let effects = Effects::new(observed).with(&found.ops);
+    let bystanders = Bystanders::new(observed, effects, given_back, proof);
     let left = bystanders::on_nexthops(observed, &found.ops);
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();
     for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
-            Object::Link(wanted) if op.action == Action::Update => {
-                if let Some(Object::Link(was)) = op.was.as_deref() {
-                    let bystander = bystanders.of_change(was, wanted);
-                    holds.extend(bystander.map(|bystander| (at, bystander.clone())));
-                }
+            Object::Link(_) => {
+                let bystander = bystanders.of_op(op);
+                holds.extend(bystander.map(|bystander| (at, bystander.clone())));
             }
             Object::Address(_) if op.action == Action::Update => {
                 if let Some(Object::Address(was)) = op.was.as_deref() {
@@ -630,12 +632,6 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
                 }
             }
             _ if !deletes(op) => {}
-            Object::Link(link) => {
-                let bystander = bystanders.on_link(link.index);
-                if let Some(bystander) = bystander {
-                    holds.push((at, bystander.clone()));
-                }
-            }
             Object::Address(address) => {
                 deleted.push(address);
                 places.push(at);

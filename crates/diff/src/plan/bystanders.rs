@@ -1,14 +1,16 @@
 //! What is not ours, or is and nobody has an opinion on, and would go along with what we delete.
 //!
-//! The kernel deletes with a link all that lives on it, with the first IPv4 address of a subnet
-//! those that follow it (unless the device promotes them), with an address the IPv4 routes whose
-//! gateway it made reachable or whose source it was, and with the last IPv4 address of a device all
-//! of its IPv4 routes and neighbours, permanent ones too. A link that goes down loses its routes,
-//! neighbours and IPv6 addresses, and one whose hardware address changes its neighbours; VLANs go
-//! down with the device below, and VLANs and macvlans follow it to a smaller MTU. An IPv6 address
-//! that goes is taken out of the routes whose preferred source it is, and when it goes or changes,
-//! so may another's route to its subnet. Where that would hit a stranger's object, the op is not
-//! carried out.
+//! What happens to links, and to others along with them, is in the private module `effects`. The
+//! kernel deletes with a link all that lives on it. With the first IPv4 address of a subnet it
+//! deletes those that follow it (unless the device promotes them), with an address the IPv4 routes
+//! whose gateway it made reachable or whose source it was, and with the last IPv4 address of a
+//! device all of its IPv4 routes and neighbours, permanent ones too. A link that goes down loses its
+//! routes, neighbours, IPv6 addresses and nexthop objects. One that loses its carrier loses its
+//! nexthop objects, with the routes that point at them, and the neighbours that are not permanent;
+//! one whose hardware address changes its neighbours. A nexthop object that goes is missing in its
+//! groups. An IPv6 address that goes is taken out of the routes whose preferred source it is, and
+//! when it goes or changes, so may another's route to its subnet. Where that would hit an object of
+//! another writer, the op is not carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,30 +19,39 @@ use ipnetwork::IpNetwork;
 
 use crate::desired::{Observed, Proof};
 use crate::model::{
-    Address, AddressFlags, Dev, FOREVER, Family, IfName, Item, Kind, Link, LinkKind, Neighbour,
-    NextHop, NextHops, Prefix, Route, table,
+    Address, AddressFlags, Dev, FOREVER, Family, Item, Kind, LinkKind, Neighbour, NeighbourState,
+    NextHop, NextHops, Nexthop, Prefix, Route, table,
 };
-use crate::plan::{Action, Object, Op, peer};
+use crate::plan::effects::{Effect, Effects};
+use crate::plan::{Action, Object, Op};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
 /// addresses, and that go with them by right.
 pub(crate) const DERIVED: [u8; 3] = [1, 2, 9];
 
+/// How an object on a link can be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Loss {
+    Delete,
+    Down,
+    Carrier,
+    /// Another hardware address (`neigh_changeaddr`).
+    Address,
+    /// An MTU that is too small for IPv6.
+    Ipv6,
+}
+
 /// Foreign objects, by what carries them.
-pub(crate) struct Bystanders {
-    on_link: BTreeMap<u32, Object>,
-    /// What goes with a link: what is stacked on it, and the other end of its pair.
-    along: BTreeMap<u32, Vec<u32>>,
+pub(crate) struct Bystanders<'a> {
+    effects: Effects<'a>,
+    /// Foreign links, by index.
+    links: BTreeMap<u32, Object>,
+    /// The first object on a link that is lost in that way.
+    on_link: BTreeMap<(u32, Loss), Object>,
     /// Foreign IPv4 addresses that follow the first of their subnet.
     secondaries: BTreeMap<(Dev, Prefix), Object>,
     /// Foreign IPv4 neighbours, which go with the last IPv4 address of their device.
     neighbours: BTreeMap<Dev, Object>,
-    /// What a link that goes down loses, by its index.
-    raised: BTreeMap<u32, Object>,
-    /// What a link that changes its hardware address loses (`neigh_changeaddr`), by its index.
-    resolved: BTreeMap<u32, Object>,
-    /// VLANs and macvlans, by the device that they follow, and whether they are ours.
-    followers: BTreeMap<u32, Vec<(Object, bool)>>,
     /// The first route on each device to an IPv6 subnet, ours left out: a stranger's, or `None` for
     /// one that the kernel derived.
     on_subnet: BTreeMap<(Dev, Prefix), Option<Object>>,
@@ -48,16 +59,15 @@ pub(crate) struct Bystanders {
     routes: Vec<Route>,
 }
 
-/// The least MTU that IPv6 takes (`IPV6_MIN_MTU`): below it all of IPv6 leaves the device.
-const IPV6_MIN_MTU: u32 = 1280;
-
-impl Bystanders {
-    /// Those among what was observed, and among what is to be given back to others.
-    pub(crate) fn new<'a>(
-        observed: &'a Observed,
-        given_back: impl Iterator<Item = &'a Object>,
+impl<'a> Bystanders<'a> {
+    /// Those among what was observed, and among what is to be given back to others. `effects` are
+    /// of the same observation.
+    pub(crate) fn new<'b>(
+        observed: &'b Observed,
+        effects: Effects<'a>,
+        given_back: impl Iterator<Item = &'b Object>,
         proof: Proof<'_>,
-    ) -> Bystanders {
+    ) -> Bystanders<'a> {
         let mut returned_links = Vec::new();
         let mut returned_routes = Vec::new();
         // Of these all that matters here is in the key.
@@ -72,45 +82,31 @@ impl Bystanders {
                 Object::Rule(_) | Object::Nexthop(_) => {}
             }
         }
-        let mut along: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        let by_name: BTreeMap<IfName, u32> =
-            observed.links.iter().map(|l| (l.name, l.index)).collect();
-        for link in in_order(&observed.links, |_| true) {
-            let lower = link.lower().and_then(|dev| dev.as_index());
-            let end = peer(link).and_then(|name| by_name.get(&name).copied());
-            for below in [lower, end].into_iter().flatten() {
-                along.entry(below).or_default().push(link.index);
-            }
-        }
         let mut on_link = BTreeMap::new();
-        let mut raised = BTreeMap::new();
-        let mut resolved = BTreeMap::new();
         let mut add = |dev: Dev, object: Object| {
             let Some(index) = dev.as_index() else { return };
-            match &object {
-                Object::Neighbour(_) => {
-                    resolved.entry(index).or_insert(object.clone());
-                    raised.entry(index).or_insert(object.clone());
-                }
-                Object::Address(address) if address.family() == Family::Inet => {}
-                Object::Address(_) | Object::Route(_) => {
-                    raised.entry(index).or_insert(object.clone());
-                }
-                Object::Link(_) | Object::Rule(_) | Object::Nexthop(_) => {}
+            for loss in losses(&object) {
+                on_link.entry((index, *loss)).or_insert(object.clone());
             }
-            on_link.entry(index).or_insert(object);
         };
         let foreign = in_order(&observed.links, |link| !proof.link(link));
-        for link in foreign.into_iter().chain(returned_links) {
-            link.parents()
-                .for_each(|parent| add(*parent, link.clone().into()));
-            if let Some(end) = peer(link).and_then(|name| by_name.get(&name)) {
-                add(Dev::index(*end), link.clone().into());
+        let foreign = foreign.into_iter().chain(returned_links);
+        let links = foreign.map(|link| (link.index, link.clone().into()));
+        let links = links.collect();
+        let devs = observed.nexthops.iter();
+        let devs = devs.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)));
+        let devs: BTreeMap<u32, Dev> = devs.collect();
+        let foreign = |nexthop: &Nexthop| !proof.may_go(Kind::Nexthop, proof.nexthop(nexthop));
+        for nexthop in in_order(&observed.nexthops, foreign) {
+            let members = nexthop.members().filter_map(|id| devs.get(&id).copied());
+            for dev in nexthop.dev().into_iter().chain(members) {
+                add(dev, nexthop.clone().into());
             }
         }
+        let unstored = proof.policy.unstored;
         let foreign = |address: &Address| {
             let ours = proof.address(address) && !returned_addresses.contains(&address.key());
-            !proof.may_go(Kind::Address, ours) && !address.is_kernels_own()
+            !proof.may_go(Kind::Address, ours) && !address.is_kernels_own(unstored)
         };
         let mut secondaries = BTreeMap::new();
         for address in in_order(&observed.addresses, foreign) {
@@ -159,65 +155,49 @@ impl Bystanders {
             }
         }
         Bystanders {
+            effects,
+            links,
             on_link,
-            along,
             secondaries,
             neighbours,
-            raised,
-            resolved,
-            followers: followers(observed, proof),
             on_subnet: on_subnet(observed, returned_routes, proof),
             routes,
         }
     }
 
-    /// A foreign object that a link loses with a change.
-    pub(crate) fn of_change(&self, was: &Link, wanted: &Link) -> Option<&Object> {
-        let readdressed = wanted.address.is_some() && wanted.address != was.address;
-        let readdressed = readdressed.then(|| self.resolved.get(&was.index));
-        let falls = wanted.up == Some(false);
-        self.of_fall(was, falls, wanted.mtu)
-            .or(readdressed.flatten())
+    /// A foreign object that is lost with an op on a link.
+    pub(crate) fn of_op(&self, op: &Op) -> Option<&Object> {
+        let Object::Link(link) = &op.object else {
+            return None;
+        };
+        self.lost(link.index, &self.effects.of_op(op))
     }
 
-    /// What is lost where a link goes down or gets an MTU, on it and on those that follow it
-    /// (`vlan_device_event`, `macvlan_device_event`).
-    fn of_fall(&self, link: &Link, falls: bool, mtu: Option<u32>) -> Option<&Object> {
-        let mut falling = vec![(link, falls)];
-        let mut at = 0;
-        while let Some((link, falls)) = falling.get(at).copied() {
-            at += 1;
-            let falls = falls && link.up == Some(true);
-            let shrinks = mtu.filter(|mtu| link.mtu.is_none_or(|was| was > *mtu));
-            let short = |mtu: Option<u32>| mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU);
-            if falls || short(shrinks) && !short(link.mtu) {
-                let lost = self.raised.get(&link.index);
-                if lost.is_some() {
-                    return lost;
-                }
-            }
-            for (object, ours) in self.followers.get(&link.index).into_iter().flatten() {
-                let Object::Link(follower) = object else {
-                    continue;
-                };
-                let vlan = matches!(follower.kind, Some(LinkKind::Vlan { .. }));
-                let falls = falls && vlan && follower.up == Some(true);
-                let shrinks = mtu.is_some_and(|mtu| follower.mtu.is_some_and(|was| was > mtu));
-                if !falls && !shrinks {
-                    continue;
-                }
-                if !ours {
-                    return Some(object);
-                }
-                if !falling
-                    .iter()
-                    .any(|(known, _)| known.index == follower.index)
-                {
-                    falling.push((follower, falls));
-                }
-            }
-        }
-        None
+    /// A foreign object that is lost with a link.
+    pub(crate) fn of_delete(&self, index: u32) -> Option<&Object> {
+        self.lost(index, &self.effects.of_delete(index))
+    }
+
+    fn lost(&self, origin: u32, effects: &[(u32, Effect)]) -> Option<&Object> {
+        let link = |(index, effect): &(u32, Effect)| {
+            let gone = matches!(effect, Effect::Gone | Effect::Released | Effect::Down);
+            let shrunk = matches!(effect, Effect::Shrunk(_)) && self.effects.is_stacked(*index);
+            let hit = *index != origin && (gone || shrunk);
+            self.links.get(index).filter(|_| hit)
+        };
+        let on_link = |(index, effect): &(u32, Effect)| {
+            let loss = match effect {
+                Effect::Gone => Loss::Delete,
+                Effect::Down if self.effects.is_up(*index) => Loss::Down,
+                Effect::CarrierLost => Loss::Carrier,
+                Effect::Readdressed => Loss::Address,
+                Effect::Shrunk(mtu) if self.effects.loses_ipv6(*index, *mtu) => Loss::Ipv6,
+                Effect::Released | Effect::Down | Effect::Shrunk(_) => return None,
+            };
+            self.on_link.get(&(*index, loss))
+        };
+        let of_links = effects.iter().find_map(link);
+        of_links.or_else(|| effects.iter().find_map(on_link))
     }
 
     /// A foreign route that the kernel would take for its own to the subnet of an IPv6 address that
@@ -230,24 +210,6 @@ impl Bystanders {
         let own = IpNetwork::new(was.address.ip(), was.address.prefix()).ok();
         let mut subnets = own.into_iter().chain(host).map(Prefix::containing);
         subnets.find_map(|subnet| self.on_subnet.get(&(was.dev, subnet))?.as_ref())
-    }
-
-    /// A foreign object that lives on a link, or on one that goes with it.
-    pub(crate) fn on_link(&self, index: u32) -> Option<&Object> {
-        let mut going = vec![index];
-        let mut at = 0;
-        while let Some(index) = going.get(at).copied() {
-            if let Some(object) = self.on_link.get(&index) {
-                return Some(object);
-            }
-            for index in self.along.get(&index).into_iter().flatten() {
-                if !going.contains(index) {
-                    going.push(*index);
-                }
-            }
-            at += 1;
-        }
-        None
     }
 
     /// For each address that is to be deleted, by its place in the list, a foreign object
@@ -411,19 +373,30 @@ pub(crate) fn left_by(op: &Op) -> Option<u32> {
     }
 }
 
-/// The devices that follow the one below when it goes down or gets a smaller MTU.
-fn followers(observed: &Observed, proof: Proof<'_>) -> BTreeMap<u32, Vec<(Object, bool)>> {
-    let mut followers: BTreeMap<u32, Vec<(Object, bool)>> = BTreeMap::new();
-    for link in in_order(&observed.links, |_| true) {
-        if let Some(LinkKind::Vlan { link: below, .. } | LinkKind::Macvlan { link: below, .. }) =
-            &link.kind
-            && let Some(below) = below.as_index()
-        {
-            let follower = (link.clone().into(), proof.link(link));
-            followers.entry(below).or_default().push(follower);
+/// The ways in which an object on a link is lost.
+fn losses(object: &Object) -> &'static [Loss] {
+    use Loss::{Address, Carrier, Delete, Down, Ipv6};
+    match object {
+        Object::Address(address) if address.family() == Family::Inet => &[Delete],
+        Object::Address(_) => &[Delete, Down, Ipv6],
+        Object::Neighbour(neighbour) => {
+            let permanent = neighbour.state == NeighbourState::Permanent && !neighbour.proxy;
+            match (neighbour.family(), permanent) {
+                (Family::Inet, true) => &[Delete, Down, Address],
+                (Family::Inet, false) => &[Delete, Down, Address, Carrier],
+                (Family::Inet6, true) => &[Delete, Down, Address, Ipv6],
+                (Family::Inet6, false) => &[Delete, Down, Address, Carrier, Ipv6],
+            }
         }
+        Object::Route(route) => match (route.family(), points_at(route)) {
+            (Family::Inet, None) => &[Delete, Down],
+            (Family::Inet6, None) => &[Delete, Down, Ipv6],
+            (Family::Inet, Some(_)) => &[Delete, Down, Carrier],
+            (Family::Inet6, Some(_)) => &[Delete, Down, Carrier, Ipv6],
+        },
+        Object::Nexthop(_) => &[Delete, Down, Carrier],
+        Object::Link(_) | Object::Rule(_) => &[],
     }
-    followers
 }
 
 /// What IPv6 finds when it looks for the route that it made to an address's subnet: the first on
@@ -482,7 +455,7 @@ fn in_order<T: Item>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
     found
 }
 
-impl std::fmt::Debug for Bystanders {
+impl std::fmt::Debug for Bystanders<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bystanders")
             .field("on_link", &self.on_link.keys())
@@ -520,6 +493,7 @@ mod tests {
         let owned = Owned::default();
         let bystanders = Bystanders::new(
             observed,
+            Effects::new(observed),
             std::iter::empty(),
             Proof {
                 policy: 116.into(),

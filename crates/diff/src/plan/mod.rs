@@ -6,6 +6,7 @@
 
 mod build;
 mod bystanders;
+mod effects;
 mod order;
 
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
-    Address, AddressKey, Dev, Difference, Family, IfName, Item, Kind, Link, Neighbour,
+    Address, AddressKey, Dev, Difference, Family, IfName, Item, Kind, Kinds, Link, Neighbour,
     NeighbourKey, NextHops, Nexthop, Route, RouteKey, Rule, RuleAction, table,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
@@ -22,6 +23,7 @@ use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 pub(crate) use build::{peer, undesired};
 pub(crate) use bystanders::Bystanders;
 use bystanders::DERIVED;
+pub(crate) use effects::Effects;
 
 /// What an op does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,9 +129,10 @@ impl Object {
     /// Whether the kernel made it for itself, so that it is nobody's to take, nor to adopt, as it would be deleted one day:
     /// routes of addresses and of router advertisements, addresses as of [`Address::is_kernels_own`], the rules that every
     /// namespace begins with, of which it does not say so before Linux 4.17 (`fib_default_rules_init`).
-    pub fn is_kernels_own(&self) -> bool {
+    /// `unstored` are the kinds on whose objects this kernel stores no protocol.
+    pub fn is_kernels_own(&self, unstored: Kinds) -> bool {
         match self {
-            Object::Address(address) => address.is_kernels_own(),
+            Object::Address(address) => address.is_kernels_own(unstored),
             Object::Route(route) => DERIVED.contains(&route.protocol),
             Object::Rule(rule) => {
                 let default = [
@@ -327,7 +330,7 @@ pub struct Plan {
     /// The devices that the ops refer to.
     pub devices: Devices,
     /// The kinds on whose objects the kernel stores no protocol: those of the ops bear none either.
-    pub unstored: crate::model::Kinds,
+    pub unstored: Kinds,
     /// Pairs of positions: the op at the first needs the op at the second, which comes before it,
     /// to succeed. Sorted.
     needs: Vec<(u32, u32)>,
@@ -352,6 +355,16 @@ impl Plan {
             .iter()
             .take_while(move |(op, _)| *op as usize == position);
         own.map(|(_, need)| *need as usize)
+    }
+
+    /// The devices to which the plan's ops on links do something that can cost them objects.
+    pub fn devices_hit(&self, observed: &Observed) -> BTreeSet<Dev> {
+        if !self.ops.iter().any(|op| op.object.kind() == Kind::Link) {
+            return BTreeSet::new();
+        }
+        let effects = Effects::new(observed).with(&self.ops);
+        let hit = self.ops.iter().flat_map(|op| effects.of_op(op));
+        hit.map(|(index, _)| Dev::index(index)).collect()
     }
 
     /// Whether a link that was observed is in a group (`IFLA_GROUP`). Known where the plan deletes links; always no else.

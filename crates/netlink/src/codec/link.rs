@@ -5,7 +5,7 @@ mod kind;
 
 use std::collections::HashMap;
 
-use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind};
+use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus};
 
 use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
 use crate::wire::{
@@ -31,6 +31,7 @@ const IFLA_EXT_MASK: u16 = 29;
 const IFLA_LINK_NETNSID: u16 = 37;
 
 const IFF_UP: u32 = 1;
+const IFF_RUNNING: u32 = 0x40;
 /// `RTEXT_FILTER_SKIP_STATS`: a link without counters takes a quarter less space.
 const SKIP_STATS: u32 = 1 << 3;
 const AF_UNSPEC: u8 = 0;
@@ -45,6 +46,8 @@ pub struct DecodedLink {
     pub link: Link,
     /// The interface index of a veth's other end, if that is in this namespace.
     pub peer_index: Option<u32>,
+    /// What is not configuration.
+    pub status: LinkStatus,
 }
 
 /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of a family of its own, such
@@ -103,7 +106,15 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
         alias: Some(alias),
         group: Some(group.unwrap_or(0)),
     };
-    Ok(Some(DecodedLink { link, peer_index }))
+    let status = LinkStatus {
+        running: flags & IFF_RUNNING != 0,
+        lower: lower.filter(|_| peer_index.is_none()),
+    };
+    Ok(Some(DecodedLink {
+        link,
+        peer_index,
+        status,
+    }))
 }
 
 /// Names the other ends of veth pairs, given all links of a namespace. An index that is not among

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{Address, AddressFlags, Dev, FOREVER, Family, Item, Lifetimes, Scope};
+use trueup_diff::{Address, AddressFlags, Dev, FOREVER, Family, Item, Kinds, Lifetimes, Scope};
 use trueup_netlink::codec::{EncodeError, address, existing};
 
 use crate::net::{Net, OURS, name};
@@ -100,7 +100,7 @@ fn assert_observed(found: &[Address], desired: &Address) {
 /// The addresses that a test made, in canonical form for the device that they are all on.
 fn observed(net: &mut Net, family: Family) -> Vec<Address> {
     let mut all = net.addresses(family);
-    all.retain(|address| !address.is_kernels_own());
+    all.retain(|address| !address.is_kernels_own(Kinds::NONE));
     let dev_name = name("a");
     all.into_iter()
         .map(|a| a.canonical(Some(&dev_name)))
@@ -250,7 +250,10 @@ pub(crate) fn a_temporary_ipv6_address_is_the_kernels() {
     let mut all = net.addresses(Family::Inet6);
     all.retain(|a| inside(a) && a.address != ours.address);
     assert!(!all.is_empty(), "the kernel made a temporary address");
-    assert!(all.iter().all(|a| a.is_kernels_own() && !a.secondary));
+    assert!(
+        all.iter()
+            .all(|a| a.is_kernels_own(Kinds::NONE) && !a.secondary)
+    );
 
     net.send(|b| address::delete(b, &ours, &existing)).unwrap();
     assert!(!net.addresses(Family::Inet6).iter().any(inside));

@@ -290,7 +290,7 @@ fn addresses_without_or_with_odd_attributes() {
     assert_eq!(deprecated.lifetimes.preferred, 0);
     // A temporary IPv6 address, the same bit as secondary, with the protocol that it inherited.
     let temporary = decode(body(&head(10, 0x01), &[(1, &[0x20; 16]), (11, &[116])]));
-    assert!(temporary.is_kernels_own() && !temporary.secondary);
+    assert!(temporary.is_kernels_own(trueup_diff::Kinds::NONE) && !temporary.secondary);
 
     assert!(address::decode(&body(&head(2, 0), &[])).is_err());
     assert!(address::decode(&body(&head(2, 0), &[(2, &[1])])).is_err());

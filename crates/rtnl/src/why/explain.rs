@@ -274,7 +274,7 @@ fn whose(
     match (proof(object, owned, policy), protocol(object)) {
         (Some(ProvenBy::Marker), _) => Whose::Marked,
         (Some(ProvenBy::Ledger), _) => Whose::Recorded,
-        _ if object.is_kernels_own() => Whose::Kernels,
+        _ if object.is_kernels_own(policy.unstored) => Whose::Kernels,
         _ if passing => Whose::Passing,
         _ if recorded(object) => Whose::Rewritten,
         (None, 0) => Whose::Unmarked,

@@ -9,6 +9,7 @@
 mod addresses;
 mod attack;
 mod changes;
+mod collateral;
 mod cost;
 mod facts;
 mod judge;
@@ -21,6 +22,12 @@ mod pass;
 mod property;
 mod routes;
 mod support;
+// The kernel's rows by what identifies them, as the tests with another writer at work have them.
+#[allow(dead_code, reason = "what those tests alone ask")]
+#[path = "../strangers/world.rs"]
+mod world;
+
+use judge::row;
 
 trueup_testkit::kernel_tests![
     pass::from_nothing_to_everything_and_back,
@@ -59,6 +66,15 @@ trueup_testkit::kernel_tests![
     attack::a_foreign_route_through_a_nexthop_object_holds_its_link,
     attack::a_foreign_link_on_ours_holds_a_smaller_mtu,
     attack::own_writes_bring_no_further_pass,
+    collateral::a_foreign_nexthop_object_holds_its_link,
+    collateral::a_foreign_group_over_our_link_holds_it_as_it_would_shrink,
+    collateral::a_nexthop_object_on_the_other_end_holds_what_takes_its_carrier,
+    collateral::a_nexthop_object_on_a_bridge_holds_its_last_port,
+    collateral::a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_address,
+    collateral::a_neighbour_that_is_not_permanent_holds_what_takes_its_carrier,
+    collateral::an_object_on_a_port_holds_what_makes_it_a_vrfs where "vrf",
+    collateral::a_link_local_address_that_was_made_by_hand_holds_its_link,
+    collateral::random::nothing_of_another_writer_goes_unnamed,
     changes::a_route_that_comes_and_goes_is_one_message_each,
     changes::a_route_whose_new_gateway_is_refused_stays_as_it_is,
     changes::a_route_that_somebody_has_changed_for_us_is_not_changed_again,

@@ -1,0 +1,376 @@
+//! The side effects that an op on a link has on that and other links.
+//!
+//! The kernel deletes with a link what is stacked on it and the other end of its pair. It sets a
+//! VLAN down with the device below, and a port with its VRF or bond. A carrier goes with the other
+//! end of a pair, with the device below, and with the last live port of a bridge or bond. A bridge
+//! has the least hardware address and the least MTU of its ports, unless it was given its own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::desired::Observed;
+use crate::model::{Dev, Kind, Link, LinkAddr, LinkKind, LinkStatus};
+use crate::plan::{Action, Object, Op, peer};
+
+/// The least MTU that IPv6 takes (`IPV6_MIN_MTU`): below it all of IPv6 leaves the device.
+const IPV6_MIN_MTU: u32 = 1280;
+
+/// What happens to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// It is deleted.
+    Gone,
+    /// It is no longer the port of its master.
+    Released,
+    /// It goes down, if only to come up again.
+    Down,
+    /// It loses its carrier.
+    CarrierLost,
+    /// It gets another hardware address.
+    Readdressed,
+    /// It gets this smaller MTU.
+    Shrunk(u32),
+}
+
+/// The ports of a master.
+#[derive(Default)]
+struct Ports {
+    all: Vec<u32>,
+    /// How many of them keep the master's carrier up.
+    live: usize,
+    /// The least hardware address, and how many ports have it.
+    address: Option<(LinkAddr, usize)>,
+    mtu: Option<u32>,
+}
+
+/// How links hang together.
+pub(crate) struct Effects<'a> {
+    links: HashMap<u32, &'a Link>,
+    status: &'a BTreeMap<u32, LinkStatus>,
+    peers: HashMap<u32, u32>,
+    above: HashMap<u32, Vec<u32>>,
+    ports: HashMap<u32, Ports>,
+    /// The links that no longer are live ports once all ops are done.
+    leaving: BTreeSet<u32>,
+}
+
+impl<'a> Effects<'a> {
+    pub(crate) fn new(observed: &'a Observed) -> Effects<'a> {
+        let links = || observed.links.iter();
+        let mut effects = Effects {
+            links: links().map(|link| (link.index, link)).collect(),
+            status: &observed.link_status,
+            peers: HashMap::new(),
+            above: HashMap::new(),
+            ports: HashMap::new(),
+            leaving: BTreeSet::new(),
+        };
+        let by_name: HashMap<_, u32> = links().map(|link| (link.name, link.index)).collect();
+        for link in links() {
+            if let Some(end) = peer(link).and_then(|name| by_name.get(&name)) {
+                effects.peers.insert(link.index, *end);
+            }
+            if let Some(below) = effects.below(link) {
+                effects.above.entry(below).or_default().push(link.index);
+            }
+            let Some(master) = master(link) else { continue };
+            let live = effects.is_live(link);
+            let ports = effects.ports.entry(master).or_default();
+            ports.all.push(link.index);
+            ports.live += usize::from(live);
+            if let Some(address) = link.address {
+                ports.address = Some(match ports.address {
+                    Some((least, count)) if least == address => (least, count + 1),
+                    Some(least) if least.0 < address => least,
+                    _ => (address, 1),
+                });
+            }
+            ports.mtu = ports.mtu.into_iter().chain(link.mtu).min();
+        }
+        effects
+    }
+
+    /// The same, where all these ops are carried out.
+    pub(crate) fn with(mut self, ops: &[Op]) -> Effects<'a> {
+        let on_links = || ops.iter().filter(|op| op.object.kind() == Kind::Link);
+        loop {
+            let of_ops = on_links().flat_map(|op| self.of_op(op));
+            let stays = |effect| matches!(effect, Effect::Readdressed | Effect::Shrunk(_));
+            let leaving = of_ops.filter(|(_, effect)| !stays(*effect));
+            let leaving: BTreeSet<u32> = leaving.map(|(index, _)| index).collect();
+            if leaving.is_subset(&self.leaving) {
+                return self;
+            }
+            for index in leaving.difference(&self.leaving.clone()).copied() {
+                if let Some(link) = self.links.get(&index).copied()
+                    && self.is_live(link)
+                    && let Some(ports) = master(link).and_then(|it| self.ports.get_mut(&it))
+                {
+                    ports.live -= 1;
+                }
+                self.leaving.insert(index);
+            }
+        }
+    }
+
+    /// What an op does to links.
+    pub(crate) fn of_op(&self, op: &Op) -> Vec<(u32, Effect)> {
+        let mut hit = Vec::new();
+        let Object::Link(link) = &op.object else {
+            return hit;
+        };
+        match (op.action, op.was.as_deref()) {
+            (Action::Delete, _) => return self.of_delete(link.index),
+            (Action::Update, Some(Object::Link(was))) => self.change(was, link, &mut hit),
+            // What was just created becomes a port.
+            (Action::Update, _) => {
+                if let Some(master) = master(link) {
+                    self.join(None, master, link, &mut hit);
+                }
+            }
+            (Action::Create, _) => {}
+        }
+        self.spread(hit)
+    }
+
+    /// What the delete of a link does to it and others.
+    pub(crate) fn of_delete(&self, index: u32) -> Vec<(u32, Effect)> {
+        self.spread(vec![(index, Effect::Gone)])
+    }
+
+    fn change(&self, was: &Link, wanted: &Link, hit: &mut Vec<(u32, Effect)>) {
+        let index = was.index;
+        if wanted.up == Some(false) {
+            hit.push((index, Effect::Down));
+        }
+        if let Some(new) = wanted.master
+            && Some(new) != was.master
+        {
+            if let Some(old) = master(was) {
+                hit.push((index, Effect::Released));
+                if self.sets_ports_down(old) {
+                    hit.push((index, Effect::Down));
+                }
+                self.leave(was, old, hit);
+            }
+            if let Some(new) = new.and_then(Dev::as_index) {
+                let joining = Link {
+                    address: wanted.address.or(was.address),
+                    mtu: wanted.mtu.or(was.mtu),
+                    ..was.clone()
+                };
+                self.join(Some(index), new, &joining, hit);
+            }
+        }
+        if wanted.address.is_some() && wanted.address != was.address {
+            hit.push((index, Effect::Readdressed));
+        }
+        if let Some(mtu) = wanted.mtu
+            && was.mtu.is_none_or(|was| was > mtu)
+        {
+            hit.push((index, Effect::Shrunk(mtu)));
+        }
+    }
+
+    /// Adds what follows from effects, and from that in turn.
+    fn spread(&self, mut open: Vec<(u32, Effect)>) -> Vec<(u32, Effect)> {
+        let mut known = BTreeSet::new();
+        let mut hit = Vec::new();
+        while !open.is_empty() {
+            let mut next = Vec::new();
+            for (index, effect) in open {
+                if known.insert((index, effect)) {
+                    hit.push((index, effect));
+                    if let Some(link) = self.links.get(&index) {
+                        self.follow(link, effect, &mut next);
+                    }
+                }
+            }
+            open = next;
+        }
+        hit
+    }
+
+    fn follow(&self, link: &Link, effect: Effect, hit: &mut Vec<(u32, Effect)>) {
+        let index = link.index;
+        let end = self.peers.get(&index).copied();
+        let above = self.above.get(&index).into_iter().flatten().copied();
+        let followers = above.clone().filter_map(|above| self.links.get(&above));
+        let vlan = |link: &Link| matches!(link.kind, Some(LinkKind::Vlan { .. }));
+        match effect {
+            Effect::Gone => {
+                hit.extend(above.chain(end).map(|other| (other, Effect::Gone)));
+                let ports = self.ports.get(&index).into_iter().flat_map(|it| &it.all);
+                for port in ports {
+                    hit.push((*port, Effect::Released));
+                    if self.sets_ports_down(index) {
+                        hit.push((*port, Effect::Down));
+                    }
+                }
+                if let Some(master) = master(link) {
+                    self.leave(link, master, hit);
+                }
+            }
+            Effect::Released => {}
+            Effect::Down if link.up == Some(false) => {}
+            Effect::Down => {
+                hit.extend(followers.map(|follower| match vlan(follower) {
+                    true => (follower.index, Effect::Down),
+                    false => (follower.index, Effect::CarrierLost),
+                }));
+                hit.extend(end.map(|end| (end, Effect::CarrierLost)));
+                self.lose(link, hit);
+            }
+            Effect::CarrierLost if !self.is_running(index) => {}
+            Effect::CarrierLost => {
+                hit.extend(above.map(|above| (above, Effect::CarrierLost)));
+                self.lose(link, hit);
+            }
+            Effect::Readdressed => {
+                let alike = followers.filter(|it| vlan(it) && it.address == link.address);
+                hit.extend(alike.map(|follower| (follower.index, Effect::Readdressed)));
+                if let Some(master) = master(link)
+                    && self.follows_addresses(master)
+                {
+                    hit.push((master, Effect::Readdressed));
+                }
+            }
+            Effect::Shrunk(mtu) => {
+                let larger = |link: &&&Link| link.mtu.is_some_and(|was| was > mtu);
+                let stacked = |link: &&&Link| {
+                    let kind = &link.kind;
+                    vlan(link) || matches!(kind, Some(LinkKind::Macvlan { .. }))
+                };
+                let shrunk = followers.filter(larger).filter(stacked);
+                hit.extend(shrunk.map(|follower| (follower.index, Effect::Shrunk(mtu))));
+                if let Some(master) = master(link) {
+                    self.shrink(master, mtu, hit);
+                }
+            }
+        }
+    }
+
+    /// A port is one no longer, with what its master has of it.
+    fn leave(&self, port: &Link, master: u32, hit: &mut Vec<(u32, Effect)>) {
+        self.lose(port, hit);
+        let Some(ports) = self.ports.get(&master) else {
+            return;
+        };
+        let readdressed = if self.is_bridge(master) {
+            let least = ports.address;
+            self.follows_addresses(master)
+                && least.is_some_and(|(least, count)| count == 1 && port.address == Some(least))
+        } else {
+            ports.all.len() == 1
+        };
+        if readdressed {
+            hit.push((master, Effect::Readdressed));
+        }
+    }
+
+    /// A link becomes a port.
+    fn join(&self, at: Option<u32>, master: u32, link: &Link, hit: &mut Vec<(u32, Effect)>) {
+        if let Some(index) = at.filter(|_| self.sets_ports_down(master)) {
+            hit.push((index, Effect::Down));
+            hit.push((index, Effect::Readdressed));
+        }
+        let least = self.ports.get(&master).and_then(|ports| ports.address);
+        let readdressed = if self.is_bridge(master) {
+            let less = |least| link.address.is_none_or(|address| address < least);
+            self.follows_addresses(master) && least.is_none_or(|(least, _)| less(least))
+        } else {
+            least.is_none()
+        };
+        if readdressed {
+            hit.push((master, Effect::Readdressed));
+        }
+        if let Some(mtu) = link.mtu {
+            self.shrink(master, mtu, hit);
+        }
+    }
+
+    /// A master loses the carrier that it had of this port alone (`br_port_state_selection`,
+    /// `bond_set_carrier`).
+    fn lose(&self, port: &Link, hit: &mut Vec<(u32, Effect)>) {
+        let Some(master) = master(port).filter(|_| self.is_live(port)) else {
+            return;
+        };
+        let link = self.links.get(&master);
+        let kept = match link.and_then(|link| link.kind.as_ref()) {
+            Some(LinkKind::Vrf { .. }) => return,
+            // Which ports forward is the protocol's to say.
+            Some(LinkKind::Bridge(bridge)) if bridge.stp == Some(true) => 0,
+            _ => {
+                let live = self.ports.get(&master).map_or(0, |ports| ports.live);
+                live - usize::from(!self.leaving.contains(&port.index)).min(live)
+            }
+        };
+        if kept == 0 {
+            hit.push((master, Effect::CarrierLost));
+        }
+    }
+
+    fn shrink(&self, master: u32, mtu: u32, hit: &mut Vec<(u32, Effect)>) {
+        let was = self.links.get(&master).and_then(|link| link.mtu);
+        let of_ports = self.ports.get(&master).and_then(|ports| ports.mtu);
+        let follows = of_ports.is_none() || was.is_none() || was == of_ports;
+        if self.is_bridge(master) && follows && was.is_none_or(|was| was > mtu) {
+            hit.push((master, Effect::Shrunk(mtu)));
+        }
+    }
+
+    /// Whether a bridge has the address of a port: one that has another was given its own. Of one
+    /// without ports that cannot be seen.
+    fn follows_addresses(&self, master: u32) -> bool {
+        let own = self.links.get(&master).and_then(|link| link.address);
+        let least = self.ports.get(&master).and_then(|ports| ports.address);
+        self.is_bridge(master) && least.is_none_or(|(least, _)| own == Some(least))
+    }
+
+    fn is_bridge(&self, index: u32) -> bool {
+        let link = self.links.get(&index);
+        matches!(
+            link.and_then(|link| link.kind.as_ref()),
+            Some(LinkKind::Bridge(_))
+        )
+    }
+
+    /// Whether a device that becomes a port or is one no longer goes down for that.
+    fn sets_ports_down(&self, master: u32) -> bool {
+        !self.is_bridge(master)
+    }
+
+    /// Whether an MTU is too small for IPv6, where that of a link is not yet.
+    pub(crate) fn loses_ipv6(&self, index: u32, mtu: u32) -> bool {
+        let was = self.links.get(&index).and_then(|link| link.mtu);
+        mtu < IPV6_MIN_MTU && was.is_none_or(|was| was >= IPV6_MIN_MTU)
+    }
+
+    pub(crate) fn is_up(&self, index: u32) -> bool {
+        let link = self.links.get(&index);
+        link.is_none_or(|link| link.up != Some(false))
+    }
+
+    /// Whether a link is stacked on another.
+    pub(crate) fn is_stacked(&self, index: u32) -> bool {
+        let link = self.links.get(&index);
+        link.is_some_and(|link| self.below(link).is_some())
+    }
+
+    fn below(&self, link: &Link) -> Option<u32> {
+        let named = link.lower().and_then(|dev| dev.as_index());
+        let status = self.status.get(&link.index).and_then(|status| status.lower);
+        named.or(status)
+    }
+
+    fn is_running(&self, index: u32) -> bool {
+        self.status.get(&index).is_none_or(|status| status.running)
+    }
+
+    fn is_live(&self, link: &Link) -> bool {
+        link.up != Some(false) && self.is_running(link.index)
+    }
+}
+
+fn master(link: &Link) -> Option<u32> {
+    link.master.flatten()?.as_index()
+}
