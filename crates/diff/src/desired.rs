@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::{
-    Address, AddressKey, IfName, Item, Kind, Kinds, Link, LinkStatus, Neighbour, NeighbourKey,
-    Nexthop, Route, RouteKey, Rule,
+    Address, AddressKey, ForwardingEntry, IfName, Item, Kind, Kinds, Link, LinkStatus, Neighbour,
+    NeighbourKey, Nexthop, Route, RouteKey, Rule,
 };
 use crate::plan::{Object, ObjectKey};
 use crate::routes::Routes;
@@ -96,6 +96,8 @@ pub struct Observed {
     /// ours ([`Nexthop::ids`]), groups that lead to one, and those that lead out of a link that the
     /// plan touches.
     pub nexthops: Vec<Nexthop>,
+    /// Forwarding entries on links that the plan touches.
+    pub forwarding: Vec<ForwardingEntry>,
     /// The kinds of which every object in question is here. Of any other kind nothing is deleted.
     pub complete: Kinds,
 }

@@ -14,7 +14,7 @@ use crate::merge::{self, Duplicate};
 use crate::model::{
     Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Nexthop, Route, Rule,
 };
-use crate::plan::{Bystanders, Effects, Object, ObjectKey, peer, undesired};
+use crate::plan::{Bystanders, Effects, Hold, Object, ObjectKey, peer, undesired};
 use crate::routes::Routes;
 
 /// The devices of a namespace and those that a plan will add, by name and by reference.
@@ -99,7 +99,7 @@ pub struct Resolved {
     /// Links of ours that have to be deleted and created anew, by index.
     pub(crate) recreated: BTreeSet<u32>,
     /// Links of ours that would have to be, and what that would take along.
-    pub(crate) held: BTreeMap<u32, Object>,
+    pub(crate) held: BTreeMap<u32, Hold>,
 }
 
 /// What is wrong with a desired object.
@@ -399,7 +399,7 @@ fn link(link: &Link<IfName>, devices: &Devices) -> Result<Link, Problem> {
 struct Recreated {
     recreated: BTreeSet<u32>,
     /// What recreation would take along, so that they stay as they are.
-    held: BTreeMap<u32, Object>,
+    held: BTreeMap<u32, Hold>,
 }
 
 /// Finds the links of ours that have to be deleted and created anew, and gives each a planned

@@ -1,6 +1,6 @@
 //! The reader of snapshots.
 
-use trueup_diff::{Route, Sieve, Unmet};
+use trueup_diff::{ForwardingEntry, Route, Sieve, Unmet};
 use trueup_netlink::{Error, Namespace, Socket};
 
 use crate::routes;
@@ -59,6 +59,18 @@ impl Observer {
     /// doubt is no error: it is told in the snapshot.
     pub fn snapshot(&mut self, scope: &Scope) -> Result<Snapshot, Error> {
         snapshot::take(self, scope)
+    }
+
+    /// All forwarding entries of bridges and VXLANs, learnt ones too, that `keep` wants.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn forwarding_where(
+        &mut self,
+        keep: impl FnMut(&ForwardingEntry) -> bool,
+    ) -> Result<(Vec<ForwardingEntry>, Option<Doubt>), Error> {
+        snapshot::forwarding(self, keep)
     }
 
     /// The routes within a scope that `keep` wants. Nothing is held of the others, so that a look at a

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use trueup_diff::{
-    Address, Dev, Family, Item, Kind, Kinds, Link, LinkAddr, Neighbour, NeighbourState, Nexthop,
-    Observed, Rule,
+    Address, Dev, Family, ForwardingEntry, Item, Kind, Kinds, Link, LinkAddr, Neighbour,
+    NeighbourState, Nexthop, Observed, Rule,
 };
 use trueup_netlink::codec::link::DecodedLink;
-use trueup_netlink::codec::{EncodeError, address, link, neighbour, nexthop, rule};
+use trueup_netlink::codec::{EncodeError, address, forwarding, link, neighbour, nexthop, rule};
 use trueup_netlink::{Error, ErrorKind};
 
 use crate::observer::Observer;
@@ -314,6 +314,25 @@ fn nexthops(observer: &mut Observer, scope: &Scope) -> Read<Nexthop> {
     };
     nexthops.sort_by_key(|nexthop| nexthop.id);
     Ok((nexthops, flaw.map(|flaw| flaw.doubt(Kind::Nexthop))))
+}
+
+pub(crate) fn forwarding(
+    observer: &mut Observer,
+    keep: impl FnMut(&ForwardingEntry) -> bool,
+) -> Read<ForwardingEntry> {
+    let mut entries = Vec::new();
+    let dump = Dump {
+        encode: forwarding::dump_request,
+        new: forwarding::NEW,
+        rows: Decoded {
+            decode: forwarding::decode,
+            keep,
+        },
+    };
+    let mut window = Window::new(&mut observer.witness, Sight::Flagged);
+    let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut entries)?;
+    entries.sort_by_key(|entry| (entry.dev, entry.lladdr, entry.dst));
+    Ok((entries, flaw.map(|flaw| flaw.doubt(Kind::Neighbour))))
 }
 
 fn is_unheard_of(error: &Error) -> bool {

@@ -9,9 +9,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Devices, Family, Item, Kind, Kinds, Link, NextHops, Nexthop, Object,
-    Observed, Op, Owned, Plan, Policy, Route, RouteKey, Shape, Sieve, Unmet, assigned, plan,
-    resolve,
+    Action, Desired, Dev, Devices, Family, ForwardingEntry, Item, Kind, Kinds, Link, NextHops,
+    Nexthop, Object, Observed, Op, Owned, Plan, Policy, Route, RouteKey, Shape, Sieve, Unmet,
+    assigned, plan, resolve,
 };
 use trueup_observe::{Doubt, Observer, Scope, Snapshot};
 
@@ -295,6 +295,12 @@ pub(crate) fn planned(
             add(&mut observed.nexthops, nexthops);
             observed.nexthops.sort_by_key(|nexthop| nexthop.id);
             doubts.extend(others.doubts);
+            if question.links {
+                let on = |entry: &ForwardingEntry| question.devs.contains(&entry.dev);
+                let (entries, doubt) = observer.forwarding_where(on)?;
+                observed.forwarding = entries;
+                doubts.extend(doubt);
+            }
             question.note_sources(&observed);
         }
         let read = |route: &Route| {

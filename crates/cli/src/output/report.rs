@@ -193,6 +193,10 @@ fn waits(pending: &OpOutcome<'_>, why: &Pending) -> String {
             foreign.kind(),
             foreign.spec(pending.devices)
         ),
+        Pending::Held(Hold::Forwarding(entry)) => match pending.devices.name(entry.dev) {
+            Some(name) => format!("{why} dev {name}"),
+            None => why.to_string(),
+        },
         _ => why.to_string(),
     }
 }

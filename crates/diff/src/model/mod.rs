@@ -9,6 +9,7 @@
 //! fields are kept from version to version; what a constructor would refuse is refused when read.
 
 mod address;
+mod forwarding;
 mod link;
 mod metrics;
 mod names;
@@ -23,6 +24,7 @@ mod serial;
 use std::fmt;
 
 pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
+pub use forwarding::ForwardingEntry;
 pub use link::{
     BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanMode, VlanProtocol,
     VxlanAttrs,

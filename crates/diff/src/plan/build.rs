@@ -474,9 +474,9 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, handling: Handlin
     } else if keeps && (handling.proof.may_change(there) || !creatable) {
         let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
         op.was = Some(Box::new(there.clone().into()));
-    } else if let Some(bystander) = handling.desired.held.get(&there.index) {
+    } else if let Some(hold) = handling.desired.held.get(&there.index) {
         let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
-        op.hold = Some(Hold::Bystander(Box::new(bystander.clone())));
+        op.hold = Some(hold.clone());
     } else {
         found.contest(wanted, there, keeps, handling);
     }
@@ -622,13 +622,12 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
             Object::Link(_) => {
-                let bystander = bystanders.of_op(op);
-                holds.extend(bystander.map(|bystander| (at, bystander.clone())));
+                holds.extend(bystanders.of_op(op).map(|hold| (at, hold.clone())));
             }
             Object::Address(_) if op.action == Action::Update => {
                 if let Some(Object::Address(was)) = op.was.as_deref() {
-                    let bystander = bystanders.of_readdress(was);
-                    holds.extend(bystander.map(|bystander| (at, bystander.clone())));
+                    let route = bystanders.of_readdress(was);
+                    holds.extend(route.map(|route| (at, route.clone().into())));
                 }
             }
             _ if !deletes(op) => {}
@@ -637,8 +636,8 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
                 places.push(at);
             }
             Object::Nexthop(nexthop) => {
-                let bystander = left.get(&nexthop.id);
-                holds.extend(bystander.map(|bystander| (at, bystander.clone())));
+                let user = left.get(&nexthop.id);
+                holds.extend(user.map(|user| (at, user.clone().into())));
             }
             _ => {}
         }
@@ -653,10 +652,10 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     holds.extend(
         of_addresses
             .into_iter()
-            .map(|(at, object)| (places[at], object)),
+            .map(|(at, object)| (places[at], object.into())),
     );
-    for (at, bystander) in holds {
-        found.ops[at].hold = Some(Hold::Bystander(Box::new(bystander)));
+    for (at, hold) in holds {
+        found.ops[at].hold = Some(hold);
     }
 }
 

@@ -19,11 +19,11 @@ use ipnetwork::IpNetwork;
 
 use crate::desired::{Observed, Proof};
 use crate::model::{
-    Address, AddressFlags, Dev, FOREVER, Family, Item, Kind, LinkKind, Neighbour, NeighbourState,
-    NextHop, NextHops, Nexthop, Prefix, Route, table,
+    Address, AddressFlags, Dev, FOREVER, Family, ForwardingEntry, Item, Kind, LinkKind, Neighbour,
+    NeighbourState, NextHop, NextHops, Nexthop, Prefix, Route, table,
 };
 use crate::plan::effects::{Effect, Effects};
-use crate::plan::{Action, Object, Op};
+use crate::plan::{Action, Hold, Object, Op};
 
 /// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
 /// addresses, and that go with them by right.
@@ -39,15 +39,17 @@ enum Loss {
     Address,
     /// An MTU that is too small for IPv6.
     Ipv6,
+    /// The link is a port no longer.
+    Port,
 }
 
 /// Foreign objects, by what carries them.
 pub(crate) struct Bystanders<'a> {
     effects: Effects<'a>,
     /// Foreign links, by index.
-    links: BTreeMap<u32, Object>,
+    links: BTreeMap<u32, Hold>,
     /// The first object on a link that is lost in that way.
-    on_link: BTreeMap<(u32, Loss), Object>,
+    on_link: BTreeMap<(u32, Loss), Hold>,
     /// Foreign IPv4 addresses that follow the first of their subnet.
     secondaries: BTreeMap<(Dev, Prefix), Object>,
     /// Foreign IPv4 neighbours, which go with the last IPv4 address of their device.
@@ -86,12 +88,13 @@ impl<'a> Bystanders<'a> {
         let mut add = |dev: Dev, object: Object| {
             let Some(index) = dev.as_index() else { return };
             for loss in losses(&object) {
-                on_link.entry((index, *loss)).or_insert(object.clone());
+                let hold = || Hold::from(object.clone());
+                on_link.entry((index, *loss)).or_insert_with(hold);
             }
         };
         let foreign = in_order(&observed.links, |link| !proof.link(link));
         let foreign = foreign.into_iter().chain(returned_links);
-        let links = foreign.map(|link| (link.index, link.clone().into()));
+        let links = foreign.map(|link| (link.index, Object::from(link.clone()).into()));
         let links = links.collect();
         let devs = observed.nexthops.iter();
         let devs = devs.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)));
@@ -154,6 +157,16 @@ impl<'a> Bystanders<'a> {
                 routes.push(route.clone());
             }
         }
+        for entry in &observed.forwarding {
+            let of = |dev: Dev| effects.link(dev.as_index()?);
+            let (dev, master) = (of(entry.dev), entry.master.and_then(of));
+            if let Some(dev) = dev.filter(|dev| entry.is_declared(dev, master)) {
+                for loss in forwarding_losses(entry) {
+                    let hold = || Hold::Forwarding(Box::new(*entry));
+                    on_link.entry((dev.index, *loss)).or_insert_with(hold);
+                }
+            }
+        }
         Bystanders {
             effects,
             links,
@@ -165,20 +178,20 @@ impl<'a> Bystanders<'a> {
         }
     }
 
-    /// A foreign object that is lost with an op on a link.
-    pub(crate) fn of_op(&self, op: &Op) -> Option<&Object> {
+    /// Why an op on a link is to be held: what is lost with it.
+    pub(crate) fn of_op(&self, op: &Op) -> Option<&Hold> {
         let Object::Link(link) = &op.object else {
             return None;
         };
         self.lost(link.index, &self.effects.of_op(op))
     }
 
-    /// A foreign object that is lost with a link.
-    pub(crate) fn of_delete(&self, index: u32) -> Option<&Object> {
+    /// Why the delete of a link is to be held.
+    pub(crate) fn of_delete(&self, index: u32) -> Option<&Hold> {
         self.lost(index, &self.effects.of_delete(index))
     }
 
-    fn lost(&self, origin: u32, effects: &[(u32, Effect)]) -> Option<&Object> {
+    fn lost(&self, origin: u32, effects: &[(u32, Effect)]) -> Option<&Hold> {
         let link = |(index, effect): &(u32, Effect)| {
             let gone = matches!(effect, Effect::Gone | Effect::Released | Effect::Down);
             let shrunk = matches!(effect, Effect::Shrunk(_)) && self.effects.is_stacked(*index);
@@ -192,7 +205,8 @@ impl<'a> Bystanders<'a> {
                 Effect::CarrierLost => Loss::Carrier,
                 Effect::Readdressed => Loss::Address,
                 Effect::Shrunk(mtu) if self.effects.loses_ipv6(*index, *mtu) => Loss::Ipv6,
-                Effect::Released | Effect::Down | Effect::Shrunk(_) => return None,
+                Effect::Released => Loss::Port,
+                Effect::Down | Effect::Shrunk(_) => return None,
             };
             self.on_link.get(&(*index, loss))
         };
@@ -396,6 +410,16 @@ fn losses(object: &Object) -> &'static [Loss] {
         },
         Object::Nexthop(_) => &[Delete, Down, Carrier],
         Object::Link(_) | Object::Rule(_) => &[],
+    }
+}
+
+/// The ways in which a forwarding entry is lost. One that is neither permanent nor static goes as
+/// soon as a VXLAN is set down (`vxlan_stop`).
+fn forwarding_losses(entry: &ForwardingEntry) -> &'static [Loss] {
+    match (entry.master, entry.state) {
+        (Some(_), _) => &[Loss::Delete, Loss::Port],
+        (None, NeighbourState::Dynamic) => &[Loss::Delete, Loss::Down],
+        (None, _) => &[Loss::Delete],
     }
 }
 

@@ -345,6 +345,10 @@ impl<'a> Effects<'a> {
         mtu < IPV6_MIN_MTU && was.is_none_or(|was| was >= IPV6_MIN_MTU)
     }
 
+    pub(crate) fn link(&self, index: u32) -> Option<&'a Link> {
+        self.links.get(&index).copied()
+    }
+
     pub(crate) fn is_up(&self, index: u32) -> bool {
         let link = self.links.get(&index);
         link.is_none_or(|link| link.up != Some(false))

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use crate::desired::{Desired, Observed, Owned, Policy};
 use crate::model::{
-    Address, AddressKey, Dev, Difference, Family, IfName, Item, Kind, Kinds, Link, Neighbour,
-    NeighbourKey, NextHops, Nexthop, Route, RouteKey, Rule, RuleAction, table,
+    Address, AddressKey, Dev, Difference, Family, ForwardingEntry, IfName, Item, Kind, Kinds, Link,
+    Neighbour, NeighbourKey, NextHops, Nexthop, Route, RouteKey, Rule, RuleAction, table,
 };
 use crate::resolve::{DesiredError, Devices, Resolved, resolve};
 
@@ -209,6 +209,8 @@ pub enum Reason {
 pub enum Hold {
     /// It would take an object of someone else's along, which is told here.
     Bystander(Box<Object>),
+    /// It would take this forwarding entry along.
+    Forwarding(Box<ForwardingEntry>),
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
     /// It bears our marker and we have not seen it declared: a sibling may be ahead of us. For so long it is left alone.
@@ -248,6 +250,13 @@ impl fmt::Display for Hold {
                 };
                 write!(f, "would take along what is not to go: {what}")
             }
+            Hold::Forwarding(entry) => {
+                let lladdr = entry.lladdr;
+                write!(
+                    f,
+                    "would take along what is not to go: forwarding entry {lladdr}"
+                )
+            }
             Hold::Grace(left) => write!(
                 f,
                 "grace: bears our marker and was not seen declared, left alone for {} s",
@@ -269,6 +278,13 @@ impl fmt::Display for Hold {
             }
             Hold::Cut => f.write_str("the pass ended before its turn came"),
         }
+    }
+}
+
+impl From<Object> for Hold {
+    /// Held over an object of another writer's.
+    fn from(object: Object) -> Hold {
+        Hold::Bystander(Box::new(object))
     }
 }
 

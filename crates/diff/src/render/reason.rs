@@ -39,6 +39,14 @@ impl fmt::Display for ReasonText<'_> {
                 let (kind, spec) = (word(object.kind()), Spec(object, devices));
                 write!(f, "; held: would take along {kind} {spec}")
             }
+            Some(Hold::Forwarding(entry)) => {
+                let lladdr = entry.lladdr;
+                write!(f, "; held: would take along forwarding entry {lladdr}")?;
+                match devices.name(entry.dev) {
+                    Some(name) => write!(f, " dev {name}"),
+                    None => Ok(()),
+                }
+            }
             Some(hold) => write!(f, "; held: {hold}"),
         }
     }

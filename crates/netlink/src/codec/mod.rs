@@ -16,6 +16,7 @@
 //! `replace` or `change` where the kernel can do that.
 
 pub mod address;
+pub mod forwarding;
 pub mod link;
 pub mod neighbour;
 pub mod nexthop;

@@ -23,8 +23,8 @@ const NDA_IFINDEX: u16 = 8;
 const NDA_PROTOCOL: u16 = 12;
 
 const NUD_REACHABLE: u16 = 0x02;
-const NUD_NOARP: u16 = 0x40;
-const NUD_PERMANENT: u16 = 0x80;
+pub(super) const NUD_NOARP: u16 = 0x40;
+pub(super) const NUD_PERMANENT: u16 = 0x80;
 
 const NTF_PROXY: u8 = 0x08;
 const NTF_EXT_LEARNED: u8 = 0x10;

@@ -151,7 +151,7 @@ impl Run {
         self.stranger.journal.extend(told);
         let mut wrong = String::new();
         for (id, row) in self.owners.of(&before, Whose::His) {
-            if before.kept_of(id) == after.kept_of(id) || flushed(id, &before, &after) {
+            if before.kept_of(id) == after.kept_of(id) {
                 continue;
             }
             let taken = self.taken.as_mut();
@@ -174,7 +174,7 @@ impl Run {
             let told = message.action == Action::Del || announcement.port != 0;
             let taken = self.taken.as_ref().is_some_and(|taken| taken.holds(&id));
             let given_back = self.taken.is_some() && keeps_its_mark(&id);
-            let excused = taken || given_back || flushed(&id, &before, &after);
+            let excused = taken || given_back;
             if told && !excused && self.owners.whose(&id, &rows[0]) == Whose::His {
                 wrong += &format!("announced {message} (port {})\n", announcement.port);
             }
@@ -182,7 +182,7 @@ impl Run {
         if let Some(taken) = &mut self.taken {
             // To a link that is gone, or made anew, nothing is given back.
             let gone = |id: &Id| id.device != 0 && !after.names.contains_key(&id.device);
-            taken.forget(|id| flushed(id, &before, &after) || gone(id));
+            taken.forget(gone);
         }
         self.owners.passed(&before, &after);
         for (id, rows) in after.declared() {
@@ -247,14 +247,4 @@ impl Run {
             false => Err(format!("left without a reason:\n{lines}")),
         }
     }
-}
-
-/// A bridge has the hardware address of one of its ports, and when a port of ours comes or goes and that changes, the kernel
-/// forgets all neighbours of the bridge, whosesoever (`neigh_changeaddr`). It is the one thing of his that is not spared.
-fn flushed(id: &Id, before: &World, after: &World) -> bool {
-    let (was, is) = (
-        before.bridge_address(id.device),
-        after.bridge_address(id.device),
-    );
-    id.kind == Kind::Neighbour && was.is_some() && was != is
 }

@@ -116,15 +116,6 @@ impl World {
         Some((fields.remove("name")?, fields.remove("kind")?))
     }
 
-    /// The hardware address of the bridge of that index.
-    pub(crate) fn bridge_address(&self, index: u32) -> Option<String> {
-        let (_, row) = self.of(Kind::Link).find(|(id, _)| id.device == index)?;
-        let mut fields = self.fields(row);
-        fields
-            .remove("lladdr")
-            .filter(|_| fields["kind"] == "bridge")
-    }
-
     pub(crate) fn fields(&self, row: &RawMessage) -> Fields {
         fields(row, &self.names)
     }

@@ -23,6 +23,10 @@ use crate::property;
 use crate::support::{address, name, nothing, told, up, via};
 use crate::world::{Id, World};
 
+const NDA_DST: u16 = 1;
+/// When the entry was used last.
+const NDA_CACHEINFO: u16 = 3;
+
 /// Indexes of links that trueup creates begin here.
 const OUR_INDEXES: u32 = 1 << 24;
 
@@ -89,7 +93,9 @@ fn batch(lines: &[String]) -> String {
             "ip"
         }
     };
-    for lines in lines.chunk_by(|one, next| of(one) == of(next)) {
+    // `ip neighbour` ends the whole batch when it is refused.
+    let ends = |line: &str| line.starts_with("neighbour");
+    for lines in lines.chunk_by(|one, next| of(one) == of(next) && !ends(one)) {
         let mut child = Command::new(of(&lines[0]))
             .args(["-force", "-batch", "-"])
             .stdin(Stdio::piped())
@@ -398,11 +404,11 @@ fn theirs(world: &World) -> BTreeMap<String, usize> {
             *all.entry(text).or_insert(0) += 1;
         }
     }
-    for row in raw_dump(Kind::Neighbour, 7)
-        .iter()
-        .filter(|row| is_static(row))
-    {
-        *all.entry(format!("fdb {row}")).or_insert(0) += 1;
+    for mut row in raw_dump(Kind::Neighbour, 7) {
+        if is_static(&row) {
+            row.attrs.remove(&NDA_CACHEINFO);
+            *all.entry(format!("fdb {row}")).or_insert(0) += 1;
+        }
     }
     all
 }
@@ -410,7 +416,6 @@ fn theirs(world: &World) -> BTreeMap<String, usize> {
 /// A forwarding entry that the kernel neither made nor learnt: `NUD_NOARP` of a bridge, and of a
 /// VXLAN all that have a destination.
 fn is_static(row: &RawMessage) -> bool {
-    const NDA_DST: u16 = 1;
     row.header[8] & 0x40 != 0 || row.attrs.contains_key(&NDA_DST)
 }
 
@@ -464,7 +469,7 @@ impl Run {
         }
         self.pass(&desired(links, &with))?;
         self.pass(&nothing())?;
-        self.withdraw();
+        self.withdraw(&lines);
         let last = self.pass(&nothing())?;
         match last {
             Some(report) if !report.converged() => {
@@ -474,39 +479,22 @@ impl Run {
         }
     }
 
-    /// All of the other writer's goes but the pair and the bridge that were there first.
-    fn withdraw(&mut self) {
-        let mut lines: Vec<_> = [
-            "route flush table all proto static",
-            "nexthop flush protocol 4",
-            "neighbour flush nud permanent",
-            "neighbour flush nud noarp",
-            "neighbour flush nud all",
-        ]
-        .map(str::to_owned)
-        .into();
-        for n in 0..6 {
-            lines.push(format!("rule delete pref {}", 900 + n));
-            let own = ["fm", "fl", "fx", "fp"].map(|kind| format!("link delete {kind}{n}"));
-            lines.extend(own);
-        }
-        for (at, dev) in DEVS.iter().enumerate() {
-            for n in 0..6 {
-                lines.push(format!("neighbour delete proxy 10.67.0.{n} dev {dev}"));
-                lines.push(format!("address delete 10.62.{n}.1/24 dev {dev}"));
-                lines.push(format!("address delete fd62:{n}::1/64 dev {dev}"));
-                lines.push(format!("address delete fe80::{n}1/64 dev {dev}"));
-                lines.push(format!("address delete 10.70.{at}.2{n}/24 dev {dev}"));
+    /// All that the other writer typed is undone.
+    fn withdraw(&mut self, typed: &[String]) {
+        let undo = |line: &String| {
+            let words: Vec<_> = line.split(' ').collect();
+            match words[..] {
+                ["link", "add", dev, ..] => Some(format!("link delete {dev}")),
+                ["link" | "nexthop", ..] => None,
+                [object, _, ..] => Some(format!("{object} delete {}", words[2..].join(" "))),
+                _ => None,
             }
-        }
-        for dev in DEVS {
-            for n in 0..6 {
-                lines.push(format!("fdb delete 02:00:00:00:99:0{n} dev {dev} master"));
-            }
-        }
-        lines.extend((0..6).map(|n| format!("fdb delete 02:00:00:00:98:0{n} dev vx0")));
-        batch(&lines);
-        self.journal += "the other writer withdraws\n";
+        };
+        let flush = "nexthop flush protocol 4".to_owned();
+        let lines: Vec<_> = std::iter::once(flush)
+            .chain(typed.iter().filter_map(undo))
+            .collect();
+        self.types(&lines);
     }
 
     /// A pass, in which nothing of the other writer's is gone or changed.

@@ -46,10 +46,7 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
         }
         StrangerSpec::Neighbour(spec) => {
             let neighbour = neighbour(spec);
-            // Ports that come and go change a bridge's hardware address, and with it the kernel
-            // forgets all neighbours of the bridge, whosesoever.
-            let apart = clean || neighbour.dev == name("br0");
-            let dev = if apart { name("ext1") } else { neighbour.dev };
+            let dev = if clean { name("ext1") } else { neighbour.dev };
             let dst = neighbour.dst;
             vec![if neighbour.proxy {
                 format!("neighbour add proxy {dst} dev {dev}")

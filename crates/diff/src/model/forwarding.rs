@@ -1,0 +1,46 @@
+//! Forwarding entries: which port or tunnel a hardware address is behind.
+
+use std::net::IpAddr;
+
+use super::{Dev, Link, LinkAddr, LinkKind, NeighbourState};
+
+/// An entry in the forwarding database of a bridge or a VXLAN. The kernel stores no marker with it,
+/// so none is ever ours: entries are observed to spare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ForwardingEntry {
+    /// The port, or the VXLAN.
+    pub dev: Dev,
+    /// The hardware address that is behind it.
+    pub lladdr: LinkAddr,
+    /// The bridge that has the entry; none where a device has it itself.
+    pub master: Option<Dev>,
+    /// The other end of the tunnel, of a VXLAN's.
+    pub dst: Option<IpAddr>,
+    /// Permanent for an address of this host, `NoArp` for a static entry, `Dynamic` for a learnt one.
+    pub state: NeighbourState,
+    /// Learned by another control plane (`NTF_EXT_LEARNED`).
+    pub ext_learn: bool,
+}
+
+impl ForwardingEntry {
+    /// Whether another writer made it, and not the kernel: from the addresses of its links, from a
+    /// VXLAN's remote, or from what it received. Lists of addresses that a device filters by itself
+    /// look alike whoever made them, and do not count.
+    pub(crate) fn is_declared(&self, dev: &Link, master: Option<&Link>) -> bool {
+        let fixed = self.state != NeighbourState::Dynamic || self.ext_learn;
+        match (&dev.kind, self.master) {
+            (_, Some(_)) => {
+                let own = [Some(dev), master].into_iter().flatten();
+                let is_own = own
+                    .into_iter()
+                    .any(|link| link.address == Some(self.lladdr));
+                fixed && !(self.state == NeighbourState::Permanent && is_own)
+            }
+            (Some(LinkKind::Vxlan(vxlan)), None) => {
+                let others = self.lladdr.as_bytes().iter().all(|byte| *byte == 0);
+                fixed && !(others && self.dst == vxlan.remote)
+            }
+            _ => false,
+        }
+    }
+}
