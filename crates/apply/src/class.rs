@@ -1,15 +1,23 @@
 //! What the kernel's refusals mean, by errno, kind of object and action.
 
 use trueup_diff::{Action, Family, Kind, NextHops, Object};
+use trueup_netlink::KernelError;
 use trueup_reconcile::ErrorClass;
 
 /// The class of a refusal.
 ///
-/// Errno values are overloaded: the same number means another thing for another kind. The sources
+/// Errno values are overloaded: the same number means another thing for another kind, and what the kernel says besides may
+/// tell two causes apart. The sources
 /// are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
 /// `neighbour.c`, `fib_rules.c` and `nexthop.c`.
-pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClass {
+pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> ErrorClass {
     let kind = object.kind();
+    let errno = error.errno();
+    let says = |words| {
+        error
+            .message()
+            .is_some_and(|message| message.starts_with(words))
+    };
     match (action, kind, errno) {
         // What is to be deleted is gone, or the device that it was on is.
         (Action::Delete, Kind::Route, libc::ESRCH)
@@ -19,14 +27,25 @@ pub(crate) fn classify(action: Action, object: &Object, errno: i32) -> ErrorClas
         // Exclusive creation of a rule fails only on an equal one, protocol included.
         (Action::Create, Kind::Rule, libc::EEXIST) => ErrorClass::DoneAlready,
         (Action::Create, _, libc::EEXIST) => ErrorClass::Conflict,
+        // An address that no device of this kind can have: a group's or zero on Ethernet; the loopback address of IPv6 elsewhere
+        // than on a loopback device (`eth_mac_addr`, `ipv6_add_addr`).
+        (Action::Create | Action::Update, Kind::Link | Kind::Address, libc::EADDRNOTAVAIL) => {
+            ErrorClass::Invalid
+        }
         // IPv6 is switched off on the device.
         (Action::Create | Action::Update, Kind::Address, libc::EACCES) => ErrorClass::Dependency,
         // An IPv6 address is no source of routes before duplicate address detection ends.
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_ipv6_source(object) => {
             ErrorClass::Dependency
         }
-        // What else is wrong with a neighbour is refused before it is sent. The device has no IPv6 (an MTU below 1280), other
-        // hardware addresses, or has just gone down ("Neighbor entry is now dead").
+        // Shorter than the hardware addresses of the device (`neigh_add`).
+        (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL)
+            if says("Invalid link address") =>
+        {
+            ErrorClass::Invalid
+        }
+        // What else is wrong with a neighbour is refused before it is sent. The device has no IPv6 (an MTU below 1280), or has
+        // just gone down ("Neighbor entry is now dead").
         (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL) => ErrorClass::Dependency,
         // Somebody deleted the object that the route is to point at.
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_object(object) => {
@@ -77,9 +96,13 @@ fn by_errno(errno: i32) -> ErrorClass {
 
 #[cfg(test)]
 mod tests {
-    use trueup_diff::{Address, Dev, NextHop, Route, Rule, RuleAction};
+    use trueup_diff::{Address, Dev, Link, NextHop, Route, Rule, RuleAction};
 
     use super::*;
+
+    fn classify(action: Action, object: &Object, errno: i32) -> ErrorClass {
+        super::classify(action, object, &KernelError::from_errno(errno))
+    }
 
     fn route(dst: &str) -> Object {
         Route::new(
@@ -139,5 +162,21 @@ mod tests {
             classify(Action::Create, &sourced, libc::ENOBUFS),
             ErrorClass::Busy
         );
+    }
+
+    #[test]
+    fn an_address_that_the_device_cannot_have_is_invalid() {
+        let name = "eth0".parse().unwrap();
+        let link = Link {
+            address: Some("01:00:5e:00:00:01".parse().unwrap()),
+            ..Link::must_exist(name)
+        };
+        let address = Address::new(Dev::index(2), "::1/128".parse().unwrap());
+        for object in [Object::from(link), address.into()] {
+            for action in [Action::Create, Action::Update] {
+                let class = classify(action, &object, libc::EADDRNOTAVAIL);
+                assert_eq!(class, ErrorClass::Invalid, "{object:?}");
+            }
+        }
     }
 }

@@ -90,7 +90,7 @@ impl Failure {
     }
 
     fn refused(object: &Object, action: trueup_diff::Action, error: KernelError) -> Failure {
-        let class = class::classify(action, object, error.errno());
+        let class = class::classify(action, object, &error);
         Failure {
             class,
             message: error.to_string(),
