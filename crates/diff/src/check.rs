@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use crate::model::{
-    Address, FOREVER, Family, IfName, Link, LinkKind, Neighbour, NextHops, PortRange, Prefix,
-    Route, RouteType, Rule, RuleAction,
+    Address, AddressFlags, FOREVER, Family, IfName, Link, LinkKind, Neighbour, NextHops, PortRange,
+    Prefix, Route, RouteType, Rule, RuleAction,
 };
 
 /// A desired object that can be checked by itself.
@@ -113,6 +113,11 @@ impl Check for Address<IfName> {
         must(
             !self.address.ip().is_unspecified(),
             "the unspecified address cannot be assigned",
+        )?;
+        let is_group = self.family() == Family::Inet6 && self.address.ip().is_multicast();
+        must(
+            !is_group || self.flags.contains(AddressFlags::AUTOJOIN),
+            "an IPv6 multicast address is assigned only with autojoin",
         )
     }
 }
@@ -186,6 +191,19 @@ impl Check for Link<IfName> {
             Some(LinkKind::Other(_)) => return Err("a link of this kind cannot be desired"),
             _ => {}
         }
+        let peer = match &self.kind {
+            Some(LinkKind::Veth { peer }) => peer.as_ref(),
+            _ => None,
+        };
+        must(
+            !self.name.is_template() && !peer.is_some_and(IfName::is_template),
+            "a name with a `%` is a template to the kernel, which replaces it: write one without",
+        )?;
+        let is_ethernet = self.kind.as_ref().is_some_and(LinkKind::is_ethernet);
+        must(
+            !is_ethernet || self.address.is_none_or(|address| address.is_ethernet()),
+            "the hardware address of such a link has 6 bytes, and is neither a group's nor all zero",
+        )?;
         let alias = self.alias.as_deref().unwrap_or_default();
         must(alias.len() < 256, "an alias has at most 255 bytes")?;
         must(

@@ -79,7 +79,7 @@ impl Form for Link<IfName> {
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
-        let name = fields.required("name", "name = \"br0\"", words::name)?;
+        let name = fields.required("name", "name = \"br0\"", own_name)?;
         let kind_word = |value| words::text(value, "a kind, such as \"bridge\"");
         let kind = fields.read("kind", kind_word)?;
         check_keys(fields, kind)?;
@@ -178,6 +178,19 @@ fn check_keys(fields: &Fields<'_>, kind: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// The name of a link that is declared: none that the kernel would make another of.
+fn own_name(value: &Value<'_>) -> Result<IfName> {
+    let name = words::name(value)?;
+    if name.is_template() {
+        let message = format!(
+            "`{name}` has a `%`, which the kernel takes for a template and replaces by a number: \
+             write a name without"
+        );
+        return fault(value.at, message);
+    }
+    Ok(name)
+}
+
 /// A name, or nothing for "none".
 fn master(value: &Value<'_>) -> Result<Option<IfName>> {
     match &value.node {
@@ -204,7 +217,7 @@ fn read_kind(fields: &Fields<'_>, kind: &str) -> Result<LinkKind<IfName>> {
             ageing_time: fields.read("ageing_time", words::number(0..=u32::MAX))?,
         }),
         "veth" => LinkKind::Veth {
-            peer: fields.read("peer", words::name)?,
+            peer: fields.read("peer", own_name)?,
         },
         "vxlan" => LinkKind::Vxlan(read_vxlan(fields)?),
         "vlan" => LinkKind::Vlan {

@@ -278,3 +278,52 @@ pub(crate) fn a_file_may_come_through_a_pipe_and_as_json() {
         assert_eq!(ran.code, code, "{ran:?}");
     }
 }
+
+pub(crate) fn a_name_that_the_kernel_would_number_is_refused() {
+    let agent = Agent::new();
+    for (text, place) in [
+        (
+            "[[link]]\nname = \"br%d\"\nkind = \"bridge\"",
+            "f.toml:2:8: ",
+        ),
+        ("[[link]]\nname = \"x%y\"", "f.toml:2:8: "),
+        (
+            "[[link]]\nname = \"v0\"\nkind = \"veth\"\npeer = \"v%d\"",
+            "f.toml:4:8: ",
+        ),
+    ] {
+        let ran = assert_no_changes(|| agent.apply(text));
+        ran.assert_refused(&[place, "`%`"]);
+    }
+}
+
+pub(crate) fn what_can_never_come_right_is_invalid() {
+    uplinks(1);
+    let agent = Agent::new();
+    for text in [
+        "[[link]]\nname = \"up0\"\naddress = \"01:00:5e:00:00:01\"",
+        "[[link]]\nname = \"up0\"\naddress = \"00:00:00:00:00:00\"",
+        "[[link]]\nname = \"up0\"\naddress = \"02:01\"",
+        "[[address]]\ndev = \"up0\"\naddress = \"::1/128\"",
+        "[[neighbour]]\ndev = \"up0\"\ndst = \"10.200.0.7\"\nlladdr = \"02:01\"",
+    ] {
+        let ran = agent.apply(text);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let classes: Vec<String> = ran.json()["failed"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|failed| failed["class"].to_string())
+            .collect();
+        assert_eq!(classes, ["\"invalid\""], "{text}: {ran:?}");
+    }
+    for text in [
+        "[[link]]\nname = \"b\"\nkind = \"bridge\"\naddress = \"01:00:5e:00:00:01\"",
+        "[[link]]\nname = \"b\"\nkind = \"bridge\"\naddress = \"00:00:00:00:00:00\"",
+        "[[link]]\nname = \"b\"\nkind = \"bridge\"\naddress = \"02:01\"",
+        "[[address]]\ndev = \"up0\"\naddress = \"ff02::77/64\"",
+    ] {
+        let ran = assert_no_changes(|| agent.apply(text));
+        ran.assert_refused(&["f.toml:"]);
+    }
+}

@@ -285,6 +285,12 @@ impl<D> LinkKind<D> {
         }
     }
 
+    /// Whether such a link has a hardware address of Ethernet, whatever it is stacked on. The
+    /// address of a bond is that of its ports, which need not be Ethernet.
+    pub fn is_ethernet(&self) -> bool {
+        self.is_creatable() && !matches!(self, LinkKind::Bond { .. })
+    }
+
     /// Whether a netlink message can create such a link.
     pub fn is_creatable(&self) -> bool {
         !matches!(self, LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_))

@@ -30,6 +30,12 @@ impl IfName {
         self.0.as_bytes()
     }
 
+    /// Whether the kernel takes it for a template when a link gets it, and replaces `%d` by a
+    /// number. No link has such a name, and none can be desired.
+    pub fn is_template(&self) -> bool {
+        self.as_bytes().contains(&b'%')
+    }
+
     /// The name as text, where it is UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
@@ -128,6 +134,13 @@ impl LinkAddr {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether an Ethernet device can have it: 6 bytes, neither a group's nor all zero
+    /// (`is_valid_ether_addr`).
+    pub fn is_ethernet(&self) -> bool {
+        let bytes = self.as_bytes();
+        bytes.len() == 6 && bytes[0] & 1 == 0 && bytes.iter().any(|byte| *byte != 0)
     }
 }
 
@@ -228,6 +241,16 @@ mod tests {
         );
         for bad in ["", "02:", "02:zz", "002:00", "+2:00"] {
             assert!(bad.parse::<LinkAddr>().is_err(), "{bad:?}");
+        }
+        for (text, is_ethernet) in [
+            ("02:00:00:00:00:09", true),
+            ("00:00:00:00:00:00", false),
+            ("01:00:5e:00:00:01", false),
+            ("02:01", false),
+            ("02:00:00:00:00:09:09", false),
+        ] {
+            let address: LinkAddr = text.parse().unwrap();
+            assert_eq!(address.is_ethernet(), is_ethernet, "{text}");
         }
     }
 }
