@@ -392,3 +392,19 @@ fn the_reference_is_right_and_complete() {
         keys.iter().for_each(|key| told(section, key));
     }
 }
+
+#[test]
+fn a_peer_may_have_the_length_of_the_address() {
+    for (address, peer) in [
+        ("10.69.0.1/32", "10.69.0.2/32"),
+        ("10.69.0.1", "10.69.0.2/32"),
+        ("10.69.0.1/24", "10.69.0.2/24"),
+        ("10.69.0.1/24", "10.69.0.2"),
+        ("fd00::1", "fd00::2/128"),
+    ] {
+        let keys = format!("dev = \"a\"\naddress = \"{address}\"\npeer = \"{peer}\"");
+        let read = only(read(&format!("[[address]]\n{keys}")).desired.addresses);
+        let bare = peer.split('/').next().unwrap();
+        assert_eq!(read.peer, Some(bare.parse().unwrap()), "{keys}");
+    }
+}

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use trueup_diff::{Address, AddressFlags, FOREVER, Family, IfName, Kind, Lifetimes, Prefix};
 
-use super::value::{Fields, Node, Result, Table};
+use super::value::{Fields, Node, Result, Table, Value};
 use super::{Declared, Form, words};
 
 impl Form for Address<IfName> {
@@ -45,13 +45,7 @@ impl Form for Address<IfName> {
             let message = format!("IPv6 addresses have no {key} to set: leave `{key}` out");
             return fields.fault(key, message);
         }
-        address.peer = fields.read("peer", words::address)?;
-        if address.peer.is_some_and(|peer| Family::of(peer) != family) {
-            return fields.fault(
-                "peer",
-                format!("peer: write an {family} address, as `address`"),
-            );
-        }
+        address.peer = peer(fields, &address)?;
         address.scope = fields.read("scope", words::scope)?.unwrap_or(address.scope);
         address.label = fields.read("label", words::label)?;
         address.broadcast = match fields.read("broadcast", words::address)? {
@@ -123,6 +117,34 @@ impl Form for Address<IfName> {
         };
         (words, "another address")
     }
+}
+
+/// The other end's address. One with a length, as iproute2 takes it, has that of the address, which is that of both ends.
+fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>> {
+    let with_length = |value: &Value<'_>| match words::text(value, "an address")? {
+        text if text.contains('/') => {
+            words::network(value).map(|network| (network.ip(), Some(network.prefix())))
+        }
+        _ => words::address(value).map(|peer| (peer, None)),
+    };
+    let Some((peer, length)) = fields.read("peer", with_length)? else {
+        return Ok(None);
+    };
+    let family = address.family();
+    if Family::of(peer) != family {
+        let message = format!("peer: write an {family} address, as `address`");
+        return fields.fault("peer", message);
+    }
+    let own = address.address.prefix();
+    if let Some(length) = length.filter(|length| *length != own) {
+        let ip = address.address.ip();
+        let message = format!(
+            "peer: the length /{length} is not that of the address, /{own}: write \"{peer}\", or \
+             address = \"{ip}/{length}\""
+        );
+        return fields.fault("peer", message);
+    }
+    Ok(Some(peer))
 }
 
 /// The lifetimes; an address is preferred as long as it is valid unless said otherwise.
