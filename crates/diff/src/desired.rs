@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::model::{
     Address, AddressKey, ForwardingEntry, IfName, Item, Kind, Kinds, Link, LinkStatus, Neighbour,
-    NeighbourKey, Nexthop, Route, RouteKey, Rule,
+    NeighbourKey, Nexthop, Protocols, Route, RouteKey, Rule,
 };
 use crate::plan::{Object, ObjectKey};
 use crate::routes::Routes;
@@ -115,6 +115,9 @@ pub struct Policy {
     pub unstored: Kinds,
     /// Whether all objects that are there as desired, and are foreign, become ours.
     pub adopt: bool,
+    /// The protocols of other agents whose objects may become ours. What bears none of these and
+    /// none of [`Protocols::UNMARKED`] is another agent's, and does not.
+    pub adopt_protocols: Protocols,
     /// Whether foreign objects on desired keys are replaced.
     pub take: bool,
 }
@@ -126,6 +129,7 @@ impl From<u8> for Policy {
             by_ledger: Kinds::NONE,
             unstored: Kinds::NONE,
             adopt: false,
+            adopt_protocols: Protocols::NONE,
             take: false,
         }
     }

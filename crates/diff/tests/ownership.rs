@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use trueup_diff::{
     Address, Desired, Dev, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes, Link, LinkKind,
-    NextHop, NextHops, Object, ObjectKey, Observed, Owned, Plan, Policy, Reason, Route, RouteType,
-    Rule, RuleAction, plan,
+    NextHop, NextHops, Object, ObjectKey, Observed, Owned, Plan, Policy, Protocols, Reason, Route,
+    RouteType, Rule, RuleAction, plan,
 };
 
 const MARKER: u8 = 116;
@@ -382,6 +382,13 @@ fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
     };
     let there = with_rules(vec![rule(MARKER)]);
     let plan = planned(&desired_rule(), &there, &Owned::default(), policy);
+    assert!(plan.is_empty() && plan.adopted.is_empty(), "{plan:?}");
+    // Another agent with a ledger of its own may have made it: it is adopted where that is asked for.
+    let asked = Policy {
+        adopt_protocols: Protocols::NONE.with(MARKER),
+        ..policy
+    };
+    let plan = planned(&desired_rule(), &there, &Owned::default(), asked);
     assert_eq!(
         (plan.ops.len(), &*plan.adopted),
         (0, &[rule(MARKER).into()][..])

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_diff::{Kind, Kinds};
+use trueup_diff::{Kind, Kinds, Protocols};
 
 /// The marker unless said otherwise. Nobody else in iproute2's `rt_protos` has it.
 pub const DEFAULT_PROTOCOL: u8 = 116;
@@ -16,6 +16,7 @@ pub struct Options {
     by_marker: Kinds,
     by_ledger: Kinds,
     adopt: bool,
+    adopt_protocols: Protocols,
     on_conflict: OnConflict,
     grace: Duration,
     contention: Contention,
@@ -67,10 +68,10 @@ impl Options {
     /// For 0 to 4 and 9 (unspecified, redirect, kernel, boot, static, router advertisement):
     /// objects that bear those are made by the kernel and by hand.
     pub fn with_protocol(self, protocol: u8) -> Result<Options, ReservedProtocol> {
-        match protocol {
-            0..=4 | 9 => Err(ReservedProtocol(protocol)),
-            _ => Ok(Options { protocol, ..self }),
+        if Protocols::UNMARKED.contains(protocol) {
+            return Err(ReservedProtocol(protocol));
         }
+        Ok(Options { protocol, ..self })
     }
 
     /// With a proof of ownership for the objects of a kind, whatever this kernel can do. Unless said otherwise it is the
@@ -87,10 +88,21 @@ impl Options {
         self
     }
 
-    /// Whether an object that was there before us, and equals what we desire, becomes ours. It does not unless said so.
+    /// Whether an object that was there before us, and equals what we desire, becomes ours. It does not unless said so, and
+    /// not if it bears a protocol that may be another agent's marker: see [`Options::with_adopt_protocols`].
     #[must_use]
     pub fn with_adopt(self, adopt: bool) -> Options {
         Options { adopt, ..self }
+    }
+
+    /// The protocols of other agents whose objects may be adopted all the same; none unless said so. Any agent may have any
+    /// protocol but [`Protocols::UNMARKED`] for its marker, and goes on to look after what bears it.
+    #[must_use]
+    pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
+        Options {
+            adopt_protocols,
+            ..self
+        }
     }
 
     /// What is done about foreign objects on desired keys.
@@ -136,6 +148,11 @@ impl Options {
         self.adopt
     }
 
+    /// The protocols of other agents whose objects may be adopted.
+    pub fn adopt_protocols(&self) -> Protocols {
+        self.adopt_protocols
+    }
+
     /// What is done about foreign objects on desired keys.
     pub fn on_conflict(&self) -> OnConflict {
         self.on_conflict
@@ -175,6 +192,7 @@ impl Default for Options {
             by_marker: Kinds::NONE,
             by_ledger: Kinds::NONE,
             adopt: false,
+            adopt_protocols: Protocols::NONE,
             on_conflict: OnConflict::default(),
             grace: Duration::ZERO,
             contention: Contention::default(),

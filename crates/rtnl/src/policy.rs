@@ -36,6 +36,7 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
         by_ledger,
         unstored,
         adopt: options.adopt(),
+        adopt_protocols: options.adopt_protocols(),
         take: options.on_conflict() == OnConflict::Take,
     })
 }

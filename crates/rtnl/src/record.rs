@@ -152,14 +152,7 @@ fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
 
 /// The protocol that an object bears; of links 0, as they bear none.
 pub(crate) fn protocol(object: &Object) -> u8 {
-    match object {
-        Object::Link(_) => 0,
-        Object::Address(address) => address.protocol,
-        Object::Neighbour(neighbour) => neighbour.protocol,
-        Object::Route(route) => route.protocol,
-        Object::Rule(rule) => rule.protocol,
-        Object::Nexthop(nexthop) => nexthop.protocol,
-    }
+    object.protocol()
 }
 
 /// Whether an object is as wanted in every respect; of a link, whether it is of the kind.

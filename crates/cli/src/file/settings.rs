@@ -7,7 +7,7 @@ use std::time::Duration;
 use trueup::Options;
 use trueup::rtnl::{OnConflict, Ownership, ReservedProtocol};
 use trueup::sysctl;
-use trueup_diff::{Kind, Shape};
+use trueup_diff::{Kind, Protocols, Shape};
 
 use super::value::{Fault, Fields, Node, Result, Table, Value, fault};
 use super::{Tables, words};
@@ -22,6 +22,8 @@ pub struct Settings {
     pub protocol: u8,
     /// Whether what is there already as declared becomes ours.
     pub adopt: bool,
+    /// The protocols of other agents whose objects may be adopted.
+    pub adopt_protocols: Protocols,
     /// What is done about a foreign object on a declared key.
     pub on_conflict: OnConflict,
     /// How long an object that bears our marker and is not declared is left alone, at most a day; `None` is the command's
@@ -38,6 +40,7 @@ impl Default for Settings {
         Settings {
             protocol: PROTOCOL,
             adopt: false,
+            adopt_protocols: Protocols::NONE,
             on_conflict: OnConflict::Report,
             grace: None,
             ownership: BTreeMap::new(),
@@ -56,6 +59,7 @@ impl Settings {
         let options = Options::default()
             .with_protocol(self.protocol)?
             .with_adopt(self.adopt)
+            .with_adopt_protocols(self.adopt_protocols)
             .with_on_conflict(self.on_conflict)
             .with_grace(self.grace.unwrap_or(grace));
         let each = self.ownership.iter();
@@ -70,9 +74,10 @@ impl Settings {
     }
 }
 
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 9] = [
     ("protocol", "protocol = 116"),
     ("adopt", "adopt = true"),
+    ("adopt_protocols", "adopt_protocols = [ 12 ]"),
     ("on_conflict", "on_conflict = \"take\""),
     ("grace", "grace = 10"),
     (NEXTHOPS, "nexthops = \"objects\""),
@@ -131,6 +136,14 @@ impl Settings {
         match key {
             "protocol" => self.protocol = words::marker(value)?,
             "adopt" => self.adopt = words::flag(value).map_err(named)?,
+            "adopt_protocols" => {
+                let Node::List(protocols) = &value.node else {
+                    let expected = "a list of protocols, such as [ 12 ]";
+                    return value.unexpected(expected).map_err(named);
+                };
+                let protocols = protocols.iter().map(words::number(5..=u8::MAX));
+                self.adopt_protocols = protocols.collect::<Result<_>>().map_err(named)?;
+            }
             "sysctl_revert" => self.sysctl_revert = words::flag(value).map_err(named)?,
             "on_conflict" => {
                 let taken = words::one_of(value, "answer to a conflict", &ON_CONFLICT);
@@ -157,6 +170,14 @@ impl Settings {
         table.push("protocol", Node::Integer(self.protocol.into()));
         if self.adopt {
             table.push("adopt", Node::Bool(true));
+        }
+        if self.adopt_protocols != Protocols::NONE {
+            let number = |protocol: u8| Value {
+                at: 0,
+                node: Node::Integer(protocol.into()),
+            };
+            let numbers = self.adopt_protocols.iter().map(number).collect();
+            table.push("adopt_protocols", Node::List(numbers));
         }
         if self.on_conflict != OnConflict::Report {
             table.push("on_conflict", word(self.on_conflict, &ON_CONFLICT));

@@ -21,10 +21,11 @@ pub(crate) fn name() -> impl Strategy<Value = IfName> {
     let common = select(vec![
         "eth0", "lo", "br-lan", "a.100", "ä", "a\"b\\", "\u{7f}", "# [[",
     ]);
-    prop_oneof![
+    let name = prop_oneof![
         4 => common.prop_filter_map("name", |text| text.parse().ok()),
         1 => vec(any::<u8>(), 1..16).prop_filter_map("name", |bytes| IfName::from_bytes(&bytes).ok()),
-    ]
+    ];
+    name.prop_filter("no template", |name: &IfName| !name.is_template())
 }
 
 fn label() -> impl Strategy<Value = Label> {
@@ -483,14 +484,16 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let ownership = prop::collection::btree_map(select(Kind::DECLARED.to_vec()), proof, 0..5);
     let answer = select(vec![OnConflict::Report, OnConflict::Take]);
     let flags = any::<(bool, bool)>();
-    (10..=255u8, flags, answer, of(grace), ownership).prop_map(
-        |(protocol, (adopt, sysctl_revert), on_conflict, grace, mut ownership)| {
+    let protocols = vec(5..=255u8, 0..4);
+    (10..=255u8, flags, protocols, answer, of(grace), ownership).prop_map(
+        |(protocol, (adopt, sysctl_revert), protocols, on_conflict, grace, mut ownership)| {
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
             Settings {
                 protocol,
                 adopt,
+                adopt_protocols: protocols.into_iter().collect(),
                 on_conflict,
                 grace,
                 ownership,

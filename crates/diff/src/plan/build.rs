@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
-use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Rule, Selectors};
+use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Protocols, Rule, Selectors};
 use crate::plan::{
     Action, Bystanders, Conflict, Effects, Hold, Object, ObjectKey, Op, Reason, bystanders,
 };
@@ -193,7 +193,11 @@ impl Findings {
                 Object::Rule(rule) => stored && rule.protocol == 0,
                 _ => false,
             };
-            if !foreign.is_kernels_own(handling.proof.policy.unstored) && !nobodys {
+            // Any other protocol may be the marker of an agent, which made the object and goes by it.
+            let policy = handling.proof.policy;
+            let may_adopt = |protocols: Protocols| protocols.contains(foreign.protocol());
+            let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(policy.adopt_protocols);
+            if !foreign.is_kernels_own(policy.unstored) && !nobodys && !anothers {
                 self.adopted.push(foreign);
             }
         }

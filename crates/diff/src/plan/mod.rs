@@ -101,6 +101,18 @@ impl Object {
         }
     }
 
+    /// The protocol that it bears; 0 for a link, which bears none.
+    pub fn protocol(&self) -> u8 {
+        match self {
+            Object::Link(_) => 0,
+            Object::Address(address) => address.protocol,
+            Object::Neighbour(neighbour) => neighbour.protocol,
+            Object::Route(route) => route.protocol,
+            Object::Rule(rule) => rule.protocol,
+            Object::Nexthop(nexthop) => nexthop.protocol,
+        }
+    }
+
     /// The devices that it is on, leads to or is stacked on, as far as that is told.
     pub fn devices(&self) -> Vec<Dev> {
         match self {

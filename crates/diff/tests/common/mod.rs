@@ -234,8 +234,8 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
 
 /// All of the policies, among them often the plain one.
 fn policy() -> impl Strategy<Value = Policy> {
-    let policy = (0..32_u8, 0..32_u8, any::<[bool; 2]>()).prop_map(
-        |(by_ledger, unstored, [adopt, take])| {
+    let policy = (0..32_u8, 0..32_u8, any::<[bool; 3]>()).prop_map(
+        |(by_ledger, unstored, [adopt, take, from_agents])| {
             let kinds = |bits: u8| -> Kinds {
                 let of = |kind: &Kind| bits >> (*kind as u8) & 1 != 0;
                 Kind::DECLARED.into_iter().filter(of).collect()
@@ -247,6 +247,7 @@ fn policy() -> impl Strategy<Value = Policy> {
                 by_ledger: Kind::DECLARED.into_iter().filter(forced).collect(),
                 unstored,
                 adopt,
+                adopt_protocols: (5..=u8::MAX).filter(|_| from_agents).collect(),
                 take,
             }
         },

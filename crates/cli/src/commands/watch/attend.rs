@@ -93,6 +93,10 @@ fn refusal(all: &Options, were: &Options) -> Option<String> {
     let ownership = |kind| (now.ownership(kind), was.ownership(kind));
     let differs = [
         ("adopt", now.adopt() != was.adopt()),
+        (
+            "adopt_protocols",
+            now.adopt_protocols() != was.adopt_protocols(),
+        ),
         ("on_conflict", now.on_conflict() != was.on_conflict()),
         ("grace", now.grace() != was.grace()),
         (
@@ -374,6 +378,7 @@ impl Attendant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trueup::diff::Protocols;
     use trueup::rtnl::{OnConflict, Ownership};
 
     #[test]
@@ -388,6 +393,10 @@ mod tests {
         for (key, now) in [
             ("protocol", was.with_protocol(117).unwrap()),
             ("adopt", was.with_adopt(true)),
+            (
+                "adopt_protocols",
+                was.with_adopt_protocols(Protocols::NONE.with(12)),
+            ),
             ("on_conflict", was.with_on_conflict(OnConflict::Take)),
             ("grace", was.with_grace(Duration::ZERO)),
             ("ownership", by_ledger),
