@@ -1,6 +1,5 @@
 //! What the commands say: results on the standard output, all else on the standard error.
 
-mod clean;
 mod news;
 mod plan;
 mod report;
@@ -13,9 +12,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Error, Result};
 use serde::ser::{Serialize, Serializer};
+pub(crate) use trueup::diff::render::clean;
 use trueup_cli::file;
 
-pub(crate) use clean::clean;
 pub(crate) use news::{News, Unresolved};
 pub(crate) use plan::plan;
 pub(crate) use report::{Record, Rest, changes, report, verdict};

@@ -684,6 +684,57 @@ route del 10.4.0.0/16 via 10.1.0.8 dev br0 proto 116 table 254
 }
 
 #[test]
+fn what_ip_batch_cannot_be_given_is_a_comment_and_so_is_what_needs_it() {
+    let odd = IfName::from_bytes(b"x\xff").unwrap();
+    let bridge = |name, alias: &str| Link {
+        up: Some(true),
+        alias: Some(alias.as_bytes().into()),
+        ..Link::new(name, LinkKind::Bridge(trueup_diff::BridgeAttrs::default()))
+    };
+    let route = |dst: &str, gateway: &str| Route::new(prefix(dst), NextHops::One(via(gateway)));
+    let desired = Desired {
+        links: Some(vec![bridge(name("b"), "x#y"), bridge(odd, "plain")]),
+        addresses: Some(vec![
+            Address::new(odd, "10.1.0.1/24".parse().unwrap()),
+            Address::new(name("b"), "10.2.0.1/24".parse().unwrap()),
+        ]),
+        routes: Some(
+            [
+                route("10.3.0.0/16", "10.1.0.9"),
+                route("10.4.0.0/16", "10.2.0.9"),
+            ]
+            .into(),
+        ),
+        ..Desired::default()
+    };
+    let plan = plan(&desired, &Observed::default(), &Owned::default(), 116).unwrap();
+    let batch = plan.batch().to_string();
+    let (comments, commands): (Vec<&str>, Vec<&str>) =
+        batch.lines().partition(|line| line.starts_with("# "));
+    assert_eq!(
+        commands,
+        [
+            "link add name b type bridge",
+            "link set dev b up",
+            "addr add 10.2.0.1/24 dev b",
+            "route add 10.4.0.0/16 via 10.2.0.9 proto 116 table 254",
+        ]
+    );
+    let not_given = "(`ip -batch` cannot be given $'...')";
+    let waits = "(waits for what `ip -batch` cannot be given)";
+    assert_eq!(
+        comments,
+        [
+            format!("# link set dev b alias $'x#y' up   {not_given}"),
+            format!(r"# link add name $'x\xff' type bridge   {not_given}"),
+            format!(r"# link set dev $'x\xff' alias plain up   {waits}"),
+            format!(r"# addr add 10.1.0.1/24 dev $'x\xff'   {waits}"),
+            format!("# route add 10.3.0.0/16 via 10.1.0.9 proto 116 table 254   {waits}"),
+        ]
+    );
+}
+
+#[test]
 fn a_held_delete_names_the_bystander() {
     let foreign = Address::new(br0(), "10.9.0.1/24".parse().unwrap());
     let observed = Observed {

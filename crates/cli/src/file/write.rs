@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use trueup_diff::render::{clean, is_harmful};
 use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Rule};
 
 use super::value::{Fields, Key, Node, Table, Value};
@@ -106,10 +107,8 @@ impl Sections for Toml {
                 Err(why) => {
                     let (words, _) = object.key_words();
                     // Names may hold whatever the kernel lets them.
-                    let line = format!("\n# not here: {words}: {why}");
-                    let printable = line.replace(|c: char| c.is_control() && c != '\n', "?");
-                    self.sections.push_str(&printable);
-                    self.sections.push('\n');
+                    let what = format!("{words}: {why}").replace('\n', " ");
+                    let _ = write!(self.sections, "\n# not here: {}\n", clean(&what));
                 }
             }
         }
@@ -212,13 +211,13 @@ fn scalar(node: &Node<'_>, out: &mut String) {
     };
 }
 
-/// A string with the escapes that TOML and JSON share; TOML wants DEL escaped as well.
+/// A string with the escapes that TOML and JSON share. What a terminal would obey is escaped, too.
 fn string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            '\u{0}'..='\u{1f}' | '\u{7f}' => {
+            c if is_harmful(c) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             _ => out.push(c),

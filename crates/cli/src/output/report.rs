@@ -257,7 +257,7 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         writeln!(out, "# {}", clean(&setting::command(set)))?;
     }
     for done in report.applied() {
-        writeln!(out, "{}", command(&done))?;
+        write!(out, "{}", done.op.batch(done.devices))?;
     }
     for finding in unwritten(report) {
         writeln!(out, "# {}", finding_text(&finding))?;

@@ -9,7 +9,7 @@ use trueup::diff::{Dev, Devices, IfName, Kind, Object, ObjectKey};
 use trueup::rtnl::{Entry, Explained, Explanation, Nothing, Origin, Present, Step, Whose};
 use trueup_cli::file::Place;
 
-use super::{Format, print};
+use super::{Format, clean, print};
 
 /// What an explanation is told in the light of.
 pub(crate) struct Told<'a> {
@@ -47,7 +47,7 @@ pub(crate) fn why(format: Format, told: &Told<'_>, explanation: &Explanation) ->
             writeln!(
                 out,
                 "{}: not in the kernel{declared}, and not in the ledger",
-                told.asked
+                clean(told.asked)
             )
         }
         Format::Text | Format::Ip => {
@@ -300,16 +300,9 @@ fn title(key: &ObjectKey, devices: &Devices) -> String {
     }
 }
 
-/// A name is somebody else's to choose: nothing in it may mean anything to a terminal.
+/// A name is the user's to choose: nothing in it may mean anything to a terminal.
 fn shown(name: &IfName) -> String {
-    let lost = |c: char| {
-        if c.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    name.to_string().chars().map(lost).collect()
+    clean(&name.to_string()).into_owned()
 }
 
 #[derive(Serialize)]

@@ -7,9 +7,9 @@
 //! - [`snapshot_hash`] names the state that a plan was made from.
 //!
 //! What is printed is for reading and for `ip`; nothing here is ever parsed again. Names, aliases
-//! and the like come from others, so what could mean something else to a terminal or to `ip -batch`
-//! is shown as U+FFFD: bytes that are not UTF-8, control characters, and `#`, which begins a comment
-//! even inside quotes. Such a command fails instead of hitting another object.
+//! and the like come from others. A word that `ip -batch` would read as another one, or that a
+//! terminal would obey, is written as bash writes it: `$'br\xff'`. [`Plan::batch`] has such a
+//! command as a comment.
 
 mod command;
 #[cfg(feature = "serde")]
@@ -19,10 +19,8 @@ mod reason;
 mod route;
 mod snapshot;
 mod text;
+mod word;
 
-use std::fmt;
-
-use crate::model::Dev;
 use crate::plan::{Object, Op, Plan};
 use crate::resolve::Devices;
 
@@ -30,6 +28,8 @@ use crate::resolve::Devices;
 pub use json::{ConflictRecord, OpRecord, PlanRecord};
 pub use snapshot::{SnapshotHash, snapshot_hash};
 pub use text::{Batch, Text};
+use word::{Name, Word};
+pub use word::{clean, is_harmful};
 
 impl Op {
     /// The iproute2 command that does the same, without the leading `ip`:
@@ -45,6 +45,12 @@ impl Op {
     ///   [`Plan::batch`].
     pub fn command(&self, devices: &Devices) -> String {
         command::Command(self, devices).to_string()
+    }
+
+    /// The lines for `ip -batch -` that do the same, as far as it can be given them: as of
+    /// [`Plan::batch`], whether the op is held or not.
+    pub fn batch(&self, devices: &Devices) -> impl std::fmt::Display {
+        text::Said::of(self, devices)
     }
 
     /// Why the op is there, and why it is not carried out, if so. An update names every field
@@ -82,72 +88,13 @@ impl Plan {
     }
 
     /// The commands for `ip -batch -`, a line an op, in order but for the rules of IPv6, which come
-    /// last. What is held, what waits for it, and conflicts are comments.
+    /// last. What is held, what has a word that `ip -batch` cannot be given, what waits for either,
+    /// and conflicts are comments. An alias that it cannot be given is left out of its command,
+    /// with a comment: nothing waits for that.
     ///
     /// `ip -batch` has no word for the family of a rule: it refuses a line that begins with `-6`,
     /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch -`.
     pub fn batch(&self) -> Batch<'_> {
         Batch(self)
-    }
-}
-
-/// A word of a command line, quoted where `ip -batch` would otherwise split it.
-struct Word<'a>(&'a [u8]);
-
-impl fmt::Display for Word<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |b: &u8| b.is_ascii_graphic() && !b"#\"'\\".contains(b);
-        if !self.0.is_empty() && self.0.iter().all(plain) {
-            return f.write_str(&String::from_utf8_lossy(self.0));
-        }
-        let lossy = String::from_utf8_lossy(self.0);
-        // A word cannot hold both quotes: `ip -batch` knows no escape.
-        let both = lossy.contains('"') && lossy.contains('\'');
-        let quote = if lossy.contains('"') { '\'' } else { '"' };
-        let shown = |c: char| {
-            let lost = c.is_control() || c == '#' || (both && c == '\'');
-            if lost { char::REPLACEMENT_CHARACTER } else { c }
-        };
-        let text: String = lossy.chars().map(shown).collect();
-        write!(f, "{quote}{text}{quote}")
-    }
-}
-
-/// A device by name; one without a known name as iproute2 writes a bare index: `if7`.
-struct Name<'a>(Dev, &'a Devices);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.1.name(self.0) {
-            Some(name) => Word(name.as_bytes()).fmt(f),
-            None => write!(f, "{:?}", self.0),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_is_one_word_to_ip_batch_and_never_another() {
-        let word = |bytes: &[u8]| Word(bytes).to_string();
-        assert_eq!(word(b"br0"), "br0");
-        assert_eq!(word(b""), "\"\"");
-        assert_eq!(word(b"two words"), "\"two words\"");
-        assert_eq!(word(b"it's"), "\"it's\"");
-        assert_eq!(word(b"say \"hi\""), "'say \"hi\"'");
-        assert_eq!(word(b"'\""), "'\u{fffd}\"'");
-        assert_eq!(
-            word(b"x\nlink del dev eth0"),
-            "\"x\u{fffd}link del dev eth0\""
-        );
-        assert_eq!(
-            word(b"eth0#"),
-            "\"eth0\u{fffd}\"",
-            "not the name in front of a comment"
-        );
-        assert_eq!(word(b"end\\"), "\"end\\\"", "not a continued line");
-        assert_eq!(word(&[b'a', 0xff]), "\"a\u{fffd}\"");
     }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::command::{Command, Spec, Words, word};
 use super::reason::ReasonText;
-use crate::model::Family;
+use super::word::{Word, is_sayable};
+use crate::model::{Family, Link};
 use crate::plan::{Action, Object, Op, Plan};
 use crate::resolve::Devices;
 
@@ -79,27 +80,85 @@ pub struct Batch<'a>(pub(super) &'a Plan);
 impl fmt::Display for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { ops, devices, .. } = self.0;
-        let mut waits = Vec::with_capacity(ops.len());
+        // Why an op that needs one of them waits.
+        let mut blocked: Vec<Option<&str>> = Vec::with_capacity(ops.len());
+        let waits = |at, blocked: &[Option<_>]| self.0.needs(at).find_map(|need| blocked[need]);
         for (at, op) in ops.iter().enumerate() {
-            let needs_held = self.0.needs(at).any(|need| waits[need]);
-            waits.push(op.hold.is_some() || needs_held);
+            let own = if op.hold.is_some() {
+                Some("waits for what is held")
+            } else if matches!(Said::of(op, devices), Said::Not(_)) {
+                Some("waits for what `ip -batch` cannot be given")
+            } else {
+                None
+            };
+            blocked.push(own.or_else(|| waits(at, &blocked)));
         }
         // What `ip -batch` has no word for stops it, so that comes last.
-        let unsaid =
+        let is_last =
             |op: &Op| matches!(&op.object, Object::Rule(rule) if rule.family == Family::Inet6);
         for last in [false, true] {
-            for (op, waits) in ops.iter().zip(&waits).filter(|(op, _)| unsaid(op) == last) {
-                let command = Command(op, devices);
+            let ops = ops.iter().enumerate();
+            for (at, op) in ops.filter(|(_, op)| is_last(op) == last) {
                 if op.hold.is_some() {
+                    let command = Command(op, devices);
                     writeln!(f, "# {command}   ({})", ReasonText(op, devices))?;
-                } else if *waits {
-                    writeln!(f, "# {command}   (waits for what is held)")?;
+                } else if let Some(why) = waits(at, &blocked) {
+                    writeln!(f, "# {}   ({why})", Command(op, devices))?;
                 } else {
-                    writeln!(f, "{command}")?;
+                    Said::of(op, devices).fmt(f)?;
                 }
             }
         }
         adopted(f, self.0, '#')?;
         conflicts(f, self.0, '#')
+    }
+}
+
+/// The command of an op, as far as `ip -batch` can be given it.
+pub(super) enum Said {
+    Whole(String),
+    /// The command, and what is left of it without the alias, if anything.
+    ButTheAlias(String, Option<String>),
+    Not(String),
+}
+
+impl Said {
+    pub(super) fn of(op: &Op, devices: &Devices) -> Said {
+        let command = Command(op, devices).to_string();
+        if is_sayable(&command) {
+            return Said::Whole(command);
+        }
+        let Object::Link(link) = &op.object else {
+            return Said::Not(command);
+        };
+        // Nothing rests on an alias.
+        let mut link = Link::clone(link);
+        link.alias = None;
+        let nothing = format!("link set dev {}", Word(link.name.as_bytes()));
+        let object = link.into();
+        let rest = Op {
+            object,
+            ..op.clone()
+        };
+        let rest = Command(&rest, devices).to_string();
+        if is_sayable(&rest) {
+            Said::ButTheAlias(command, (rest != nothing).then_some(rest))
+        } else {
+            Said::Not(command)
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (comment, command) = match self {
+            Said::Whole(command) => (None, Some(command)),
+            Said::ButTheAlias(command, rest) => (Some(command), rest.as_ref()),
+            Said::Not(command) => (Some(command), None),
+        };
+        if let Some(comment) = comment {
+            writeln!(f, "# {comment}   (`ip -batch` cannot be given $'...')")?;
+        }
+        command.map_or(Ok(()), |command| writeln!(f, "{command}"))
     }
 }

@@ -362,7 +362,7 @@ mod tests {
         let mut view = View::new("t".into());
         view.change(now, "~ link x alias \x1b[2J\nsecond".into());
         let shown = texts(&view, now, 24, 80).concat();
-        assert!(shown.contains("\\u{1b}[2J second"), "{shown}");
+        assert!(shown.contains("\\x1b[2J second"), "{shown}");
         assert!(!shown.contains(char::is_control), "{shown}");
     }
 }

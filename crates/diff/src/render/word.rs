@@ -1,0 +1,179 @@
+//! Words and texts that others wrote: names, aliases, labels and messages may hold any bytes.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use super::Devices;
+use crate::model::Dev;
+
+/// A word of a command line, quoted where `ip -batch` would otherwise split it.
+///
+/// `ip -batch` knows no escape: it cuts a line at the first `#`, joins one that ends in `\` with the
+/// next, and reads a word that begins with a quote up to the next such quote (`getcmdline` and
+/// `makeargs` in iproute2's lib/utils.c). A word that it would read as another one, or that a
+/// terminal would obey, is written as bash writes it, `$'...'`; [`is_sayable`] says whether a
+/// command has such a word.
+pub(super) struct Word<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = std::str::from_utf8(self.0).ok();
+        match word.and_then(|word| Some((word, quote(word)?))) {
+            Some((word, quote)) => write!(f, "{quote}{word}{quote}"),
+            None => escaped(f, self.0),
+        }
+    }
+}
+
+/// What a word has to stand in to be that word to `ip -batch`; `None` if nothing does it.
+fn quote(word: &str) -> Option<&'static str> {
+    if word.contains(['#', '\n']) || word.contains(ESCAPED) || word.contains(is_harmful) {
+        return None;
+    }
+    let whole = !word.is_empty() && !word.contains(' ') && !word.starts_with(['"', '\'']);
+    let plain = |b: u8| b.is_ascii_graphic() && !b"\"'\\".contains(&b);
+    if whole && word.bytes().all(plain) {
+        Some("")
+    } else if !word.contains('"') {
+        Some("\"")
+    } else if !word.contains('\'') {
+        Some("'")
+    } else {
+        (whole && !word.ends_with('\\')).then_some("")
+    }
+}
+
+/// How an escaped word begins. No other word has it in it.
+const ESCAPED: &str = "$'";
+
+/// Whether `ip -batch` reads every word of a command as the one that was meant.
+pub(super) fn is_sayable(command: &str) -> bool {
+    !command.contains(ESCAPED)
+}
+
+fn escaped(f: &mut fmt::Formatter<'_>, word: &[u8]) -> fmt::Result {
+    f.write_str(ESCAPED)?;
+    for chunk in word.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => f.write_str("\\n")?,
+                '\t' => f.write_str("\\t")?,
+                '\\' | '\'' => write!(f, "\\{c}")?,
+                c => harmless(f, c)?,
+            }
+        }
+        for byte in chunk.invalid() {
+            write!(f, "\\x{byte:02x}")?;
+        }
+    }
+    f.write_str("'")
+}
+
+/// A character, or the escape that bash has for it where a terminal would obey it.
+fn harmless(out: &mut impl fmt::Write, c: char) -> fmt::Result {
+    match u32::from(c) {
+        _ if !is_harmful(c) => out.write_char(c),
+        code @ ..0x80 => write!(out, "\\x{code:02x}"),
+        code => write!(out, "\\u{code:04x}"),
+    }
+}
+
+/// Text from elsewhere without anything that a terminal would obey or that would reorder what is
+/// beside it: such characters become `\x1b` or `\u202e`. Line feeds stay.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| c == '\n' || !is_harmful(c);
+    if text.chars().all(is_shown) {
+        return Cow::Borrowed(text);
+    }
+    let mut cleaned = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Writing to memory does not fail.
+        let _ = match c {
+            '\n' => cleaned.write_char(c),
+            c => harmless(&mut cleaned, c),
+        };
+    }
+    Cow::Owned(cleaned)
+}
+
+/// Whether a terminal obeys a character, or shows nothing of it: controls, what sets the direction
+/// of text (Unicode, UAX 9), and what has no width.
+pub fn is_harmful(c: char) -> bool {
+    let is_format = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+    );
+    c.is_control() || is_format
+}
+
+/// A device by name; one without a known name as iproute2 writes a bare index: `if7`.
+pub(super) struct Name<'a>(pub(super) Dev, pub(super) &'a Devices);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1.name(self.0) {
+            Some(name) => Word(name.as_bytes()).fmt(f),
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_one_word_to_ip_batch_and_never_another() {
+        let word = |bytes: &[u8]| Word(bytes).to_string();
+        assert_eq!(word(b"br0"), "br0");
+        assert_eq!(word(b""), "\"\"");
+        assert_eq!(word(b"two words"), "\"two words\"");
+        assert_eq!(word(b"it's"), "\"it's\"");
+        assert_eq!(word(b"say \"hi\""), "'say \"hi\"'");
+        assert_eq!(word(b"a'\""), "a'\"");
+        assert_eq!(word(b"end\\"), "\"end\\\"", "not a continued line");
+        for said in [
+            &b"br0"[..],
+            b"",
+            b"two words",
+            b"it's",
+            b"say \"hi\"",
+            b"end\\",
+            b"a'\"",
+        ] {
+            assert!(is_sayable(&word(said)));
+        }
+    }
+
+    #[test]
+    fn a_word_that_ip_batch_would_read_as_another_is_escaped() {
+        for (bytes, shown) in [
+            (&b"'\""[..], r#"$'\'"'"#),
+            (b"a 'b \"c", r#"$'a \'b "c'"#),
+            (b"a'\"\\", r#"$'a\'"\\'"#),
+            (b"x\nlink del dev eth0", r"$'x\nlink del dev eth0'"),
+            (b"eth0#", "$'eth0#'"),
+            (&[b'a', 0xff, b'b'], r"$'a\xffb'"),
+            ("\u{202e}0rb".as_bytes(), r"$'\u202e0rb'"),
+            (b"\x1b[2J", r"$'\x1b[2J'"),
+            (b"$'x'", r"$'$\'x\''"),
+        ] {
+            assert_eq!(Word(bytes).to_string(), shown);
+            assert!(!is_sayable(shown));
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        for (text, shown) in [
+            ("br0 \u{e4}\n", "br0 \u{e4}\n"),
+            ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
+            ("\u{9b}2J", "\\u009b2J"),
+            ("a\rb\tc\u{7f}", "a\\x0db\\x09c\\x7f"),
+            ("\u{202e}0rb", "\\u202e0rb"),
+        ] {
+            assert_eq!(clean(text), shown);
+        }
+    }
+}
