@@ -5,12 +5,13 @@
 mod authored;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use trueup::diff::{
-    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Object, Observed,
-    Owned, Route, RouteType, Rule,
+    Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, LinkKind, Neighbour, NextHops,
+    Object, Observed, Owned, Route, RouteType, Rule, Shape,
 };
 use trueup::netlink::{Marker, Socket, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
@@ -79,6 +80,7 @@ impl Shown {
         let neighbours = sieve.pick(&observed.neighbours, Neighbour::is_declared);
         let routes = sieve.pick(&observed.routes, |route| !is_kernels_route(route));
         let rules = sieve.pick(&observed.rules, |rule| !is_kernels_rule(rule));
+        let nexthops = sieve.names.shape;
         Shown {
             desired: Desired {
                 links: Some(links),
@@ -86,15 +88,17 @@ impl Shown {
                 neighbours: Some(neighbours),
                 routes: Some(routes.into()),
                 rules: Some(rules),
+                nexthops,
                 ..Desired::default()
             },
             left_out: sieve.left_out,
         }
     }
 
-    /// The commands that would make this state where only the links are that nobody can declare.
+    /// The commands that would make this state where only the links are that no file can create, as
+    /// the kernel makes them. Each of those is named in a comment.
     fn batch(&self, observed: &Observed) -> String {
-        let undeclared: BTreeSet<IfName> = self
+        let names: BTreeSet<IfName> = self
             .desired
             .links
             .iter()
@@ -102,21 +106,39 @@ impl Shown {
             .filter(|link| !link.kind.as_ref().is_some_and(LinkKind::is_creatable))
             .map(|link| link.name)
             .collect();
+        let undeclared = observed.links.iter();
+        let undeclared = undeclared.filter(|link| names.contains(&link.name));
         let bare = Observed {
-            links: observed
-                .links
-                .iter()
-                .filter(|link| undeclared.contains(&link.name))
-                .cloned()
-                .collect(),
+            links: undeclared.clone().map(as_made).collect(),
             ..Observed::default()
         };
+        let devices = Devices::observed(&observed.links);
+        let mut commands = String::new();
+        for link in undeclared {
+            let name = Object::from(Link::must_exist(link.name)).spec(&devices);
+            let _ = writeln!(commands, "# link {name} has to be there");
+        }
         let nothing = Owned::default();
         match trueup::diff::plan(&self.desired, &bare, &nothing, DEFAULT_PROTOCOL) {
-            Ok(plan) => plan.batch().to_string(),
+            Ok(plan) => commands + &plan.batch().to_string(),
             // Each object has been found to be one that a plan takes; links cannot be in a circle.
             Err(error) => format!("# {error}\n"),
         }
+    }
+}
+
+/// A link that no file can create as it is before anything is set on it. The hardware address of `lo`, which is zero, cannot be
+/// set.
+fn as_made(link: &Link) -> Link {
+    let is_settable = |address: &LinkAddr| address.as_bytes().iter().any(|byte| *byte != 0);
+    Link {
+        up: Some(false),
+        mtu: None,
+        address: link.address.filter(|address| !is_settable(address)),
+        master: Some(None),
+        alias: Some(Box::default()),
+        group: Some(0),
+        ..link.clone()
     }
 }
 
@@ -139,6 +161,12 @@ fn is_kernels_rule(rule: &Rule) -> bool {
     rule.protocol == KERNEL || (rule.protocol == 0 && matches!(rule.priority, 0 | 32766 | 32767))
 }
 
+/// Whether a route has its next hops written out where those of others are objects.
+fn is_written_out(object: &Object, shape: &Shape) -> bool {
+    let is_object = |route: &Route| matches!(route.nexthops, NextHops::Object(..));
+    *shape == Shape::Objects && matches!(object, Object::Route(route) if !is_object(route))
+}
+
 /// An object of which there may be one in a file.
 trait Sift: Item + Clone + Into<Object> {
     type Authored;
@@ -153,7 +181,7 @@ trait Sift: Item + Clone + Into<Object> {
     fn back(desired: Desired) -> Option<Self::Authored>;
 
     /// An observation of that alone, on links.
-    fn seen(&self, links: Vec<Link>) -> Observed;
+    fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed;
 
     /// The devices that it refers to, by index.
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32>;
@@ -170,7 +198,7 @@ struct Sieve<'a> {
 impl<'a> Sieve<'a> {
     fn new(observed: &'a Observed) -> Sieve<'a> {
         Sieve {
-            names: Names::new(&observed.links),
+            names: Names::new(observed),
             devices: Devices::observed(&observed.links),
             left_out: Vec::new(),
         }
@@ -196,19 +224,24 @@ impl<'a> Sieve<'a> {
         let authored = object
             .authored(&self.names)
             .ok_or("it is on a device of another namespace")?;
-        let desired = T::alone(authored);
+        let desired = Desired {
+            nexthops: self.names.shape.clone(),
+            ..T::alone(authored)
+        };
         let links = object
             .devices(&self.names)
             .into_iter()
             .filter_map(|index| self.names.link(index).cloned())
             .collect();
-        let seen = object.seen(links);
+        let seen = object.seen(links, &self.names);
         match trueup::diff::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
             Err(wrong) => Err(wrong.problem().to_string()),
-            Ok(plan) if !plan.is_empty() => {
-                Err("it has attributes that a file has no keys for".to_owned())
-            }
-            Ok(_) => T::back(desired).ok_or_else(|| "it got lost".to_owned()),
+            Ok(plan) if plan.is_empty() => T::back(desired).ok_or_else(|| "it got lost".to_owned()),
+            Ok(_) if is_written_out(&object.clone().into(), &self.names.shape) => Err(
+                "it leads by next hops of its own, and others of ours by nexthop objects"
+                    .to_owned(),
+            ),
+            Ok(_) => Err("it has attributes that a file has no keys for".to_owned()),
         }
     }
 

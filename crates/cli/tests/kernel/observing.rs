@@ -1,6 +1,14 @@
 //! `observe`: a plan of what it prints finds nothing to do.
 
-use trueup_testkit::{assert_no_changes, ip, ip_batch, uplinks, veth_pair};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Command;
+
+use trueup_testkit::{
+    Kind, RawMessage, assert_no_changes, fresh_netns, ip, ip_batch, quiet_netns, raw_dump, uplinks,
+    veth_pair,
+};
 
 use crate::agent::{Agent, Ran};
 
@@ -172,7 +180,7 @@ pub(crate) fn the_commands_of_what_is_observed_make_it_again() {
     let toml = observed(&agent, "text").out;
     let commands = observed(&agent, "ip").out;
     trueup_testkit::quiet_netns();
-    for line in commands.lines() {
+    for line in commands.lines().filter(|line| !line.starts_with('#')) {
         // One at a time, as `ip -batch` has no word for a rule's family. An alias is one word.
         let line = line.replace("\"a name with \\ and 'quotes'\"", "alias");
         ip(&line.split(' ').collect::<Vec<_>>());
@@ -180,4 +188,225 @@ pub(crate) fn the_commands_of_what_is_observed_make_it_again() {
     let toml = toml.replace("a name with \\\\ and 'quotes'", "alias");
     let plan = agent.plan(&toml);
     assert_eq!(plan.json()["ops"].to_string(), "[]", "{plan:?}");
+}
+
+pub(crate) fn our_routes_over_nexthop_objects_are_observed() {
+    uplinks(2);
+    let agent = Agent::new();
+    agent.settle(
+        r#"
+        nexthops = "objects"
+        [[route]]
+        dst = "10.20.0.0/16"
+        via = "10.200.0.2"
+        dev = "up0"
+        [[route]]
+        dst = "10.21.0.0/16"
+        nexthops = [
+            { via = "10.200.0.2", dev = "up0", weight = 3 },
+            { via = "10.200.1.2", dev = "up1" },
+        ]
+        [[route]]
+        dst = "10.22.0.0/16"
+        dev = "up0"
+        [[route]]
+        dst = "fd00:20::/64"
+        via = "fd00:200::2"
+        dev = "up0"
+        "#,
+    );
+    // Written out, it is not what a file of this shape asks for.
+    ip_batch([
+        "nexthop add id 7 via 10.200.0.2 dev up0 proto static",
+        "route add 10.30.0.0/16 nhid 7 proto static",
+        "route add 10.31.0.0/16 via 10.200.0.2 proto static",
+        "route add 10.32.0.0/16 dev up0 proto static",
+    ]);
+    let toml = observed(&agent, "text");
+    for word in [
+        "nexthops = \"objects\"",
+        "dst = \"10.20.0.0/16\"",
+        "dst = \"10.21.0.0/16\"",
+        "dst = \"10.22.0.0/16\"",
+        "dst = \"fd00:20::/64\"",
+        "dst = \"10.32.0.0/16\"",
+    ] {
+        assert!(toml.out.contains(word), "{word}: {}", toml.out);
+    }
+    for word in ["10.30.0.0/16", "10.31.0.0/16"] {
+        let reported = format!("left out: route {word}");
+        assert!(toml.err.contains(&reported), "{word}: {}", toml.err);
+    }
+    let plan = agent.plan(&toml.out).json();
+    assert_eq!(plan["ops"].to_string(), "[]", "{plan}");
+    assert_eq!(plan["conflicts"].to_string(), "[]", "{plan}");
+
+    let commands = observed(&agent, "ip").out;
+    quiet_netns();
+    ip_batch(commands.lines());
+    let again = observed(&agent, "text");
+    for line in ["nexthops = \"objects\"", "dst = \"10.21.0.0/16\""] {
+        assert!(again.out.contains(line), "{line}: {}", again.out);
+    }
+}
+
+pub(crate) fn the_commands_set_up_links_that_must_exist() {
+    // Where there is no /dev/net/tun, `lo` is the one such link.
+    let tun = || {
+        let args = ["tuntap", "add", "dev", "tun7", "mode", "tun"];
+        let made = Command::new("ip").args(args).output().unwrap();
+        made.status.success()
+    };
+    ip_batch([
+        "link set lo up",
+        "link set lo mtu 40000",
+        "link set lo alias loop",
+        "link set lo group 3",
+    ]);
+    let has_tun = tun();
+    if has_tun {
+        ip(&["link", "set", "tun7", "mtu", "1400", "up"]);
+    }
+    let agent = Agent::new();
+    let before = observed(&agent, "text").out;
+    let commands = observed(&agent, "ip").out;
+    fresh_netns();
+    if has_tun {
+        tun();
+        assert!(commands.contains("# link tun7"), "{commands}");
+    }
+    ip_batch(commands.lines());
+    assert_eq!(observed(&agent, "text").out, before, "{commands}");
+}
+
+/// Every link's alias by its name, as the kernel reports both.
+fn aliases() -> BTreeMap<Vec<u8>, Vec<u8>> {
+    const IFLA_IFNAME: u16 = 3;
+    const IFLA_IFALIAS: u16 = 20;
+    let text = |link: &RawMessage, number| {
+        let value = link.attrs.get(&number).map_or(&[][..], Vec::as_slice);
+        value.strip_suffix(&[0]).unwrap_or(value).to_vec()
+    };
+    let links = raw_dump(Kind::Link, 0);
+    let links = links.iter();
+    links
+        .map(|link| (text(link, IFLA_IFNAME), text(link, IFLA_IFALIAS)))
+        .collect()
+}
+
+pub(crate) fn what_ip_batch_cannot_be_given_is_a_comment_and_never_another_name() {
+    let make = |args: &[&[u8]]| {
+        let args = args.iter().map(|arg| OsStr::from_bytes(arg));
+        let made = Command::new("ip").args(args).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    let names: [&[u8]; 6] = [
+        b"x'y\"z",
+        b"back\\",
+        b"x\xff",
+        b"h#sh",
+        "\u{202e}0rb".as_bytes(),
+        b"x\x1b[2J",
+    ];
+    for name in names {
+        make(&[b"link", b"add", b"name", name, b"type", b"bridge"]);
+        make(&[b"link", b"set", b"dev", name, b"up"]);
+    }
+    make(&[b"addr", b"add", b"10.7.0.1/24", b"dev", b"x\xff"]);
+    make(&[b"addr", b"add", b"10.8.0.1/24", b"dev", b"back\\"]);
+    let said: [&[u8]; 5] = [
+        b" lead and trail ",
+        b"both\"'quotes",
+        b"it's",
+        b"end \\",
+        "\u{e4}".as_bytes(),
+    ];
+    let unsaid: [&[u8]; 7] = [
+        b"x#y",
+        b"line\nlink del dev lo",
+        b"tab\there",
+        b"a\xffb",
+        b"both \" 'quotes",
+        "\u{202e}gnp".as_bytes(),
+        b"$'x'",
+    ];
+    for (at, alias) in said.iter().chain(&unsaid).enumerate() {
+        let name = format!("a{at}");
+        make(&[b"link", b"add", b"name", name.as_bytes(), b"type", b"ifb"]);
+        make(&[b"link", b"set", b"dev", name.as_bytes(), b"alias", alias]);
+    }
+    let agent = Agent::new();
+    let before = aliases();
+    let commands = observed(&agent, "ip").out;
+    quiet_netns();
+    ip_batch(commands.lines());
+    let after = aliases();
+    for (name, alias) in &after {
+        let shown = String::from_utf8_lossy(name);
+        assert!(before.contains_key(name), "a link {shown} out of nothing");
+        assert!(
+            alias.is_empty() || *alias == before[name],
+            "{shown}: {alias:?}"
+        );
+    }
+    for name in &names[..2] {
+        assert!(after.contains_key(*name), "{name:?}: {commands}");
+    }
+    for (at, alias) in said.iter().enumerate() {
+        let there = after[format!("a{at}").as_bytes()].as_slice();
+        assert_eq!(there, *alias, "{commands}");
+    }
+    assert!(ip(&["addr", "show"]).contains("10.8.0.1/24"), "{commands}");
+    let comment = |words: &str| {
+        let mut lines = commands.lines();
+        assert!(
+            lines.any(|line| line.starts_with("# ") && line.contains(words)),
+            "{words}: {commands}"
+        );
+    };
+    for words in [
+        r"link add name $'x\xff'",
+        r"addr add 10.7.0.1/24 dev $'x\xff'",
+        r"link add name $'h#sh'",
+        r"link add name $'\u202e0rb'",
+        r"link add name $'x\x1b[2J'",
+        r"alias $'x#y'",
+        r"alias $'line\nlink del dev lo'",
+        r"alias $'tab\there'",
+        r"alias $'a\xffb'",
+        r#"alias $'both " \'quotes'"#,
+        r"alias $'\u202egnp'",
+        r"alias $'$\'x\''",
+    ] {
+        comment(words);
+    }
+}
+
+pub(crate) fn no_text_holds_a_character_that_a_terminal_obeys() {
+    let agent = Agent::new();
+    agent.write(
+        "f.toml",
+        "[[link]]\nname = \"b\"\nkind = \"bridge\"\nalias = \"\\u202egnp \\u001b[2J\"\n",
+    );
+    let check = |args: &[&str]| {
+        let ran = agent.run(args);
+        let harmful = |text: &str| text.contains(['\u{202e}', '\u{1b}']);
+        assert!(!harmful(&ran.out), "{args:?}: {:?}", ran.out);
+        assert!(!harmful(&ran.err), "{args:?}: {:?}", ran.err);
+        ran
+    };
+    for format in ["text", "json", "ip"] {
+        check(&["plan", "f.toml", "--format", format]);
+    }
+    check(&["apply", "f.toml"]);
+    check(&["why", "link b"]);
+    check(&["why", "link b", "--file", "f.toml"]);
+    for format in ["text", "json", "ip"] {
+        let ran = check(&["observe", "--format", format]);
+        if format != "ip" {
+            agent.write("again.toml", &ran.out);
+            let plan = agent.run(&["plan", "again.toml"]);
+            assert_eq!(plan.out, "nothing to do\n", "{ran:?}");
+        }
+    }
 }

@@ -3,26 +3,69 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup::diff::{
-    Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, Observed, Route, Rule,
+    Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop,
+    Observed, Route, Rule, Shape, Way,
 };
+use trueup::rtnl::DEFAULT_PROTOCOL;
 
 use super::Sift;
 
 /// A device that is not in the namespace.
 struct Nameless;
 
-/// The links of a namespace, by index and by name.
+/// The links of a namespace, by index and by name, and the nexthop objects of ours.
 pub(super) struct Names<'a> {
     by_index: BTreeMap<u32, &'a Link>,
     by_name: BTreeMap<IfName, u32>,
+    nexthops: BTreeMap<u32, &'a Nexthop>,
+    /// How routes are to be declared: over nexthop objects where a route of ours is.
+    pub(super) shape: Shape,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(links: &'a [Link]) -> Names<'a> {
-        Names {
+    pub(super) fn new(observed: &'a Observed) -> Names<'a> {
+        let links = &observed.links;
+        let nexthops = observed.nexthops.iter();
+        let nexthops = nexthops.filter(|nexthop| nexthop.protocol == DEFAULT_PROTOCOL);
+        let mut names = Names {
             by_index: links.iter().map(|link| (link.index, link)).collect(),
             by_name: links.iter().map(|link| (link.name, link.index)).collect(),
+            nexthops: nexthops.map(|nexthop| (nexthop.id, nexthop)).collect(),
+            shape: Shape::Routes,
+        };
+        let mut routes = observed.routes.iter();
+        if routes.any(|route| names.hops_of_object(route).is_some()) {
+            names.shape = Shape::Objects;
         }
+        names
+    }
+
+    /// The object of ours that a route of ours leads by, and the members of it where it is a group.
+    fn nexthops_of(&self, route: &Route) -> impl Iterator<Item = &'a Nexthop> {
+        let object = match route.nexthops {
+            NextHops::Object(id, _) if route.protocol == DEFAULT_PROTOCOL => self.nexthops.get(&id),
+            _ => None,
+        };
+        let members = object.into_iter().flat_map(|object| object.members());
+        let members = members.filter_map(|id| self.nexthops.get(&id));
+        object.into_iter().chain(members).copied()
+    }
+
+    /// The next hops that those stand for.
+    fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
+        let hop = |nexthop: &Nexthop, weight| match &nexthop.way {
+            Way::One(_, hop) => Some(hop.clone().weight(weight)),
+            Way::Group(_) | Way::Blackhole(_) => None,
+        };
+        let object = self.nexthops_of(route).next()?;
+        let hops = match &object.way {
+            Way::Group(members) => {
+                let member = |(id, weight): &(u32, u16)| hop(self.nexthops.get(id)?, *weight);
+                members.iter().map(member).collect::<Option<_>>()?
+            }
+            _ => vec![hop(object, 1)?],
+        };
+        Some(NextHops::Many(hops).canonical())
     }
 
     pub(super) fn link(&self, index: u32) -> Option<&'a Link> {
@@ -72,7 +115,7 @@ impl Sift for Link {
         desired.links?.pop()
     }
 
-    fn seen(&self, links: Vec<Link>) -> Observed {
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
         Observed {
             links,
             ..Observed::default()
@@ -124,7 +167,7 @@ impl Sift for Address {
         desired.addresses?.pop()
     }
 
-    fn seen(&self, links: Vec<Link>) -> Observed {
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
         Observed {
             links,
             addresses: vec![self.clone()],
@@ -160,7 +203,7 @@ impl Sift for Neighbour {
         desired.neighbours?.pop()
     }
 
-    fn seen(&self, links: Vec<Link>) -> Observed {
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
         Observed {
             links,
             neighbours: vec![self.clone()],
@@ -177,7 +220,11 @@ impl Sift for Route {
     type Authored = Route<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Route<IfName>> {
-        let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
+        let mut route = self.clone();
+        if let Some(hops) = names.hops_of_object(self) {
+            route.nexthops = hops;
+        }
+        let authored = route.try_map_dev(|dev| names.name(dev)).ok()?;
         Some(Route {
             protocol: 0,
             ..authored
@@ -195,17 +242,18 @@ impl Sift for Route {
         desired.routes?.iter().next()
     }
 
-    fn seen(&self, links: Vec<Link>) -> Observed {
+    fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed {
         Observed {
             links,
+            nexthops: names.nexthops_of(self).cloned().collect(),
             routes: vec![self.clone()],
             ..Observed::default()
         }
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
-        let hops = self.nexthops.as_slice().iter();
-        hops.filter_map(|hop| hop.dev.and_then(index)).collect()
+        let devices = self.nexthops.devices();
+        devices.filter_map(|dev| index(*dev)).collect()
     }
 }
 
@@ -230,7 +278,7 @@ impl Sift for Rule {
         desired.rules?.pop()
     }
 
-    fn seen(&self, links: Vec<Link>) -> Observed {
+    fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
         Observed {
             links,
             rules: vec![self.clone()],
