@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Collector;
-use super::settings::SYSCTL;
+use super::settings::{self, SYSCTL};
 use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
 
 /// Deeper than any object nests.
@@ -30,7 +30,7 @@ pub(super) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<(
     for (key, value) in pairs.0 {
         let key = input.key(key)?;
         input.is_sysctl = key.name == SYSCTL;
-        if !value.get().starts_with('[') {
+        if !value.get().starts_with('[') || settings::key(&key.name).is_some() {
             collector.pair(key, input.value(value, DEEPEST)?)?;
             continue;
         }
