@@ -195,6 +195,9 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     if let Some(failure) = shared.lock().failure.take() {
         return Err(failure);
     }
+    if !teller.has_reader() {
+        bail!("ended, as there is no reader of the standard output any more");
+    }
     ended.map(|()| ExitCode::SUCCESS)
 }
 

@@ -178,6 +178,7 @@ impl Attendant {
             let cause = self.wait(&mut changes, next);
             if next <= Instant::now() {
                 next = Instant::now() + PERIOD;
+                self.teller.look_for_reader();
                 if let Err(failure) = self.same_namespace() {
                     self.shared.lock().failure = Some(failure);
                     self.handle.stop();

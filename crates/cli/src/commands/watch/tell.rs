@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
@@ -38,6 +39,7 @@ struct Inner {
     view: View,
     /// Stopped once there is no reader of the standard output any more.
     handle: Option<Handle<Host>>,
+    has_reader: bool,
     /// What the reports so far left unresolved.
     unresolved: Unresolved,
     /// Why the last pass could not run, if it could not.
@@ -68,6 +70,7 @@ impl Teller {
             service,
             view,
             handle: None,
+            has_reader: true,
             unresolved: Unresolved::default(),
             failure: None,
             converged: None,
@@ -85,6 +88,24 @@ impl Teller {
     /// From now on the loop of `handle` ends once there is no reader of the standard output any more.
     pub(super) fn ends_with_reader(&self, handle: Handle<Host>) {
         self.lock().handle = Some(handle);
+    }
+
+    /// Ends the loop if there is no reader of the standard output any more, also while there is nothing to print.
+    pub(super) fn look_for_reader(&self) {
+        let mut inner = self.lock();
+        let out = io::stdout();
+        let mut asked = [PollFd::new(&out, PollFlags::empty())];
+        // Of a pipe without a reader, and of a terminal that is gone; the screen looks after its own.
+        let is_gone = poll(&mut asked, Some(&Timespec::default())).is_ok()
+            && asked[0].revents().contains(PollFlags::ERR);
+        if is_gone && inner.screen.is_none() {
+            inner.lose_reader();
+        }
+    }
+
+    /// Whether the standard output has a reader still, as far as is known.
+    pub(super) fn has_reader(&self) -> bool {
+        self.lock().has_reader
     }
 
     /// From now on there is a screen.
@@ -161,7 +182,7 @@ impl Teller {
 
     /// Somebody has changed what was as declared.
     pub(super) fn drift(&self, report: &Report) {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let mut kinds = BTreeMap::<&str, usize>::new();
         report.outcomes(&mut |told| *kinds.entry(told.kind).or_default() += 1);
         inner.event("drift", &json!({ "objects": kinds }));
@@ -314,7 +335,7 @@ impl<'a, T> Event<'a, T> {
 }
 
 impl Inner {
-    fn put_report(&self, report: &Report, news: &News) {
+    fn put_report(&mut self, report: &Report, news: &News) {
         match (self.format, &self.screen) {
             (_, Some(_)) => {}
             (Format::Json, _) => {
@@ -325,14 +346,14 @@ impl Inner {
         }
     }
 
-    fn event(&self, event: &str, of: &Value) {
+    fn event(&mut self, event: &str, of: &Value) {
         if self.format != Format::Json || self.screen.is_some() {
             return;
         }
         self.put_line(event, of);
     }
 
-    fn put_line(&self, event: &str, of: impl Serialize) {
+    fn put_line(&mut self, event: &str, of: impl Serialize) {
         let line = Event::new(event, of);
         self.put(|out| {
             serde_json::to_writer(&mut *out, &line)?;
@@ -340,17 +361,20 @@ impl Inner {
         });
     }
 
-    fn put(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    fn put(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         match output::print_to_reader(write) {
             Ok(true) => {}
-            // As with a terminal that goes away: whoever reads this is to notice that nothing comes any more.
-            Ok(false) => {
-                if let Some(handle) = &self.handle {
-                    handle.stop();
-                }
-            }
+            Ok(false) => self.lose_reader(),
             // A full disk under a log is no reason to leave the network alone.
             Err(error) => output::note(output::in_full(error.as_ref())),
+        }
+    }
+
+    /// As with a terminal that goes away: nothing is dropped without a word.
+    fn lose_reader(&mut self) {
+        self.has_reader = false;
+        if let Some(handle) = &self.handle {
+            handle.stop();
         }
     }
 
