@@ -110,8 +110,9 @@ fn main() -> ExitCode {
             return ExitCode::from(if failed { FAILED } else { 0 });
         }
     };
-    // Without a handler the signal kills the process, also in the middle of a pass. With one, a write beyond the limit for the
-    // size of files (RLIMIT_FSIZE) is an error as any other (EFBIG). Where there can be none, all is as it was.
+    // Without a handler the signal kills the process, also in the middle of a pass. With one, a
+    // write beyond the limit for the size of files (RLIMIT_FSIZE) is an error as any other (EFBIG).
+    // Where there can be none, all is as it was.
     let _unhandled = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let done = match command {
         Command::Plan { file } => commands::plan(&common, &file),

@@ -9,8 +9,9 @@ use rustix::fs::OFlags;
 
 /// Opens the regular file at `path` with `options`, without waiting.
 ///
-/// To open a FIFO waits for its other end, a device may be read for ever, and to open some devices acts on them. So what
-/// is no regular file is not opened at all, and what takes its place at that moment is closed again.
+/// To open a FIFO waits for its other end, a device may be read for ever, and to open some devices
+/// acts on them. So what is no regular file is not opened at all, and what takes its place at that
+/// moment is closed again.
 ///
 /// # Errors
 ///

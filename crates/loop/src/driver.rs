@@ -139,7 +139,8 @@ impl<'a, S: Source> Loop<'a, S> {
     ///
     /// # Errors
     ///
-    /// The scope has ended ([`ErrorKind::ScopeEnded`]). The operating system refuses the descriptor by which the loop is woken.
+    /// The scope has ended ([`ErrorKind::ScopeEnded`]). The operating system refuses the descriptor
+    /// by which the loop is woken.
     pub fn run(mut self) -> Result<(), Error> {
         let control = Arc::clone(&self.shared.control);
         control.begin();

@@ -69,8 +69,9 @@ impl Wakeup {
         match poll(polled, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(false),
-            // The kernel has no memory for it, or fewer descriptors are allowed by now than it is asked about (EINVAL, by
-            // RLIMIT_NOFILE). Neither has to stay so: until then it is looked at both by turns.
+            // The kernel has no memory for it, or fewer descriptors are allowed by now than it is
+            // asked about (EINVAL, by RLIMIT_NOFILE). Neither has to stay so: until then it is
+            // looked at both by turns.
             Err(_) => {
                 let left = until.map(|until| until.saturating_duration_since(now()));
                 thread::sleep(left.unwrap_or(TURN).min(TURN));

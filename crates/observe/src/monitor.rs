@@ -21,8 +21,9 @@ use crate::events::listen;
 use event::Reader;
 pub use interest::Interest;
 
-/// How large a receive queue a monitor asks for, in bytes as the kernel accounts for them: some 1,200 events. Without
-/// `CAP_NET_ADMIN` in the first user namespace the kernel gives no more than twice `net.core.rmem_max`, and says nothing.
+/// How large a receive queue a monitor asks for, in bytes as the kernel accounts for them: some
+/// 1,200 events. Without `CAP_NET_ADMIN` in the first user namespace the kernel gives no more than
+/// twice `net.core.rmem_max`, and says nothing.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// How many reads one [`Monitor::attend`] makes at the most, each of up to 1,024 events.
@@ -60,15 +61,17 @@ pub struct Attended {
 }
 
 impl Monitor {
-    /// Begins to listen, to everything at first: see [`attach`](Self::attach). It asks for a receive queue of
-    /// [`RECEIVE_BUFFER`]; what it got is in [`receive_buffer`](Self::receive_buffer).
+    /// Begins to listen, to everything at first: see [`attach`](Self::attach). It asks for a
+    /// receive queue of [`RECEIVE_BUFFER`]; what it got is in
+    /// [`receive_buffer`](Self::receive_buffer).
     ///
     /// # Errors
     ///
     /// As [`Multicast::open`].
     pub fn open(namespace: &Namespace) -> Result<Monitor, Error> {
         let mut events = listen(namespace)?;
-        // As much as is allowed: where it stays as it was, a burst of events is a loss, which is told, and no error.
+        // As much as is allowed: where it stays as it was, a burst of events is a loss, which is
+        // reported, and no error.
         if events.receive_buffer()? < RECEIVE_BUFFER {
             let _obtained = events.set_receive_buffer(RECEIVE_BUFFER);
         }

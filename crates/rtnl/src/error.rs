@@ -110,7 +110,8 @@ impl Error {
     pub(crate) fn of_reopening(error: netlink::Error) -> Error {
         Error(match error.is_gone() {
             true => Repr::Ended(format!("the network namespace is gone: {error}")),
-            // It is there, and could not be opened: for want of a descriptor, a thread, a privilege.
+            // It is there, and could not be opened: for want of a descriptor, a thread, a
+            // privilege.
             false => Repr::Netlink(error),
         })
     }

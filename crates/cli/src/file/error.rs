@@ -74,8 +74,8 @@ impl Error {
         unreadable
     }
 
-    /// Whether the file could not be read for want of something that others give back, such as a descriptor: a moment
-    /// later it may well be read.
+    /// Whether the file could not be read for want of something that others give back, such as a
+    /// descriptor: a moment later it may well be read.
     pub fn is_transient(&self) -> bool {
         self.transient
     }

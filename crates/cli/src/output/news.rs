@@ -1,5 +1,6 @@
-//! What is new in the report of a pass, compared with the reports before it. So what stays as it is, such as five hundred
-//! routes that cannot be made, is reported when it begins and when it ends, and not with every pass.
+//! What is new in the report of a pass, compared with the reports before it. So what stays as it
+//! is, such as five hundred routes that cannot be made, is reported when it begins and when it
+//! ends, and not with every pass.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,7 +18,8 @@ use super::report::{
 use super::{clean, setting};
 use crate::host::Report;
 
-/// What the reports so far left unresolved: failed and pending ops, conflicts, and what is left alone for a time.
+/// What the reports so far left unresolved: failed and pending ops, conflicts, and what is left
+/// alone for a time.
 #[derive(Default)]
 pub(crate) struct Unresolved {
     known: HashMap<Item, Why>,
@@ -46,8 +48,8 @@ enum Sort {
 enum Why {
     Failed(String),
     Pending(String),
-    /// It was not tried in this pass, for a reason of the loop's own: it failed before, or there was no time for it. What is
-    /// known of it still holds.
+    /// It was not tried in this pass, for a reason of the loop's own: it failed before, or there
+    /// was no time for it. What is known of it still holds.
     NotTried(String),
     Conflict(String),
     Ownership(&'static str),

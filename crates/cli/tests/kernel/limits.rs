@@ -210,7 +210,8 @@ pub(crate) fn a_reader_that_goes_away_ends_watch() {
         let mut out = BufReader::new(child.0.stdout.take().unwrap());
         out.read_line(&mut first).unwrap();
         drop(out);
-        // Also while there is nothing to print. A supervisor starts it again, and so it is no success.
+        // Also while there is nothing to print. A supervisor starts it again, and so it is no
+        // success.
         assert_eq!(child.ended(), 1, "{format}");
         let text = child.err();
         assert!(text.contains("no reader of the standard output"), "{text}");

@@ -85,17 +85,20 @@ impl Teller {
         }
     }
 
-    /// From now on the loop of `handle` ends once there is no reader of the standard output any more.
+    /// From now on the loop of `handle` ends once there is no reader of the standard output any
+    /// more.
     pub(super) fn ends_with_reader(&self, handle: Handle<Host>) {
         self.lock().handle = Some(handle);
     }
 
-    /// Ends the loop if there is no reader of the standard output any more, also while there is nothing to print.
+    /// Ends the loop if there is no reader of the standard output any more, also while there is
+    /// nothing to print.
     pub(super) fn look_for_reader(&self) {
         let mut inner = self.lock();
         let out = io::stdout();
         let mut asked = [PollFd::new(&out, PollFlags::empty())];
-        // Of a pipe without a reader, and of a terminal that is gone; the screen looks after its own.
+        // Of a pipe without a reader, and of a terminal that is gone; the screen looks after its
+        // own.
         let is_gone = poll(&mut asked, Some(&Timespec::default())).is_ok()
             && asked[0].revents().contains(PollFlags::ERR);
         if is_gone && inner.screen.is_none() {
