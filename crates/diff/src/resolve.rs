@@ -4,6 +4,7 @@
 //! create under it: because it is missing, or because what is desired of it cannot be had without
 //! deleting it first.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -419,8 +420,10 @@ fn recreate(
     if !observed.complete.contains(Kind::Link) {
         return Ok(Recreated::default());
     }
-    let effects = Effects::new(observed);
-    let bystanders = Bystanders::new(observed, effects, std::iter::empty(), proof);
+    let bystanders = LazyCell::new(|| {
+        let effects = Effects::new(observed);
+        Bystanders::new(observed, effects, std::iter::empty(), proof)
+    });
     let mut going = undesired(links, observed, proof);
     going.retain(|index| bystanders.of_delete(*index).is_none());
     let mut recreated = BTreeSet::new();

@@ -70,6 +70,8 @@ trueup_testkit::kernel_tests![
     collateral::a_foreign_group_over_our_link_holds_it_as_it_would_shrink,
     collateral::a_nexthop_object_on_the_other_end_holds_what_takes_its_carrier,
     collateral::a_nexthop_object_on_a_bridge_holds_its_last_port,
+    collateral::a_nexthop_object_on_a_bridge_holds_its_last_two_ports_at_once,
+    collateral::a_forwarding_entry_holds_its_port_and_its_tunnel,
     collateral::a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_address,
     collateral::a_neighbour_that_is_not_permanent_holds_what_takes_its_carrier,
     collateral::an_object_on_a_port_holds_what_makes_it_a_vrfs where "vrf",

@@ -3,9 +3,9 @@
 
 pub(crate) mod random;
 
-use trueup_diff::{Desired, IfName, Link, LinkKind};
+use trueup_diff::{Desired, IfName, Link, LinkKind, VxlanAttrs};
 use trueup_rtnl::MemoryLedger;
-use trueup_testkit::{Snapshot, ip, ip_batch};
+use trueup_testkit::{Kind, Snapshot, ip, ip_batch, raw_dump};
 
 use crate::support::{bridge, converge, name, nothing, pass, told, up};
 
@@ -123,6 +123,29 @@ pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_port() {
     converge(&nothing(), first.ledger());
 }
 
+/// Each of two ports leaves the other's carrier, and both together none.
+pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_two_ports_at_once() {
+    ip_batch(["link add fb0 type bridge", "link set fb0 up"]);
+    let veth = |one: &str, other| {
+        let kind = LinkKind::Veth {
+            peer: Some(name(other)),
+        };
+        port_of(Some("fb0"), up(kind, one))
+    };
+    let both = links(
+        [pair()]
+            .map(|it| port_of(Some("fb0"), it))
+            .into_iter()
+            .chain([veth("w0", "w1")]),
+    );
+    let first = converge(&both, &MemoryLedger::default());
+    ip_batch(["link set v1 up", "link set w1 up"]);
+    Snapshot::settled();
+    ip(&["nexthop", "add", "id", "5", "dev", "fb0", "proto", "static"]);
+    is_held(&nothing(), first.ledger(), "nexthop 5");
+    converge(&links([veth("w0", "w1")]), first.ledger());
+}
+
 pub(crate) fn a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_address() {
     let bare = [bridge("br0"), pair()];
     let first = converge(&links(bare.clone()), &MemoryLedger::default());
@@ -152,6 +175,36 @@ pub(crate) fn a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_addre
         &links([bridge("br0"), port_of(None, pair())]),
         second.ledger(),
     );
+}
+
+/// A port takes its static entries along when it leaves the bridge, and a VXLAN all of its own.
+pub(crate) fn a_forwarding_entry_holds_its_port_and_its_tunnel() {
+    let vxlan = LinkKind::Vxlan(VxlanAttrs {
+        port: Some(4789),
+        ..VxlanAttrs::new(7)
+    });
+    let tunnel = up(vxlan, "x0");
+    let port = port_of(Some("br0"), pair());
+    let all = links([bridge("br0"), port.clone(), tunnel.clone()]);
+    let first = converge(&all, &MemoryLedger::default());
+    let entries = [
+        "fdb add 02:00:00:00:00:08 dev v0 master static",
+        "fdb append 02:00:00:00:00:09 dev x0 dst 192.0.2.1",
+    ];
+    assert_eq!(random::batch(&entries.map(str::to_owned)), "");
+    let rows = || {
+        raw_dump(Kind::Neighbour, 7)
+            .iter()
+            .filter(|row| random::is_static(row))
+            .count()
+    };
+    let before = rows();
+    let left = links([bridge("br0"), port_of(None, pair()), tunnel]);
+    is_held(&left, first.ledger(), "forwarding entry 02:00:00:00:00:08");
+    let bare = links([bridge("br0"), port]);
+    is_held(&bare, first.ledger(), "forwarding entry 02:00:00:00:00:09");
+    is_held(&nothing(), first.ledger(), "forwarding entry");
+    assert_eq!(rows(), before);
 }
 
 /// The neighbours that are not permanent go with a carrier.

@@ -84,7 +84,7 @@ fn has(kind: &str) -> bool {
 }
 
 /// Runs lines of `ip` and `bridge`, of which any may fail; returns what they said.
-fn batch(lines: &[String]) -> String {
+pub(crate) fn batch(lines: &[String]) -> String {
     let mut all = String::new();
     let of = |line: &str| {
         if line.starts_with("fdb") {
@@ -415,7 +415,7 @@ fn theirs(world: &World) -> BTreeMap<String, usize> {
 
 /// A forwarding entry that the kernel neither made nor learnt: `NUD_NOARP` of a bridge, and of a
 /// VXLAN all that have a destination.
-fn is_static(row: &RawMessage) -> bool {
+pub(crate) fn is_static(row: &RawMessage) -> bool {
     row.header[8] & 0x40 != 0 || row.attrs.contains_key(&NDA_DST)
 }
 
