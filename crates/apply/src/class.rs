@@ -6,8 +6,8 @@ use trueup_reconcile::ErrorClass;
 
 /// The class of a refusal.
 ///
-/// Errno values are overloaded: the same number means another thing for another kind, and what the kernel says besides may
-/// tell two causes apart. The sources
+/// Errno values are overloaded: the same number means another thing for another kind, and what the
+/// kernel says besides may tell two causes apart. The sources
 /// are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
 /// `neighbour.c`, `fib_rules.c` and `nexthop.c`.
 pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> ErrorClass {
@@ -27,8 +27,8 @@ pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> 
         // Exclusive creation of a rule fails only on an equal one, protocol included.
         (Action::Create, Kind::Rule, libc::EEXIST) => ErrorClass::DoneAlready,
         (Action::Create, _, libc::EEXIST) => ErrorClass::Conflict,
-        // An address that no device of this kind can have: a group's or zero on Ethernet; the loopback address of IPv6 elsewhere
-        // than on a loopback device (`eth_mac_addr`, `ipv6_add_addr`).
+        // An address that the device cannot have: multicast or zero on Ethernet (`eth_mac_addr`); the
+        // loopback address of IPv6 on any but a loopback device (`ipv6_add_addr`).
         (Action::Create | Action::Update, Kind::Link | Kind::Address, libc::EADDRNOTAVAIL) => {
             ErrorClass::Invalid
         }
@@ -44,8 +44,8 @@ pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> 
         {
             ErrorClass::Invalid
         }
-        // What else is wrong with a neighbour is refused before it is sent. The device has no IPv6 (an MTU below 1280), or has
-        // just gone down ("Neighbor entry is now dead").
+        // What else is wrong with a neighbour is refused before it is sent. The device has no IPv6
+        // (an MTU below 1280), or has just gone down ("Neighbor entry is now dead").
         (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL) => ErrorClass::Dependency,
         // Somebody deleted the object that the route is to point at.
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_object(object) => {

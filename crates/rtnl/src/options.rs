@@ -88,15 +88,17 @@ impl Options {
         self
     }
 
-    /// Whether an object that was there before us, and equals what we desire, becomes ours. It does not unless said so, and
-    /// not if it bears a protocol that may be another agent's marker: see [`Options::with_adopt_protocols`].
+    /// Whether an object that was there before us, and equals what we desire, becomes ours. It does
+    /// not unless said so, and not if it bears a protocol that may be another agent's marker: see
+    /// [`Options::with_adopt_protocols`].
     #[must_use]
     pub fn with_adopt(self, adopt: bool) -> Options {
         Options { adopt, ..self }
     }
 
-    /// The protocols of other agents whose objects may be adopted all the same; none unless said so. Any agent may have any
-    /// protocol but [`Protocols::UNMARKED`] for its marker, and goes on to look after what bears it.
+    /// The protocols of other agents whose objects may be adopted all the same; none unless said so.
+    /// Any agent may have any protocol but [`Protocols::UNMARKED`] for its marker, and goes on to
+    /// look after what bears it.
     #[must_use]
     pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
         Options {

@@ -127,8 +127,8 @@ impl Shown {
     }
 }
 
-/// A link that no file can create as it is before anything is set on it. The hardware address of `lo`, which is zero, cannot be
-/// set.
+/// A link that no file can create as it is before anything is set on it. The hardware address of
+/// `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {
     let is_settable = |address: &LinkAddr| address.as_bytes().iter().any(|byte| *byte != 0);
     Link {

@@ -119,7 +119,7 @@ impl Form for Address<IfName> {
     }
 }
 
-/// The other end's address. One with a length, as iproute2 takes it, has that of the address, which is that of both ends.
+/// The other end's address. iproute2 takes it with a length, which is that of both ends.
 fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>> {
     let with_length = |value: &Value<'_>| match words::text(value, "an address")? {
         text if text.contains('/') => {
