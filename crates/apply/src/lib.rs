@@ -20,7 +20,7 @@ mod together;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use trueup_diff::{Dev, Hold, IfName, Object, Route};
+use trueup_diff::{Dev, Devices, Hold, IfName, Object, Route};
 use trueup_netlink::{KernelError, codec};
 pub use trueup_reconcile::ErrorClass;
 
@@ -71,6 +71,16 @@ pub struct Failure {
     class: ErrorClass,
     kernel: Option<KernelError>,
     message: String,
+    forms: Option<Box<Forms>>,
+}
+
+/// An object that the kernel stores otherwise, in the words of `ip`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forms {
+    /// As it is desired.
+    pub desired: String,
+    /// As it is stored; `None` where it is not there.
+    pub stored: Option<String>,
 }
 
 impl Failure {
@@ -89,12 +99,45 @@ impl Failure {
         self.kernel.as_ref()
     }
 
+    /// Both forms of an object that the kernel stores otherwise.
+    pub fn forms(&self) -> Option<&Forms> {
+        self.forms.as_deref()
+    }
+
+    /// That an object was written, and is stored as something else, or not at all.
+    pub fn stored_otherwise(
+        desired: &Object,
+        stored: Option<&Object>,
+        devices: &Devices,
+    ) -> Failure {
+        let (desired, stored) = match stored {
+            Some(stored) => {
+                let (desired, stored) = desired.beside(stored, devices);
+                (desired, Some(stored))
+            }
+            None => (desired.spec(devices), None),
+        };
+        let forms = Forms { desired, stored };
+        let Forms { desired, stored } = &forms;
+        let kept = match stored {
+            Some(stored) => format!("keeps \"{stored}\""),
+            None => "keeps nothing".to_owned(),
+        };
+        Failure {
+            class: ErrorClass::StoredOtherwise,
+            kernel: None,
+            message: format!("stored otherwise: the kernel {kept} where \"{desired}\" is written"),
+            forms: Some(Box::new(forms)),
+        }
+    }
+
     fn refused(object: &Object, action: trueup_diff::Action, error: KernelError) -> Failure {
         let class = class::classify(action, object, &error);
         Failure {
             class,
             message: error.to_string(),
             kernel: Some(error),
+            forms: None,
         }
     }
 
@@ -104,6 +147,7 @@ impl Failure {
             class: ErrorClass::Conflict,
             message: message.into(),
             kernel: None,
+            forms: None,
         }
     }
 
@@ -112,6 +156,7 @@ impl Failure {
             class: ErrorClass::Unknown,
             kernel: None,
             message: message.into(),
+            forms: None,
         }
     }
 
@@ -120,6 +165,7 @@ impl Failure {
             class: ErrorClass::Invalid,
             kernel: None,
             message: error.to_string(),
+            forms: None,
         }
     }
 }

@@ -155,22 +155,20 @@ enum Part {
 }
 
 fn parts(op: &Op) -> &'static [Part] {
-    match &op.object {
-        Object::Link(link)
-            if op.action == Action::Update && codec::link::needs_kind_change(link, was(op)) =>
-        {
-            &[Part::Whole, Part::Kind]
-        }
-        // The kernel sets up before it makes a port (since 6.8; before that, after), but a bond refuses
-        // a port that is up, and sets down one that it lets go.
-        Object::Link(link)
-            if op.action == Action::Update
-                && link.up == Some(true)
-                && codec::link::changes_master(link, was(op)) =>
-        {
-            &[Part::Master, Part::Whole]
-        }
-        _ => &[Part::Whole],
+    let Object::Link(link) = &op.object else {
+        return &[Part::Whole];
+    };
+    if op.action != Action::Update {
+        return &[Part::Whole];
+    }
+    // The kernel sets up before it makes a port (since 6.8; before that, after), but a bond refuses
+    // a port that is up, and sets down one that it lets go.
+    let master = link.up == Some(true) && codec::link::changes_master(link, was(op));
+    match (master, codec::link::needs_kind_change(link, was(op))) {
+        (false, false) => &[Part::Whole],
+        (false, true) => &[Part::Whole, Part::Kind],
+        (true, false) => &[Part::Master, Part::Whole],
+        (true, true) => &[Part::Master, Part::Whole, Part::Kind],
     }
 }
 
@@ -211,7 +209,14 @@ impl Run<'_> {
     pub(crate) fn op(&mut self, at: usize) {
         let op = &self.plan.ops[at];
         if let Some(hold) = &op.hold {
-            self.outcomes[at] = Some(Outcome::Pending(Pending::Held(hold.clone())));
+            self.outcomes[at] = Some(match hold {
+                Hold::StoredOtherwise(stored) => {
+                    let devices = &self.plan.devices;
+                    let failure = Failure::stored_otherwise(&op.object, stored.as_deref(), devices);
+                    Outcome::Failed(Box::new(failure))
+                }
+                hold => Outcome::Pending(Pending::Held(hold.clone())),
+            });
             return;
         }
         if self.cut {

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use crate::model::{
-    Address, AddressFlags, FOREVER, Family, IfName, Link, LinkKind, Neighbour, NextHops, PortRange,
-    Prefix, Route, RouteType, Rule, RuleAction,
+    Address, AddressFlags, BridgeAttrs, FOREVER, Family, IfName, Link, LinkKind, MacvlanMode,
+    Neighbour, NextHops, PortRange, Prefix, Route, RouteType, Rule, RuleAction,
 };
 
 /// A desired object that can be checked by itself.
@@ -40,6 +40,10 @@ impl Check for Route<IfName> {
         must(
             self.src.as_ref().is_none_or(same),
             "the preferred source is of another family than the destination",
+        )?;
+        must(
+            self.src.is_none_or(|src| !src.is_unspecified()),
+            "the unspecified address is no source: leave `src` out",
         )?;
         must(
             !self.unmodelled,
@@ -82,6 +86,11 @@ impl Check for Route<IfName> {
                     .is_none_or(|via| same(via) || family == Family::Inet),
                 "an IPv6 route cannot have an IPv4 gateway",
             )?;
+            // IPv4 takes it for no gateway at all (`fib_nh_init`), IPv6 refuses it.
+            must(
+                hop.via.is_none_or(|via| !via.is_unspecified()),
+                "the unspecified address is no gateway: leave `via` out",
+            )?;
             must(
                 !hop.onlink || (hop.via.is_some() && hop.dev.is_some()),
                 "onlink needs both a gateway and a device",
@@ -98,6 +107,31 @@ impl Check for Address<IfName> {
             peer.is_none_or(|family| family == self.family()),
             "the peer is of another family than the address",
         )?;
+        must(
+            self.peer.is_none_or(|peer| !peer.is_unspecified()),
+            "the unspecified address is no peer: leave `peer` out",
+        )?;
+        // `inet_rtm_newaddr` drops them.
+        let v6_alone = [
+            (
+                AddressFlags::NODAD,
+                "an IPv4 address has no `nodad`: leave it out",
+            ),
+            (
+                AddressFlags::HOMEADDRESS,
+                "an IPv4 address has no `home`: leave it out",
+            ),
+            (
+                AddressFlags::MNGTMPADDR,
+                "an IPv4 address has no `mngtmpaddr`: leave it out",
+            ),
+        ];
+        for (flag, otherwise) in v6_alone {
+            must(
+                self.family() == Family::Inet6 || !self.flags.contains(flag),
+                otherwise,
+            )?;
+        }
         must(self.lifetimes.valid != 0, "valid_lft is at least 1")?;
         must(
             self.lifetimes.preferred <= self.lifetimes.valid,
@@ -131,6 +165,11 @@ impl Check for Neighbour<IfName> {
         must(
             self.proxy || self.lladdr.is_some(),
             "a neighbour needs a link-layer address",
+        )?;
+        // `arp_constructor` in net/ipv4/arp.c: all addresses there are one.
+        must(
+            self.proxy || self.family() == Family::Inet6 || self.dev.as_bytes() != b"lo",
+            "the loopback device has no IPv4 neighbours",
         )
     }
 }
@@ -179,7 +218,12 @@ impl Check for Link<IfName> {
     fn check(&self) -> Result<(), &'static str> {
         match &self.kind {
             Some(LinkKind::Vxlan(vxlan)) => {
-                must(vxlan.id < 1 << 24, "a VXLAN id is 0 to 16777215")?
+                must(vxlan.id < 1 << 24, "a VXLAN id is 0 to 16777215")?;
+                let mut ends = [vxlan.local, vxlan.remote].into_iter().flatten();
+                must(
+                    ends.all(|end| !end.is_unspecified()),
+                    "the unspecified address is no end of a tunnel: leave it out",
+                )?;
             }
             Some(LinkKind::Vlan { id, .. }) => must(*id < 4095, "a VLAN id is 0 to 4094")?,
             Some(LinkKind::Veth { peer }) => {
@@ -191,6 +235,29 @@ impl Check for Link<IfName> {
             Some(LinkKind::Other(_)) => return Err("a link of this kind cannot be desired"),
             _ => {}
         }
+        if let Some(LinkKind::Bridge(bridge)) = &self.kind
+            && bridge.stp == Some(true)
+        {
+            let range = BridgeAttrs::STP_FORWARD_DELAY;
+            must(
+                bridge
+                    .forward_delay
+                    .is_none_or(|delay| range.contains(&delay)),
+                "with stp, forward_delay is 200 to 3000",
+            )?;
+        }
+        // `macvlan_newlink`; a later change would be one of the device below.
+        let passthru = matches!(
+            self.kind,
+            Some(LinkKind::Macvlan {
+                mode: Some(MacvlanMode::Passthru),
+                ..
+            })
+        );
+        must(
+            !passthru || self.address.is_none(),
+            "a macvlan of mode passthru has the address of its `link`: leave `address` out",
+        )?;
         let peer = match &self.kind {
             Some(LinkKind::Veth { peer }) => peer.as_ref(),
             _ => None,
@@ -206,6 +273,10 @@ impl Check for Link<IfName> {
         )?;
         let alias = self.alias.as_deref().unwrap_or_default();
         must(alias.len() < 256, "an alias has at most 255 bytes")?;
+        must(
+            !alias.contains(&0),
+            "an alias ends before its first NUL: leave that out",
+        )?;
         must(
             self.master != Some(Some(self.name)),
             "a link cannot be its own master",

@@ -5,7 +5,7 @@
 //! deleting it first.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::check::Check;
 use crate::desired::{Desired, Observed, Owned, Policy, Proof, Shape};
 use crate::merge::{self, Duplicate};
 use crate::model::{
-    Address, Dev, IfName, Item, Kind, Kinds, Link, LinkKind, Neighbour, Nexthop, Route, Rule,
+    Address, Dev, IfName, Item, Kind, Kinds, Link, LinkAddr, LinkKind, Neighbour, Nexthop, Route,
+    Rule,
 };
 use crate::plan::{Bystanders, Effects, Hold, Object, ObjectKey, peer, undesired};
 use crate::routes::Routes;
@@ -204,10 +205,14 @@ pub fn resolve(
         (Shape::Assigned(objects), Some(_)) => Arc::clone(objects),
         _ => Arc::default(),
     };
+    let lengths = AddressLengths::of(observed);
     let mut resolved = Resolved {
         policy,
         links: each(Kind::Link, &desired.links, |link| {
-            self::link(link, &devices)
+            let link = self::link(link, &devices)?;
+            let dev = devices.dev(&link.name);
+            lengths.check(link.address, dev)?;
+            Ok(link)
         })?,
         addresses: each(Kind::Address, &desired.addresses, |address| {
             let mut address = address.clone().try_map_dev(|name| dev(&devices, name))?;
@@ -219,6 +224,7 @@ pub fn resolve(
         neighbours: each(Kind::Neighbour, &desired.neighbours, |neighbour| {
             let mut neighbour = neighbour.clone().try_map_dev(|name| dev(&devices, name))?;
             neighbour.protocol = marker;
+            lengths.check(neighbour.lladdr, Some(neighbour.dev))?;
             Ok(neighbour.canonical())
         })?,
         routes: match &desired.routes {
@@ -334,6 +340,33 @@ impl Resolved {
 
 pub(crate) fn dev(devices: &Devices, name: IfName) -> Result<Dev, Problem> {
     devices.dev(&name).ok_or(Problem::UnknownDevice(name))
+}
+
+/// The lengths of the hardware addresses of the devices that are there, by index.
+struct AddressLengths(HashMap<u32, usize>);
+
+impl AddressLengths {
+    fn of(observed: &Observed) -> AddressLengths {
+        let length = |link: &Link| Some((link.index, link.address?.as_bytes().len()));
+        AddressLengths(observed.links.iter().filter_map(length).collect())
+    }
+
+    /// Refuses an address of which the kernel would cut off the end, as it is longer than those of
+    /// the device (`neigh_add` in net/core/neighbour.c, `do_setlink` in net/core/rtnetlink.c).
+    fn check(&self, address: Option<LinkAddr>, dev: Option<Dev>) -> Result<(), Problem> {
+        let longest = match dev.and_then(Dev::as_index) {
+            // What is to be created is of Ethernet.
+            None => Some(6),
+            Some(index) => self.0.get(&index).copied(),
+        };
+        match (address, longest) {
+            (Some(address), Some(longest)) if address.as_bytes().len() > longest => {
+                let what = "the hardware address is longer than those of the device";
+                Err(Problem::Invalid(what))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Checks and translates every object of a kind.

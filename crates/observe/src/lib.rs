@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod changes;
 mod doubtful;
 mod events;
 mod monitor;
@@ -19,6 +20,7 @@ mod settle;
 mod snapshot;
 mod witness;
 
+pub use changes::Change;
 pub use doubtful::Doubtful;
 pub use monitor::{Attended, Interest, Monitor, RECEIVE_BUFFER};
 pub use observer::Observer;

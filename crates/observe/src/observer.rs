@@ -3,10 +3,11 @@
 use trueup_diff::{ForwardingEntry, Route, Sieve, Unmet};
 use trueup_netlink::{Error, Namespace, Socket};
 
+use crate::changes::Change;
 use crate::routes;
 use crate::settle::Others;
 use crate::snapshot::{self, Doubt, Scope, Snapshot};
-use crate::witness::Witness;
+use crate::witness::{Witness, barrier};
 
 /// Reads snapshots of one namespace.
 ///
@@ -49,6 +50,24 @@ impl Observer {
     /// The socket for requests, to use as one likes between two reads.
     pub fn socket(&mut self) -> &mut Socket {
         &mut self.socket
+    }
+
+    /// Keeps the changes that the kernel announces from now on, so many at the most, until they are asked for.
+    pub fn keep_changes(&mut self, most: usize) {
+        self.witness.keep_changes(most);
+    }
+
+    /// Says that one's own writes are over: what was announced by now is theirs, or of the same time.
+    pub fn written(&mut self) {
+        self.witness.written();
+    }
+
+    /// Ends what [`keep_changes`](Self::keep_changes) began. Gives all changes in their order; `None` where some may have been
+    /// missed. The kernel announces no proxy entries.
+    pub fn changes(&mut self) -> Option<Vec<Change>> {
+        // Most changes are made and announced under one lock.
+        barrier(&mut self.socket);
+        self.witness.changes()
     }
 
     /// Reads what is in a scope.

@@ -24,9 +24,10 @@ use std::time::Duration;
 use trueup_diff::Family;
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
+use crate::changes::{Change, ChangeLog};
 use crate::events::listen;
 use event::Event;
-pub(crate) use window::{Place, Window};
+pub(crate) use window::{Place, Window, barrier};
 
 /// How many reads one look makes at the most, each of up to 1,024 events.
 const READS: usize = 64;
@@ -51,6 +52,8 @@ pub(crate) struct Witness {
     /// (`fib_table_delete` in net/ipv4/fib_trie.c), and that a link goes down before it takes routes along. All of that is
     /// done under one lock (RTNL), so that only what was heard last is in question.
     ahead: bool,
+    /// What is kept of all that is heard.
+    log: Option<ChangeLog>,
 }
 
 impl Witness {
@@ -58,7 +61,42 @@ impl Witness {
         Ok(Witness {
             events: listen(namespace)?,
             ahead: true,
+            log: None,
         })
+    }
+
+    /// Keeps what is heard from now on.
+    pub(crate) fn keep_changes(&mut self, most: usize) {
+        self.log = None;
+        let heard = self.hear(|_| {});
+        self.log = Some(ChangeLog::new(most));
+        self.check(heard);
+    }
+
+    /// What is heard from now on is later than one's own writes.
+    pub(crate) fn written(&mut self) {
+        if self.log.is_some() {
+            let heard = self.hear(|_| {});
+            self.check(heard);
+        }
+        if let Some(log) = &mut self.log {
+            log.written();
+        }
+    }
+
+    /// What was heard, if it is all there was.
+    pub(crate) fn changes(&mut self) -> Option<Vec<Change>> {
+        self.log.as_ref()?;
+        let heard = self.hear(|_| {});
+        self.check(heard);
+        self.log.take()?.end()
+    }
+
+    /// Whether a look was at all there was to hear.
+    fn check(&mut self, heard: Result<bool, Error>) {
+        if let (Some(log), Ok(false) | Err(_)) = (&mut self.log, heard) {
+            log.lose();
+        }
     }
 
     pub(crate) fn netns_cookie(&self) -> Result<u64, Error> {
@@ -75,10 +113,14 @@ impl Witness {
             each(event);
         };
         let mut heard = Ok(false);
+        let log = &mut self.log;
         for _ in 0..READS {
-            let read = self
-                .events
-                .receive(Duration::ZERO, |message| each(Event::read(&message)));
+            let read = self.events.receive(Duration::ZERO, |message| {
+                if let Some(log) = log {
+                    log.add(&message);
+                }
+                each(Event::read(&message));
+            });
             heard = match read {
                 // It takes no more at once: there may be more. Until the queue is empty, the kernel loses what comes without
                 // saying so a second time.
@@ -86,6 +128,9 @@ impl Witness {
                 Ok(0) => Ok(true),
                 Ok(_) => Ok(whole),
                 Err(error) if error.is_loss() || error.kind() == ErrorKind::Malformed => {
+                    if let Some(log) = log {
+                        log.lose();
+                    }
                     whole = false;
                     Ok(false)
                 }

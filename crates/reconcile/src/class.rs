@@ -24,6 +24,9 @@ pub enum ErrorClass {
     Conflict,
     /// The op can never succeed as it is written: refused on its content.
     Invalid,
+    /// The op was acknowledged, and the object reads back as something else, which no other writer made of it. Written again it
+    /// would read back the same.
+    StoredOtherwise,
     /// The running system does not know this kind of object, attribute or operation.
     Unsupported,
     /// The caller may not do this here.
@@ -36,11 +39,12 @@ pub enum ErrorClass {
 
 impl ErrorClass {
     /// All classes, in the order of their declaration.
-    pub const ALL: [ErrorClass; 8] = [
+    pub const ALL: [ErrorClass; 9] = [
         ErrorClass::DoneAlready,
         ErrorClass::Dependency,
         ErrorClass::Conflict,
         ErrorClass::Invalid,
+        ErrorClass::StoredOtherwise,
         ErrorClass::Unsupported,
         ErrorClass::Permission,
         ErrorClass::Busy,
@@ -53,11 +57,14 @@ impl ErrorClass {
     }
 
     /// Trying again is of no use until the desired state or the world changes: an op that is invalid, unsupported or not
-    /// permitted.
+    /// permitted, or whose object is stored otherwise.
     pub fn is_permanent(self) -> bool {
         matches!(
             self,
-            ErrorClass::Invalid | ErrorClass::Unsupported | ErrorClass::Permission
+            ErrorClass::Invalid
+                | ErrorClass::StoredOtherwise
+                | ErrorClass::Unsupported
+                | ErrorClass::Permission
         )
     }
 
@@ -74,6 +81,7 @@ impl ErrorClass {
             ErrorClass::Dependency => "dependency",
             ErrorClass::Conflict => "conflict",
             ErrorClass::Invalid => "invalid",
+            ErrorClass::StoredOtherwise => "stored_otherwise",
             ErrorClass::Unsupported => "unsupported",
             ErrorClass::Permission => "permission",
             ErrorClass::Busy => "busy",
@@ -106,6 +114,7 @@ mod tests {
             permanent,
             [
                 ErrorClass::Invalid,
+                ErrorClass::StoredOtherwise,
                 ErrorClass::Unsupported,
                 ErrorClass::Permission
             ]

@@ -28,6 +28,7 @@ mod region;
 mod report;
 mod scope;
 mod source;
+mod stored;
 mod watch;
 mod why;
 

@@ -17,6 +17,7 @@ use trueup_observe::Doubtful;
 use crate::Options;
 use crate::record::protocol;
 use crate::region::{Place, Region};
+use crate::stored::StoredOtherwise;
 
 /// The first distance at which what is fought for is tried again. It doubles each time.
 const FIRST: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ const LAST: Duration = Duration::from_secs(60);
 const FIGHTS: usize = 1 << 16;
 
 /// An object in the words of any pass: of its key, with its device by name.
-type Id = u64;
+pub(crate) type Id = u64;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
@@ -39,6 +40,8 @@ pub(crate) struct Memory {
     /// What the last pass left undone, and where: that it is not in place says nothing of others.
     unsettled: HashMap<Id, Place>,
     fights: HashMap<Id, Fight>,
+    /// What the kernel stores otherwise than it was written.
+    pub(crate) otherwise: StoredOtherwise,
 }
 
 /// A desired state, to know it again.
@@ -118,7 +121,7 @@ pub(crate) fn id(object: &Object, devices: &Devices) -> Id {
     id_of(object.key(), devices)
 }
 
-fn digest(what: impl Hash) -> u64 {
+pub(crate) fn digest(what: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()
@@ -212,6 +215,7 @@ impl Memory {
         if first.is_some() {
             self.forget(options, now);
         }
+        self.otherwise.hold(plan, first && whole);
         let mut strangers = HashMap::new();
         // A link is made by one op and set up by another.
         let mut counted = HashSet::new();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use trueup_apply::Outcome;
 use trueup_diff::{
-    Action, Desired, Dev, Kind, Kinds, Object, Observed, Op, Owned, Reason, Shape, resolve,
+    Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Reason, Shape, resolve,
 };
 use trueup_netlink::{Markers, Namespace, Socket, markers};
 use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
@@ -22,6 +22,7 @@ use crate::policy::policy;
 use crate::record::{Record, RecordKey};
 use crate::region::{Part, Place, Region};
 use crate::report::Round;
+use crate::stored;
 use crate::watch::{Listening, Watch};
 use crate::why::{self, Explanation, Query};
 use crate::{Error, ErrorKind, Options, Report};
@@ -333,11 +334,18 @@ impl Rtnl {
                     |op: &Op| (op.action, op.object.kind()) == (Action::Delete, Kind::Nexthop);
                 plan = plan.retain(|op| !spent.contains(&identity(op)) && !takes(op));
             }
+            let watched = stored::watched(&plan);
+            if let Some(most) = watched {
+                pass.observer.keep_changes(most);
+            }
             let Carried {
                 mut round,
                 refused,
                 told,
             } = pass.carry_out(plan, ledger, terms);
+            if watched.is_some() {
+                pass.observer.written();
+            }
             for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
                 if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
                     spent.insert(identity(op));
@@ -375,9 +383,14 @@ impl Rtnl {
                     shed.extend(pass.shed(&self.memory, &planned.plan));
                 }
             }
-            rounds.push(round);
             let (plan, observed) = (&mut planned.plan, &planned.observed);
+            let changes = || pass.observer.changes();
+            self.memory.otherwise.find(&mut round, plan, changes);
+            rounds.push(round);
             pass.hold(&mut self.memory, plan, observed, None, now);
+            let held = |op: &&Op| matches!(op.hold, Some(Hold::StoredOtherwise(_)));
+            let identity = |op: &Op| (op.action, memory::id(&op.object, &plan.devices));
+            spent.extend(plan.ops.iter().filter(held).map(identity));
         }
         Done {
             rounds,

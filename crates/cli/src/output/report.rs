@@ -292,6 +292,15 @@ struct FailedRecord {
     errno: Option<i32>,
     message: String,
     class: ErrorClass,
+    #[serde(flatten)]
+    forms: Option<FormsRecord>,
+}
+
+/// Of what is stored otherwise.
+#[derive(serde::Serialize)]
+struct FormsRecord {
+    desired: String,
+    stored: Option<String>,
 }
 
 /// As of any op, but that the reason is why it waits.
@@ -313,6 +322,10 @@ fn failed_record((done, why): (OpOutcome<'_>, &Failure)) -> FailedRecord {
         errno: why.errno(),
         message: why.to_string(),
         class: why.class(),
+        forms: why.forms().map(|forms| FormsRecord {
+            desired: forms.desired.clone(),
+            stored: forms.stored.clone(),
+        }),
     }
 }
 

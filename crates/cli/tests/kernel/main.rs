@@ -9,6 +9,7 @@
 mod agent;
 mod convergence;
 mod doctor;
+mod generated;
 mod journal;
 mod limits;
 mod live;
@@ -22,11 +23,13 @@ mod refusals;
 mod reload;
 mod service;
 mod settings;
+mod stored;
 mod watch;
 mod why;
 
 use convergence::*;
 use doctor::*;
+use generated::*;
 use journal::*;
 use limits::*;
 use live::*;
@@ -40,6 +43,7 @@ use refusals::*;
 use reload::*;
 use service::*;
 use settings::*;
+use stored::*;
 use watch::{
     a_deleted_route_is_restored, a_limit_to_changes_spreads_them,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
@@ -165,4 +169,10 @@ trueup_testkit::kernel_tests![
     what_cannot_be_told_exits_with_one,
     every_command_of_the_page_does_as_it_says,
     the_commands_of_the_readme_bring_the_example_up,
+    no_declaration_is_written_by_a_second_pass,
+    what_the_kernel_would_store_otherwise_is_refused_with_its_place,
+    what_is_stored_otherwise_has_failed_and_is_told_in_both_forms,
+    what_is_stored_otherwise_is_written_once_until_it_changes,
+    a_bridge_gives_up_its_spanning_tree_before_it_gets_a_delay_without,
+    a_nearest_value_is_not_in_place,
 ];

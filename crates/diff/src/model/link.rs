@@ -1,6 +1,8 @@
 //! Links: interfaces, their kinds and the attributes of those.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 #[cfg(feature = "serde")]
 use super::serial::stated;
@@ -435,13 +437,45 @@ fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -> bool {
     desired.is_none() || desired == observed
 }
 
-/// Whether a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a second
-/// what is read may be a hundredth of a second less than what was written.
+/// Whether a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a second an
+/// odd number of hundredths reads back as one less (`clock_t_to_jiffies`).
 fn open_or_tick(desired: Option<u32>, observed: Option<u32>) -> bool {
     match (desired, observed) {
         (None, _) => true,
-        (Some(desired), Some(observed)) => desired.abs_diff(observed) <= 1,
+        (Some(desired), Some(observed)) => {
+            desired == observed || desired % 2 == 1 && desired - 1 == observed
+        }
         (Some(_), None) => false,
+    }
+}
+
+impl BridgeAttrs {
+    /// The forwarding delays that a bridge with the spanning tree protocol can have
+    /// (`BR_MIN_FORWARD_DELAY`, `BR_MAX_FORWARD_DELAY`). Another is refused; one that was there
+    /// before the protocol was switched on becomes the nearest of these (`br_stp_start`).
+    pub const STP_FORWARD_DELAY: RangeInclusive<u32> = 200..=3000;
+
+    /// Whether an observed forwarding delay is the desired one, rather than the nearest to it.
+    fn has_delay(&self, observed: &BridgeAttrs) -> bool {
+        let range = BridgeAttrs::STP_FORWARD_DELAY;
+        let nearest = |delay| observed.stp == Some(true) && !range.contains(&delay);
+        open_or_tick(self.forward_delay, observed.forward_delay)
+            && !self.forward_delay.is_some_and(nearest)
+    }
+}
+
+impl Link {
+    /// The fields that an update writes, given what the link was: those that differ, and with
+    /// another master the state, as a bond sets down the port that it lets go.
+    pub fn written(&self, was: &Link) -> BTreeSet<&'static str> {
+        let mut fields = BTreeSet::new();
+        self.compare(was, &mut |difference| {
+            fields.insert(difference.field);
+        });
+        if fields.contains("master") && self.up.is_some() {
+            fields.insert("up");
+        }
+        fields
     }
 }
 
@@ -477,11 +511,7 @@ fn compare_kind(desired: &LinkKind, observed: &LinkKind, differ: &mut dyn FnMut(
                 "vlan_filtering",
                 differ,
             );
-            in_place(
-                open_or_tick(d.forward_delay, o.forward_delay),
-                "forward_delay",
-                differ,
-            );
+            in_place(d.has_delay(o), "forward_delay", differ);
             in_place(
                 open_or_tick(d.ageing_time, o.ageing_time),
                 "ageing_time",
@@ -571,6 +601,34 @@ mod tests {
         observed.master = Some(None);
         assert!(desired.agrees(&observed));
         assert!(Link::must_exist(name).agrees(&observed));
+    }
+
+    #[test]
+    fn a_tick_is_no_difference_and_a_nearest_value_is_one() {
+        let bridge = |delay, stp| {
+            let attrs = BridgeAttrs {
+                stp: Some(stp),
+                forward_delay: Some(delay),
+                ..BridgeAttrs::default()
+            };
+            Link::<Dev>::new("x".parse().unwrap(), LinkKind::Bridge(attrs))
+        };
+        for (desired, observed, stp, agrees) in [
+            (199, 198, false, true),
+            (3001, 3000, false, true),
+            (1501, 1500, true, true),
+            (1500, 1501, false, false),
+            (200, 199, false, false),
+            (199, 200, true, false),
+            (3001, 3000, true, false),
+        ] {
+            let (desired, observed) = (bridge(desired, stp), bridge(observed, stp));
+            assert_eq!(
+                desired.agrees(&observed),
+                agrees,
+                "{desired:?} {observed:?}"
+            );
+        }
     }
 
     #[test]

@@ -238,6 +238,9 @@ pub enum Hold {
     },
     /// It could not be recorded before that it is meant, for the reason told here, so that after a crash nobody would know.
     Unrecorded(Box<str>),
+    /// It was written before, and the kernel has made of it what is told here, or nothing: written again it would become the
+    /// same.
+    StoredOtherwise(Option<Box<Object>>),
     /// It failed before, and is tried again after so long; [`Duration::MAX`] when something changes.
     Backoff(Duration),
     /// The pass was to end before its turn came: its time, or the number of its ops, was limited. The next one goes on.
@@ -282,6 +285,7 @@ impl fmt::Display for Hold {
                 write!(f, "; left alone for {} s", seconds(left))
             }
             Hold::Unrecorded(why) => write!(f, "could not be recorded beforehand: {why}"),
+            Hold::StoredOtherwise(_) => f.write_str("the kernel stores it otherwise"),
             Hold::Backoff(Duration::MAX) => {
                 f.write_str("failed before; tried again when something changes")
             }

@@ -1,9 +1,10 @@
 //! Links in iproute2's words.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Name, Word};
-use crate::model::{Dev, Item, Link, LinkKind};
+use crate::model::{Dev, Link, LinkKind};
 use crate::resolve::Devices;
 
 /// Which of a link's words are said.
@@ -17,9 +18,11 @@ pub(super) enum Which<'a> {
     New,
     /// What sets up a link that was just created: its kind's own attributes are set already.
     Setup,
-    /// What is not as it was.
+    /// Some fields, as stated, by the words that [`Item::compare`](crate::Item::compare) has for them.
+    These(&'a BTreeSet<&'static str>),
+    /// What is written over what it was.
     ChangedFrom(&'a Link),
-    /// One field, by the word that [`Item::compare`] has for it.
+    /// One field, by the word that [`Item::compare`](crate::Item::compare) has for it.
     Only(&'a str),
 }
 
@@ -38,9 +41,9 @@ impl fmt::Display for LinkWords<'_> {
             devices,
         } = *self;
         write!(f, "{}", Word(link.name.as_bytes()))?;
-        let changed: Vec<&str> = match which {
-            Which::ChangedFrom(was) => link.differences(was).iter().map(|d| d.field).collect(),
-            _ => Vec::new(),
+        let changed = match which {
+            Which::ChangedFrom(was) => link.written(was),
+            _ => BTreeSet::new(),
         };
         let says = |field: &str| match which {
             Which::All => true,
@@ -50,7 +53,8 @@ impl fmt::Display for LinkWords<'_> {
                 field,
                 "address" | "mtu" | "group" | "master" | "alias" | "up"
             ),
-            Which::ChangedFrom(_) => changed.contains(&field),
+            Which::ChangedFrom(_) => changed.contains(field),
+            Which::These(fields) => fields.contains(field),
             Which::Only(one) => field == one,
         };
         let whole = matches!(which, Which::All | Which::New);

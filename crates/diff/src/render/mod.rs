@@ -21,6 +21,7 @@ mod snapshot;
 mod text;
 mod word;
 
+use crate::model::Item as _;
 use crate::plan::{Object, Op, Plan};
 use crate::resolve::Devices;
 
@@ -70,6 +71,24 @@ impl Object {
     /// `10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254`.
     pub fn spec(&self, devices: &Devices) -> String {
         command::Spec(self, devices).to_string()
+    }
+
+    /// This object, as desired, beside what is stored of it; of a link what differs alone.
+    pub fn beside(&self, stored: &Object, devices: &Devices) -> (String, String) {
+        let (Object::Link(desired), Object::Link(stored)) = (self, stored) else {
+            return (self.spec(devices), stored.spec(devices));
+        };
+        let differing = desired.differences(stored).into_iter();
+        let fields = differing.map(|difference| difference.field).collect();
+        let words = |link| {
+            link::LinkWords {
+                link,
+                which: link::Which::These(&fields),
+                devices,
+            }
+            .to_string()
+        };
+        (words(desired), words(stored))
     }
 }
 

@@ -204,24 +204,19 @@ pub fn change(
     let wanted = different(link, was);
     let mut message = begin_change(buffer, link, was, wanted.up);
     write_common(&mut message, &wanted, resolve)?;
-    if !needs_kind_change(link, was)
-        && let Some(kind) = &link.kind
-    {
-        let was = was.and_then(|was| was.kind.as_ref());
-        kind::write_change(&mut message, IFLA_LINKINFO, kind, was, resolve)?;
+    if let Some(kind) = kind::first(&wanted) {
+        kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
     }
     Ok(message.finish()?)
 }
 
-/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take both in
-/// one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu").
+/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take all in one
+/// message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a bridge
+/// judges the forwarding delay before it switches the spanning tree protocol off
+/// (`br_changelink` in net/bridge/br_netlink.c).
 #[must_use]
 pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
-    let Some(kind @ LinkKind::Vxlan(_)) = &link.kind else {
-        return false;
-    };
-    let was_kind = was.and_then(|was| was.kind.as_ref());
-    different(link, was).mtu.is_some() && kind::changes(kind, was_kind)
+    kind::second(&different(link, was)).is_some()
 }
 
 /// Whether a [`change`] has to make the link a port, or one no longer.
@@ -254,7 +249,7 @@ pub fn change_master(
     Ok(message.finish()?)
 }
 
-/// Encodes the change of the attributes of a link's kind alone, as [`change`] would.
+/// Encodes the change of those attributes of a link's kind that a [`change`] leaves to it.
 ///
 /// # Errors
 ///
@@ -266,9 +261,8 @@ pub fn change_kind(
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
     let mut message = begin_change(buffer, link, was, None);
-    if let Some(kind) = &link.kind {
-        let was = was.and_then(|was| was.kind.as_ref());
-        kind::write_change(&mut message, IFLA_LINKINFO, kind, was, resolve)?;
+    if let Some(kind) = kind::second(&different(link, was)) {
+        kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
     }
     Ok(message.finish()?)
 }
@@ -397,27 +391,29 @@ fn begin_change<'a>(
     message
 }
 
-/// The link less what is as it was.
+/// The link less what an update does not write.
 fn different(link: &Link, was: Option<&Link>) -> Link {
     let mut wanted = link.clone();
     if let Some(was) = was {
-        // A bond sets down the port that it lets go: up is told again with another master.
-        if link.master.is_none() || link.master == was.master {
-            keep_different(&mut wanted.up, &was.up);
+        let written = link.written(was);
+        let is_kept = |field: &str| !written.contains(field);
+        drop_if(is_kept("up"), &mut wanted.up);
+        drop_if(is_kept("mtu"), &mut wanted.mtu);
+        drop_if(is_kept("address"), &mut wanted.address);
+        drop_if(is_kept("master"), &mut wanted.master);
+        drop_if(is_kept("alias"), &mut wanted.alias);
+        drop_if(is_kept("group"), &mut wanted.group);
+        if let Some(kind) = &mut wanted.kind {
+            kind::keep(kind, &is_kept);
         }
-        keep_different(&mut wanted.mtu, &was.mtu);
-        keep_different(&mut wanted.address, &was.address);
-        keep_different(&mut wanted.master, &was.master);
-        keep_different(&mut wanted.alias, &was.alias);
-        keep_different(&mut wanted.group, &was.group);
     }
     wanted
 }
 
-/// Drops what is wanted where it is there already.
-fn keep_different<T: PartialEq>(wanted: &mut Option<T>, was: &Option<T>) {
-    if wanted == was {
-        *wanted = None;
+/// Leaves a value open.
+fn drop_if<T>(drops: bool, value: &mut Option<T>) {
+    if drops {
+        *value = None;
     }
 }
 

@@ -214,7 +214,7 @@ impl<'a> Window<'a> {
 
 /// Waits until whoever is about to change something has told it: a request that takes the lock that nearly all changes are
 /// made under (`rtnl_getlink` in net/core/rtnetlink.c).
-fn barrier(socket: &mut Socket) {
+pub(crate) fn barrier(socket: &mut Socket) {
     let mut request = Vec::new();
     let asked = "lo"
         .parse()

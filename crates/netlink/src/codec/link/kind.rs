@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{BondMode, BridgeAttrs, Dev, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs};
+use trueup_diff::{
+    BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
+};
 
-use super::{IFLA_IFNAME, IFLA_LINKINFO, header, keep_different};
+use super::{IFLA_IFNAME, IFLA_LINKINFO, drop_if, header};
 use crate::codec::{EncodeError, Resolve, index_of};
 use crate::wire::{
     Attrs, MessageWriter, read_be16, read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
@@ -138,34 +140,66 @@ pub(super) fn write_new(
     Ok(())
 }
 
-/// Whether anything that can change in place differs from what was observed.
-pub(super) fn changes(kind: &LinkKind, was: Option<&LinkKind>) -> bool {
-    match mutable(kind, was) {
-        LinkKind::Bridge(bridge) => bridge != BridgeAttrs::default(),
-        LinkKind::Vxlan(vxlan) => vxlan != immutable_vxlan(&vxlan),
+/// Whether it states anything that can change in place.
+fn has_changes(kind: &LinkKind) -> bool {
+    match kind {
+        LinkKind::Bridge(bridge) => *bridge != BridgeAttrs::default(),
+        LinkKind::Vxlan(vxlan) => {
+            vxlan.local.is_some()
+                || vxlan.remote.is_some()
+                || vxlan.link.is_some()
+                || vxlan.learning.is_some()
+                || vxlan.ttl.is_some()
+        }
         LinkKind::Macvlan { mode, .. } => mode.is_some(),
         LinkKind::Bond { miimon, .. } => miimon.is_some(),
         _ => false,
     }
 }
 
-/// Writes what of a kind can change in place and differs from what was observed, if anything
-/// does: the mere presence of data makes the kernel refuse kinds that cannot change.
+/// What of a link's kind is changed together with the rest of it.
+pub(super) fn first(link: &Link) -> Option<LinkKind> {
+    let kind = match &link.kind {
+        Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => LinkKind::Bridge(BridgeAttrs {
+            forward_delay: None,
+            ..*bridge
+        }),
+        Some(LinkKind::Vxlan(_)) if link.mtu.is_some() => return None,
+        kind => kind.clone()?,
+    };
+    has_changes(&kind).then_some(kind)
+}
+
+/// What of it is changed after that.
+pub(super) fn second(link: &Link) -> Option<LinkKind> {
+    let kind = match &link.kind {
+        Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => LinkKind::Bridge(BridgeAttrs {
+            forward_delay: bridge.forward_delay,
+            ..BridgeAttrs::default()
+        }),
+        Some(kind @ LinkKind::Vxlan(_)) if link.mtu.is_some() => kind.clone(),
+        _ => return None,
+    };
+    has_changes(&kind).then_some(kind)
+}
+
+/// Whether the spanning tree protocol is to be switched off, after which the delay may be any.
+fn is_stopped(bridge: &BridgeAttrs) -> bool {
+    bridge.stp == Some(false)
+}
+
+/// Writes what of a kind can change in place and is stated. There has to be something: the mere
+/// presence of data makes the kernel refuse kinds that cannot change.
 pub(super) fn write_change(
     message: &mut MessageWriter<'_>,
     number: u16,
-    kind: &LinkKind,
-    was: Option<&LinkKind>,
+    wanted: &LinkKind,
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
-    if !changes(kind, was) {
-        return Ok(());
-    }
-    let wanted = mutable(kind, was);
     let info = message.nest_unflagged(number);
     message.attr_string(IFLA_INFO_KIND, wanted.name().as_bytes());
     let data = message.nest_unflagged(IFLA_INFO_DATA);
-    match &wanted {
+    match wanted {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
         LinkKind::Vxlan(vxlan) => write_vxlan(message, vxlan, resolve)?,
         LinkKind::Macvlan { mode, .. } => write_macvlan(message, *mode),
@@ -177,43 +211,25 @@ pub(super) fn write_change(
     Ok(())
 }
 
-/// The kind less what is as it was.
-fn mutable(kind: &LinkKind, was: Option<&LinkKind>) -> LinkKind {
-    let mut wanted = kind.clone();
-    match (&mut wanted, was) {
-        (LinkKind::Bridge(wanted), Some(LinkKind::Bridge(was))) => {
-            keep_different(&mut wanted.stp, &was.stp);
-            keep_different(&mut wanted.vlan_filtering, &was.vlan_filtering);
-            keep_different(&mut wanted.forward_delay, &was.forward_delay);
-            keep_different(&mut wanted.ageing_time, &was.ageing_time);
+/// Leaves open what stays as it is.
+pub(super) fn keep(kind: &mut LinkKind, is_kept: &dyn Fn(&str) -> bool) {
+    match kind {
+        LinkKind::Bridge(bridge) => {
+            drop_if(is_kept("stp"), &mut bridge.stp);
+            drop_if(is_kept("vlan_filtering"), &mut bridge.vlan_filtering);
+            drop_if(is_kept("forward_delay"), &mut bridge.forward_delay);
+            drop_if(is_kept("ageing_time"), &mut bridge.ageing_time);
         }
-        (LinkKind::Vxlan(wanted), Some(LinkKind::Vxlan(was))) => {
-            keep_different(&mut wanted.local, &was.local);
-            keep_different(&mut wanted.remote, &was.remote);
-            keep_different(&mut wanted.link, &was.link);
-            keep_different(&mut wanted.learning, &was.learning);
-            keep_different(&mut wanted.ttl, &was.ttl);
+        LinkKind::Vxlan(vxlan) => {
+            drop_if(is_kept("local"), &mut vxlan.local);
+            drop_if(is_kept("remote"), &mut vxlan.remote);
+            drop_if(is_kept("link"), &mut vxlan.link);
+            drop_if(is_kept("learning"), &mut vxlan.learning);
+            drop_if(is_kept("ttl"), &mut vxlan.ttl);
         }
-        (LinkKind::Macvlan { mode: wanted, .. }, Some(LinkKind::Macvlan { mode: was, .. })) => {
-            keep_different(wanted, was);
-        }
-        (LinkKind::Bond { miimon: wanted, .. }, Some(LinkKind::Bond { miimon: was, .. })) => {
-            keep_different(wanted, was);
-        }
+        LinkKind::Macvlan { mode, .. } => drop_if(is_kept("mode"), mode),
+        LinkKind::Bond { miimon, .. } => drop_if(is_kept("miimon"), miimon),
         _ => {}
-    }
-    wanted
-}
-
-fn immutable_vxlan(vxlan: &VxlanAttrs) -> VxlanAttrs {
-    VxlanAttrs {
-        id: vxlan.id,
-        port: vxlan.port,
-        local: None,
-        remote: None,
-        link: None,
-        learning: None,
-        ttl: None,
     }
 }
 

@@ -1,0 +1,298 @@
+//! Objects that the kernel stores otherwise than they are written: found once, and not written again until they, or what is
+//! stored of them, change.
+//!
+//! An op was acknowledged, and the next look asks for the same again. Either the kernel made something else of it, or another
+//! writer came in between. What the kernel announced meanwhile tells: if the object was never as desired, no other writer
+//! changed it. Where that cannot be told, the op is tried once more; if that ends in the same, and nothing was announced of the
+//! object after the second write, the kernel it is.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use trueup_apply::{Failure, Outcome};
+use trueup_diff::{Action, Address, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
+use trueup_observe::Change;
+
+use crate::memory::{self, Id, digest};
+use crate::report::Round;
+
+/// So many ops of a plan are watched, and so many changes for each.
+const WATCHED: usize = 4096;
+const CHANGES: usize = 8;
+
+/// What is known of objects that were written and did not become as desired.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoredOtherwise {
+    objects: HashMap<Id, Stored>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Stored {
+    desired: u64,
+    stored: Option<u64>,
+    /// Whether the kernel itself has made it so, or it may have been another writer.
+    by_kernel: bool,
+}
+
+/// What a plan asks for about one object.
+struct Asked<'a> {
+    ops: Vec<usize>,
+    desired: &'a Object,
+    stored: Option<&'a Object>,
+}
+
+impl Asked<'_> {
+    fn digests(&self, by_kernel: bool) -> Stored {
+        Stored {
+            desired: digest(self.desired),
+            stored: self.stored.map(|stored| digest(lasting(stored))),
+            by_kernel,
+        }
+    }
+
+    /// The fields that differ; none where the object is not there.
+    fn fields(&self, of: &Object) -> BTreeSet<&'static str> {
+        let differences = self.desired.differences(of).into_iter();
+        differences.map(|difference| difference.field).collect()
+    }
+
+    /// Whether the object, or the device that it is on, is known by its index.
+    fn is_on_known_device(&self) -> bool {
+        let key = match self.desired {
+            Object::Address(address) => Some(address.dev),
+            Object::Neighbour(neighbour) => Some(neighbour.dev),
+            _ => None,
+        };
+        key.is_none_or(|dev| dev.as_index().is_some())
+    }
+}
+
+/// How many changes are to be kept while a plan is carried out; none where it is too large, or writes nothing.
+pub(crate) fn watched(plan: &Plan) -> Option<usize> {
+    let writes = |op: &&Op| op.hold.is_none() && op.action != Action::Delete;
+    let ops = plan.ops.iter().filter(writes).count();
+    (1..=WATCHED)
+        .contains(&ops)
+        .then_some(plan.ops.len() * CHANGES + WATCHED)
+}
+
+impl StoredOtherwise {
+    /// Holds what was found to be stored otherwise, as long as neither form has changed.
+    pub(crate) fn hold(&mut self, plan: &mut Plan, whole: bool) {
+        if self.objects.is_empty() {
+            return;
+        }
+        let mut holds = Vec::new();
+        let mut met = BTreeSet::new();
+        for (id, asked) in asked(plan) {
+            let Some(known) = self.objects.get(&id) else {
+                continue;
+            };
+            if *known != asked.digests(known.by_kernel) {
+                self.objects.remove(&id);
+                continue;
+            }
+            met.insert(id);
+            if known.by_kernel {
+                let stored = asked.stored.map(|stored| Box::new(stored.clone()));
+                holds.extend(asked.ops.into_iter().map(|at| (at, stored.clone())));
+            }
+        }
+        if whole {
+            self.objects.retain(|id, _| met.contains(id));
+        }
+        for (at, stored) in holds {
+            plan.ops[at].hold = Some(Hold::StoredOtherwise(stored));
+        }
+    }
+
+    /// Finds what a plan asks for although a round has just done it, and no other writer has undone it. What the round
+    /// did to it has failed.
+    pub(crate) fn find(
+        &mut self,
+        round: &mut Round,
+        plan: &Plan,
+        changes: impl FnOnce() -> Option<Vec<Change>>,
+    ) {
+        let mut written = written(round);
+        let mut asked = asked(plan);
+        asked.retain(|id, asked| {
+            let fields = |stored| asked.fields(stored);
+            let same = |written: &Written| match (&written.fields, asked.stored) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(written), Some(stored)) => fields(stored).is_subset(written),
+            };
+            asked.is_on_known_device() && written.get(id).is_some_and(same)
+        });
+        written.retain(|id, _| asked.contains_key(id));
+        if asked.is_empty() {
+            return;
+        }
+        let changes = changes();
+        for (id, asked) in asked {
+            let is_new_link = written.get(&id).is_some_and(|done| done.is_new_link);
+            let verdict = match &changes {
+                Some(changes) if !is_new_link => verdict(&asked, changes),
+                _ => Verdict::Unknown,
+            };
+            let now = asked.digests(true);
+            let before = self.objects.get(&id);
+            let again = before
+                .is_some_and(|before| (before.desired, before.stored) == (now.desired, now.stored));
+            match verdict {
+                Verdict::ByAnother => {
+                    self.objects.remove(&id);
+                }
+                Verdict::Unknown if !again => {
+                    let by_kernel = false;
+                    self.objects.insert(id, Stored { by_kernel, ..now });
+                }
+                Verdict::Unknown | Verdict::ByKernel => {
+                    self.objects.insert(id, now);
+                    if let Some(written) = written.get(&id) {
+                        let (desired, stored) = (asked.desired, asked.stored);
+                        let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
+                        let outcome = Outcome::Failed(Box::new(failure));
+                        round.outcomes.outcomes[written.last] = outcome;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a round wrote of an object.
+struct Written {
+    /// The last op that did.
+    last: usize,
+    /// The fields; `None`: all.
+    fields: Option<BTreeSet<&'static str>>,
+    /// A link was created. Of what the kernel passes over then, a change may do some.
+    is_new_link: bool,
+}
+
+/// What a round wrote, and was acknowledged.
+fn written(round: &Round) -> HashMap<Id, Written> {
+    let Round { plan, outcomes } = round;
+    let mut all: HashMap<Id, Written> = HashMap::new();
+    let mut failed = BTreeSet::new();
+    let ops = plan.ops.iter().zip(&outcomes.outcomes);
+    for (at, (op, outcome)) in ops.enumerate() {
+        if op.action == Action::Delete {
+            continue;
+        }
+        let id = memory::id(&op.object, &plan.devices);
+        if *outcome != Outcome::Applied || outcomes.found.contains(&at) {
+            failed.insert(id);
+            continue;
+        }
+        let fields = op.was.as_deref().map(|was| {
+            let differences = op.object.differences(was).into_iter();
+            differences.map(|difference| difference.field).collect()
+        });
+        let written = all.entry(id).or_insert(Written {
+            last: at,
+            fields: Some(BTreeSet::new()),
+            is_new_link: false,
+        });
+        written.last = at;
+        let is_link = op.object.kind() == Kind::Link;
+        written.is_new_link |= is_link && op.action == Action::Create;
+        match (&mut written.fields, fields) {
+            (Some(all), Some(fields)) => all.extend::<BTreeSet<_>>(fields),
+            (all, _) => *all = None,
+        }
+    }
+    all.retain(|id, _| !failed.contains(id));
+    all
+}
+
+/// What a plan asks to be written, by object.
+fn asked(plan: &Plan) -> BTreeMap<Id, Asked<'_>> {
+    let mut all: BTreeMap<Id, Asked<'_>> = BTreeMap::new();
+    let mut former: HashMap<Id, (usize, &Object)> = HashMap::new();
+    for (at, op) in plan.ops.iter().enumerate() {
+        if op.hold.is_some() {
+            continue;
+        }
+        let id = || memory::id(&op.object, &plan.devices);
+        match (op.action, op.reason) {
+            (Action::Delete, Reason::Recreated) => {
+                former.insert(id(), (at, &op.object));
+            }
+            (_, Reason::Missing | Reason::Differs | Reason::Recreated) => {
+                let new = || Asked {
+                    ops: Vec::new(),
+                    desired: &op.object,
+                    stored: op.was.as_deref(),
+                };
+                all.entry(id()).or_insert_with(new).ops.push(at);
+            }
+            _ => {}
+        }
+    }
+    for (id, asked) in &mut all {
+        if let Some((at, object)) = former.get(id) {
+            asked.ops.push(*at);
+            asked.stored = Some(object);
+        }
+    }
+    all
+}
+
+enum Verdict {
+    ByKernel,
+    ByAnother,
+    Unknown,
+}
+
+/// Who made of an object what it is, as far as the announced changes tell.
+fn verdict(asked: &Asked<'_>, changes: &[Change]) -> Verdict {
+    if matches!(asked.desired, Object::Neighbour(neighbour) if neighbour.proxy) {
+        return Verdict::Unknown;
+    }
+    let key = asked.desired.key();
+    let mut of_it = changes
+        .iter()
+        .filter(|change| change.object.key() == key)
+        .peekable();
+    let Some(stored) = asked.stored else {
+        // It came and went, or never came.
+        return match of_it.peek() {
+            Some(_) => Verdict::ByAnother,
+            None => Verdict::ByKernel,
+        };
+    };
+    let differing = asked.fields(stored);
+    let mut was_as_desired = false;
+    for change in of_it {
+        let is_stored = || stored.differences(&change.object).is_empty();
+        if change.is_late && (change.is_gone || !is_stored()) {
+            return Verdict::ByAnother;
+        }
+        was_as_desired |= !change.is_gone && !differing.is_subset(&asked.fields(&change.object));
+    }
+    match was_as_desired {
+        true => Verdict::Unknown,
+        false => Verdict::ByKernel,
+    }
+}
+
+/// An object less what changes by itself.
+fn lasting(object: &Object) -> Object {
+    let kept = |left: u32| match left {
+        0 | FOREVER => left,
+        _ => 1,
+    };
+    match object {
+        Object::Address(address) => Object::Address(Address {
+            lifetimes: Lifetimes {
+                valid: kept(address.lifetimes.valid),
+                preferred: kept(address.lifetimes.preferred),
+            },
+            secondary: false,
+            ..address.clone()
+        }),
+        other => other.clone(),
+    }
+}
