@@ -248,7 +248,15 @@ enum Verdict {
 
 /// Who made of an object what it is, as far as the announced changes tell.
 fn verdict(asked: &Asked<'_>, changes: &[Change]) -> Verdict {
-    if matches!(asked.desired, Object::Neighbour(neighbour) if neighbour.proxy) {
+    // Neither proxy entries are announced, nor most changes of a link that is down (`netif_state_change`).
+    let is_silent = match asked.desired {
+        Object::Neighbour(neighbour) => neighbour.proxy,
+        Object::Link(_) => {
+            !matches!(asked.stored, Some(Object::Link(stored)) if stored.up == Some(true))
+        }
+        _ => false,
+    };
+    if is_silent {
         return Verdict::Unknown;
     }
     let key = asked.desired.key();

@@ -47,7 +47,7 @@ pub(crate) fn no_declaration_is_written_by_a_second_pass() {
     );
 }
 
-/// What became of all that was drawn.
+/// What became of what was drawn.
 #[derive(Default)]
 struct Counts {
     refused: Cell<usize>,
@@ -98,7 +98,7 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
     for pass in 1..=3 {
         let report = source.reconcile(&here, &desired, &mut ledger, &options);
         let report = report.map_err(|error| format!("{said}\npass {pass}: {error}"))?;
-        tell(&mut said, pass, &report);
+        describe(&mut said, pass, &report);
         if pass == 1 {
             add(&counts.applied, report.applied().count());
             add(&counts.failed, report.failed().count());
@@ -141,7 +141,7 @@ fn settled(
     Ok(desired)
 }
 
-fn tell(said: &mut String, pass: u32, report: &Report) {
+fn describe(said: &mut String, pass: u32, report: &Report) {
     let _infallible = writeln!(said, "pass {pass}: converged {}", report.converged());
     for done in report.ops() {
         let outcome = match done.outcome {

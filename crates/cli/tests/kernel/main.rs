@@ -171,7 +171,7 @@ trueup_testkit::kernel_tests![
     the_commands_of_the_readme_bring_the_example_up,
     no_declaration_is_written_by_a_second_pass,
     what_the_kernel_would_store_otherwise_is_refused_with_its_place,
-    what_is_stored_otherwise_has_failed_and_is_told_in_both_forms,
+    what_is_stored_otherwise_fails_and_shows_both_forms,
     what_is_stored_otherwise_is_written_once_until_it_changes,
     a_bridge_gives_up_its_spanning_tree_before_it_gets_a_delay_without,
     a_nearest_value_is_not_in_place,

@@ -115,12 +115,12 @@ pub(crate) fn what_the_kernel_would_store_otherwise_is_refused_with_its_place() 
     for (section, keys, word) in cases {
         let text = format!("[[{section}]]\n{keys}");
         let ran = assert_no_changes(|| agent.apply(&text));
-        let told = ran.err.contains("f.toml:1:1: ") && ran.err.contains(word);
-        assert_eq!((ran.code, told), (1, true), "{text}\n{ran:?}");
+        let says = ran.err.contains("f.toml:1:1: ") && ran.err.contains(word);
+        assert_eq!((ran.code, says), (1, true), "{text}\n{ran:?}");
     }
 }
 
-pub(crate) fn what_is_stored_otherwise_has_failed_and_is_told_in_both_forms() {
+pub(crate) fn what_is_stored_otherwise_fails_and_shows_both_forms() {
     rename_loopback();
     let agent = Agent::new();
     let ran = agent.apply(&neighbour("02:00:00:00:00:09"));
