@@ -118,9 +118,13 @@ impl StoredOtherwise {
         asked.retain(|id, asked| {
             let fields = |stored| asked.fields(stored);
             let same = |written: &Written| match (&written.fields, asked.stored) {
-                (None, _) => true,
-                (Some(_), None) => false,
-                (Some(written), Some(stored)) => fields(stored).is_subset(written),
+                (written, None) => written.is_none(),
+                // What is as desired may have to go and come again for another's sake.
+                (None, Some(stored)) => !fields(stored).is_empty(),
+                (Some(written), Some(stored)) => {
+                    let differing = fields(stored);
+                    !differing.is_empty() && differing.is_subset(written)
+                }
             };
             asked.is_on_known_device() && written.get(id).is_some_and(same)
         });
