@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::desired::{Observed, Owned, Proof};
 use crate::merge;
-use crate::model::{Dev, IfName, Item, Kind, Link, LinkKind, Protocols, Rule, Selectors};
+use crate::model::{
+    Dev, Family, IfName, Item, Kind, Link, LinkKind, Protocols, RouteKey, Rule, Selectors,
+};
 use crate::plan::{
     Action, Bystanders, Conflict, Effects, Hold, Object, ObjectKey, Op, Reason, bystanders,
 };
@@ -19,6 +21,8 @@ pub(crate) struct Findings {
     pub(crate) ops: Vec<Op>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) adopted: Vec<Object>,
+    /// As in the plan.
+    pub(crate) shared: BTreeSet<RouteKey>,
 }
 
 /// How an observed object stands to us.
@@ -155,6 +159,7 @@ impl Findings {
             match serves.filter(|_| ours.is_none()) {
                 Some(serves) if alone => self.adopt(wanted, serves, handling),
                 Some(_) => {}
+                None if ours.is_some_and(|ours| self.share(wanted, ours, holders)) => {}
                 None => {
                     let in_place = alone && changes_in_place(wanted, foreign);
                     self.contest(wanted, foreign, in_place, handling);
@@ -177,6 +182,40 @@ impl Findings {
             }
         }
         ours
+    }
+
+    /// Gives an IPv6 route of ours another gateway although other writers' routes are on its key. The kernel makes one row of
+    /// routes with a gateway each (`rt6_qualify_for_ecmp`), so that those in rows of their own stay apart whatever is appended
+    /// to ours. Their protocol has to be another: that is what tells ours apart when the former gateway is deleted.
+    fn share<T: Clone + Into<Object>>(
+        &mut self,
+        wanted: &T,
+        ours: &T,
+        holders: &Holders<'_, T>,
+    ) -> bool {
+        let (object, was): (Object, Object) = (wanted.clone().into(), ours.clone().into());
+        let Object::Route(route) = &was else {
+            return false;
+        };
+        let foreign = holders.foreign.iter().map(|other| T::clone(other).into());
+        let apart = |other: Object| matches!(other, Object::Route(other) if other.protocol != route.protocol);
+        let can_be_told = route.family() == Family::Inet6
+            && route.protocol != 0
+            && holders.ours.len() == 1
+            && foreign.into_iter().all(apart);
+        let op = Op {
+            action: Action::Update,
+            object,
+            was: Some(Box::new(was.clone())),
+            reason: Reason::Differs,
+            hold: None,
+        };
+        if !can_be_told || op.changes_gateway().is_none() {
+            return false;
+        }
+        self.shared.insert(route.key());
+        self.ops.push(op);
+        true
     }
 
     /// A foreign object that is as desired: ours from now on, if it is to be.

@@ -320,12 +320,18 @@ pub struct Op {
 }
 
 impl Op {
-    /// Whether a route can be added beside the one that it was, and that be taken away then by its gateway. None of IPv6: there
-    /// they would become one.
+    /// Whether a route can be added beside the one that it was, and that be taken away then by its gateway, whoever else is on the
+    /// key. None of IPv6: there it may become one with another writer's route.
     pub fn comes_beside(&self) -> bool {
+        self.changes_gateway()
+            .is_some_and(|route| route.family() == Family::Inet)
+    }
+
+    /// The route of ours that is to have another gateway than it has, where it has one and is to have one.
+    pub(crate) fn changes_gateway(&self) -> Option<&Route> {
         let (Object::Route(route), Some(Object::Route(was))) = (&self.object, self.was.as_deref())
         else {
-            return false;
+            return None;
         };
         let differs = self.action == Action::Update && self.reason == Reason::Differs;
         let elsewhere = match (&route.nexthops, &was.nexthops) {
@@ -334,7 +340,7 @@ impl Op {
             }
             _ => false,
         };
-        differs && elsewhere && route.family() == Family::Inet
+        (differs && elsewhere).then_some(route)
     }
 }
 
@@ -370,6 +376,8 @@ pub struct Plan {
     groups: BTreeSet<u32>,
     /// See [`Plan::beside`].
     beside: bool,
+    /// The keys of IPv6 routes of ours on which others' routes are, which cannot be one with ours.
+    shared: BTreeSet<RouteKey>,
 }
 
 impl Plan {
@@ -416,7 +424,9 @@ impl Plan {
 
     /// Whether an op adds a route beside the one that it was.
     pub fn is_beside(&self, op: &Op) -> bool {
+        let is_shared = |route: &Route| self.shared.contains(&route.key());
         self.beside && op.comes_beside()
+            || !self.shared.is_empty() && op.changes_gateway().is_some_and(is_shared)
     }
 
     /// The plan without the ops that `keep` refuses. Needs among those that stay are kept.
@@ -445,6 +455,7 @@ impl Plan {
             unstored: self.unstored,
             groups: self.groups,
             beside: self.beside,
+            shared: self.shared,
         }
     }
 }

@@ -72,6 +72,7 @@ pub(crate) fn arrange(
     let Findings {
         mut ops,
         conflicts,
+        shared,
         adopted,
     } = found;
     let depth = depths(desired, observed)?;
@@ -142,6 +143,7 @@ pub(crate) fn arrange(
         needs,
         groups,
         beside: false,
+        shared,
     })
 }
 
