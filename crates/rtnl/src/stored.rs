@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trueup_apply::{Failure, Outcome};
-use trueup_diff::{Action, Address, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
+use trueup_diff::{
+    Action, Address, FOREVER, Hold, Kind, Lifetimes, Link, Object, Op, Plan, Reason,
+};
 use trueup_observe::Change;
 
 use crate::memory::{self, Id, digest};
@@ -53,6 +55,12 @@ impl Asked<'_> {
     fn fields(&self, of: &Object) -> BTreeSet<&'static str> {
         let differences = self.desired.differences(of).into_iter();
         differences.map(|difference| difference.field).collect()
+    }
+
+    /// Whether a change, rather than a new object, can set what differs.
+    fn may_change_in_place(&self) -> bool {
+        let differences = self.stored.map(|stored| self.desired.differences(stored));
+        differences.is_none_or(|all| all.iter().all(|difference| difference.in_place))
     }
 
     /// Whether the object, or the device that it is on, is known by its index.
@@ -135,6 +143,7 @@ impl StoredOtherwise {
         let changes = changes();
         for (id, asked) in asked {
             let is_new_link = written.get(&id).is_some_and(|done| done.is_new_link);
+            let is_new_link = is_new_link && asked.may_change_in_place();
             let verdict = match &changes {
                 Some(changes) if !is_new_link => verdict(&asked, changes),
                 _ => Verdict::Unknown,
@@ -304,6 +313,11 @@ fn lasting(object: &Object) -> Object {
             },
             secondary: false,
             ..address.clone()
+        }),
+        // Made anew it has another index.
+        Object::Link(link) => Object::from(Link {
+            index: 0,
+            ..(**link).clone()
         }),
         other => other.clone(),
     }
