@@ -9,7 +9,7 @@ use redb::{Database, ReadableTable as _};
 
 use crate::lock::{Lock, beside};
 use crate::opening::{
-    Image, NewFile, format, glance, look, open_file, open_journal, read_file, salvage,
+    Image, NewFile, Salvaged, format, glance, look, open_file, open_journal, read_file, salvage,
     sync_directory, view,
 };
 use crate::{Counts, Error, Storage, lines};
@@ -72,7 +72,8 @@ pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Err
     };
     // As it is at this moment: another process may have it open.
     let image = read_file(path)?.ok_or_else(|| missing(path))?;
-    let Ok(found) = salvage(&(Arc::new(Image(image)) as Arc<dyn Storage>)) else {
+    let image: Arc<dyn Storage> = Arc::new(Image(image));
+    let Some(found) = salvage_readable(&image)? else {
         return Err(damage.and("nothing of it can be read"));
     };
     lines::write(&view(&found.database)?, out)?;
@@ -106,7 +107,7 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     if !damage.is_damaged() {
         return Err(damage);
     }
-    let found = salvage(&storage).ok();
+    let found = salvage_readable(&storage)?;
     let lost = match &found {
         Some(found) if found.is_complete => None,
         Some(_) => Some("a repair would lose the last commits"),
@@ -139,6 +140,16 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     })
 }
 
+/// Salvages what can be read; `None` where nothing can. An error of another kind, such as of a
+/// device that does not answer, says nothing of what is in the file.
+fn salvage_readable(storage: &Arc<dyn Storage>) -> Result<Option<Salvaged>, Error> {
+    match salvage(storage) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_damaged() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn read(path: &Path) -> Result<Database, Error> {
     glance(path)?.ok_or_else(|| missing(path))
 }
@@ -163,4 +174,45 @@ fn keep(path: &Path) -> Result<PathBuf, Error> {
         }
     }
     Err(os(io::ErrorKind::AlreadyExists.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[derive(Debug)]
+    struct Unanswering;
+
+    impl Storage for Unanswering {
+        fn len(&self) -> io::Result<u64> {
+            Ok(1 << 20)
+        }
+
+        fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+            Err(rustix::io::Errno::IO.into())
+        }
+
+        fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A repair would otherwise put an empty journal in its place.
+    #[test]
+    fn what_cannot_be_read_now_is_not_taken_for_nothing() {
+        let unanswering: Arc<dyn Storage> = Arc::new(Unanswering);
+        let error = salvage_readable(&unanswering).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Os);
+        let nothing: Arc<dyn Storage> = Arc::new(Image(vec![0; 9000]));
+        assert!(!matches!(salvage_readable(&nothing), Ok(Some(_))));
+    }
 }

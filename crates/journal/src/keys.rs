@@ -190,7 +190,8 @@ impl Keys {
     }
 
     /// Says how `operation` and its key in doubt ended, at the time `now`, in one commit: after a
-    /// crash both have ended, or neither.
+    /// crash both have ended, or neither. With an empty key, which is none, the operation
+    /// alone ends.
     ///
     /// # Errors
     ///
@@ -300,7 +301,7 @@ fn settle(
     let operation = operation.map(str::to_owned);
     inner.commits.write(move |tx| {
         // Without a key there is nothing to end but the operation.
-        let is_key = !(held && key.is_empty());
+        let is_key = !(key.is_empty() && (held || operation.is_some()));
         if is_key {
             check_open(tx, &key, live.keys().contains(&key), held)?;
         }

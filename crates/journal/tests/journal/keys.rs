@@ -143,6 +143,20 @@ fn an_empty_key_is_no_key_and_is_never_already_applied() {
     drop(journal);
     let journal = Journal::open_on(disk).unwrap();
     drop(execute(&journal, b""));
+    // An operation without a key ends by itself, whoever ends it.
+    for name in ["reserved", "resolved"] {
+        journal.operations().begin(name, b"").unwrap();
+        let ending = Ending::Succeeded(Vec::new());
+        match name {
+            "reserved" => execute(&journal, b"").end(name, ending, at(1)),
+            _ => journal.keys().end(b"", name, ending, at(1)),
+        }
+        .unwrap();
+        let again = journal
+            .keys()
+            .end(b"", name, Ending::Succeeded(Vec::new()), at(1));
+        assert_eq!(again.unwrap_err().refusal(), Some(Refusal::Ended));
+    }
     let resolved = journal
         .keys()
         .resolve(b"", Resolution::NotExecuted, at(0))
