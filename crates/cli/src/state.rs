@@ -2,9 +2,9 @@
 //! source's, and how it is kept the journal's.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -146,11 +146,7 @@ impl Place {
     /// When another process holds it for longer than a second; when it cannot be opened; when it is damaged.
     pub(crate) fn claim(self) -> Result<State> {
         let boot_id = boot_id()?;
-        let mut builder = DirBuilder::new();
-        // Any user may learn that nothing is remembered of a namespace: `is_in_use`. A journal itself
-        // is for its owner alone.
-        builder.recursive(true).mode(0o711);
-        builder.create(&self.directory).with_context(|| {
+        make(&self.directory).with_context(|| {
             let directory = self.directory.display();
             format!("cannot make the state directory {directory}")
         })?;
@@ -306,6 +302,24 @@ pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
     let usual = [Some(PathBuf::from("/run")), runtime.map(PathBuf::from)];
     let usual = usual.into_iter().flatten();
     usual.map(|base| base.join("trueup")).collect()
+}
+
+/// Makes a state directory that is not there. Any user may learn that nothing is remembered of a
+/// namespace: [`Place::is_in_use`]. A journal itself is for its owner alone.
+fn make(directory: &Path) -> io::Result<()> {
+    const MODE: u32 = 0o711;
+    if let Some(parent) = directory.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(MODE)
+            .create(parent)?;
+    }
+    match DirBuilder::new().mode(MODE).create(directory) {
+        // What the process masks is given as well.
+        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(MODE)),
+        Err(_) if directory.is_dir() => Ok(()),
+        made => made,
+    }
 }
 
 fn is_usable(directory: &Path) -> bool {

@@ -21,6 +21,8 @@ pub struct Report {
     pub(crate) devices: Devices,
     pub(crate) doubts: Vec<Doubt>,
     pub(crate) trouble: Option<String>,
+    /// The look after the last change was had.
+    pub(crate) seen: bool,
     pub(crate) adopted: Vec<Object>,
     pub(crate) shed: Vec<Object>,
     pub(crate) again_in: Option<Duration>,
@@ -149,6 +151,12 @@ impl Report {
     /// Why the pass could not look again after it had changed something, or not record what is ours, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    /// Whether all was looked at after the last change. If not, an op that is not in the report may
+    /// be due all the same. A ledger that could not be written is no reason.
+    pub fn is_seen_whole(&self) -> bool {
+        self.seen && self.doubts.is_empty()
     }
 }
 

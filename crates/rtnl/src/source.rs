@@ -469,6 +469,7 @@ impl Rtnl {
             devices: planned.plan.devices,
             doubts: planned.doubts,
             trouble: pass.trouble.take(),
+            seen,
             adopted,
             shed,
             again_in: beyond.then_some(Duration::ZERO),

@@ -32,7 +32,7 @@ pub(crate) enum Task {
     Repair {
         #[command(flatten)]
         files: Files,
-        /// Repair also where records are lost
+        /// Repair also where records are lost; the journals have to be named then
         #[arg(long)]
         accept_loss: bool,
     },
@@ -55,6 +55,19 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     let (Task::Check(files) | Task::Export(files) | Task::Repair { files, .. }) = task;
     if common.format == Format::Ip {
         bail!("a journal holds no commands: --format is text or json here");
+    }
+    if matches!(
+        task,
+        Task::Repair {
+            accept_loss: true,
+            ..
+        }
+    ) && files.files.is_empty()
+    {
+        bail!(
+            "--accept-loss gives records up, and so wants the journals to be named: \
+             `trueup journal repair FILE --accept-loss`"
+        );
     }
     let mut worst = 0;
     for file in chosen(common, &files.files) {
@@ -80,14 +93,26 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     }
     let directories = state::directories(common.state.as_deref());
     let mut chosen = Vec::new();
+    let mut read = Vec::new();
     for directory in &directories {
         match journals(directory) {
-            Ok(files) => chosen.extend(files.into_iter().map(Ok)),
+            Ok(files) => {
+                read.push(directory);
+                chosen.extend(files.into_iter().map(Ok));
+            }
+            // The directory of root is no affair of other users.
+            Err(error) if common.state.is_none() && is_permission(&error) => {
+                output::note(format_args!(
+                    "{}, so its journals are left out; run it as the owner of that directory to \
+                     have them looked at",
+                    output::in_full(error.as_ref())
+                ));
+            }
             Err(error) => chosen.push(Err(error)),
         }
     }
-    if chosen.is_empty() {
-        let directories = directories.iter().map(|path| path.display().to_string());
+    if chosen.is_empty() && !read.is_empty() {
+        let directories = read.iter().map(|path| path.display().to_string());
         let directories = directories.collect::<Vec<_>>().join(" or ");
         output::note(format_args!(
             "there is no journal in {directories}, and nothing is wrong with that: no pass has had \
@@ -96,6 +121,11 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
         ));
     }
     chosen
+}
+
+fn is_permission(error: &Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -211,12 +241,12 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
         true => Loss::Accept,
         false => Loss::Refuse,
     };
+    let shown = file.display();
     let repaired = match journal::repair(file, loss) {
         Err(error) if error.is_damaged() => bail!(
-            "{}: {error}. Nothing was done. What can be done: look at what can be read with \
-             `trueup journal export`; `trueup journal repair --accept-loss` makes it usable without \
-             the rest, and keeps the damaged file beside it",
-            file.display()
+            "{shown}: {error}. Nothing was done. What can be done: look at what can be read with \
+             `trueup journal export {shown}`; `trueup journal repair {shown} --accept-loss` makes it \
+             usable without the rest, and keeps the damaged file beside it"
         ),
         repaired => repaired.map_err(|error| about(file, error))?,
     };

@@ -111,6 +111,17 @@ impl Report {
             .collect()
     }
 
+    /// Whether each of the network's objects was looked at, so that what is not in the report is not
+    /// unresolved.
+    pub(crate) fn is_network_seen(&self) -> bool {
+        self.broke_off.is_none() && self.last().all(rtnl::Report::is_seen_whole)
+    }
+
+    /// The same of the settings: the first look of a pass comes to each of them, or there is none.
+    pub(crate) fn are_settings_seen(&self) -> bool {
+        self.broke_off.is_none() && self.unset.is_none()
+    }
+
     fn last(&self) -> impl Iterator<Item = &rtnl::Report> {
         self.network.last().into_iter()
     }

@@ -25,6 +25,8 @@ pub(crate) struct Unresolved {
     known: HashMap<Item, Why>,
     /// Why the last report was not called converged; nothing before the first.
     verdict: Option<Option<String>>,
+    /// Another file was taken up since.
+    is_other_file: bool,
 }
 
 /// What is unresolved.
@@ -71,6 +73,12 @@ pub(crate) struct News {
 }
 
 impl Unresolved {
+    /// Another file is in force. What of the former one cannot be looked at in the next pass is
+    /// forgotten: it may not be declared any more, and would be counted for ever.
+    pub(crate) fn another_file(&mut self) {
+        self.is_other_file = true;
+    }
+
     /// Compares a report with those before it, and remembers it.
     pub(crate) fn compare(&mut self, report: &Report) -> News {
         let mut comparison = Comparison {
@@ -128,16 +136,21 @@ impl Unresolved {
         news.ownership = of_settings.chain(findings).collect();
 
         let Comparison { before, mut now } = comparison;
-        if report.errors().is_empty() {
-            let ended = before.into_iter();
-            let ended = ended.filter(|(item, _)| item.sort != Sort::Ownership);
-            let from = news.ended.len();
-            news.ended.extend(ended);
-            // A map has no order.
-            news.ended[from..].sort_by(|(a, _), (b, _)| a.object.cmp(&b.object));
-        } else {
-            // What could not be looked at is as it was, as far as is known.
-            now.extend(before);
+        let (network, settings) = (report.is_network_seen(), report.are_settings_seen());
+        let is_seen = |(item, _): &(Item, Why)| match item.kind {
+            setting::KIND => settings,
+            _ => network,
+        };
+        let (ended, unseen): (Vec<_>, Vec<_>) = before.into_iter().partition(is_seen);
+        let ended = ended.into_iter();
+        let ended = ended.filter(|(item, _)| item.sort != Sort::Ownership);
+        let from = news.ended.len();
+        news.ended.extend(ended);
+        // A map has no order.
+        news.ended[from..].sort_by(|(a, _), (b, _)| a.object.cmp(&b.object));
+        // What could not be looked at is as it was, as far as is known.
+        if !std::mem::take(&mut self.is_other_file) {
+            now.extend(unseen);
         }
         for why in now.values() {
             *match why {

@@ -53,8 +53,11 @@ fn text(out: &mut dyn Write, planned: &Planned) -> io::Result<()> {
     }
     let plan = &planned.network.plan;
     write!(out, "{}", plan.text())?;
-    if planned.is_empty() {
+    if planned.is_converged() {
         return writeln!(out, "nothing to do");
+    }
+    if planned.is_empty() {
+        return writeln!(out, "not known whether there is anything to do");
     }
     writeln!(out, "{}", counts(plan, planned))
 }

@@ -69,9 +69,21 @@ pub(crate) fn a_damaged_journal_stops_a_pass_until_it_is_repaired() {
 
     // Records would be lost.
     let refused = agent.run(&["journal", "repair"]);
-    refused.assert_refused(&[shown, "would lose", "--accept-loss"]);
+    let hint = format!("`trueup journal repair {shown} --accept-loss`");
+    let look = format!("`trueup journal export {shown}`");
+    refused.assert_refused(&[shown, "would lose", &hint, &look]);
+    let unnamed = agent.run(&["journal", "repair", "--accept-loss"]);
+    unnamed.assert_refused(&["--accept-loss", "journal repair FILE"]);
     assert!(fs::read(&file).unwrap() == damaged, "left as it was");
-    let repaired = agent.run(&["journal", "repair", "--accept-loss", "--format", "json"]);
+    let repair = [
+        "journal",
+        "repair",
+        shown,
+        "--accept-loss",
+        "--format",
+        "json",
+    ];
+    let repaired = agent.run(&repair);
     assert_eq!(repaired.code, 0, "{repaired:?}");
     let told = repaired.json();
     let kept = format!("{shown}.damaged");
@@ -279,6 +291,14 @@ pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     assert!(refused(read("told")), "{}", read("told"));
     let seen = Snapshot::take();
     assert!(seen.index_of("one").is_some() && seen.index_of("two").is_none());
+    // What the file says no more is not counted on, though nothing can be recorded still.
+    agent.write(
+        "two.toml",
+        &format!("link = {}", two.replace("two", "three")),
+    );
+    wait_until("the third is refused", || read("seen").contains("three"));
+    assert!(!read("seen").contains("2 pending"), "{}", read("seen"));
+    agent.write("two.toml", &format!("link = {two}"));
 
     let directory = agent.state();
     let inside = format!("/proc/{}/root{}", watch.0.id(), directory.display());

@@ -49,7 +49,8 @@ use watch::{
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
-    the_second_signal_ends_what_is_stuck, what_a_stranger_takes_is_restored_when_it_is_heard_of,
+    that_passes_run_again_is_reported_though_nothing_is_new, the_second_signal_ends_what_is_stuck,
+    what_a_stranger_takes_is_restored_when_it_is_heard_of,
     what_is_being_written_is_not_taken_up_in_part, who_takes_the_same_again_and_again_is_told_of,
 };
 use why::{
@@ -106,6 +107,7 @@ trueup_testkit::kernel_tests![
     a_name_that_the_kernel_would_number_is_refused,
     what_can_never_come_right_is_invalid,
     both_signals_end_it_well_and_its_links_are_remembered,
+    that_passes_run_again_is_reported_though_nothing_is_new,
     a_deleted_route_is_restored,
     a_changed_file_is_taken_up_and_a_broken_one_is_not,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
@@ -145,6 +147,8 @@ trueup_testkit::kernel_tests![
     where_the_network_cannot_be_as_declared_no_sysctl_is_set,
     what_cannot_be_read_is_not_taken_for_nothing,
     a_directory_that_has_nothing_of_a_namespace_hides_nothing,
+    a_usual_directory_of_another_user_is_left_out_of_a_check,
+    a_state_directory_that_is_made_can_be_searched_by_all,
     an_empty_boot_id_is_no_boot,
     the_doctor_names_the_remedy_for_a_missing_proc,
     a_read_only_mount_of_proc_sys_is_named,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -199,6 +200,46 @@ pub(crate) fn a_directory_that_has_nothing_of_a_namespace_hides_nothing() {
     assert_eq!(Snapshot::take().index_of("ours"), None);
 }
 
+/// As root leaves it, who alone may list it.
+pub(crate) fn a_usual_directory_of_another_user_is_left_out_of_a_check() {
+    let agent = Agent::new();
+    let ran = bound(
+        &agent,
+        "mkdir -m 311 /run/trueup; exec \"$0\" journal check",
+    );
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{ran:?}");
+    for words in [
+        "state directory /run/trueup",
+        "left out",
+        "there is no journal in",
+    ] {
+        assert!(ran.err.contains(words), "{words}: {ran:?}");
+    }
+    assert!(!ran.err.contains("journal in /run/trueup"), "{ran:?}");
+    let script = "mkdir -m 311 /run/trueup; exec \"$0\" journal check --state /run/trueup";
+    bound(&agent, script).assert_refused(&["state directory /run/trueup"]);
+}
+
+/// Whatever the mask of the process is; a directory that was there stays as it is.
+pub(crate) fn a_state_directory_that_is_made_can_be_searched_by_all() {
+    let agent = Agent::new();
+    agent.write("f.toml", "route = []");
+    agent.write("g.toml", "protocol = 117\nroute = []");
+    let mode = |name: &str| {
+        let found = fs::metadata(agent.directory().join(name)).unwrap();
+        found.permissions().mode() & 0o777
+    };
+    for file in ["f.toml", "g.toml"] {
+        let script = format!("umask 077; exec \"$0\" apply {file} --state a/made");
+        let ran = shell(&agent, &script);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let made = if file == "f.toml" { 0o711 } else { 0o700 };
+        assert_eq!((mode("a"), mode("a/made")), (0o700, made));
+        let own = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(agent.directory().join("a/made"), own).unwrap();
+    }
+}
+
 pub(crate) fn an_empty_boot_id_is_no_boot() {
     let agent = Agent::new();
     agent.write("f.toml", OURS);
@@ -246,8 +287,8 @@ pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
             "f.toml",
             &format!("[sysctl]\n\"net.ipv4.tcp_fin_timeout\" = 60\n{text}"),
         );
-        // Its owner may not read it, though others may.
-        let script = "echo 60 > key; chmod 044 key; \
+        // Its owner may not read it, though others may; nor write to the one that is there.
+        let script = "rm -f key; echo 60 > key; chmod 044 key; \
                       mount --bind key /proc/sys/net/ipv4/tcp_fin_timeout; \
                       exec \"$0\" plan f.toml --state state";
         bound(&agent, script)
@@ -258,8 +299,20 @@ pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
         ran.out.contains("cannot be read: Permission denied"),
         "{ran:?}"
     );
+    assert!(
+        ran.out
+            .ends_with("\nnot known whether there is anything to do\n"),
+        "{ran:?}"
+    );
     assert!(ran.err.contains("could not be told"), "{ran:?}");
-    assert_eq!(plan("\"net.ipv4.ip_forward\" = 1").code, 2);
+    // A namespace begins with the value of the first one.
+    let other = match fs::read_to_string(FORWARD).unwrap().trim() {
+        "0" => 1,
+        _ => 0,
+    };
+    let ran = plan(&format!("\"net.ipv4.ip_forward\" = {other}"));
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.out.contains("1 to change"), "{ran:?}");
 }
 
 pub(crate) fn a_read_only_mount_of_proc_sys_is_named() {

@@ -140,6 +140,30 @@ pub(crate) fn a_pass_that_cannot_run_is_tried_again() {
     child.terminate(Signal::TERM);
 }
 
+/// An address stays while its link, which is down, has another name: then nothing is to be done.
+pub(crate) fn that_passes_run_again_is_reported_though_nothing_is_new() {
+    let agent = Agent::new();
+    ip(&["link", "add", "later", "type", "ifb"]);
+    agent.write(
+        "f.toml",
+        "[[address]]\ndev = \"later\"\naddress = \"10.9.0.1/24\"\n",
+    );
+    let mut child = watch(&agent, &[]);
+    let (said, printed) = (said(&mut child), printed(&mut child));
+    let converged = || {
+        let printed = printed.lock().unwrap();
+        printed.lines().filter(|line| *line == "converged").count()
+    };
+    wait_until("it converges", || converged() == 1);
+    ip(&["link", "set", "later", "name", "other"]);
+    wait_until("the error is told", || {
+        said.lock().unwrap().contains("the pass could not run")
+    });
+    ip(&["link", "set", "other", "name", "later"]);
+    wait_until("it runs again", || converged() == 2);
+    child.terminate(Signal::TERM);
+}
+
 /// With passes by timer an hour apart, only what is heard can bring one about.
 pub(crate) const RARE: [&str; 2] = ["--interval", "3600"];
 

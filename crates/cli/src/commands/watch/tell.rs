@@ -152,10 +152,10 @@ impl Teller {
         let news = inner.unresolved.compare(report);
         let why_not = news.verdict().map(str::to_owned);
         inner.view.pass(now, why_not, rest);
-        if news.is_any() {
+        // That passes could not run was reported, so that they run again is too.
+        if inner.failure.take().is_some() || news.is_any() {
             inner.put_report(report, &news);
         }
-        inner.failure = None;
         if report.contended() == 0 {
             inner.contended = 0;
         }
@@ -240,6 +240,7 @@ impl Teller {
         let mut inner = self.lock();
         let (state, text, message, place) = match change {
             Change::TakenUp => {
+                inner.unresolved.another_file();
                 let text = match inner.view.is_refused() {
                     true => "the file is good again, and taken up",
                     false => "the file was taken up",
