@@ -21,7 +21,8 @@ usage: cargo xtask COMMAND
 
   test   format check, clippy, documentation, all tests (unit, property, doc and kernel),
          the scenarios, the demo, and the counts
-  prove  what takes longer: every kill point, the planted faults, the kernel tests on Linux 6.1 and 6.12
+  prove  what takes longer: every kill point, 2,000 random cases of each generator, the planted faults, the kernel
+         tests on Linux 6.1 and 6.12
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help)
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace

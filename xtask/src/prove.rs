@@ -1,5 +1,5 @@
-//! `cargo xtask prove`: what takes longer than a change should wait for. Every kill point instead of a sample, the faults
-//! planted on purpose, and the kernel tests on the other kernels.
+//! `cargo xtask prove`: what takes longer than a change should wait for. Every kill point instead of a sample, two
+//! thousand cases of what draws at random, the faults planted on purpose, and the kernel tests on the other kernels.
 
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, need_ip, show_and_run};
@@ -17,6 +17,15 @@ const KILL_POINTS: [&str; 8] = [
     "crash",
 ];
 
+/// The generators that look for more, by package and test: random desired states, and what another writer hangs on ours.
+const GENERATORS: [(&str, &str); 2] = [
+    ("trueup-cli", "no_declaration_is_written_by_a_second_pass"),
+    ("trueup-rtnl", "nothing_of_another_writer_goes_unnamed"),
+];
+
+/// How many cases each of them draws.
+const CASES: &str = "2000";
+
 /// Runs it.
 pub(crate) fn run() -> Result<()> {
     need_ip()?;
@@ -24,6 +33,22 @@ pub(crate) fn run() -> Result<()> {
     steps.run("every kill point", || {
         show_and_run(cargo(&KILL_POINTS).env("TRUEUP_CRASH", "all"))
     });
+    for (package, test) in GENERATORS {
+        steps.run(test, || {
+            let words = [
+                "test",
+                "--all-features",
+                "--package",
+                package,
+                "--test",
+                "kernel",
+                test,
+            ];
+            let mut generator = cargo(&words);
+            generator.env("TRUEUP_CASES", CASES);
+            show_and_run(generator.env("TRUEUP_SEED", "random"))
+        });
+    }
     steps.run("planted faults", || plant::run(&[]));
     steps.run("other kernels", || vm::run(&[]));
     steps.end()

@@ -2,6 +2,7 @@
 //! they read, each at the path that it has here, and an init that runs them.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -106,6 +107,12 @@ run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never \"$4\"; echo \"@v
 echo \"@vm kernel $(uname -r)\"
 "
     .to_owned();
+    // A random test looks as far in a guest as it does here.
+    for name in ["TRUEUP_CASES", "TRUEUP_SEED"] {
+        if let Ok(value) = env::var(name) {
+            script.push_str(&format!("export {name}='{value}'\n"));
+        }
+    }
     for module in modules {
         script.push_str(&format!("load '{}'\n", module.display()));
     }
