@@ -662,6 +662,11 @@ fn spare_bystanders(found: &mut Findings, observed: &Observed, proof: Proof<'_>)
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();
+    if !observed.complete.contains(Kind::Link) {
+        // What such a change would take along is not known.
+        let is_known = |op: &Op| op.action != Action::Update || !bystanders.has_effects(op);
+        found.ops.retain(is_known);
+    }
     for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
             Object::Link(_) => {

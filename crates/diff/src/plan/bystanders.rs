@@ -186,6 +186,11 @@ impl<'a> Bystanders<'a> {
         self.lost(link.index, &self.effects.of_op(op))
     }
 
+    /// Whether an op on a link does anything that could cost other objects.
+    pub(crate) fn has_effects(&self, op: &Op) -> bool {
+        !self.effects.of_op(op).is_empty()
+    }
+
     /// Why the delete of a link is to be held.
     pub(crate) fn of_delete(&self, index: u32) -> Option<&Hold> {
         self.lost(index, &self.effects.of_delete(index))

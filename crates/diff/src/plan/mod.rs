@@ -463,7 +463,8 @@ impl Plan {
 /// Plans a pass: resolves what is desired against what was observed and compares the two.
 ///
 /// Of a kind that is unmanaged nothing is touched; of a kind of which the observation is not
-/// complete nothing is deleted.
+/// complete nothing is deleted, and where that is the links, none is changed in a way that could
+/// take others along.
 ///
 /// # Errors
 ///
