@@ -424,6 +424,6 @@ impl Question {
             || matches!(&route.nexthops, NextHops::Object(id, _) if points(id))
             || (!self.devs.is_empty()
                 && (route.src.is_some_and(|src| self.sources.contains(&src))
-                    || route.nexthops.devices().any(|dev| self.devs.contains(dev))))
+                    || route.carriers().any(|dev| self.devs.contains(&dev))))
     }
 }

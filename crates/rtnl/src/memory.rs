@@ -215,7 +215,7 @@ impl Memory {
         if first.is_some() {
             self.forget(options, now);
         }
-        self.otherwise.hold(plan, first.is_some() && whole);
+        self.otherwise.hold(plan, first.is_some() && whole, now);
         let mut strangers = HashMap::new();
         // A link is made by one op and set up by another.
         let mut counted = HashSet::new();

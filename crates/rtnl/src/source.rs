@@ -384,8 +384,9 @@ impl Rtnl {
                 }
             }
             let (plan, observed) = (&mut planned.plan, &planned.observed);
-            let changes = || pass.observer.changes();
-            self.memory.otherwise.find(&mut round, plan, changes);
+            let changes = || watched.and_then(|_| pass.observer.changes());
+            let otherwise = &mut self.memory.otherwise;
+            otherwise.find(&mut round, plan, changes, now);
             rounds.push(round);
             pass.hold(&mut self.memory, plan, observed, None, now);
             let held = |op: &&Op| matches!(op.hold, Some(Hold::StoredOtherwise(_)));

@@ -3,10 +3,11 @@
 //!
 //! An op was acknowledged, and the next look asks for the same again. Either the kernel made something else of it, or another
 //! writer came in between. What the kernel announced meanwhile tells: if the object was never as desired, no other writer
-//! changed it. Where that cannot be told, the op is tried once more; if that ends in the same, and nothing was announced of the
-//! object after the second write, the kernel it is.
+//! changed it. Where that cannot be told, the op is tried once more; if that ends in the same, it is most likely the kernel. As
+//! another writer may be as fast each time, it is tried again after a while, with growing delays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use trueup_apply::{Failure, Outcome};
 use trueup_diff::{
@@ -21,18 +22,58 @@ use crate::report::Round;
 const WATCHED: usize = 4096;
 const CHANGES: usize = 8;
 
+/// The first and the longest delay before what may be another writer's doing is tried again. It doubles each time.
+const FIRST_DELAY: Duration = Duration::from_secs(60);
+const LAST_DELAY: Duration = Duration::from_secs(3600);
+
 /// What is known of objects that were written and did not become as desired.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredOtherwise {
     objects: HashMap<Id, Stored>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Stored {
+    digests: Digests,
+    held: Held,
+}
+
+/// Of what is desired and of what is stored; `None` where there is no object.
+#[derive(Clone, Debug, PartialEq)]
+struct Digests {
     desired: u64,
     stored: Option<u64>,
-    /// Whether the kernel itself has made it so, or it may have been another writer.
-    by_kernel: bool,
+}
+
+/// How long an object is not written again while its digests stay as they are.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// It was seen once, and may be another writer's doing.
+    Not,
+    /// It was seen again, and may still be.
+    Until(Instant, Duration),
+    /// The kernel itself has made it so.
+    UntilChanged,
+}
+
+impl Held {
+    fn is_over(self, now: Instant) -> bool {
+        match self {
+            Held::Not => true,
+            Held::Until(end, _) => now >= end,
+            Held::UntilChanged => false,
+        }
+    }
+
+    /// After one more write that ended in the same.
+    fn longer(self, now: Instant) -> Held {
+        let delay = match self {
+            Held::Not => FIRST_DELAY,
+            Held::Until(_, delay) => delay.saturating_mul(2).min(LAST_DELAY),
+            Held::UntilChanged => return self,
+        };
+        Held::Until(now + delay, delay)
+    }
 }
 
 /// What a plan asks for about one object.
@@ -43,11 +84,12 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn digests(&self, by_kernel: bool) -> Stored {
-        Stored {
+    fn digests(&self) -> Digests {
+        Digests {
             desired: digest(self.desired),
-            stored: self.stored.map(|stored| digest(lasting(stored))),
-            by_kernel,
+            stored: self
+                .stored
+                .map(|stored| digest(lasting(stored, self.desired))),
         }
     }
 
@@ -84,8 +126,9 @@ pub(crate) fn watched(plan: &Plan) -> Option<usize> {
 }
 
 impl StoredOtherwise {
-    /// Holds what was found to be stored otherwise, as long as neither form has changed.
-    pub(crate) fn hold(&mut self, plan: &mut Plan, whole: bool) {
+    /// Holds what was found to be stored otherwise, as long as neither form has changed and it is not
+    /// due to be tried again.
+    pub(crate) fn hold(&mut self, plan: &mut Plan, whole: bool, now: Instant) {
         if self.objects.is_empty() {
             return;
         }
@@ -95,12 +138,12 @@ impl StoredOtherwise {
             let Some(known) = self.objects.get(&id) else {
                 continue;
             };
-            if *known != asked.digests(known.by_kernel) {
+            if known.digests != asked.digests() {
                 self.objects.remove(&id);
                 continue;
             }
             met.insert(id);
-            if known.by_kernel {
+            if !known.held.is_over(now) {
                 let stored = asked.stored.map(|stored| Box::new(stored.clone()));
                 holds.extend(asked.ops.into_iter().map(|at| (at, stored.clone())));
             }
@@ -120,6 +163,7 @@ impl StoredOtherwise {
         round: &mut Round,
         plan: &Plan,
         changes: impl FnOnce() -> Option<Vec<Change>>,
+        now: Instant,
     ) {
         let mut written = written(round);
         let mut asked = asked(plan);
@@ -148,27 +192,27 @@ impl StoredOtherwise {
                 Some(changes) if !is_new_link => verdict(&asked, changes),
                 _ => Verdict::Unknown,
             };
-            let now = asked.digests(true);
+            let digests = asked.digests();
             let before = self.objects.get(&id);
-            let again = before
-                .is_some_and(|before| (before.desired, before.stored) == (now.desired, now.stored));
-            match verdict {
-                Verdict::ByAnother => {
+            let before = before.filter(|before| before.digests == digests);
+            let held = match (verdict, before) {
+                (Verdict::ByAnother, _) => {
                     self.objects.remove(&id);
+                    continue;
                 }
-                Verdict::Unknown if !again => {
-                    let by_kernel = false;
-                    self.objects.insert(id, Stored { by_kernel, ..now });
-                }
-                Verdict::Unknown | Verdict::ByKernel => {
-                    self.objects.insert(id, now);
-                    if let Some(written) = written.get(&id) {
-                        let (desired, stored) = (asked.desired, asked.stored);
-                        let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
-                        let outcome = Outcome::Failed(Box::new(failure));
-                        round.outcomes.outcomes[written.last] = outcome;
-                    }
-                }
+                (Verdict::ByKernel, _) => Held::UntilChanged,
+                (Verdict::Unknown, None) => Held::Not,
+                (Verdict::Unknown, Some(before)) => before.held.longer(now),
+            };
+            self.objects.insert(id, Stored { digests, held });
+            if held.is_over(now) {
+                continue;
+            }
+            if let Some(written) = written.get(&id) {
+                let (desired, stored) = (asked.desired, asked.stored);
+                let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
+                let outcome = Outcome::Failed(Box::new(failure));
+                round.outcomes.outcomes[written.last] = outcome;
             }
         }
     }
@@ -299,14 +343,14 @@ fn verdict(asked: &Asked<'_>, changes: &[Change]) -> Verdict {
     }
 }
 
-/// An object less what changes by itself.
-fn lasting(object: &Object) -> Object {
+/// A stored object less what changes by itself, and what is not desired of it.
+fn lasting(object: &Object, desired: &Object) -> Object {
     let kept = |left: u32| match left {
         0 | FOREVER => left,
         _ => 1,
     };
-    match object {
-        Object::Address(address) => Object::Address(Address {
+    match (object, desired) {
+        (Object::Address(address), _) => Object::Address(Address {
             lifetimes: Lifetimes {
                 valid: kept(address.lifetimes.valid),
                 preferred: kept(address.lifetimes.preferred),
@@ -314,11 +358,33 @@ fn lasting(object: &Object) -> Object {
             secondary: false,
             ..address.clone()
         }),
-        // Made anew it has another index.
-        Object::Link(link) => Object::from(Link {
+        // Made anew it has another index, and another hardware address unless one is desired.
+        (Object::Link(link), Object::Link(desired)) => Object::from(Link {
             index: 0,
+            up: desired.up.and(link.up),
+            mtu: desired.mtu.and(link.mtu),
+            address: desired.address.and(link.address),
             ..(**link).clone()
         }),
-        other => other.clone(),
+        (other, _) => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_another_writers_doing_is_tried_again_after_growing_delays() {
+        let now = Instant::now();
+        assert!(Held::Not.is_over(now));
+        let mut held = Held::Not;
+        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
+            held = held.longer(now);
+            let end = now + Duration::from_secs(minutes * 60);
+            assert!(held.is_over(end), "{minutes}");
+            assert!(!held.is_over(end - Duration::from_secs(1)), "{minutes}");
+        }
+        assert!(!Held::UntilChanged.longer(now).is_over(now + LAST_DELAY * 9));
     }
 }

@@ -426,6 +426,16 @@ pub struct RouteKey {
     pub from: Option<Prefix>,
 }
 
+impl Route {
+    /// The devices that it goes with: those that it leads to; of an IPv6 route that refuses packets
+    /// the loopback device (`ip6_route_info_create`), whose index is always 1.
+    pub fn carriers(&self) -> impl Iterator<Item = Dev> {
+        let on_loopback = self.kind.is_reject() && self.family() == Family::Inet6;
+        let loopback = on_loopback.then_some(Dev::index(1));
+        self.nexthops.devices().copied().chain(loopback)
+    }
+}
+
 impl Item for Route {
     type Key = RouteKey;
 

@@ -37,6 +37,8 @@ enum Loss {
     Carrier,
     /// Another hardware address (`neigh_changeaddr`).
     Address,
+    /// An MTU that is too small for IPv4.
+    Ipv4,
     /// An MTU that is too small for IPv6.
     Ipv6,
     /// The link is a port no longer.
@@ -144,8 +146,8 @@ impl<'a> Bystanders<'a> {
         };
         let foreign = in_order(&observed.routes, foreign);
         for route in foreign.into_iter().chain(returned_routes.iter().copied()) {
-            for dev in route.nexthops.devices() {
-                add(*dev, route.clone().into());
+            for dev in route.carriers() {
+                add(dev, route.clone().into());
             }
             // Where its source is, there it can be hit too.
             if let Some(src) = route.src {
@@ -198,22 +200,29 @@ impl<'a> Bystanders<'a> {
 
     fn lost(&self, origin: u32, effects: &[(u32, Effect)]) -> Option<&Hold> {
         let link = |(index, effect): &(u32, Effect)| {
-            let gone = matches!(effect, Effect::Gone | Effect::Released | Effect::Down);
-            let shrunk = matches!(effect, Effect::Shrunk(_)) && self.effects.is_stacked(*index);
-            let hit = *index != origin && (gone || shrunk);
-            self.links.get(index).filter(|_| hit)
+            let hit = match effect {
+                Effect::Gone | Effect::Released => true,
+                Effect::Down => self.effects.is_up(*index),
+                Effect::Shrunk(_) => self.effects.is_stacked(*index),
+                Effect::CarrierLost | Effect::Readdressed => false,
+            };
+            self.links.get(index).filter(|_| hit && *index != origin)
         };
         let on_link = |(index, effect): &(u32, Effect)| {
-            let loss = match effect {
-                Effect::Gone => Loss::Delete,
-                Effect::Down if self.effects.is_up(*index) => Loss::Down,
-                Effect::CarrierLost => Loss::Carrier,
-                Effect::Readdressed => Loss::Address,
-                Effect::Shrunk(mtu) if self.effects.loses_ipv6(*index, *mtu) => Loss::Ipv6,
-                Effect::Released => Loss::Port,
-                Effect::Down | Effect::Shrunk(_) => return None,
+            let loses = |family, mtu| self.effects.loses_family(*index, family, mtu);
+            let losses = match effect {
+                Effect::Gone => [Some(Loss::Delete), None],
+                Effect::Down => [self.effects.is_up(*index).then_some(Loss::Down), None],
+                Effect::CarrierLost => [Some(Loss::Carrier), None],
+                Effect::Readdressed => [Some(Loss::Address), None],
+                Effect::Shrunk(mtu) => [
+                    loses(Family::Inet6, *mtu).then_some(Loss::Ipv6),
+                    loses(Family::Inet, *mtu).then_some(Loss::Ipv4),
+                ],
+                Effect::Released => [Some(Loss::Port), None],
             };
-            self.on_link.get(&(*index, loss))
+            let mut losses = losses.into_iter().flatten();
+            losses.find_map(|loss| self.on_link.get(&(*index, loss)))
         };
         let of_links = effects.iter().find_map(link);
         of_links.or_else(|| effects.iter().find_map(on_link))
@@ -394,23 +403,23 @@ pub(crate) fn left_by(op: &Op) -> Option<u32> {
 
 /// The ways in which an object on a link is lost.
 fn losses(object: &Object) -> &'static [Loss] {
-    use Loss::{Address, Carrier, Delete, Down, Ipv6};
+    use Loss::{Address, Carrier, Delete, Down, Ipv4, Ipv6};
     match object {
-        Object::Address(address) if address.family() == Family::Inet => &[Delete],
+        Object::Address(address) if address.family() == Family::Inet => &[Delete, Ipv4],
         Object::Address(_) => &[Delete, Down, Ipv6],
         Object::Neighbour(neighbour) => {
             let permanent = neighbour.state == NeighbourState::Permanent && !neighbour.proxy;
             match (neighbour.family(), permanent) {
-                (Family::Inet, true) => &[Delete, Down, Address],
-                (Family::Inet, false) => &[Delete, Down, Address, Carrier],
+                (Family::Inet, true) => &[Delete, Down, Address, Ipv4],
+                (Family::Inet, false) => &[Delete, Down, Address, Carrier, Ipv4],
                 (Family::Inet6, true) => &[Delete, Down, Address, Ipv6],
                 (Family::Inet6, false) => &[Delete, Down, Address, Carrier, Ipv6],
             }
         }
         Object::Route(route) => match (route.family(), points_at(route)) {
-            (Family::Inet, None) => &[Delete, Down],
+            (Family::Inet, None) => &[Delete, Down, Ipv4],
             (Family::Inet6, None) => &[Delete, Down, Ipv6],
-            (Family::Inet, Some(_)) => &[Delete, Down, Carrier],
+            (Family::Inet, Some(_)) => &[Delete, Down, Carrier, Ipv4],
             (Family::Inet6, Some(_)) => &[Delete, Down, Carrier, Ipv6],
         },
         Object::Nexthop(_) => &[Delete, Down, Carrier],

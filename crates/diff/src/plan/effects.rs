@@ -8,11 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::desired::Observed;
-use crate::model::{Dev, Kind, Link, LinkAddr, LinkKind, LinkStatus};
+use crate::model::{Dev, Family, Kind, Link, LinkAddr, LinkKind, LinkStatus};
 use crate::plan::{Action, Object, Op, peer};
 
-/// The least MTU that IPv6 takes (`IPV6_MIN_MTU`): below it all of IPv6 leaves the device.
-const IPV6_MIN_MTU: u32 = 1280;
+/// The least MTU that a family takes (`IPV4_MIN_MTU`, `IPV6_MIN_MTU`): below it all of the family
+/// leaves the device (`inetdev_event`, `addrconf_notify`).
+const fn least_mtu(family: Family) -> u32 {
+    match family {
+        Family::Inet => 68,
+        Family::Inet6 => 1280,
+    }
+}
 
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -238,7 +244,10 @@ impl<'a> Effects<'a> {
                 let larger = |link: &&&Link| link.mtu.is_some_and(|was| was > mtu);
                 let stacked = |link: &&&Link| {
                     let kind = &link.kind;
-                    vlan(link) || matches!(kind, Some(LinkKind::Macvlan { .. }))
+                    // Such as macvtap and ipvlan.
+                    let others =
+                        matches!(kind, Some(LinkKind::Macvlan { .. } | LinkKind::Other(_)));
+                    vlan(link) || others
                 };
                 let shrunk = followers.filter(larger).filter(stacked);
                 hit.extend(shrunk.map(|follower| (follower.index, Effect::Shrunk(mtu))));
@@ -339,10 +348,11 @@ impl<'a> Effects<'a> {
         !self.is_bridge(master)
     }
 
-    /// Whether an MTU is too small for IPv6, where that of a link is not yet.
-    pub(crate) fn loses_ipv6(&self, index: u32, mtu: u32) -> bool {
+    /// Whether an MTU is too small for a family, where that of a link is not yet.
+    pub(crate) fn loses_family(&self, index: u32, family: Family, mtu: u32) -> bool {
         let was = self.links.get(&index).and_then(|link| link.mtu);
-        mtu < IPV6_MIN_MTU && was.is_none_or(|was| was >= IPV6_MIN_MTU)
+        let least = least_mtu(family);
+        mtu < least && was.is_none_or(|was| was >= least)
     }
 
     pub(crate) fn link(&self, index: u32) -> Option<&'a Link> {

@@ -248,3 +248,58 @@ pub(crate) fn a_link_local_address_that_was_made_by_hand_holds_its_link() {
     ip(&["address", "delete", "fe80::1/64", "dev", "br0"]);
     converge(&nothing(), first.ledger());
 }
+
+/// Below 68 bytes all of IPv4 leaves a device (`inetdev_event`).
+pub(crate) fn what_is_of_ipv4_holds_an_mtu_that_is_too_small_for_it() {
+    let ifb = || up(LinkKind::Ifb, "i0");
+    let first = converge(&links([ifb()]), &MemoryLedger::default());
+    ip_batch([
+        "address add 10.9.0.1/24 dev i0",
+        "route add 10.50.0.0/16 dev i0 proto static",
+        "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev i0 nud permanent",
+    ]);
+    let small = Link {
+        mtu: Some(60),
+        ..ifb()
+    };
+    is_held(&links([small.clone()]), first.ledger(), "10.9.0.");
+    ip_batch([
+        "address flush dev i0",
+        "neighbour flush dev i0 nud permanent",
+    ]);
+    converge(&links([small]), first.ledger());
+}
+
+/// Like a macvlan, a macvtap gets the smaller MTU of the device below.
+pub(crate) fn a_macvtap_of_another_writer_holds_a_smaller_mtu() {
+    let first = converge(&links([pair()]), &MemoryLedger::default());
+    ip(&["link", "add", "link", "v0", "name", "m0", "type", "macvtap"]);
+    let small = Link {
+        mtu: Some(1400),
+        ..pair()
+    };
+    is_held(&links([small.clone()]), first.ledger(), "link m0");
+    ip(&["link", "delete", "m0"]);
+    converge(&links([small]), first.ledger());
+}
+
+/// The kernel binds an IPv6 route that refuses packets to the loopback device.
+pub(crate) fn a_reject_route_of_ipv6_holds_the_loopback_device_up() {
+    ip_batch([
+        "link set lo up",
+        "route add unreachable fd00:9::/32 proto static",
+    ]);
+    let change = links([down(Link::must_exist(name("lo")))]);
+    is_held(&change, &MemoryLedger::default(), "fd00:9::/32");
+    ip(&["route", "delete", "unreachable", "fd00:9::/32"]);
+    converge(&change, &MemoryLedger::default());
+}
+
+/// A VLAN or a device of the like that is down already loses nothing with the device below.
+pub(crate) fn a_vlan_that_is_down_holds_nothing() {
+    let first = converge(&links([pair()]), &MemoryLedger::default());
+    ip(&[
+        "link", "add", "link", "v0", "name", "f0", "type", "vlan", "id", "7",
+    ]);
+    converge(&links([down(pair())]), first.ledger());
+}
