@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use rustix::fs::{Access, access};
-use trueup::journal::{self, Journal, JournalLedger, LedgerScope};
+use trueup::journal::{self, Journal, JournalLedger};
 use trueup::netlink::boot_id;
 use trueup::reconcile::{Claim, Ledger, LedgerError};
+use trueup::rtnl::ledger_scope_of;
 
 /// A source that has a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +101,7 @@ impl Place {
     /// Whether the journal, or the lock of one who writes to it, is there.
     fn is_in_use(&self) -> Result<bool> {
         let journal = self.file();
-        let mut lock = journal.clone().into_os_string();
-        lock.push(".lock");
-        for file in [PathBuf::from(lock), journal] {
+        for file in [journal::lock_file(&journal), journal] {
             match fs::symlink_metadata(&file) {
                 Ok(_) => return Ok(true),
                 Err(error)
@@ -179,7 +178,7 @@ impl Place {
     }
 
     fn ledger(&self, of: Of, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
-        let scope = LedgerScope::new(self.cookie.to_string(), boot_id);
+        let scope = ledger_scope_of(self.cookie, boot_id);
         Ok(journal.ledger(of.name(), &scope)?)
     }
 
@@ -280,8 +279,25 @@ pub(crate) fn explain(error: journal::Error, file: &Path) -> Error {
              `trueup journal repair {shown}` makes it usable, or says what that would lose"
         ));
     }
-    let remedy = error.remedy().unwrap_or(READABLE);
-    anyhow!("cannot use the state file {shown}: {error}; {remedy}")
+    let remedy = match remedy(&error) {
+        Some(remedy) => format!("; {remedy}"),
+        None => String::new(),
+    };
+    anyhow!("cannot use the state file {shown}: {error}{remedy}")
+}
+
+/// What to do about an error of a journal, if that is known.
+pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
+    let cause = || {
+        let cause = std::error::Error::source(error)?;
+        cause.downcast_ref::<io::Error>()
+    };
+    let is_refused = |cause: &io::Error| {
+        use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem)
+    };
+    let readable = || cause().is_some_and(is_refused).then_some(READABLE);
+    error.remedy().or_else(readable)
 }
 
 /// What to do about a journal that cannot be opened.

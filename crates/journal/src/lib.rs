@@ -35,7 +35,7 @@ pub use journal::{Compacted, Journal, Stats};
 pub use keys::{Ending, KeyState, Keys, Reservation, Reserved, Resolution};
 pub use ledger::JournalLedger;
 pub use lines::Counts;
-pub use lock::{Holder, unheld};
+pub use lock::{Holder, lock_file, unheld};
 pub use operations::{Operation, OperationState, Operations};
 pub use regular::open_regular;
 pub use retention::Keep;

@@ -58,7 +58,7 @@ impl Lock {
     /// Takes the lock of the journal at `path`, without waiting for one who holds it. A lock file
     /// that was not there goes again with the lock, unless it is to be [kept](Lock::keep).
     pub(crate) fn take(path: &Path) -> Result<Lock, Error> {
-        let path = beside(path, "lock");
+        let path = lock_file(path);
         let shown = path.display();
         let os = |cause| Error::os(format!("cannot open the lock {shown}"), cause);
         for _ in 0..TRIES {
@@ -126,7 +126,7 @@ fn lock(file: &File, operation: FlockOperation, path: &Path) -> Result<(), Error
 ///
 /// [`Held`](crate::ErrorKind::Held) if somebody has; [`Os`](crate::ErrorKind::Os) if that cannot be told.
 pub fn unheld(path: impl AsRef<Path>) -> Result<(), Error> {
-    let path = beside(path.as_ref(), "lock");
+    let path = lock_file(path);
     let shown = path.display();
     let file = match open_regular(&path, OpenOptions::new().read(true)) {
         // Who opens a journal makes its lock.
@@ -137,6 +137,11 @@ pub fn unheld(path: impl AsRef<Path>) -> Result<(), Error> {
     };
     // Shared with others who ask; it goes with the file.
     lock(&file, FlockOperation::NonBlockingLockShared, &path)
+}
+
+/// The lock file of the journal at `path`: whoever opens that makes it.
+pub fn lock_file(path: impl AsRef<Path>) -> PathBuf {
+    beside(path.as_ref(), "lock")
 }
 
 /// A file that goes with the journal at `path`.

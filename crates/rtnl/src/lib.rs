@@ -36,7 +36,7 @@ pub use error::{Error, ErrorKind};
 pub use look::Planned;
 pub use options::{Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol};
 pub use report::{Finding, OpOutcome, Report, Rule};
-pub use scope::ledger_scope;
+pub use scope::{ledger_scope, ledger_scope_of};
 pub use source::Rtnl;
 pub use watch::Watch;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};

@@ -16,8 +16,10 @@ use crate::Error;
 ///
 /// When the namespace cannot be opened, or the cookie (Linux 5.14) or the boot's id cannot be read.
 pub fn ledger_scope(namespace: &Namespace) -> Result<LedgerScope, Error> {
-    Ok(LedgerScope::new(
-        namespace.cookie()?.to_string(),
-        boot_id()?,
-    ))
+    Ok(ledger_scope_of(namespace.cookie()?, boot_id()?))
+}
+
+/// Returns what [`ledger_scope`] does, for a namespace by its cookie and a boot by its id.
+pub fn ledger_scope_of(cookie: u64, boot_id: impl Into<String>) -> LedgerScope {
+    LedgerScope::new(cookie.to_string(), boot_id)
 }

@@ -103,7 +103,8 @@ struct Holder {
 #[derive(Serialize)]
 struct Problem {
     problem: String,
-    remedy: String,
+    /// If one is known.
+    remedy: Option<String>,
 }
 
 impl Findings {
@@ -172,10 +173,14 @@ impl Problem {
                 ),
             )
         } else {
-            let remedy = error.remedy().unwrap_or(state::READABLE);
-            (format!("cannot use {file}: {error}"), remedy.to_owned())
+            let remedy = state::remedy(error).map(str::to_owned);
+            let problem = format!("cannot use {file}: {error}");
+            return Problem { problem, remedy };
         };
-        Problem { problem, remedy }
+        Problem {
+            problem,
+            remedy: Some(remedy),
+        }
     }
 }
 
@@ -184,7 +189,7 @@ fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -
         .map_err(|error| {
             problems.push(Problem {
                 problem: output::in_full(error.as_ref()),
-                remedy: remedy.to_owned(),
+                remedy: Some(remedy.to_owned()),
             });
         })
         .ok()
@@ -214,7 +219,7 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
     if settings.is_some_and(|settings| !settings.is_empty()) {
         problems.push(Problem {
             problem,
-            remedy: remedy.to_owned(),
+            remedy: Some(remedy.to_owned()),
         });
     }
     false
@@ -226,9 +231,11 @@ fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> 
             problems.push(Problem {
                 problem: "may not change this network namespace: CAP_NET_ADMIN is missing in the user namespace that owns it"
                     .to_owned(),
-                remedy: "run trueup as root there, or give it the capability, such as by AmbientCapabilities=CAP_NET_ADMIN in a \
-                         systemd unit"
-                    .to_owned(),
+                remedy: Some(
+                    "run trueup as root there, or give it the capability, such as by \
+                     AmbientCapabilities=CAP_NET_ADMIN in a systemd unit"
+                        .to_owned(),
+                ),
             });
             Ok(false)
         }
@@ -351,7 +358,7 @@ fn journals(
             Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
                 problems.push(Problem {
                     problem: format!("{} cannot be written", file.display()),
-                    remedy: state::READABLE.to_owned(),
+                    remedy: Some(state::READABLE.to_owned()),
                 });
             }
             Ok(_) => {}

@@ -100,8 +100,8 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
                 read.push(directory);
                 chosen.extend(files.into_iter().map(Ok));
             }
-            // The directory of root is no affair of other users.
-            Err(error) if common.state.is_none() && is_permission(&error) => {
+            // As root's is made: other users have journals elsewhere.
+            Err(error) if common.state.is_none() && is_unlisted(directory, &error) => {
                 output::note(format_args!(
                     "{}, so its journals are left out; run it as the owner of that directory to \
                      have them looked at",
@@ -123,9 +123,11 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     chosen
 }
 
-fn is_permission(error: &Error) -> bool {
+/// Whether the caller may search a directory, and not list it.
+fn is_unlisted(directory: &Path, error: &Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    let is_permission = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    error.is_some_and(is_permission) && fs::metadata(directory.join(".")).is_ok()
 }
 
 fn journals(directory: &Path) -> Result<Vec<PathBuf>> {

@@ -45,7 +45,7 @@ impl Declared {
             true => "(standard input)".to_owned(),
             false => path.display().to_string(),
         };
-        let tables = Tables::system().map_err(|error| file::Error::unreadable(&name, &error))?;
+        let tables = Tables::system()?;
         let file = match is_stdin(path) {
             true => File::read_from(&name, io::stdin(), &tables)?,
             false => File::read(path, &tables)?,

@@ -161,6 +161,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         stamp,
         unheard: None,
         unopened: None,
+        is_deaf: false,
         place,
         netns: common.netns.clone(),
         options: declared.options.clone(),

@@ -9,6 +9,8 @@ use trueup::journal::open_regular;
 use trueup::netlink::is_transient;
 use trueup_diff::table;
 
+use super::Error;
+
 /// The size of a file that is read at most, in bytes: more than all tables with names have.
 const LIMIT: u64 = 1 << 20;
 
@@ -35,21 +37,31 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// When a file could be read a moment later, such as for want of a descriptor: without it a
-    /// name would be unknown.
-    pub fn system() -> io::Result<Tables> {
+    /// When a file could be read a moment later, such as for want of a descriptor, or is larger than
+    /// 1 MiB: without it a name would be unknown. The error names the file.
+    pub fn system() -> Result<Tables, Error> {
         let mut tables = Tables::default();
         for base in ["/usr/share/iproute2", "/etc/iproute2"] {
             for path in rt_tables(Path::new(base))? {
-                let mut bytes = Vec::new();
-                let opened = open_regular(&path, OpenOptions::new().read(true));
-                let read = opened.and_then(|file| file.take(LIMIT).read_to_end(&mut bytes));
-                if now_or_never(read)?.is_some() {
-                    tables.add(&String::from_utf8_lossy(&bytes));
-                }
+                tables.add_file(&path)?;
             }
         }
         Ok(tables)
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        let opened = open_regular(path, OpenOptions::new().read(true));
+        let read = opened.and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes));
+        if now_or_never(path, read)?.is_none() {
+            return Ok(());
+        }
+        if bytes.len() as u64 > LIMIT {
+            let why = io::Error::other("it is larger than 1 MiB, more than names of tables take");
+            return Err(unreadable(path, &why));
+        }
+        self.add(&String::from_utf8_lossy(&bytes));
+        Ok(())
     }
 
     /// Adds the names of a text in the form of `rt_tables`: a number, white space, a name.
@@ -84,15 +96,22 @@ impl Tables {
 }
 
 /// What could be read; `None` for what cannot, and an error for what could be a moment later.
-fn now_or_never<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+fn now_or_never<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, Error> {
     match read {
-        Err(error) if error.raw_os_error().is_some_and(is_transient) => Err(error),
+        Err(error) if error.raw_os_error().is_some_and(is_transient) => {
+            Err(unreadable(path, &error))
+        }
         read => Ok(read.ok()),
     }
 }
 
-fn rt_tables(base: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = now_or_never(std::fs::read_dir(base.join("rt_tables.d")))?;
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::unreadable(&path.display().to_string(), error)
+}
+
+fn rt_tables(base: &Path) -> Result<Vec<PathBuf>, Error> {
+    let more = base.join("rt_tables.d");
+    let entries = now_or_never(&more, std::fs::read_dir(&more))?;
     let mut more: Vec<PathBuf> = entries
         .into_iter()
         .flatten()
@@ -134,5 +153,27 @@ mod tests {
             .collect();
         assert_eq!(names, ["rt_tables", "a.conf", "b.conf"]);
         std::fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_now_or_is_too_large_is_named() {
+        let path = std::env::temp_dir().join(format!("trueup-large-{}", std::process::id()));
+        std::fs::write(&path, "\n".repeat(LIMIT as usize) + "100 blue\n").unwrap();
+        let error = Tables::default().add_file(&path).unwrap_err();
+        let shown = path.display().to_string();
+        assert!(
+            error.to_string().starts_with(&format!("{shown}: ")),
+            "{error}"
+        );
+        assert!(error.to_string().contains("larger than 1 MiB") && !error.is_transient());
+        std::fs::write(&path, "\n".repeat(LIMIT as usize - 9) + "100 blue\n").unwrap();
+        let mut tables = Tables::default();
+        tables.add_file(&path).unwrap();
+        assert_eq!(tables.number("blue"), Some(100));
+        std::fs::remove_file(&path).unwrap();
+
+        let none: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EMFILE));
+        let error = now_or_never(&path, none).unwrap_err();
+        assert!(error.to_string().starts_with(&shown) && error.is_transient());
     }
 }

@@ -75,6 +75,28 @@ pub(crate) fn without_descriptors_watch_goes_on_and_says_so_once() {
     }
 }
 
+/// What the kernel gives no inotify instance for at first, it may give one for later.
+pub(crate) fn changes_of_the_file_are_heard_of_once_they_can_be() {
+    let agent = Agent::new();
+    agent.write("f.toml", BLACKHOLE);
+    let script = "most=/proc/sys/user/max_inotify_instances; echo 0 > $most; \
+                  (while ! test -e more; do sleep 0.1; done; echo 100 > $most) & \
+                  exec \"$0\" watch f.toml --state state";
+    let mut shell = Command::new("unshare");
+    shell
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_trueup"))
+        .current_dir(agent.directory());
+    let mut child = Running::of(&mut shell);
+    let said = said(&mut child);
+    let has_said = |words: &str| said.lock().unwrap().contains(words);
+    wait_until("it is said", || has_said("file are not heard of"));
+    agent.write("more", "");
+    wait_until("it is heard again", || has_said("file are heard of again"));
+    assert_eq!(said.lock().unwrap().lines().count(), 2, "each once");
+    child.terminate(Signal::TERM);
+}
+
 pub(crate) fn a_fifo_in_the_place_of_the_file_is_refused_and_watched_on() {
     let agent = Agent::new();
     fifo(&agent.directory().join("fifo"));
@@ -118,6 +140,10 @@ pub(crate) fn a_fifo_in_the_place_of_the_journal_is_refused_at_once() {
     let ran = ends(&agent, &["doctor"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.out.contains("it is a FIFO"), "{ran:?}");
+    // No permission would make it a journal.
+    assert!(!ran.out.contains("remedy:"), "{ran:?}");
+    let ran = ends(&agent, &["plan", "f.toml"]);
+    assert!(!ran.err.contains("run it as its owner"), "{ran:?}");
     fs::remove_file(&journal).unwrap();
     let lock = agent.state_file("lock");
     fs::remove_file(&lock).unwrap();

@@ -121,6 +121,7 @@ trueup_testkit::kernel_tests![
     what_is_being_written_is_not_taken_up_in_part,
     a_limit_to_changes_spreads_them,
     without_descriptors_watch_goes_on_and_says_so_once,
+    changes_of_the_file_are_heard_of_once_they_can_be,
     a_fifo_in_the_place_of_the_file_is_refused_and_watched_on,
     a_fifo_in_the_place_of_the_journal_is_refused_at_once,
     a_device_is_no_file,

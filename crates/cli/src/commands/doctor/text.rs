@@ -60,7 +60,9 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
     }
     for problem in &found.problems {
         writeln!(out, "! {}", problem.problem)?;
-        writeln!(out, "  remedy: {}", problem.remedy)?;
+        if let Some(remedy) = &problem.remedy {
+            writeln!(out, "  remedy: {remedy}")?;
+        }
     }
     match found.problems.len() {
         0 if found.sysctls_writable => writeln!(out, "an apply could work"),

@@ -147,6 +147,8 @@ pub(super) struct Attendant {
     pub(super) unheard: Option<(Stamp, Instant)>,
     /// Why the namespace could not be opened by its name, as was last reported.
     pub(super) unopened: Option<String>,
+    /// Whether it was last reported that changes of the file are not heard of.
+    pub(super) is_deaf: bool,
     pub(super) place: Place,
     /// What the place was named.
     pub(super) netns: Option<Namespace>,
@@ -179,6 +181,9 @@ impl Attendant {
             if next <= Instant::now() {
                 next = Instant::now() + PERIOD;
                 self.teller.look_for_reader();
+                if changes.is_none() {
+                    changes = self.listen();
+                }
                 if let Err(failure) = self.same_namespace() {
                     self.shared.lock().failure = Some(failure);
                     self.handle.stop();
@@ -208,21 +213,35 @@ impl Attendant {
         }
     }
 
-    /// Has changes of the file heard of, if that can be had.
-    fn listen(&self) -> Option<Changes> {
-        Changes::of(&self.path)
-            .map_err(|error| self.deaf(&error))
-            .ok()
+    /// Has changes of the file heard of, if that can be had now. What it takes, such as a
+    /// descriptor, may be there a moment later.
+    fn listen(&mut self) -> Option<Changes> {
+        match Changes::of(&self.path) {
+            Ok(changes) => {
+                if std::mem::take(&mut self.is_deaf) {
+                    self.teller.note("changes of the file are heard of again");
+                }
+                Some(changes)
+            }
+            Err(error) => {
+                self.deaf(&error);
+                None
+            }
+        }
     }
 
-    fn deaf(&self, error: &std::io::Error) {
+    fn deaf(&mut self, error: &std::io::Error) {
+        if std::mem::replace(&mut self.is_deaf, true) {
+            return;
+        }
         self.teller.note(&format!(
-            "changes of the file are not heard of, and seen within two seconds only: {error}"
+            "changes of the file are not heard of, and seen within two seconds only, until they are \
+             heard of again: {error}"
         ));
     }
 
     /// Waits until a time, or until the file may have changed and nothing more is heard of it, or the bell is rung.
-    fn wait(&self, changes: &mut Option<Changes>, next: Instant) -> Cause {
+    fn wait(&mut self, changes: &mut Option<Changes>, next: Instant) -> Cause {
         let mut first: Option<Instant> = None;
         let mut until = next;
         loop {
