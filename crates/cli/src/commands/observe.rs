@@ -110,6 +110,7 @@ impl Shown {
         let undeclared = undeclared.filter(|link| names.contains(&link.name));
         let bare = Observed {
             links: undeclared.clone().map(as_made).collect(),
+            complete: Kinds::ALL,
             ..Observed::default()
         };
         let devices = Devices::observed(&observed.links);
