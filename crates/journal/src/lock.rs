@@ -33,7 +33,7 @@ impl fmt::Display for Holder {
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
-    /// The lock file, if this made it and it is not to stay.
+    /// The lock file, if it is new and not to stay.
     made: Option<PathBuf>,
 }
 
@@ -62,17 +62,21 @@ impl Lock {
         let shown = path.display();
         let os = |cause| Error::os(format!("cannot open the lock {shown}"), cause);
         for _ in 0..TRIES {
-            let (file, is_made) = open_or_make(&path).map_err(os)?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let file = open_regular(&path, options.mode(0o600)).map_err(os)?;
             lock(&file, FlockOperation::NonBlockingLockExclusive, &path)?;
             // Two processes that lock two files of one name do not exclude each other.
             if !is_at(&file, &path).map_err(os)? {
                 continue;
             }
+            // One that nobody has held before bears no name, whoever made it.
+            let is_new = file.metadata().map_err(os)?.len() == 0;
             // The former holder's name goes first, so that no process is named that is not there.
             file.set_len(0)
                 .and_then(|()| file.write_all_at(name().as_bytes(), 0))
                 .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
-            let made = is_made.then_some(path);
+            let made = is_new.then_some(path);
             return Ok(Lock { file, made });
         }
         Err(Error::held(shown.to_string(), None))
@@ -82,19 +86,6 @@ impl Lock {
     pub(crate) fn keep(mut self) -> Lock {
         self.made = None;
         self
-    }
-}
-
-/// Opens the file at `path`, and says whether it was made for that.
-fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    match open_regular(path, &mut options) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-            let made = open_regular(path, options.create(true).truncate(false))?;
-            Ok((made, true))
-        }
-        opened => Ok((opened?, false)),
     }
 }
 
