@@ -15,7 +15,7 @@ use trueup_netlink::wire::{
 use trueup_netlink::{
     Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
 };
-use trueup_observe::{Interest, Monitor, Observer, Scope, Snapshot};
+use trueup_observe::{WatchScope, Monitor, Observer, ReadScope, Snapshot};
 
 use crate::script::{self, Raw, messages};
 
@@ -94,7 +94,7 @@ fn request(which: u8) -> Vec<u8> {
     let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
     let mut route = Route::new(prefix("10.1.2.0/24"), NextHops::None);
     route.protocol = PROTOCOL;
-    route.scope = Some(trueup_diff::Scope::UNIVERSE);
+    route.scope = Some(trueup_diff::ReadScope::UNIVERSE);
     route.kind = trueup_diff::RouteType::Blackhole;
     route.metrics.set(trueup_diff::Metric::Mtu, 1400);
     let encoded = match which % 4 {
@@ -234,15 +234,15 @@ pub fn event(data: &[u8]) {
     }
     lost |= !rest.is_empty();
     for (interest, in_everything) in [
-        (Interest::everything(), true),
-        (Interest::new(Kinds::ALL, PROTOCOL), true),
-        (Interest::new(Kinds::NONE, PROTOCOL), false),
+        (WatchScope::everything(), true),
+        (WatchScope::new(Kinds::ALL, PROTOCOL), true),
+        (WatchScope::new(Kinds::NONE, PROTOCOL), false),
     ] {
         let mut monitor = Monitor::open(&namespace).expect("a peer that announces");
-        monitor.attach(interest).expect("a peer without filters");
-        let attended = monitor.attend().expect("it can be read");
+        monitor.set_scope(interest).expect("a peer without filters");
+        let drained = monitor.drain().expect("it can be read");
         let doubtful = monitor.take();
-        assert_eq!(attended.news, !doubtful.is_empty());
+        assert_eq!(drained.is_dirty, !doubtful.is_empty());
         assert!(!(lost && in_everything) || doubtful.everything);
     }
     match told {
@@ -262,7 +262,7 @@ pub fn dump(data: &[u8]) {
     let given: Arc<[u8]> = data.into();
     let namespace =
         script::namespace(move |request: &Header, body: &[u8]| answer_dump(&given, request, body));
-    let whole = || watchful(&namespace).snapshot(&Scope::whole());
+    let whole = || watchful(&namespace).snapshot(&ReadScope::whole());
     let Ok(Snapshot { observed, doubts }) = whole() else {
         return;
     };
@@ -284,7 +284,7 @@ pub fn dump(data: &[u8]) {
         assert_eq!(found, expected, "{kind}");
     }
     let again = whole().expect("as before");
-    assert_eq!((again.observed, again.doubts), (observed, doubts));
+    assert_eq!((again.observed, again.incomplete), (observed, doubts));
 }
 
 /// How many objects of a kind a stream holds; `None` when any was lost.

@@ -24,7 +24,7 @@ use trueup_diff::{Dev, Devices, Hold, IfName, Object, Route};
 use trueup_netlink::{KernelError, codec};
 pub use trueup_reconcile::ErrorClass;
 
-pub use run::{apply, apply_and_hear, draw_indexes, is_drawn};
+pub use run::{apply, apply_with_echo, draw_indexes, is_drawn_index};
 
 /// What became of one op.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,10 +184,10 @@ pub struct Outcomes {
     /// The interface indexes of the planned devices that have come to be.
     pub created: BTreeMap<Dev, u32>,
     /// The creates, by position, that count as applied although somebody else made the object: an equal rule was there by then.
-    pub found: BTreeSet<usize>,
+    pub found_existing: BTreeSet<usize>,
     /// The route that the kernel said it had stored, or taken out, by the position of the op, in a run that was to hear it. What
     /// an op on a route did may be known from this alone; where nothing is told, nothing is known.
-    pub told: BTreeMap<usize, Route>,
+    pub echoed: BTreeMap<usize, Route>,
 }
 
 /// Runs the examples of the contract page.

@@ -39,7 +39,7 @@ pub(crate) fn random(among: Range<u32>) -> u32 {
 }
 
 /// Whether an interface has an index that was [drawn](draw_indexes), by us or by another of our like.
-pub fn is_drawn(index: u32) -> bool {
+pub fn is_drawn_index(index: u32) -> bool {
     INDEXES.contains(&index)
 }
 
@@ -61,9 +61,9 @@ pub fn apply(
     carry_out(plan, socket, indexes, go_on, false)
 }
 
-/// As [`apply`], and has the kernel tell what it makes of each route: see [`Outcomes::told`]. It is worth its cost where the
+/// As [`apply`], and has the kernel tell what it makes of each route: see [`Outcomes::echoed`]. It is worth its cost where the
 /// ops are few, and few among many: two to three microseconds for each, where a dump takes half of one for each route there is.
-pub fn apply_and_hear(
+pub fn apply_with_echo(
     plan: &Plan,
     socket: &mut Socket,
     indexes: &BTreeMap<Dev, u32>,
@@ -103,7 +103,7 @@ fn carry_out(
     }
     run.flush();
     let (mut told, gone) = (run.told.unwrap_or_default(), run.gone);
-    told.retain(|at, _| !plan.is_beside(&plan.ops[*at]) || gone.contains(at));
+    told.retain(|at, _| !plan.appends_then_deletes(&plan.ops[*at]) || gone.contains(at));
     let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
     Outcomes {
         outcomes: run
@@ -112,8 +112,8 @@ fn carry_out(
             .map(|outcome| outcome.unwrap_or_else(lost))
             .collect(),
         created: run.created,
-        found: run.found,
-        told,
+        found_existing: run.found,
+        echoed: told,
     }
 }
 
@@ -241,7 +241,7 @@ impl Run<'_> {
             self.outcomes[at] = Some(Outcome::Pending(Pending::Needs(need)));
             return;
         }
-        if self.plan.is_beside(op) {
+        if self.plan.appends_then_deletes(op) {
             return self.beside(at);
         }
         for &part in parts(op) {

@@ -187,7 +187,7 @@ impl Socket {
     ///
     /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when it would not; else as for
     /// [`request`](Self::request) when it could not be asked.
-    pub fn may_change(&mut self) -> Result<(), Error> {
+    pub fn check_privilege(&mut self) -> Result<(), Error> {
         let mut nameless = Vec::new();
         let mut message = MessageWriter::begin(&mut nameless, codec::link::DELETE, 0);
         message.body(&[0; IFINFOMSG_LEN]);

@@ -741,11 +741,11 @@ fn whether_changes_are_taken_is_asked_without_one() {
     veth_pair("v0", "v1");
     let before = Snapshot::settled();
     let mut opened_with = socket();
-    assert_no_changes(|| opened_with.may_change().unwrap());
+    assert_no_changes(|| opened_with.check_privilege().unwrap());
 
     without_net_admin();
     for (case, mut socket) in [("opened with", opened_with), ("opened without", socket())] {
-        let error = socket.may_change().unwrap_err();
+        let error = socket.check_privilege().unwrap_err();
         assert!(error.is_permission(), "{case}: {error}");
         assert_eq!(error.kind(), ErrorKind::Kernel, "{case}: {error}");
     }

@@ -11,9 +11,9 @@ pub struct Change {
     /// The object; a link without the name of its other end.
     pub object: Object,
     /// It was deleted.
-    pub is_gone: bool,
-    /// It was announced after [`Observer::written`](crate::Observer::written).
-    pub is_late: bool,
+    pub is_deleted: bool,
+    /// It was announced after [`Observer::mark_writes_done`](crate::Observer::written).
+    pub is_after_writes: bool,
 }
 
 /// What is kept of them.
@@ -21,7 +21,7 @@ pub struct Change {
 pub(crate) struct ChangeLog {
     changes: Vec<Change>,
     most: usize,
-    is_late: bool,
+    is_after_writes: bool,
     is_whole: bool,
 }
 
@@ -30,7 +30,7 @@ impl ChangeLog {
         ChangeLog {
             changes: Vec::new(),
             most,
-            is_late: false,
+            is_after_writes: false,
             is_whole: true,
         }
     }
@@ -41,11 +41,11 @@ impl ChangeLog {
         }
         match decoded(message) {
             Ok(None) => {}
-            Ok(Some((object, is_gone))) if self.changes.len() < self.most => {
+            Ok(Some((object, is_deleted))) if self.changes.len() < self.most => {
                 self.changes.push(Change {
                     object,
-                    is_gone,
-                    is_late: self.is_late,
+                    is_deleted,
+                    is_after_writes: self.is_after_writes,
                 });
             }
             _ => self.lose(),
@@ -59,7 +59,7 @@ impl ChangeLog {
     }
 
     pub(crate) fn written(&mut self) {
-        self.is_late = true;
+        self.is_after_writes = true;
     }
 
     /// All that there was, if it was kept.
@@ -80,7 +80,7 @@ fn decoded(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable>
         nexthop::NEW | nexthop::DELETE => nexthop::decode(body)?.map(Object::from),
         _ => None,
     };
-    let is_gone = matches!(
+    let is_deleted = matches!(
         kind,
         link::DELETE
             | address::DELETE
@@ -89,5 +89,5 @@ fn decoded(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable>
             | rule::DELETE
             | nexthop::DELETE
     );
-    Ok(object.map(|object| (object, is_gone)))
+    Ok(object.map(|object| (object, is_deleted)))
 }

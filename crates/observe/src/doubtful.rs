@@ -10,7 +10,7 @@ const NAMES: usize = 256;
 
 /// What became doubtful.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Doubtful {
+pub struct DirtySet {
     /// Everything: events were lost.
     pub everything: bool,
     /// The links.
@@ -26,21 +26,21 @@ pub struct Doubtful {
     /// The routes of these tables.
     pub tables: BTreeSet<(Family, u32)>,
     /// Single routes that were said to be gone. Their tables are in [`tables`](Self::tables) as well.
-    pub gone: BTreeSet<RouteKey>,
+    pub deleted_routes: BTreeSet<RouteKey>,
     /// Objects that another writer removed, where the kernel's own removals can be told from that: see
-    /// [`removed_by_another`](Self::removed_by_another).
+    /// [`removed_by_another_writer`](Self::removed_by_another_writer).
     pub removed: BTreeSet<ObjectKey>,
     /// More were removed than [`removed`](Self::removed) names.
     pub more_removed: bool,
 }
 
-impl Doubtful {
+impl DirtySet {
     /// Everything.
-    pub fn everything() -> Doubtful {
-        Doubtful {
+    pub fn everything() -> DirtySet {
+        DirtySet {
             everything: true,
             more_removed: true,
-            ..Doubtful::default()
+            ..DirtySet::default()
         }
     }
 
@@ -49,18 +49,18 @@ impl Doubtful {
     ///
     /// Routes and nexthop objects are named if the removal was a request, and others if their device was up. Of links and
     /// rules it is not told apart.
-    pub fn removed_by_another(&self, key: &ObjectKey) -> bool {
+    pub fn removed_by_another_writer(&self, key: &ObjectKey) -> bool {
         let told_apart = !matches!(key, ObjectKey::Link(_) | ObjectKey::Rule(_));
         self.more_removed || !told_apart || self.removed.contains(key)
     }
 
     /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
-        *self == Doubtful::default()
+        *self == DirtySet::default()
     }
 
     /// Adds what became doubtful besides.
-    pub fn extend(&mut self, more: Doubtful) {
+    pub fn extend(&mut self, more: DirtySet) {
         self.everything |= more.everything;
         self.links |= more.links;
         self.addresses.extend(more.addresses);
@@ -68,7 +68,7 @@ impl Doubtful {
         self.rules.extend(more.rules);
         self.routes.extend(more.routes);
         self.tables.extend(more.tables);
-        self.gone.extend(more.gone);
+        self.deleted_routes.extend(more.deleted_routes);
         self.removed.extend(more.removed);
         self.more_removed |= more.more_removed;
         self.limit();
@@ -76,9 +76,9 @@ impl Doubtful {
 
     /// Keeps the list of names short.
     pub(crate) fn limit(&mut self) {
-        if self.gone.len() > NAMES {
+        if self.deleted_routes.len() > NAMES {
             // Their tables are named.
-            self.gone.clear();
+            self.deleted_routes.clear();
         }
         if self.removed.len() > NAMES {
             self.removed.clear();
@@ -93,7 +93,7 @@ impl Doubtful {
             self.everything = true;
         }
         if self.everything {
-            *self = Doubtful::everything();
+            *self = DirtySet::everything();
         }
     }
 }

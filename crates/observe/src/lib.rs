@@ -21,10 +21,10 @@ mod snapshot;
 mod witness;
 
 pub use changes::Change;
-pub use doubtful::Doubtful;
-pub use monitor::{Attended, Interest, Monitor, RECEIVE_BUFFER};
+pub use doubtful::DirtySet;
+pub use monitor::{Drained, Monitor, RECEIVE_BUFFER, WatchScope};
 pub use observer::Observer;
-pub use snapshot::{Doubt, Scope, Snapshot};
+pub use snapshot::{Incomplete, ReadScope, Snapshot};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

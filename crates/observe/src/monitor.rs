@@ -16,32 +16,32 @@ use std::time::Duration;
 
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
-use crate::doubtful::Doubtful;
+use crate::doubtful::DirtySet;
 use crate::events::listen;
 use event::Reader;
-pub use interest::Interest;
+pub use interest::WatchScope;
 
 /// How large a receive queue a monitor asks for, in bytes as the kernel accounts for them: some
 /// 1,200 events. Without `CAP_NET_ADMIN` in the first user namespace the kernel gives no more than
 /// twice `net.core.rmem_max`, and says nothing.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// How many reads one [`Monitor::attend`] makes at the most, each of up to 1,024 events.
+/// How many reads one [`Monitor::drain`] makes at the most, each of up to 1,024 events.
 const READS: usize = 16;
 /// How many strangers are kept by name.
 const WRITERS: usize = 16;
 
 /// Listens to the events of one namespace. Its descriptor is for polling: readable, or in error, means
-/// [`attend`](Self::attend).
+/// [`attend`](Self::drain).
 #[derive(Debug)]
 pub struct Monitor {
     events: Multicast,
     reader: Reader,
-    interest: Interest,
+    interest: WatchScope,
     own: Option<u32>,
     /// The kernel leaves that out by itself.
     spared: Option<u32>,
-    doubtful: Doubtful,
+    doubtful: DirtySet,
     writers: BTreeSet<u32>,
     /// Events were lost, and the queue has not been seen empty since. As long as it has not, the kernel loses more without
     /// a word (`NETLINK_S_CONGESTED` in net/netlink/af_netlink.c).
@@ -51,17 +51,17 @@ pub struct Monitor {
 /// What a look at the events brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Attended {
+pub struct Drained {
     /// How many there were.
     pub events: usize,
     /// Whether any of them makes something doubtful.
-    pub news: bool,
+    pub is_dirty: bool,
     /// Events were lost: everything is doubtful. Told once for each time.
     pub lost: bool,
 }
 
 impl Monitor {
-    /// Begins to listen, to everything at first: see [`attach`](Self::attach). It asks for a
+    /// Begins to listen, to everything at first: see [`set_scope`](Self::set_scope). It asks for a
     /// receive queue of [`RECEIVE_BUFFER`]; what it got is in
     /// [`receive_buffer`](Self::receive_buffer).
     ///
@@ -78,10 +78,10 @@ impl Monitor {
         Ok(Monitor {
             events,
             reader: Reader::default(),
-            interest: Interest::everything(),
+            interest: WatchScope::everything(),
             own: None,
             spared: None,
-            doubtful: Doubtful::default(),
+            doubtful: DirtySet::default(),
             writers: BTreeSet::new(),
             congested: false,
         })
@@ -102,7 +102,7 @@ impl Monitor {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io) when the kernel does not take the filter; what mattered before matters on.
-    pub fn attach(&mut self, interest: Interest) -> Result<(), Error> {
+    pub fn set_scope(&mut self, interest: WatchScope) -> Result<(), Error> {
         if interest != self.interest {
             self.events
                 .set_filter(&filter::program(&interest, self.spared))?;
@@ -118,13 +118,13 @@ impl Monitor {
     /// not. And what a write takes along in silence is for the writer to look at.
     ///
     /// Of `many` writes the kernel is asked to leave the events out, so that they do not fill the queue. It compiles a program for
-    /// that, which takes longer than to read the events of a few; those have to be [read](Self::attend) before they are no longer
+    /// that, which takes longer than to read the events of a few; those have to be [read](Self::drain) before they are no longer
     /// one's own.
     ///
     /// # Errors
     ///
-    /// As [`attach`](Self::attach).
-    pub fn own(&mut self, port: Option<u32>, many: bool) -> Result<(), Error> {
+    /// As [`set_scope`](Self::set_scope).
+    pub fn ignore_own_writes(&mut self, port: Option<u32>, many: bool) -> Result<(), Error> {
         // The kernel's own events bear 0.
         let port = port.filter(|port| *port != 0);
         let spared = port.filter(|_| many || self.spared == port);
@@ -145,10 +145,10 @@ impl Monitor {
     ///
     /// [`Io`](ErrorKind::Io) when the socket cannot be read. What was read before it is in
     /// [`take`](Self::take), and what was not is unknown.
-    pub fn attend(&mut self) -> Result<Attended, Error> {
-        let mut attended = Attended::default();
+    pub fn drain(&mut self) -> Result<Drained, Error> {
+        let mut drained = Drained::default();
         for _ in 0..READS {
-            let mut found = Doubtful::default();
+            let mut found = DirtySet::default();
             let Monitor {
                 events,
                 reader,
@@ -171,7 +171,7 @@ impl Monitor {
                     writers.insert(port);
                 }
             });
-            attended.events += count;
+            drained.events += count;
             match read {
                 Ok(0) => {
                     if std::mem::take(&mut self.congested) {
@@ -181,7 +181,7 @@ impl Monitor {
                 }
                 Ok(_) => {}
                 Err(error) if error.is_loss() => {
-                    attended.lost = true;
+                    drained.lost = true;
                     self.congested |= error.kind() == ErrorKind::Overrun;
                     self.doubt_everything();
                 }
@@ -192,19 +192,19 @@ impl Monitor {
                     return Err(error);
                 }
             }
-            attended.news |= !found.is_empty();
+            drained.is_dirty |= !found.is_empty();
             self.doubtful.extend(found);
         }
-        attended.news |= self.doubtful.everything;
+        drained.is_dirty |= self.doubtful.everything;
         if self.congested {
             // There is no end of it: what was lost since is told at the next look.
             self.doubt_everything();
         }
-        Ok(attended)
+        Ok(drained)
     }
 
     /// What became doubtful since this was last asked.
-    pub fn take(&mut self) -> Doubtful {
+    pub fn take(&mut self) -> DirtySet {
         self.writers.clear();
         std::mem::take(&mut self.doubtful)
     }
@@ -235,7 +235,7 @@ impl Monitor {
 
     fn doubt_everything(&mut self) {
         self.reader.forget();
-        self.doubtful = Doubtful::everything();
+        self.doubtful = DirtySet::everything();
     }
 }
 

@@ -6,7 +6,7 @@ use trueup_netlink::{Error, Namespace, Socket};
 use crate::changes::Change;
 use crate::routes;
 use crate::settle::Others;
-use crate::snapshot::{self, Doubt, Scope, Snapshot};
+use crate::snapshot::{self, Incomplete, ReadScope, Snapshot};
 use crate::witness::{Witness, barrier};
 
 /// Reads snapshots of one namespace.
@@ -53,18 +53,18 @@ impl Observer {
     }
 
     /// Keeps the changes that the kernel announces from now on, so many at the most, until they are asked for.
-    pub fn keep_changes(&mut self, most: usize) {
-        self.witness.keep_changes(most);
+    pub fn record_changes(&mut self, most: usize) {
+        self.witness.record_changes(most);
     }
 
     /// Says that one's own writes are over: what was announced by now is theirs, or of the same time.
-    pub fn written(&mut self) {
+    pub fn mark_writes_done(&mut self) {
         self.witness.written();
     }
 
-    /// Ends what [`keep_changes`](Self::keep_changes) began. Gives all changes in their order; `None` where some may have been
+    /// Ends what [`record_changes`](Self::record_changes) began. Gives all changes in their order; `None` where some may have been
     /// missed. The kernel announces no proxy entries.
-    pub fn changes(&mut self) -> Option<Vec<Change>> {
+    pub fn take_changes(&mut self) -> Option<Vec<Change>> {
         // Most changes are made and announced under one lock.
         barrier(&mut self.socket);
         self.witness.changes()
@@ -76,7 +76,7 @@ impl Observer {
     ///
     /// When the kernel refuses or breaks off a dump, or does not answer. What could be read but is in
     /// doubt is no error: it is told in the snapshot.
-    pub fn snapshot(&mut self, scope: &Scope) -> Result<Snapshot, Error> {
+    pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
         snapshot::take(self, scope)
     }
 
@@ -88,7 +88,7 @@ impl Observer {
     pub fn forwarding_where(
         &mut self,
         keep: impl FnMut(&ForwardingEntry) -> bool,
-    ) -> Result<(Vec<ForwardingEntry>, Option<Doubt>), Error> {
+    ) -> Result<(Vec<ForwardingEntry>, Option<Incomplete>), Error> {
         snapshot::forwarding(self, keep)
     }
 
@@ -100,9 +100,9 @@ impl Observer {
     /// As [`snapshot`](Self::snapshot).
     pub fn routes_where(
         &mut self,
-        scope: &Scope,
+        scope: &ReadScope,
         keep: impl FnMut(&Route) -> bool,
-    ) -> Result<(Vec<Route>, Option<Doubt>), Error> {
+    ) -> Result<(Vec<Route>, Option<Incomplete>), Error> {
         routes::kept(self, scope, keep)
     }
 
@@ -113,9 +113,9 @@ impl Observer {
     /// As [`snapshot`](Self::snapshot).
     pub fn routes_sifted(
         &mut self,
-        scope: &Scope,
+        scope: &ReadScope,
         sieve: &mut Sieve<'_>,
-    ) -> Result<(Vec<Route>, Unmet, Option<Doubt>), Error> {
+    ) -> Result<(Vec<Route>, Unmet, Option<Incomplete>), Error> {
         routes::sifted(self, scope, sieve)
     }
 }

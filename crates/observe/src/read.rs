@@ -4,7 +4,7 @@ use trueup_diff::Kind;
 use trueup_netlink::codec::{EncodeError, Undecodable};
 use trueup_netlink::{DumpStep, Error, Socket};
 
-use crate::snapshot::Doubt;
+use crate::snapshot::Incomplete;
 use crate::witness::{Place, Window};
 
 /// How a dump can fail to be the whole truth by its own word.
@@ -15,10 +15,10 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) fn doubt(self, kind: Kind) -> Doubt {
+    pub(crate) fn doubt(self, kind: Kind) -> Incomplete {
         match self {
-            Flaw::Interrupted => Doubt::Interrupted(kind),
-            Flaw::Undecodable(why) => Doubt::Undecodable(kind, why),
+            Flaw::Interrupted => Incomplete::Interrupted(kind),
+            Flaw::Undecodable(why) => Incomplete::Undecodable(kind, why),
         }
     }
 }

@@ -7,7 +7,7 @@ use trueup_netlink::{Error, ErrorKind};
 
 use crate::observer::Observer;
 use crate::read::{Dump, Rows, read};
-use crate::snapshot::{Doubt, Read, Scope, families};
+use crate::snapshot::{Incomplete, Read, ReadScope, families};
 use crate::witness::{Place, Sight};
 
 /// What is dumped at once: a family, of one table or all.
@@ -27,7 +27,7 @@ impl Range {
     }
 }
 
-fn ranges(scope: &Scope) -> Vec<Range> {
+fn ranges(scope: &ReadScope) -> Vec<Range> {
     let tables: Vec<Option<u32>> = match &scope.tables {
         Some(tables) => tables.iter().copied().map(Some).collect(),
         None => vec![None],
@@ -46,7 +46,7 @@ fn ranges(scope: &Scope) -> Vec<Range> {
 /// The routes within a scope that `keep` wants.
 pub(crate) fn kept(
     observer: &mut Observer,
-    scope: &Scope,
+    scope: &ReadScope,
     mut keep: impl FnMut(&Route) -> bool,
 ) -> Read<Route> {
     let mut all = Collected::default();
@@ -61,9 +61,9 @@ pub(crate) fn kept(
 /// What does not fall through a sieve of what there is in a scope, and what is unmet in it.
 pub(crate) fn sifted(
     observer: &mut Observer,
-    scope: &Scope,
+    scope: &ReadScope,
     sieve: &mut Sieve<'_>,
-) -> Result<(Vec<Route>, Unmet, Option<Doubt>), Error> {
+) -> Result<(Vec<Route>, Unmet, Option<Incomplete>), Error> {
     let mut all = Collected::default();
     let mut unmet = Unmet::default();
     for range in ranges(scope) {
@@ -102,11 +102,11 @@ pub(crate) fn sifted(
 struct Collected {
     rows: Vec<Route>,
     sorted: bool,
-    doubt: Option<Doubt>,
+    doubt: Option<Incomplete>,
 }
 
 impl Collected {
-    fn add(&mut self, rows: Vec<Route>, doubt: Option<Doubt>) {
+    fn add(&mut self, rows: Vec<Route>, doubt: Option<Incomplete>) {
         self.doubt = doubt.or(self.doubt.take());
         if self.rows.is_empty() {
             self.rows = rows;
@@ -117,7 +117,7 @@ impl Collected {
         }
     }
 
-    fn in_order(mut self) -> (Vec<Route>, Option<Doubt>) {
+    fn in_order(mut self) -> (Vec<Route>, Option<Incomplete>) {
         if !self.sorted {
             self.rows.sort_by_key(|row| row.key());
         }

@@ -5,7 +5,7 @@ use trueup_netlink::{Error, Namespace, Socket};
 
 use crate::observer::Observer;
 use crate::read::Flaw;
-use crate::snapshot::Doubt;
+use crate::snapshot::Incomplete;
 use crate::witness::{Sight, Window};
 
 /// How often a dump is read.
@@ -58,9 +58,9 @@ impl Observer {
             &mut Window<'_>,
             &mut Vec<T>,
         ) -> Result<(Option<Flaw>, bool), Error>,
-    ) -> Result<(Vec<T>, Option<Doubt>), Error> {
+    ) -> Result<(Vec<T>, Option<Incomplete>), Error> {
         let mut seen: Vec<T> = Vec::new();
-        let mut doubt = Doubt::Changing(kind);
+        let mut doubt = Incomplete::Changing(kind);
         let mut quiet = false;
         for attempt in 0..ATTEMPTS {
             let mut rows = Vec::new();
@@ -86,9 +86,9 @@ impl Observer {
                 return Ok((rows, None));
             }
             doubt = if repeated && whole {
-                Doubt::Repeated(kind)
+                Incomplete::Repeated(kind)
             } else {
-                Doubt::Changing(kind)
+                Incomplete::Changing(kind)
             };
             unite(&mut seen, rows);
         }

@@ -18,7 +18,7 @@ use crate::witness::{Sight, Window};
 
 /// What to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct ReadScope {
     /// The kinds to read. Links are read always: they give the devices their names.
     pub kinds: Kinds,
     /// Only routes of this protocol, and of nexthop objects those of this protocol, those with a number of its
@@ -32,12 +32,12 @@ pub struct Scope {
     pub family: Option<Family>,
 }
 
-impl Scope {
+impl ReadScope {
     /// Everything that the model holds.
-    pub fn whole() -> Scope {
-        Scope {
+    pub fn whole() -> ReadScope {
+        ReadScope {
             kinds: Kinds::ALL,
-            ..Scope::default()
+            ..ReadScope::default()
         }
     }
 }
@@ -45,7 +45,7 @@ impl Scope {
 /// Why a kind was not read whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Doubt {
+pub enum Incomplete {
     /// The dump of that kind was interrupted by changes each time it was tried.
     Interrupted(Kind),
     /// The same row came twice each time: others may have been left out for it.
@@ -57,27 +57,27 @@ pub enum Doubt {
     Undecodable(Kind, &'static str),
 }
 
-impl Doubt {
+impl Incomplete {
     /// The kind in doubt.
     pub fn kind(&self) -> Kind {
         match self {
-            Doubt::Interrupted(kind)
-            | Doubt::Repeated(kind)
-            | Doubt::Changing(kind)
-            | Doubt::Undecodable(kind, _) => *kind,
+            Incomplete::Interrupted(kind)
+            | Incomplete::Repeated(kind)
+            | Incomplete::Changing(kind)
+            | Incomplete::Undecodable(kind, _) => *kind,
         }
     }
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for Incomplete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Doubt::Interrupted(kind) => write!(f, "the {kind} dump was interrupted each time"),
-            Doubt::Repeated(kind) => write!(f, "the {kind} dump repeated a row each time"),
-            Doubt::Changing(kind) => {
+            Incomplete::Interrupted(kind) => write!(f, "the {kind} dump was interrupted each time"),
+            Incomplete::Repeated(kind) => write!(f, "the {kind} dump repeated a row each time"),
+            Incomplete::Changing(kind) => {
                 write!(f, "somebody wrote to the {kind}s each time they were read")
             }
-            Doubt::Undecodable(kind, why) => {
+            Incomplete::Undecodable(kind, why) => {
                 write!(f, "a row of the {kind} dump cannot be read: {why}")
             }
         }
@@ -90,18 +90,18 @@ pub struct Snapshot {
     /// The objects, in key order.
     pub observed: Observed,
     /// Why the kinds that are read and not complete are not.
-    pub doubts: Vec<Doubt>,
+    pub incomplete: Vec<Incomplete>,
 }
 
 /// Reads what is in a scope.
-pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, Error> {
+pub(crate) fn take(observer: &mut Observer, scope: &ReadScope) -> Result<Snapshot, Error> {
     let mut snapshot = Snapshot::default();
     let (links, doubt) = links(observer)?;
     let status = |link: &DecodedLink| (link.link.index, link.status);
     snapshot.observed.link_status = links.iter().map(status).collect();
     snapshot.observed.links = links.into_iter().map(|decoded| decoded.link).collect();
     snapshot.observed.links.sort_by_key(|link| link.name);
-    snapshot.note(Kind::Link, doubt);
+    snapshot.mark_read(Kind::Link, doubt);
     for kind in Kind::ALL
         .into_iter()
         .filter(|kind| scope.kinds.contains(*kind))
@@ -135,7 +135,7 @@ pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, E
                 doubt
             }
         };
-        snapshot.note(kind, doubt);
+        snapshot.mark_read(kind, doubt);
     }
     Ok(snapshot)
 }
@@ -143,9 +143,9 @@ pub(crate) fn take(observer: &mut Observer, scope: &Scope) -> Result<Snapshot, E
 impl Snapshot {
     /// Notes that a kind was read, and what is in doubt about it. The kind is complete if nothing is,
     /// neither now nor by an earlier read: every read that adds to a snapshot ends here.
-    pub fn note(&mut self, kind: Kind, doubts: impl IntoIterator<Item = Doubt>) {
-        self.doubts.extend(doubts);
-        let in_doubt = self.doubts.iter().any(|doubt| doubt.kind() == kind);
+    pub fn mark_read(&mut self, kind: Kind, doubts: impl IntoIterator<Item = Incomplete>) {
+        self.incomplete.extend(doubts);
+        let in_doubt = self.incomplete.iter().any(|doubt| doubt.kind() == kind);
         self.observed.complete = match in_doubt {
             true => self.observed.complete.without(kind),
             false => self.observed.complete.with(kind),
@@ -154,7 +154,7 @@ impl Snapshot {
 }
 
 /// What was read, and why it is in doubt.
-pub(crate) type Read<T> = Result<(Vec<T>, Option<Doubt>), Error>;
+pub(crate) type Read<T> = Result<(Vec<T>, Option<Incomplete>), Error>;
 
 fn links(observer: &mut Observer) -> Read<DecodedLink> {
     let mut links = Vec::new();
@@ -172,7 +172,7 @@ fn links(observer: &mut Observer) -> Read<DecodedLink> {
     Ok((links, flaw.map(|flaw| flaw.doubt(Kind::Link))))
 }
 
-fn addresses(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Address> {
+fn addresses(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> Read<Address> {
     let mut addresses = Vec::new();
     let mut flaws = Vec::new();
     let index = only(&scope.devices).filter(|_| observer.socket.strict());
@@ -203,7 +203,7 @@ fn addresses(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Add
     Ok((addresses, doubt))
 }
 
-fn neighbours(observer: &mut Observer, scope: &Scope, links: &[Link]) -> Read<Neighbour> {
+fn neighbours(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> Read<Neighbour> {
     let mut neighbours = Vec::new();
     let mut doubts = Vec::new();
     let index = only(&scope.devices).filter(|_| observer.socket.strict());
@@ -262,7 +262,7 @@ fn is_mapped(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     })
 }
 
-fn rules(observer: &mut Observer, scope: &Scope) -> Read<Rule> {
+fn rules(observer: &mut Observer, scope: &ReadScope) -> Read<Rule> {
     let mut rules = Vec::new();
     let mut doubts = Vec::new();
     for family in families(scope) {
@@ -289,7 +289,7 @@ fn rules(observer: &mut Observer, scope: &Scope) -> Read<Rule> {
     Ok((rules, doubts.pop()))
 }
 
-fn nexthops(observer: &mut Observer, scope: &Scope) -> Read<Nexthop> {
+fn nexthops(observer: &mut Observer, scope: &ReadScope) -> Read<Nexthop> {
     let mut nexthops = Vec::new();
     let wanted = |nexthop: &Nexthop| {
         scope.protocol.is_none_or(|protocol| {
@@ -349,13 +349,13 @@ fn only(devices: &Option<BTreeSet<u32>>) -> Option<u32> {
 }
 
 /// The families of routes and rules that are in question.
-pub(crate) fn families(scope: &Scope) -> impl Iterator<Item = Family> {
+pub(crate) fn families(scope: &ReadScope) -> impl Iterator<Item = Family> {
     let only = scope.family;
     let all = [Family::Inet, Family::Inet6].into_iter();
     all.filter(move |family| only.is_none_or(|only| only == *family))
 }
 
-fn on_device(scope: &Scope, dev: Dev) -> bool {
+fn on_device(scope: &ReadScope, dev: Dev) -> bool {
     let Some(devices) = &scope.devices else {
         return true;
     };

@@ -66,7 +66,7 @@ impl Witness {
     }
 
     /// Keeps what is heard from now on.
-    pub(crate) fn keep_changes(&mut self, most: usize) {
+    pub(crate) fn record_changes(&mut self, most: usize) {
         self.log = None;
         let heard = self.hear(|_| {});
         self.log = Some(ChangeLog::new(most));

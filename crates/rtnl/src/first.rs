@@ -1,7 +1,7 @@
 //! How a pass begins: what it reads before its first plan, and of how much.
 
 use trueup_diff::Owned;
-use trueup_observe::Doubtful;
+use trueup_observe::DirtySet;
 use trueup_reconcile::Ledger;
 
 use crate::Error;
@@ -19,27 +19,30 @@ pub(crate) struct First<'a> {
     pub(crate) planned: Planned,
     pub(crate) owned: Owned,
     /// Who sits on the keys of the routes that it creates was not asked.
-    pub(crate) at_once: bool,
+    pub(crate) skip_conflict_check: bool,
 }
 
 /// The first plan of a pass: of what was doubtful, or of the whole where its consequences, or the interfaces, ask for it.
 pub(crate) fn first<'a>(
     mut pass: Pass<'a>,
     known: Option<&Known>,
-    heard: &Doubtful,
+    heard: &DirtySet,
     ledger: &mut dyn Ledger,
 ) -> Result<First<'a>, Error> {
     if let (Region::Part(_), Some(known)) = (&pass.region, known) {
         // What else is doubtful they may need, and that is made first.
         let alone = !heard.links && heard.addresses.is_empty() && heard.routes.is_empty();
         let tracker = known.tracker.clone().filter(|_| alone).map(|mut tracker| {
-            heard.gone.iter().for_each(|key| tracker.gone(*key));
+            heard
+                .deleted_routes
+                .iter()
+                .for_each(|key| tracker.gone(*key));
             tracker
         });
         if let Some(tracker) = tracker.filter(|tracker| tracker.strays().next().is_some()) {
             let links = pass.links()?;
             if known.has_links(&links.observed)
-                && let Ok((planned, owned)) = pass.at_once(&tracker, links)
+                && let Ok((planned, owned)) = pass.plan_from_tracker(&tracker, links)
                 && !planned.plan.is_empty()
                 && !pass.is_beyond(&planned.plan)
             {
@@ -51,7 +54,7 @@ pub(crate) fn first<'a>(
                     pass,
                     planned,
                     owned,
-                    at_once: true,
+                    skip_conflict_check: true,
                 });
             }
         }
@@ -73,7 +76,7 @@ pub(crate) fn first<'a>(
                     pass,
                     planned,
                     owned,
-                    at_once: true,
+                    skip_conflict_check: true,
                 });
             }
         }
@@ -87,6 +90,6 @@ pub(crate) fn first<'a>(
         pass,
         planned,
         owned,
-        at_once: false,
+        skip_conflict_check: false,
     })
 }

@@ -6,7 +6,7 @@ use trueup_diff::{
     Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Object, Observed, Rests, RouteKey,
     Routes, Shape, Standing, Tracker,
 };
-use trueup_observe::Interest;
+use trueup_observe::WatchScope;
 
 use crate::Options;
 use crate::ledger::names;
@@ -176,8 +176,8 @@ impl Known {
     }
 
     /// What matters until the next pass. Where something is left to do, whatever happens may be what it waits for.
-    pub(crate) fn interest(&self, pass: &Pass<'_>, settled: bool) -> Interest {
-        let mut interest = Interest::new(pass.desired.managed(), pass.policy.marker);
+    pub(crate) fn interest(&self, pass: &Pass<'_>, settled: bool) -> WatchScope {
+        let mut interest = WatchScope::new(pass.desired.managed(), pass.policy.marker);
         interest.any_protocol = self.unmarked;
         interest.foreign_routes = (self.foreign.len() <= FOREIGN).then(|| self.foreign.clone());
         if settled {

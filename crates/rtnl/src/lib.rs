@@ -43,7 +43,7 @@ pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, St
 
 pub use trueup_apply::{Failure, Outcome, Pending};
 pub use trueup_netlink::Namespace;
-pub use trueup_observe::{Doubt, Scope, Snapshot};
+pub use trueup_observe::{Incomplete, ReadScope, Snapshot};
 pub use trueup_reconcile::{Ledger, LedgerScope, MemoryLedger};
 
 /// Runs the examples of the contract page.

@@ -13,7 +13,7 @@ use trueup_diff::{
     Nexthop, Object, Observed, Op, Owned, Plan, Policy, Route, RouteKey, Shape, Sieve, Unmet,
     assigned, plan, resolve,
 };
-use trueup_observe::{Doubt, Observer, Scope, Snapshot};
+use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
 use crate::Error;
 use crate::ledger::Book;
@@ -30,7 +30,7 @@ pub struct Planned {
     pub observed: Observed,
     /// Why some kinds could not be read whole. Of those nothing is deleted, and while there are
     /// any the state is not called converged.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<Incomplete>,
 }
 
 impl Planned {
@@ -140,26 +140,26 @@ pub(crate) fn read(
             snapshot.observed.routes.extend(routes);
             doubts.extend(doubt);
         }
-        snapshot.note(Kind::Route, doubts);
-        snapshot.doubts.sort_by_key(Doubt::kind);
+        snapshot.mark_read(Kind::Route, doubts);
+        snapshot.incomplete.sort_by_key(Incomplete::kind);
     }
     if managed.contains(Kind::Route) && !recorded.is_empty() {
-        let scope = Scope {
+        let scope = ReadScope {
             kinds: Kinds::NONE.with(Kind::Route),
             tables: Some(recorded.iter().map(|key| key.table).collect()),
-            ..Scope::default()
+            ..ReadScope::default()
         };
         let unmarked = |route: &Route| route.protocol != marker && recorded.contains(&route.key());
         let (routes, doubt) = observer.routes_where(&scope, unmarked)?;
         snapshot.observed.routes.extend(routes);
-        snapshot.note(Kind::Route, doubt);
+        snapshot.mark_read(Kind::Route, doubt);
     }
     Ok((snapshot, unmet))
 }
 
 /// Refuses a snapshot whose links are in doubt: without all links, names lead nowhere.
 pub(crate) fn with_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
-    let mut doubts = snapshot.doubts.iter();
+    let mut doubts = snapshot.incomplete.iter();
     match doubts.find(|doubt| doubt.kind() == Kind::Link) {
         Some(doubt) => Err(Error::links(doubt.to_string())),
         None => Ok(snapshot),
@@ -167,14 +167,14 @@ pub(crate) fn with_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
 }
 
 /// What there is to read beside routes.
-fn others(region: &Region, managed: Kinds, marker: u8) -> Scope {
+fn others(region: &Region, managed: Kinds, marker: u8) -> ReadScope {
     let part = match region {
         Region::Part(part) => part,
         Region::Whole => {
-            return Scope {
+            return ReadScope {
                 kinds: managed.without(Kind::Route),
                 protocol: Some(marker),
-                ..Scope::default()
+                ..ReadScope::default()
             };
         }
     };
@@ -191,21 +191,21 @@ fn others(region: &Region, managed: Kinds, marker: u8) -> Scope {
     // Of others' nexthop objects those alone that are in our places.
     let protocol = part.nexthops.then_some(marker);
     let one = (part.rules.len() == 1).then(|| part.rules.first().copied());
-    Scope {
+    ReadScope {
         kinds,
         protocol,
         devices: Some(part.devices.keys().copied().collect()),
         family: one.flatten(),
-        ..Scope::default()
+        ..ReadScope::default()
     }
 }
 
 /// The routes there are to read.
-fn routes(region: &Region, marker: u8) -> Vec<Scope> {
-    let ours = Scope {
+fn routes(region: &Region, marker: u8) -> Vec<ReadScope> {
+    let ours = ReadScope {
         kinds: Kinds::NONE.with(Kind::Route),
         protocol: Some(marker),
-        ..Scope::default()
+        ..ReadScope::default()
     };
     let part = match region {
         Region::Whole => return vec![ours],
@@ -215,7 +215,7 @@ fn routes(region: &Region, marker: u8) -> Vec<Scope> {
         let tables = part.tables.iter().filter(|(of, _)| *of == family);
         let tables: BTreeSet<u32> = tables.map(|(_, table)| *table).collect();
         let all = part.routes.contains(&family);
-        (all || !tables.is_empty()).then(|| Scope {
+        (all || !tables.is_empty()).then(|| ReadScope {
             tables: (!all).then_some(tables),
             family: Some(family),
             ..ours.clone()
@@ -238,18 +238,18 @@ pub(crate) fn fill(snapshot: &mut Snapshot, again: Snapshot) {
     let observed = &mut snapshot.observed;
     add(&mut observed.routes, again.observed.routes);
     add(&mut observed.rules, again.observed.rules);
-    for doubt in again.doubts {
-        let is_new = !snapshot.doubts.contains(&doubt);
-        snapshot.note(doubt.kind(), is_new.then_some(doubt));
+    for doubt in again.incomplete {
+        let is_new = !snapshot.incomplete.contains(&doubt);
+        snapshot.mark_read(doubt.kind(), is_new.then_some(doubt));
     }
 }
 
 /// More changes of routes are cheaper to look at first than to make one by one beside what they were.
-const BESIDE: usize = 256;
+const MAX_APPEND_THEN_DELETE: usize = 256;
 
 /// Plans from what was read, after a look at whoever else the plan concerns. Who sits on the keys of routes that we mean to
-/// create, or of few that we mean to change, is not asked where `at_once`: a create is exclusive, and so finds out by itself, and a
-/// changed route comes [beside](Plan::beside) what it was.
+/// create, or of few that we mean to change, is not asked where `skip_conflict_check`: a create is exclusive, and so finds out by itself, and a
+/// changed route comes [beside](Plan::append_then_delete) what it was.
 pub(crate) fn planned(
     observer: &mut Observer,
     snapshot: Snapshot,
@@ -257,22 +257,28 @@ pub(crate) fn planned(
     owned: &Owned,
     policy: Policy,
     recorded: &BTreeSet<RouteKey>,
-    at_once: bool,
+    skip_conflict_check: bool,
 ) -> Result<Planned, Error> {
     let marker = policy.marker;
     let Snapshot {
         mut observed,
-        mut doubts,
+        incomplete: mut doubts,
     } = snapshot;
     let mut plan = plan(desired, &observed, owned, policy)?;
-    let changed = || plan.ops.iter().filter(|op| op.comes_beside()).count();
+    let changed = || {
+        plan.ops
+            .iter()
+            .filter(|op| op.can_append_then_delete())
+            .count()
+    };
     // What is ours by record has to be one on its key.
     let by_record = !recorded.is_empty() || policy.by_ledger.contains(Kind::Route);
-    let beside = at_once && !by_record && changed() <= BESIDE;
-    if beside {
-        plan = plan.beside();
+    let append_then_delete =
+        skip_conflict_check && !by_record && changed() <= MAX_APPEND_THEN_DELETE;
+    if append_then_delete {
+        plan = plan.append_then_delete();
     }
-    let mut question = Question::of(&plan, &observed, at_once);
+    let mut question = Question::of(&plan, &observed, skip_conflict_check);
     if !question.is_empty() {
         let doubtful = doubts.len();
         let managed = desired.managed();
@@ -284,9 +290,9 @@ pub(crate) fn planned(
             if question.links {
                 kinds = kinds.with(Kind::Nexthop);
             }
-            let scope = Scope {
+            let scope = ReadScope {
                 kinds,
-                ..Scope::default()
+                ..ReadScope::default()
             };
             let others = observer.snapshot(&scope)?;
             observed.addresses.extend(others.observed.addresses);
@@ -294,7 +300,7 @@ pub(crate) fn planned(
             let nexthops = question.nexthops_of(others.observed.nexthops);
             add(&mut observed.nexthops, nexthops);
             observed.nexthops.sort_by_key(|nexthop| nexthop.id);
-            doubts.extend(others.doubts);
+            doubts.extend(others.incomplete);
             if question.links {
                 let on = |entry: &ForwardingEntry| question.devs.contains(&entry.dev);
                 let (entries, doubt) = observer.forwarding_where(on)?;
@@ -322,8 +328,8 @@ pub(crate) fn planned(
             // A plan can be large: the old one goes first.
             drop(plan);
             plan = trueup_diff::plan(desired, &observed, owned, policy)?;
-            if beside {
-                plan = plan.beside();
+            if append_then_delete {
+                plan = plan.append_then_delete();
             }
         }
     }
@@ -350,7 +356,7 @@ struct Question {
 }
 
 impl Question {
-    fn of(plan: &Plan, observed: &Observed, at_once: bool) -> Question {
+    fn of(plan: &Plan, observed: &Observed, skip_conflict_check: bool) -> Question {
         let devs = plan.devices_hit(observed);
         let mut question = Question {
             links: !devs.is_empty(),
@@ -360,8 +366,8 @@ impl Question {
         for op in &plan.ops {
             let Op { action, object, .. } = op;
             match (object, action) {
-                (Object::Route(_), Action::Create) if at_once => {}
-                (Object::Route(_), Action::Update) if plan.is_beside(op) => {}
+                (Object::Route(_), Action::Create) if skip_conflict_check => {}
+                (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
                 (Object::Route(route), Action::Create | Action::Update) => {
                     question.keys.push(route.key());
                 }
@@ -408,13 +414,13 @@ impl Question {
         self.keys.is_empty() && self.devs.is_empty() && self.nexthops.is_empty()
     }
 
-    fn scope(&self) -> Scope {
+    fn scope(&self) -> ReadScope {
         let tables: BTreeSet<u32> = self.keys.iter().map(|key| key.table).collect();
         let all = !self.devs.is_empty() || !self.nexthops.is_empty() || tables.len() > 16;
-        Scope {
+        ReadScope {
             kinds: Kinds::NONE.with(Kind::Route),
             tables: (!all).then_some(tables),
-            ..Scope::default()
+            ..ReadScope::default()
         }
     }
 

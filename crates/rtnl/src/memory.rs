@@ -12,7 +12,7 @@ use trueup_diff::{
     NeighbourKey, Object, ObjectKey, Op, Plan, Prefix, Reason, Resolved, Revision, Routes,
 };
 
-use trueup_observe::Doubtful;
+use trueup_observe::DirtySet;
 
 use crate::Options;
 use crate::record::protocol;
@@ -197,7 +197,7 @@ impl Memory {
         desired: &Desired,
         options: &Options,
         recorded: impl Fn(&Object) -> bool,
-        first: Option<&Doubtful>,
+        first: Option<&DirtySet>,
         whole: bool,
         now: Instant,
     ) {
@@ -205,8 +205,8 @@ impl Memory {
         let count = first.is_some() && is_same;
         // What is missing and was not removed by another writer, the kernel took along with something else.
         let is_taken = |op: &Op| {
-            let by_another = |heard: &Doubtful| {
-                op.reason != Reason::Missing || heard.removed_by_another(&op.object.key())
+            let by_another = |heard: &DirtySet| {
+                op.reason != Reason::Missing || heard.removed_by_another_writer(&op.object.key())
             };
             is_same && first.is_some_and(by_another)
         };

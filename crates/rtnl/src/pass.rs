@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_and_hear, draw_indexes};
+use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
 use trueup_diff::{
     Action, Desired, Dev, Devices, Hold, Item as _, Kind, Kinds, Object, Objects, Observed, Op,
     Owned, Plan, Policy, Reason, Rests, Route, RouteKey, Routes, Standing, Tracker, assigned,
     resolve,
 };
-use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
+use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, Terms};
 
 use crate::intent::Intents;
@@ -204,7 +204,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn planned(
         &mut self,
         snapshot: Snapshot,
-        at_once: bool,
+        skip_conflict_check: bool,
     ) -> Result<(Planned, Owned), Error> {
         let owned = self.book.owned(&snapshot.observed);
         self.stay(&snapshot.observed, &owned)?;
@@ -217,7 +217,7 @@ impl<'a> Pass<'a> {
             &owned,
             self.policy,
             &self.unmarked,
-            at_once,
+            skip_conflict_check,
         )?;
         Ok((planned, owned))
     }
@@ -249,7 +249,7 @@ impl<'a> Pass<'a> {
 
     /// What there is to do if the routes are there that the tracker says, and no others on its keys. Nothing is taken for read:
     /// what is missing is created exclusively, so that the kernel itself says whether it is so.
-    pub(crate) fn at_once(
+    pub(crate) fn plan_from_tracker(
         &mut self,
         tracker: &Tracker,
         mut links: Snapshot,
@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
 
     /// The links alone.
     pub(crate) fn links(&mut self) -> Result<Snapshot, Error> {
-        look::with_all_links(self.observer.snapshot(&Scope::default())?)
+        look::with_all_links(self.observer.snapshot(&ReadScope::default())?)
     }
 
     /// Has the memory judge the first plan of a pass, in the light of what was heard since the last one. Returns what was
@@ -285,7 +285,7 @@ impl<'a> Pass<'a> {
         memory: &mut Memory,
         planned: &mut Planned,
         owned: &Owned,
-        heard: &Doubtful,
+        heard: &DirtySet,
         now: Instant,
     ) -> Result<Vec<Object>, Error> {
         if memory.is_behind(self.desired, self.options) {
@@ -323,7 +323,7 @@ impl<'a> Pass<'a> {
         memory: &mut Memory,
         plan: &mut Plan,
         observed: &Observed,
-        first: Option<&Doubtful>,
+        first: Option<&DirtySet>,
         now: Instant,
     ) {
         let names = names(observed);
@@ -422,7 +422,7 @@ impl<'a> Pass<'a> {
             echo.is_from(socket.port_id(), plan.ops.len());
         }
         let hears = std::mem::take(&mut self.hears) && is_told_cheaply(&plan, self.desired);
-        let apply = if hears { apply_and_hear } else { apply };
+        let apply = if hears { apply_with_echo } else { apply };
         let mut outcomes = apply(&plan, socket, &indexes, &|| terms.go_on());
         let told = hears.then(|| told(&plan, &mut outcomes)).flatten();
         let mut refused = BTreeSet::new();
@@ -430,7 +430,7 @@ impl<'a> Pass<'a> {
             let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
             match outcome {
                 // An equal rule that was made since we looked is not ours, unless it was before.
-                Outcome::Applied if outcomes.found.contains(&at) => {
+                Outcome::Applied if outcomes.found_existing.contains(&at) => {
                     let unknown = |key: &RecordKey| self.book.record(key).is_none();
                     refused.extend(keys.into_iter().filter(unknown));
                 }
@@ -468,7 +468,7 @@ fn is_told_cheaply(plan: &Plan, desired: &Desired) -> bool {
 
 /// The routes that a plan has put there, if the kernel has told of each op that it did what it was to.
 fn told(plan: &Plan, outcomes: &mut Outcomes) -> Option<Vec<Route>> {
-    let mut told = std::mem::take(&mut outcomes.told);
+    let mut told = std::mem::take(&mut outcomes.echoed);
     let mut there = Vec::new();
     for (at, op) in plan.ops.iter().enumerate() {
         let route = told.remove(&at)?;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_diff::{Action, Desired, Dev, Family, IfName, Kind, Object, Op, Plan, RouteKey, Routes};
-use trueup_observe::Doubtful;
+use trueup_observe::DirtySet;
 
 use crate::record::RecordKey;
 
@@ -92,9 +92,9 @@ impl Region {
 
 impl Region {
     /// What of that is not in it.
-    pub(crate) fn outside(&self, mut doubtful: Doubtful) -> Doubtful {
+    pub(crate) fn outside(&self, mut doubtful: DirtySet) -> DirtySet {
         let Region::Part(part) = self else {
-            return Doubtful::default();
+            return DirtySet::default();
         };
         doubtful.links = false;
         doubtful
@@ -112,7 +112,7 @@ impl Region {
             .tables
             .retain(|(family, table)| is_outside(*family, *table));
         doubtful
-            .gone
+            .deleted_routes
             .retain(|key| is_outside(key.dst.family(), key.table));
         // Who removed what says nothing without what became doubtful by it.
         let removed = std::mem::take(&mut doubtful.removed);
@@ -120,7 +120,7 @@ impl Region {
         if doubtful.is_empty() {
             return doubtful;
         }
-        Doubtful {
+        DirtySet {
             removed,
             more_removed,
             ..doubtful
@@ -130,7 +130,7 @@ impl Region {
 
 impl Part {
     /// The part that is doubtful; none where it takes the whole to tell. `names` are those of the interfaces that were there.
-    pub(crate) fn of(doubtful: &Doubtful, names: &BTreeMap<u32, IfName>) -> Option<Part> {
+    pub(crate) fn of(doubtful: &DirtySet, names: &BTreeMap<u32, IfName>) -> Option<Part> {
         if doubtful.everything {
             return None;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trueup_apply::{ErrorClass, Failure, Outcome, Outcomes, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
-use trueup_observe::Doubt;
+use trueup_observe::Incomplete;
 use trueup_reconcile::{self as reconcile, OpKey, Told};
 
 use crate::memory;
@@ -19,7 +19,7 @@ pub struct Report {
     pub(crate) rounds: Vec<Round>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(crate) devices: Devices,
-    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) doubts: Vec<Incomplete>,
     pub(crate) trouble: Option<String>,
     /// The look after the last change was had.
     pub(crate) seen: bool,
@@ -105,7 +105,7 @@ impl Report {
     }
 
     /// What could not be read whole in the last look.
-    pub fn doubts(&self) -> &[Doubt] {
+    pub fn doubts(&self) -> &[Incomplete] {
         &self.doubts
     }
 

@@ -9,7 +9,7 @@ use trueup_diff::{
     Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Reason, Shape, resolve,
 };
 use trueup_netlink::{Markers, Namespace, Socket, markers};
-use trueup_observe::{Doubtful, Observer, Scope, Snapshot};
+use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{Extent, Hints, Ledger, Observation, Source, Subscribed, Terms};
 
 use crate::first::{First, first};
@@ -122,7 +122,7 @@ impl Rtnl {
         pass.recover(&snapshot.observed);
         let (mut planned, owned) = pass.planned(snapshot, false)?;
         let mut memory = self.memory.clone();
-        let unheard = Doubtful::everything();
+        let unheard = DirtySet::everything();
         let now = (self.clock)();
         pass.judge(&mut memory, &mut planned, &owned, &unheard, now)?;
         Ok((pass, planned, owned))
@@ -163,7 +163,7 @@ impl Rtnl {
         known: Option<&Known>,
         desired: &Desired,
         options: &Options,
-        heard: &Doubtful,
+        heard: &DirtySet,
     ) -> Region {
         let part = || {
             let known = known?;
@@ -238,7 +238,7 @@ impl Source for Rtnl {
         }
         let heard = self.listening.as_ref().and_then(Listening::take);
         // Who does not listen knows nothing of what happened since the last pass.
-        let heard = heard.unwrap_or_else(Doubtful::everything);
+        let heard = heard.unwrap_or_else(DirtySet::everything);
         if let Some(listening) = &self.listening {
             listening.widen(desired.managed(), options.protocol());
         }
@@ -259,11 +259,11 @@ impl Source for Rtnl {
             mut pass,
             mut planned,
             owned,
-            at_once,
+            skip_conflict_check,
         } = first(pass, known.as_ref(), &heard, ledger)?;
         let now = (self.clock)();
         let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, &heard, now)?;
-        let first = (planned, at_once);
+        let first = (planned, skip_conflict_check);
         let done = self.rounds(&mut pass, first, &mut shed, ledger, terms, now);
         Ok(self.conclude(pass, done, shed, known, ledger))
     }
@@ -274,7 +274,7 @@ impl Source for Rtnl {
         _options: &Options,
     ) -> Result<Observation<Snapshot>, Error> {
         let mut observer = Observer::open(scope)?;
-        Ok(Observation::Seen(observer.snapshot(&Scope::whole())?))
+        Ok(Observation::Seen(observer.snapshot(&ReadScope::whole())?))
     }
 
     fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {
@@ -307,7 +307,7 @@ impl Rtnl {
     fn rounds(
         &mut self,
         pass: &mut Pass<'_>,
-        (mut planned, mut at_once): (Planned, bool),
+        (mut planned, mut skip_conflict_check): (Planned, bool),
         shed: &mut Vec<Object>,
         ledger: &mut dyn Ledger,
         terms: &Terms<'_>,
@@ -336,7 +336,7 @@ impl Rtnl {
             }
             let watched = stored::watched(&plan);
             if let Some(most) = watched {
-                pass.observer.keep_changes(most);
+                pass.observer.record_changes(most);
             }
             let Carried {
                 mut round,
@@ -344,21 +344,21 @@ impl Rtnl {
                 told,
             } = pass.carry_out(plan, ledger, terms);
             if watched.is_some() {
-                pass.observer.written();
+                pass.observer.mark_writes_done();
             }
             for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
                 if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
                     spent.insert(identity(op));
                 }
             }
-            let unasked = at_once;
-            at_once = at_once && !round.is_refused();
+            let unasked = skip_conflict_check;
+            skip_conflict_check = skip_conflict_check && !round.is_refused();
             let looked = match told {
                 Some(routes) => Ok(Planned::told(&devices, links, routes)),
                 None => pass.read().and_then(|snapshot| {
                     let settled = pass.book.look(&snapshot.observed, pass.policy, &refused);
                     pass.unsettled.extend(settled);
-                    Ok(pass.planned(snapshot, at_once)?.0)
+                    Ok(pass.planned(snapshot, skip_conflict_check)?.0)
                 }),
             };
             match looked {
@@ -378,13 +378,13 @@ impl Rtnl {
                 for object in round.excuse(&planned.plan) {
                     self.memory.forgive(&object, &devices);
                 }
-                if !at_once {
+                if !skip_conflict_check {
                     // By now it was asked.
                     shed.extend(pass.shed(&self.memory, &planned.plan));
                 }
             }
             let (plan, observed) = (&mut planned.plan, &planned.observed);
-            let changes = || watched.and_then(|_| pass.observer.changes());
+            let changes = || watched.and_then(|_| pass.observer.take_changes());
             let otherwise = &mut self.memory.otherwise;
             otherwise.find(&mut round, plan, changes, now);
             rounds.push(round);

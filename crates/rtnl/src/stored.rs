@@ -239,7 +239,7 @@ fn written(round: &Round) -> HashMap<Id, Written> {
             continue;
         }
         let id = memory::id(&op.object, &plan.devices);
-        if *outcome != Outcome::Applied || outcomes.found.contains(&at) {
+        if *outcome != Outcome::Applied || outcomes.found_existing.contains(&at) {
             failed.insert(id);
             continue;
         }
@@ -332,10 +332,10 @@ fn verdict(asked: &Asked<'_>, changes: &[Change]) -> Verdict {
     let mut was_as_desired = false;
     for change in of_it {
         let is_stored = || stored.differences(&change.object).is_empty();
-        if change.is_late && (change.is_gone || !is_stored()) {
+        if change.is_after_writes && (change.is_deleted || !is_stored()) {
             return Verdict::ByAnother;
         }
-        was_as_desired |= !change.is_gone && !differing.is_subset(&asked.fields(&change.object));
+        was_as_desired |= !change.is_deleted && !differing.is_subset(&asked.fields(&change.object));
     }
     match was_as_desired {
         true => Verdict::Unknown,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use trueup_diff::{Kind, Kinds};
 use trueup_netlink::Namespace;
-use trueup_observe::{Doubtful, Interest, Monitor};
+use trueup_observe::{DirtySet, Monitor, WatchScope};
 use trueup_reconcile::{Heard, Subscription};
 
 use crate::Error;
@@ -38,7 +38,7 @@ impl Watch {
         let ear = Arc::new(Mutex::new(Ear {
             monitor,
             interest: None,
-            left: Doubtful::default(),
+            left: DirtySet::default(),
             untold: Heard::Nothing,
         }));
         let listening = Listening {
@@ -64,7 +64,7 @@ impl Listening {
     }
 
     /// What became doubtful until now; nothing can be said where the subscription has ended.
-    pub(crate) fn take(&self) -> Option<Doubtful> {
+    pub(crate) fn take(&self) -> Option<DirtySet> {
         let ear = self.ear.upgrade()?;
         let mut ear = lock(&ear);
         // The driver meets an error itself.
@@ -108,7 +108,7 @@ impl Listening {
             return;
         };
         let mut ear = lock(&ear);
-        let covers = |interest: &Interest| {
+        let covers = |interest: &WatchScope| {
             let missing = |kind: &Kind| kinds.contains(*kind) && !interest.kinds.contains(*kind);
             interest.protocol == protocol && !Kind::ALL.iter().any(missing)
         };
@@ -117,12 +117,12 @@ impl Listening {
             .as_ref()
             .is_some_and(|interest| !covers(interest))
         {
-            ear.attach(Interest::new(kinds, protocol));
+            ear.attach(WatchScope::new(kinds, protocol));
         }
     }
 
     /// What matters from now on, as of the look that has just been.
-    pub(crate) fn attach(&self, interest: Interest) {
+    pub(crate) fn attach(&self, interest: WatchScope) {
         let Some(ear) = self.ear.upgrade() else {
             return;
         };
@@ -141,7 +141,7 @@ impl Listening {
         ear.attach(interest);
         if unheard {
             // What happened to those since the look was left out.
-            ear.left = Doubtful::everything();
+            ear.left = DirtySet::everything();
             ear.tell(Heard::Hint);
         }
     }
@@ -159,7 +159,9 @@ impl Echo {
     pub(crate) fn is_from(&self, port: u32, writes: usize) {
         if let Some(ear) = self.0.ear.upgrade() {
             // Where it fails, an echo costs a pass.
-            let _ = lock(&ear).monitor.own(Some(port), writes >= MANY);
+            let _ = lock(&ear)
+                .monitor
+                .ignore_own_writes(Some(port), writes >= MANY);
         }
     }
 }
@@ -174,24 +176,24 @@ impl Drop for Echo {
         if let Ok(heard) = ear.hear() {
             ear.tell(heard);
         }
-        let _ = ear.monitor.own(None, false);
+        let _ = ear.monitor.ignore_own_writes(None, false);
     }
 }
 
 #[derive(Debug)]
 struct Ear {
     monitor: Monitor,
-    interest: Option<Interest>,
+    interest: Option<WatchScope>,
     /// What a pass heard and did not look at.
-    left: Doubtful,
+    left: DirtySet,
     /// What the driver is yet to hear of what a pass heard.
     untold: Heard,
 }
 
 impl Ear {
-    fn attach(&mut self, interest: Interest) {
+    fn attach(&mut self, interest: WatchScope) {
         // Where the kernel does not take the filter, what mattered before matters on, and a whole pass finds the rest.
-        if self.monitor.attach(interest.clone()).is_ok() {
+        if self.monitor.set_scope(interest.clone()).is_ok() {
             self.interest = Some(interest);
         }
     }
@@ -204,11 +206,11 @@ impl Ear {
 
     /// Takes in what there is to hear.
     fn hear(&mut self) -> Result<Heard, Error> {
-        let attended = self.monitor.attend()?;
-        if attended.lost {
+        let drained = self.monitor.drain()?;
+        if drained.lost {
             self.untold = Heard::Lost;
         }
-        Ok(match attended.news {
+        Ok(match drained.is_dirty {
             true => Heard::Hint,
             false => Heard::Nothing,
         })

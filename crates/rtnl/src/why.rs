@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use trueup_diff::{
     Conflict, Dev, Devices, Family, IfName, Kind, Object, ObjectKey, Op, Prefix, Route,
 };
-use trueup_observe::Doubt;
+use trueup_observe::Incomplete;
 
 pub(crate) use explain::explain;
 
@@ -66,7 +66,7 @@ pub struct Explanation {
     /// The devices that they refer to.
     pub devices: Devices,
     /// Why their kind could not be read whole: then there may be more of them.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<Incomplete>,
 }
 
 /// All about one key. Equal rules of different protocols count as one, as any of them serves.

@@ -12,7 +12,7 @@
 //! let points = Points::counted();
 //! let kernel = Kernel::new();
 //! let mut socket = Socket::open(&points.namespace(kernel.namespace()))?;
-//! socket.may_change()?;
+//! socket.check_privilege()?;
 //! assert_eq!(points.passed().last().unwrap(), "after send: delete link");
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```

@@ -143,7 +143,7 @@ fn a_socket_stays_where_it_was_made() {
     let (there, same) = thread::spawn(move || {
         fresh_netns();
         let there = Socket::open(&Namespace::current()).unwrap().netns_cookie();
-        socket.may_change().unwrap();
+        socket.check_privilege().unwrap();
         (there.unwrap(), socket.netns_cookie().unwrap())
     })
     .join()

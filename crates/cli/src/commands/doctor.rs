@@ -226,7 +226,7 @@ fn sysctls(declared: Option<&Declared>, problems: &mut Vec<Problem>) -> bool {
 }
 
 fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> {
-    match socket.may_change() {
+    match socket.check_privilege() {
         Err(error) if error.is_permission() => {
             problems.push(Problem {
                 problem: "may not change this network namespace: CAP_NET_ADMIN is missing in the user namespace that owns it"

@@ -29,7 +29,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
         .observe(&place.namespace, &Options::default())?
         .seen()
         .context("the namespace cannot be shown")?;
-    for doubt in &snapshot.doubts {
+    for doubt in &snapshot.incomplete {
         output::note(format_args!("not the whole state: {doubt}"));
     }
     let mut socket = Socket::open(&place.namespace)?;
@@ -58,7 +58,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
         Format::Json => write!(out, "{}", file::to_json(&settings, &shown.desired)),
         Format::Ip => write!(out, "{}", shown.batch(&snapshot.observed)),
     })?;
-    if !snapshot.doubts.is_empty() {
+    if !snapshot.incomplete.is_empty() {
         // Applied as it is, it would delete what is missing in it.
         bail!("what was printed is not the whole state: run it again");
     }

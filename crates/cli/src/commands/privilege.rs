@@ -7,7 +7,7 @@ use super::Place;
 
 /// Refuses without `CAP_NET_ADMIN` in the user namespace that owns the network namespace.
 pub(super) fn require(place: &Place) -> Result<()> {
-    match Socket::open(&place.namespace)?.may_change() {
+    match Socket::open(&place.namespace)?.check_privilege() {
         Err(error) if error.is_permission() => Err(error).context(
             "may not change this network namespace, and nothing was changed: that takes \
              CAP_NET_ADMIN in the user namespace that owns it",

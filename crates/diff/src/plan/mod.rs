@@ -322,7 +322,7 @@ pub struct Op {
 impl Op {
     /// Whether a route can be added beside the one that it was, and that be taken away then by its gateway, whoever else is on the
     /// key. None of IPv6: there it may become one with another writer's route.
-    pub fn comes_beside(&self) -> bool {
+    pub fn can_append_then_delete(&self) -> bool {
         self.changes_gateway()
             .is_some_and(|route| route.family() == Family::Inet)
     }
@@ -374,8 +374,8 @@ pub struct Plan {
     needs: Vec<(u32, u32)>,
     /// The groups of the links that were observed, where links are deleted.
     groups: BTreeSet<u32>,
-    /// See [`Plan::beside`].
-    beside: bool,
+    /// See [`Plan::append_then_delete`].
+    append_then_delete: bool,
     /// The keys of IPv6 routes of ours on which others' routes are, which cannot be one with ours.
     shared: BTreeSet<RouteKey>,
 }
@@ -415,17 +415,17 @@ impl Plan {
     /// The same for keys of which nobody has seen who else is on them: an IPv4 route with another gateway is not replaced, as a
     /// replace takes the first route of its key, whoever's it is (`fib_table_insert`). It comes beside what it was, which goes then.
     #[must_use]
-    pub fn beside(self) -> Plan {
+    pub fn append_then_delete(self) -> Plan {
         Plan {
-            beside: true,
+            append_then_delete: true,
             ..self
         }
     }
 
     /// Whether an op adds a route beside the one that it was.
-    pub fn is_beside(&self, op: &Op) -> bool {
+    pub fn appends_then_deletes(&self, op: &Op) -> bool {
         let is_shared = |route: &Route| self.shared.contains(&route.key());
-        self.beside && op.comes_beside()
+        self.append_then_delete && op.can_append_then_delete()
             || !self.shared.is_empty() && op.changes_gateway().is_some_and(is_shared)
     }
 
@@ -454,7 +454,7 @@ impl Plan {
             devices: self.devices,
             unstored: self.unstored,
             groups: self.groups,
-            beside: self.beside,
+            append_then_delete: self.append_then_delete,
             shared: self.shared,
         }
     }

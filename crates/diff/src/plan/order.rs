@@ -142,7 +142,7 @@ pub(crate) fn arrange(
         unstored: desired.policy.unstored,
         needs,
         groups,
-        beside: false,
+        append_then_delete: false,
         shared,
     })
 }

@@ -6,8 +6,8 @@ use trueup_diff::{Family, IfName, Item, Kind, ObjectKey};
 use trueup_netlink::codec::{address, link, neighbour, route, rule};
 use trueup_netlink::wire::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, read_u32};
 
-use super::interest::{Interest, has};
-use crate::doubtful::Doubtful;
+use super::interest::{WatchScope, has};
+use crate::doubtful::DirtySet;
 
 /// `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`: linux/rtnetlink.h. There is no codec for them.
 pub(super) const NEW_NEXTHOP: u16 = 104;
@@ -48,8 +48,8 @@ impl Reader {
     pub(super) fn read(
         &mut self,
         event: &Message<'_>,
-        interest: &Interest,
-        found: &mut Doubtful,
+        interest: &WatchScope,
+        found: &mut DirtySet,
     ) -> bool {
         let relevant = match event.header.kind {
             link::NEW | link::DELETE => self.link(event, interest, found),
@@ -72,8 +72,8 @@ impl Reader {
     fn link(
         &mut self,
         event: &Message<'_>,
-        interest: &Interest,
-        found: &mut Doubtful,
+        interest: &WatchScope,
+        found: &mut DirtySet,
     ) -> Option<bool> {
         let Some(decoded) = link::decode(event.body).ok()? else {
             return Some(false);
@@ -122,8 +122,8 @@ impl Reader {
     fn addressed(
         &self,
         event: &Message<'_>,
-        interest: &Interest,
-        found: &mut Doubtful,
+        interest: &WatchScope,
+        found: &mut DirtySet,
     ) -> Option<bool> {
         let Some(address) = address::decode(event.body).ok()? else {
             return Some(false);
@@ -154,8 +154,8 @@ impl Reader {
     fn neighboured(
         &self,
         event: &Message<'_>,
-        interest: &Interest,
-        found: &mut Doubtful,
+        interest: &WatchScope,
+        found: &mut DirtySet,
     ) -> Option<bool> {
         let Some(neighbour) = neighbour::decode(event.body).ok()? else {
             return Some(false);
@@ -176,7 +176,7 @@ impl Reader {
     }
 }
 
-fn ruled(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+fn ruled(event: &Message<'_>, interest: &WatchScope, found: &mut DirtySet) -> Option<bool> {
     let Some(rule) = rule::decode(event.body).ok()? else {
         return Some(false);
     };
@@ -188,7 +188,7 @@ fn ruled(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Opti
     Some(relevant)
 }
 
-fn routed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+fn routed(event: &Message<'_>, interest: &WatchScope, found: &mut DirtySet) -> Option<bool> {
     if !interest.routes() {
         return Some(false);
     }
@@ -203,7 +203,7 @@ fn routed(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Opt
     if relevant {
         found.tables.insert((route.family(), route.table));
         if !is_new {
-            found.gone.insert(route.key());
+            found.deleted_routes.insert(route.key());
         }
         if is_taken_away(event) {
             found.removed.insert(ObjectKey::Route(route.key()));
@@ -229,7 +229,7 @@ fn is_taken_away(event: &Message<'_>) -> bool {
     }
 }
 
-fn hopped(event: &Message<'_>, interest: &Interest, found: &mut Doubtful) -> Option<bool> {
+fn hopped(event: &Message<'_>, interest: &WatchScope, found: &mut DirtySet) -> Option<bool> {
     let (_, attrs) = event.split(NHMSG_LEN)?;
     let id = attrs.find(NHA_ID).and_then(read_u32)?;
     // An event of a nexthop object bears the flags of the request.

@@ -1,4 +1,4 @@
-//! An [`Interest`] as a program for the kernel: what it drops would be passed over anyway ([`super::event`]), and what it
+//! An [`WatchScope`] as a program for the kernel: what it drops would be passed over anyway ([`super::event`]), and what it
 //! cannot judge passes.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use trueup_netlink::filter::{Instruction, swapped, swapped_half};
 use trueup_netlink::wire::{HEADER_LEN, NLM_F_EXCL, NLM_F_REPLACE};
 
 use super::event::{DELETE_NEXTHOP, NEW_NEXTHOP};
-use super::interest::Interest;
+use super::interest::WatchScope;
 
 const AF_UNSPEC: u32 = 0;
 const AF_INET: u32 = 2;
@@ -39,7 +39,7 @@ const SHORTEST: u32 = 32;
 const DEVICES: usize = 64;
 
 /// The program; it lets everything pass that may matter, less what our own port caused.
-pub(super) fn program(interest: &Interest, own: Option<u32>) -> Vec<Instruction> {
+pub(super) fn program(interest: &WatchScope, own: Option<u32>) -> Vec<Instruction> {
     let mut all = vec![
         Instruction::length(),
         Instruction::at_least(SHORTEST, 1, 0),
@@ -86,7 +86,7 @@ pub(super) fn program(interest: &Interest, own: Option<u32>) -> Vec<Instruction>
     all
 }
 
-fn addresses(interest: &Interest, gone: bool) -> Vec<Instruction> {
+fn addresses(interest: &WatchScope, gone: bool) -> Vec<Instruction> {
     let addresses = interest.kinds.contains(Kind::Address);
     if !addresses && !interest.routes() {
         return vec![Instruction::drop()];
@@ -110,7 +110,7 @@ fn addresses(interest: &Interest, gone: bool) -> Vec<Instruction> {
     }
 }
 
-fn neighbours(interest: &Interest) -> Vec<Instruction> {
+fn neighbours(interest: &WatchScope) -> Vec<Instruction> {
     if !interest.kinds.contains(Kind::Neighbour) {
         return vec![Instruction::drop()];
     }
@@ -135,7 +135,7 @@ fn neighbours(interest: &Interest) -> Vec<Instruction> {
     block
 }
 
-fn rules(interest: &Interest) -> Vec<Instruction> {
+fn rules(interest: &WatchScope) -> Vec<Instruction> {
     if !interest.kinds.contains(Kind::Rule) {
         return vec![Instruction::drop()];
     }
@@ -149,7 +149,7 @@ fn rules(interest: &Interest) -> Vec<Instruction> {
     block
 }
 
-fn routes(interest: &Interest, new: bool) -> Vec<Instruction> {
+fn routes(interest: &WatchScope, new: bool) -> Vec<Instruction> {
     if !interest.routes() || interest.any(Kind::Route) {
         return vec![end(interest.routes())];
     }

@@ -11,7 +11,7 @@ use trueup_diff::{Kind, Kinds, RouteKey};
 /// links doubtful, whatever its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Interest {
+pub struct WatchScope {
     /// The kinds that are managed. Links matter always: they give the devices their names.
     pub kinds: Kinds,
     /// The protocol that our objects bear.
@@ -31,10 +31,10 @@ pub struct Interest {
     pub foreign_routes: Option<BTreeSet<RouteKey>>,
 }
 
-impl Interest {
+impl WatchScope {
     /// In our objects of these kinds, on whatever device.
-    pub fn new(kinds: Kinds, protocol: u8) -> Interest {
-        Interest {
+    pub fn new(kinds: Kinds, protocol: u8) -> WatchScope {
+        WatchScope {
             kinds,
             protocol,
             any_protocol: Kinds::NONE,
@@ -47,10 +47,10 @@ impl Interest {
     }
 
     /// In everything.
-    pub fn everything() -> Interest {
-        Interest {
+    pub fn everything() -> WatchScope {
+        WatchScope {
             any_protocol: Kinds::ALL,
-            ..Interest::new(Kinds::ALL, 0)
+            ..WatchScope::new(Kinds::ALL, 0)
         }
     }
 

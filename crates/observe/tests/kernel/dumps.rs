@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trueup_diff::{Family, Item, Kind, Kinds, Route, Rule};
 use trueup_netlink::Namespace;
 use trueup_netlink::codec::{self, existing};
-use trueup_observe::{Doubt, Observer, Scope, Snapshot};
+use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 use trueup_testkit::faults::{At, Fault, Faults};
 
 use crate::hand::{Hand, OURS, THEIRS, blackhole, rule};
@@ -80,18 +80,18 @@ fn toggle_rules(list: &[Rule]) -> impl FnMut(&mut Hand, usize) + Send {
     }
 }
 
-fn of(kind: Kind, family: Family) -> Scope {
-    Scope {
+fn of(kind: Kind, family: Family) -> ReadScope {
+    ReadScope {
         kinds: Kinds::NONE.with(kind),
         family: Some(family),
-        ..Scope::default()
+        ..ReadScope::default()
     }
 }
 
 /// Takes snapshots, and looks for the rows that stayed. How many were complete.
 fn watched<T: Item>(
     count: usize,
-    scope: &Scope,
+    scope: &ReadScope,
     stayed: &[T],
     rows: impl Fn(&Snapshot) -> BTreeSetOf<T>,
 ) -> usize {
@@ -118,10 +118,10 @@ fn watched<T: Item>(
         );
         if whole {
             assert_eq!(ours.len(), stayed.len(), "snapshot {n}");
-            assert_eq!(snapshot.doubts, []);
+            assert_eq!(snapshot.incomplete, []);
             complete += 1;
         } else {
-            assert_eq!(snapshot.doubts, [Doubt::Changing(kind)]);
+            assert_eq!(snapshot.incomplete, [Incomplete::Changing(kind)]);
         }
     }
     println!("{complete} of {count} {kind} snapshots were complete");

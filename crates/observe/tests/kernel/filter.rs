@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use trueup_diff::{Family, Kind, Kinds};
 use trueup_netlink::wire::Messages;
 use trueup_netlink::{Group, Namespace};
-use trueup_observe::{Doubtful, Monitor};
+use trueup_observe::{DirtySet, Monitor};
 use trueup_testkit::{Snapshot, ip, ip_batch};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
@@ -41,18 +41,18 @@ pub(crate) fn strangers_fill_no_queue() {
         hand.address(OTHER, &address);
         hand.delete_address(OTHER, &address);
     }
-    assert_eq!(monitor.attend().unwrap(), Default::default());
+    assert_eq!(monitor.drain().unwrap(), Default::default());
 
     hand.add(&blackhole(OURS, "10.250.0.0/24"));
-    let attended = monitor.attend().unwrap();
-    assert_eq!((attended.events, attended.news), (1, true));
+    let drained = monitor.drain().unwrap();
+    assert_eq!((drained.events, drained.is_dirty), (1, true));
 }
 
 pub(crate) fn our_own_echo_fills_no_queue() {
     let here = Namespace::current();
     let (mut own, mut other) = (Hand::open(&here), Hand::open(&here));
     let mut monitor = listening(&here, interest());
-    monitor.own(Some(own.port()), true).unwrap();
+    monitor.ignore_own_writes(Some(own.port()), true).unwrap();
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
         own.add(&blackhole(
@@ -60,13 +60,13 @@ pub(crate) fn our_own_echo_fills_no_queue() {
             &format!("10.{}.{}.0/24", n / 250, n % 250),
         ));
     }
-    assert_eq!(monitor.attend().unwrap(), Default::default());
+    assert_eq!(monitor.drain().unwrap(), Default::default());
     other.delete(&blackhole(OURS, "10.0.0.0/24"));
-    assert_eq!(monitor.attend().unwrap().events, 1);
+    assert_eq!(monitor.drain().unwrap().events, 1);
     assert!(!monitor.take().is_empty());
-    monitor.own(None, false).unwrap();
+    monitor.ignore_own_writes(None, false).unwrap();
     own.delete(&blackhole(OURS, "10.0.1.0/24"));
-    assert_eq!(monitor.attend().unwrap().events, 1);
+    assert_eq!(monitor.drain().unwrap().events, 1);
     assert!(!monitor.take().is_empty());
 }
 
@@ -75,19 +75,19 @@ pub(crate) fn our_own_echo_of_a_few_is_read_and_no_news() {
     let mut own = Hand::open(&here);
     let mut monitor = listening(&here, interest());
     let seen = |monitor: &mut Monitor| {
-        let attended = monitor.attend().unwrap();
-        (attended.events, attended.news)
+        let drained = monitor.drain().unwrap();
+        (drained.events, drained.is_dirty)
     };
-    monitor.own(Some(own.port()), false).unwrap();
+    monitor.ignore_own_writes(Some(own.port()), false).unwrap();
     own.add(&blackhole(OURS, "10.0.0.0/24"));
     assert_eq!(seen(&mut monitor), (1, false));
     // They become many.
-    monitor.own(Some(own.port()), true).unwrap();
+    monitor.ignore_own_writes(Some(own.port()), true).unwrap();
     own.add(&blackhole(OURS, "10.0.1.0/24"));
     assert_eq!(seen(&mut monitor), (0, false));
-    monitor.own(Some(own.port()), false).unwrap();
+    monitor.ignore_own_writes(Some(own.port()), false).unwrap();
     assert!(monitor.take().is_empty());
-    monitor.own(None, false).unwrap();
+    monitor.ignore_own_writes(None, false).unwrap();
     own.delete(&blackhole(OURS, "10.0.0.0/24"));
     assert_eq!(seen(&mut monitor), (1, true));
 }
@@ -170,12 +170,12 @@ pub(crate) fn a_wide_interest_passes_more_and_never_less() {
         narrow,
     ]
     .map(|interest| listening(&here, interest));
-    let mut told = |act: &mut dyn FnMut()| -> Vec<Doubtful> {
+    let mut told = |act: &mut dyn FnMut()| -> Vec<DirtySet> {
         act();
         listeners.iter_mut().map(heard).collect()
     };
 
-    let is_told = |told: Vec<Doubtful>| told.iter().map(|it| !it.is_empty()).collect::<Vec<_>>();
+    let is_told = |told: Vec<DirtySet>| told.iter().map(|it| !it.is_empty()).collect::<Vec<_>>();
     let theirs = blackhole(THEIRS, "10.1.0.0/24");
     let route = is_told(told(&mut || hand.add(&theirs)));
     assert_eq!(route, [false, true, false, false, false, false, false]);

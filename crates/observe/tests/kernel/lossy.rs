@@ -9,7 +9,7 @@ use trueup_diff::{Dev, Family, Kind, Kinds, Neighbour, Route};
 use trueup_netlink::codec::{self, existing};
 use trueup_netlink::wire::{HEADER_LEN, Header, Messages, NLMSG_DONE, align};
 use trueup_netlink::{Connect, Group, Namespace, Transport};
-use trueup_observe::{Doubt, Observer, Scope};
+use trueup_observe::{Incomplete, Observer, ReadScope};
 use trueup_testkit::fake::Kernel;
 use trueup_testkit::faults::{At, Fault, Faults};
 
@@ -149,12 +149,12 @@ fn with_routes() -> (Kernel, Vec<Route>) {
     (kernel, routes)
 }
 
-fn scope() -> Scope {
-    Scope {
+fn scope() -> ReadScope {
+    ReadScope {
         kinds: Kinds::NONE.with(Kind::Route),
         protocol: Some(OURS),
         family: Some(Family::Inet6),
-        ..Scope::default()
+        ..ReadScope::default()
     }
 }
 
@@ -170,7 +170,7 @@ fn adds(kernel: &Kernel, n: usize) -> Option<Stranger> {
 fn read(
     kernel: &Kernel,
     dumps: Vec<(Option<Stranger>, Vec<usize>)>,
-) -> (Vec<Route>, Vec<Doubt>, usize) {
+) -> (Vec<Route>, Vec<Incomplete>, usize) {
     let script = Arc::new(Mutex::new(Script {
         dumps: dumps.into(),
         read: 0,
@@ -182,16 +182,16 @@ fn read(
     let mut observer = Observer::open(&Namespace::through(Arc::new(lossy))).unwrap();
     let snapshot = observer.snapshot(&scope()).unwrap();
     let complete = snapshot.observed.complete.contains(Kind::Route);
-    assert_eq!(complete, snapshot.doubts.is_empty());
+    assert_eq!(complete, snapshot.incomplete.is_empty());
     let read = script.lock().unwrap().read;
-    (snapshot.observed.routes, snapshot.doubts, read)
+    (snapshot.observed.routes, snapshot.incomplete, read)
 }
 
 pub(crate) fn a_dump_that_loses_rows_is_never_called_whole() {
     let (kernel, routes) = with_routes();
     let losing = |n: usize| (adds(&kernel, n), vec![PART + n, 2 * PART + n]);
     let (seen, doubts, read) = self::read(&kernel, (0..5).map(losing).collect());
-    assert_eq!(doubts, [Doubt::Changing(Kind::Route)]);
+    assert_eq!(doubts, [Incomplete::Changing(Kind::Route)]);
     assert_eq!(
         doubts[0].to_string(),
         "somebody wrote to the routes each time they were read"
@@ -223,9 +223,9 @@ pub(crate) fn proxies_that_nobody_tells_of_are_compared() {
         let proxy = Neighbour::proxy(Dev::index(ONE), [10, 9, high, low].into());
         hand.send(|buffer| codec::neighbour::create(buffer, &proxy, &existing));
     }
-    let scope = Scope {
+    let scope = ReadScope {
         kinds: Kinds::NONE.with(Kind::Neighbour),
-        ..Scope::default()
+        ..ReadScope::default()
     };
     let proxies = |lost: u32| {
         let faults = Faults::over(kernel.namespace());
@@ -240,9 +240,12 @@ pub(crate) fn proxies_that_nobody_tells_of_are_compared() {
         let mut observer = Observer::open(&faults.namespace()).unwrap();
         let snapshot = observer.snapshot(&scope).unwrap();
         let proxies = snapshot.observed.neighbours.iter().filter(|it| it.proxy);
-        (proxies.count(), snapshot.doubts)
+        (proxies.count(), snapshot.incomplete)
     };
     assert_eq!(proxies(0), (1_000, vec![]));
     assert_eq!(proxies(1), (1_000, vec![]));
-    assert_eq!(proxies(5), (1_000, vec![Doubt::Changing(Kind::Neighbour)]));
+    assert_eq!(
+        proxies(5),
+        (1_000, vec![Incomplete::Changing(Kind::Neighbour)])
+    );
 }

@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use trueup_diff::{Family, Item, Kinds};
 use trueup_netlink::codec::{self, existing};
 use trueup_netlink::{Multicast, Namespace};
-use trueup_observe::{Doubtful, Interest, Monitor, RECEIVE_BUFFER};
+use trueup_observe::{DirtySet, Monitor, RECEIVE_BUFFER, WatchScope};
 use trueup_testkit::fake::Kernel;
 use trueup_testkit::{Snapshot, ip, named_netns};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
 
 /// In our objects on the first device.
-pub(crate) fn interest() -> Interest {
-    let mut interest = Interest::new(Kinds::ALL, OURS);
+pub(crate) fn interest() -> WatchScope {
+    let mut interest = WatchScope::new(Kinds::ALL, OURS);
     interest.devices = Some(BTreeSet::from([ONE]));
     interest.route_devices = Some(BTreeSet::from([ONE]));
     interest.route_sources = Some(BTreeSet::new());
@@ -22,33 +22,33 @@ pub(crate) fn interest() -> Interest {
     interest
 }
 
-pub(crate) fn listening(namespace: &Namespace, interest: Interest) -> Monitor {
+pub(crate) fn listening(namespace: &Namespace, interest: WatchScope) -> Monitor {
     let mut monitor = Monitor::open(namespace).unwrap();
-    monitor.attach(interest).unwrap();
+    monitor.set_scope(interest).unwrap();
     heard(&mut monitor);
     monitor
 }
 
 /// What became doubtful, all of it read.
 #[track_caller]
-pub(crate) fn heard(monitor: &mut Monitor) -> Doubtful {
-    while monitor.attend().unwrap().events > 0 {}
+pub(crate) fn heard(monitor: &mut Monitor) -> DirtySet {
+    while monitor.drain().unwrap().events > 0 {}
     monitor.take()
 }
 
 #[track_caller]
-fn names(monitor: &mut Monitor, what: &str, is: impl FnOnce(&mut Doubtful)) {
-    let mut expected = Doubtful::default();
+fn names(monitor: &mut Monitor, what: &str, is: impl FnOnce(&mut DirtySet)) {
+    let mut expected = DirtySet::default();
     is(&mut expected);
     // Who removed what is another matter: see the scenarios of contention.
-    let found = Doubtful {
+    let found = DirtySet {
         removed: BTreeSet::new(),
         ..heard(monitor)
     };
     assert_eq!(found, expected, "{what}");
 }
 
-fn main_table(doubtful: &mut Doubtful, family: Family) {
+fn main_table(doubtful: &mut DirtySet, family: Family) {
     doubtful.tables.insert((family, 254));
 }
 
@@ -87,7 +87,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "ours is new", |it| main_table(it, family));
         assert_eq!(monitor.writers(), &BTreeSet::new());
         hand.append(&theirs);
-        monitor.attend().unwrap();
+        monitor.drain().unwrap();
         assert_eq!(monitor.writers(), &BTreeSet::from([hand.port()]));
         names(monitor, "theirs beside ours", |it| main_table(it, family));
         hand.delete(&theirs);
@@ -95,7 +95,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.delete(&ours);
         names(monitor, "ours is gone", |it| {
             main_table(it, family);
-            it.gone.insert(ours.key());
+            it.deleted_routes.insert(ours.key());
         });
         hand.add(&theirs);
         names(monitor, "theirs is new", |_| {});
@@ -130,7 +130,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
             it.rules.insert(family);
         });
 
-        let neighbour = |it: &mut Doubtful| {
+        let neighbour = |it: &mut DirtySet| {
             it.neighbours.insert(ONE);
         };
         hand.neighbour(ONE, gateway, OURS);
@@ -165,14 +165,14 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         let mut with_source = interest();
         let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
         with_source.route_sources = Some(BTreeSet::from([ip]));
-        monitor.attach(with_source).unwrap();
+        monitor.set_scope(with_source).unwrap();
         hand.address(OTHER, address);
         names(monitor, "a source of routes", |_| {});
         hand.delete_address(OTHER, address);
         names(monitor, "a source of routes is gone", |it| {
             it.routes.insert(family);
         });
-        monitor.attach(interest()).unwrap();
+        monitor.set_scope(interest()).unwrap();
         hand.address(ONE, address);
         names(monitor, "an address", |it| {
             it.addresses.insert(ONE);
@@ -210,7 +210,7 @@ pub(crate) fn what_goes_without_a_word_is_named_by_what_it_goes_with() {
     hand.change(ONE, |link| link.up = Some(false));
     let down = heard(&mut monitor);
     assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
-    assert!(!down.gone.contains(&lost.key()), "{down:?}");
+    assert!(!down.deleted_routes.contains(&lost.key()), "{down:?}");
     assert!(down.links && !down.everything, "{down:?}");
     let both = BTreeSet::from([Family::Inet, Family::Inet6]);
     assert_eq!(down.routes, both, "{down:?}");
@@ -232,7 +232,7 @@ pub(crate) fn what_goes_without_a_word_is_named_by_what_it_goes_with() {
     hand.delete_address(ONE, "10.9.0.1/24");
     let gone = heard(&mut monitor);
     assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
-    assert!(!gone.gone.contains(&lost.key()), "{gone:?}");
+    assert!(!gone.deleted_routes.contains(&lost.key()), "{gone:?}");
     assert!(gone.routes.contains(&Family::Inet), "{gone:?}");
 
     hand.change(OTHER, |link| link.up = Some(false));
@@ -284,7 +284,7 @@ pub(crate) fn a_route_that_goes_where_nobody_is_told_is_named_by_the_link() {
         hand.try_send(|it| codec::route::delete(it, &route, &existing))
             .is_err()
     );
-    assert!(down.gone.is_empty(), "not a word: {down:?}");
+    assert!(down.deleted_routes.is_empty(), "not a word: {down:?}");
     assert!(down.routes.contains(&Family::Inet6), "{down:?}");
 }
 
@@ -312,7 +312,7 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
     let gone = heard(&mut monitor);
     assert_eq!(gone.routes, both, "{gone:?}");
-    assert!(gone.gone.is_empty(), "{gone:?}");
+    assert!(gone.deleted_routes.is_empty(), "{gone:?}");
 
     let mut monitor = listening(&here, interest());
     ip(&["nexthop", "add", "id", "7", "via", "10.9.0.8", "dev", "v"]);
@@ -341,17 +341,17 @@ pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
             &format!("10.{}.{}.0/24", n / 250, n % 250),
         ));
     }
-    let attended = monitor.attend().unwrap();
-    assert!(attended.lost && attended.news, "{attended:?}");
-    assert!(attended.events < 100, "{attended:?}");
-    assert_eq!(monitor.take(), Doubtful::everything());
+    let drained = monitor.drain().unwrap();
+    assert!(drained.lost && drained.is_dirty, "{drained:?}");
+    assert!(drained.events < 100, "{drained:?}");
+    assert_eq!(monitor.take(), DirtySet::everything());
     // The kernel loses without a word until its queue is empty: it is by now.
     let route = blackhole(OURS, "10.250.0.0/24");
     hand.add(&route);
-    let attended = monitor.attend().unwrap();
-    assert!(!attended.lost && attended.events == 1, "{attended:?}");
+    let drained = monitor.drain().unwrap();
+    assert!(!drained.lost && drained.events == 1, "{drained:?}");
     assert_eq!(monitor.take().tables, BTreeSet::from([(Family::Inet, 254)]));
-    assert_eq!(monitor.attend().unwrap(), Default::default());
+    assert_eq!(monitor.drain().unwrap(), Default::default());
 }
 
 pub(crate) fn a_burst_keeps_nobody() {
@@ -368,13 +368,10 @@ pub(crate) fn a_burst_keeps_nobody() {
             &format!("10.{}.{}.0/24", n / 250, n % 250),
         ));
     }
-    let attended = monitor.attend().unwrap();
-    assert!(
-        !attended.lost && attended.events == 16 * 1024,
-        "{attended:?}"
-    );
-    let attended = monitor.attend().unwrap();
-    assert_eq!(attended.events, 20_000 - 16 * 1024);
+    let drained = monitor.drain().unwrap();
+    assert!(!drained.lost && drained.events == 16 * 1024, "{drained:?}");
+    let drained = monitor.drain().unwrap();
+    assert_eq!(drained.events, 20_000 - 16 * 1024);
 }
 
 pub(crate) fn a_namespace_is_known_by_its_cookie() {

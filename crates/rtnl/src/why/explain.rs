@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_apply::is_drawn;
+use trueup_apply::is_drawn_index;
 use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, Observed, Owned,
     Policy, ProvenBy, Resolved, proof,
 };
-use trueup_observe::{Observer, Scope, Snapshot};
+use trueup_observe::{Observer, ReadScope, Snapshot};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 use crate::ledger::Book;
@@ -25,7 +25,7 @@ pub(crate) fn explain(
 ) -> Result<Explanation, Error> {
     let Snapshot {
         observed: rows,
-        doubts,
+        incomplete: doubts,
     } = read(observer, query)?;
     let mut book = book.clone();
     // The pass looked only at what is managed.
@@ -206,20 +206,20 @@ impl Case<'_> {
 fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     let kind = query.kind();
     let kinds = Kinds::NONE.with(kind);
-    let scope = Scope {
+    let scope = ReadScope {
         kinds: kinds.without(Kind::Route),
-        ..Scope::default()
+        ..ReadScope::default()
     };
     let mut snapshot = look::with_all_links(observer.snapshot(&scope)?)?;
     if let Query::Route { table, .. } = query {
-        let scope = Scope {
+        let scope = ReadScope {
             kinds,
             tables: table.map(|table| BTreeSet::from([table])),
-            ..Scope::default()
+            ..ReadScope::default()
         };
         let (routes, doubt) = observer.routes_where(&scope, |route| query.is_about_route(route))?;
         snapshot.observed.routes = routes;
-        snapshot.note(Kind::Route, doubt);
+        snapshot.mark_read(Kind::Route, doubt);
     }
     Ok(snapshot)
 }
@@ -296,7 +296,7 @@ fn recorded_on(book: &Book, object: &Object, name: impl Fn(Dev) -> Option<IfName
 fn origin(object: &Object, taken: bool, policy: Policy) -> Origin {
     match object {
         _ if taken => Origin::Taken,
-        Object::Link(link) if is_drawn(link.index) => Origin::Made,
+        Object::Link(link) if is_drawn_index(link.index) => Origin::Made,
         Object::Link(_) => Origin::Adopted,
         _ if policy.unstored.contains(object.kind()) => Origin::MadeOrAdopted,
         _ if protocol(object) == policy.marker => Origin::Made,

@@ -14,7 +14,7 @@
 //!
 //! let kernel = Kernel::new();
 //! let mut socket = Socket::open(&kernel.namespace())?;
-//! socket.may_change()?;
+//! socket.check_privilege()?;
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 //!

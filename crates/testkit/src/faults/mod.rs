@@ -10,8 +10,8 @@
 //! faults.add(At::Change(1), Fault::Refuse(1)); // EPERM
 //! let mut socket = Socket::open(&faults.namespace())?;
 //! // Asking to delete a link without saying which counts as a change.
-//! assert!(socket.may_change().unwrap_err().is_permission());
-//! socket.may_change()?;
+//! assert!(socket.check_privilege().unwrap_err().is_permission());
+//! socket.check_privilege()?;
 //! # Ok::<(), trueup_netlink::Error>(())
 //! ```
 
@@ -294,15 +294,15 @@ mod tests {
         faults.add(At::Change(2), Fault::DieAfter);
         let died = died(|| {
             let mut socket = Socket::open(&faults.namespace()).unwrap();
-            let _first = socket.may_change();
-            let _second = socket.may_change();
+            let _first = socket.check_privilege();
+            let _second = socket.check_privilege();
             unreachable!("it died");
         });
         assert!(died.is_none());
         assert_eq!(faults.changes(), 2);
         faults.clear();
         let mut socket = Socket::open(&faults.namespace()).unwrap();
-        socket.may_change().unwrap();
+        socket.check_privilege().unwrap();
     }
 
     #[test]
@@ -315,8 +315,8 @@ mod tests {
         };
         faults.add(At::EveryChange, Fault::Stranger(Arc::new(act)));
         let mut socket = Socket::open(&faults.namespace()).unwrap();
-        socket.may_change().unwrap();
-        socket.may_change().unwrap();
+        socket.check_privilege().unwrap();
+        socket.check_privilege().unwrap();
         assert_eq!(*acted.lock().unwrap(), 2);
     }
 
