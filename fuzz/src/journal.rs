@@ -50,7 +50,7 @@ pub fn journal(data: &[u8]) {
         .expect("short names");
     let (key, new) = (b"new".to_vec(), b"one".to_vec());
     let claims = [(key.clone(), Claim::Ours(new.clone()))];
-    if ledger.settle(claims.into()).is_err() {
+    if ledger.commit_outcomes(claims.into()).is_err() {
         assert_eq!(how & 1, 0, "a good journal can be written to");
         return;
     }
@@ -94,7 +94,7 @@ static GOOD: LazyLock<Good> = LazyLock::new(|| {
     let mut ledger = journal.ledger("fuzz", &scope).expect("short names");
     let claim = |at: u8| (vec![at; 40], Claim::Ours(vec![at; 200]));
     ledger
-        .settle((0..9).map(claim).collect())
+        .commit_outcomes((0..9).map(claim).collect())
         .expect("a good disk");
     ledger
         .begin((5..20).map(claim).collect())

@@ -112,7 +112,7 @@ pub fn ledger(data: &[u8]) {
     let owned = owned
         .into_iter()
         .map(|(key, record)| (key, Claim::Ours(record)));
-    recorded.settle(owned.collect()).expect("it is memory");
+    recorded.commit_outcomes(owned.collect()).expect("it is memory");
     recorded.begin(open).expect("nothing is open yet");
     let readable = claims.is_some();
     let claims = claims.unwrap_or_default();

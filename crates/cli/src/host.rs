@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use trueup::diff::{Action, Kind};
 use trueup::reconcile::{
-    ErrorClass, Heard, Hints, Ledger, Outcome, Source, Subscribed, Subscription, Terms,
+    Drained, ErrorClass, Hints, Ledger, Outcome, PassLimits, Source, Subscribed, Subscription,
 };
 use trueup::sysctl::{self as sysctl, Sysctl};
 use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
@@ -127,7 +127,7 @@ struct Pass<'a> {
     desired: &'a Desired,
     ledger: &'a mut dyn Ledger,
     options: &'a Options,
-    terms: &'a Terms<'a>,
+    limits: &'a PassLimits<'a>,
     /// How many ops were tried.
     tried: u64,
     report: Report,
@@ -143,7 +143,8 @@ impl<'a> Pass<'a> {
         }
         self.network()?;
         // More may have come than was declared by name, such as the other end of a pair.
-        if self.missing().next().is_some() && self.has_made_links() && self.terms.go_on() {
+        if self.missing().next().is_some() && self.has_made_links() && self.limits.should_continue()
+        {
             let before = self.tried;
             self.set()?;
             if self.tried > before {
@@ -156,7 +157,7 @@ impl<'a> Pass<'a> {
     /// Checks that the network's pass could run, so that an error of it comes before any setting is
     /// changed. Once for each desired state. Without settings the network's own pass comes first.
     fn check(&self) -> Result<(), Error> {
-        if self.desired.settings.is_some() && !self.terms.is_same_desired() {
+        if self.desired.settings.is_some() && !self.limits.is_same_desired() {
             let (network, options) = (&self.desired.network, &self.options.network);
             let source = &self.host.network;
             source.plan(self.scope, network, &*self.ledger, options)?;
@@ -169,12 +170,12 @@ impl<'a> Pass<'a> {
         let Some(desired) = &self.desired.settings else {
             return Ok(());
         };
-        let terms = self.terms();
+        let limits = self.limits();
         let Host {
             settings, ledger, ..
         } = &mut *self.host;
         let options = &self.options.settings;
-        match settings.reconcile_within(self.scope, desired, &mut **ledger, options, &terms) {
+        match settings.reconcile_within(self.scope, desired, &mut **ledger, options, &limits) {
             Ok(report) => {
                 self.count(&report);
                 self.report.settings.push(report);
@@ -188,11 +189,11 @@ impl<'a> Pass<'a> {
     }
 
     fn network(&mut self) -> Result<(), Error> {
-        let terms = self.terms();
+        let limits = self.limits();
         let (scope, network) = (self.scope, &self.desired.network);
         let options = &self.options.network;
         let source = &mut self.host.network;
-        let report = source.reconcile_within(scope, network, self.ledger, options, &terms)?;
+        let report = source.reconcile_within(scope, network, self.ledger, options, &limits)?;
         self.count(&report);
         self.report.network.push(report);
         Ok(())
@@ -201,7 +202,7 @@ impl<'a> Pass<'a> {
     /// Makes the links alone. By another instance of the source, which keeps in mind what was declared: it would take this for
     /// all.
     fn links(&mut self) -> Result<(), Error> {
-        let terms = self.terms();
+        let limits = self.limits();
         let Network { links, adopt, .. } = &self.desired.network;
         let adopt = adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
         let links = Network {
@@ -211,16 +212,16 @@ impl<'a> Pass<'a> {
         };
         let options = &self.options.network;
         let report =
-            Rtnl::new().reconcile_within(self.scope, &links, self.ledger, options, &terms)?;
+            Rtnl::new().reconcile_within(self.scope, &links, self.ledger, options, &limits)?;
         self.count(&report);
         self.report.network.push(report);
         Ok(())
     }
 
     /// What the driver asked for, less what was done already.
-    fn terms(&self) -> Terms<'a> {
-        let left = self.terms.ops().saturating_sub(self.tried);
-        self.terms.with_ops(left)
+    fn limits(&self) -> PassLimits<'a> {
+        let left = self.limits.ops().saturating_sub(self.tried);
+        self.limits.with_ops(left)
     }
 
     /// The devices of settings that were not there.
@@ -278,7 +279,7 @@ impl Source for Host {
         ledger: &mut dyn Ledger,
         options: &Options,
     ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &Terms::default())
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
     }
 
     fn reconcile_within(
@@ -287,7 +288,7 @@ impl Source for Host {
         desired: &Desired,
         ledger: &mut dyn Ledger,
         options: &Options,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
         self.pulse.begin();
         let mut pass = Pass {
@@ -296,7 +297,7 @@ impl Source for Host {
             desired,
             ledger,
             options,
-            terms,
+            limits,
             tried: 0,
             report: Report::default(),
         };
@@ -308,10 +309,10 @@ impl Source for Host {
         Ok(pass.report)
     }
 
-    fn is_end(error: &Error) -> bool {
+    fn is_scope_gone(error: &Error) -> bool {
         match error {
-            Error::Network(error) => Rtnl::is_end(error),
-            Error::Settings(error) => Sysctl::is_end(error),
+            Error::Network(error) => Rtnl::is_scope_gone(error),
+            Error::Settings(error) => Sysctl::is_scope_gone(error),
         }
     }
 
@@ -333,8 +334,8 @@ impl Subscription<Error> for Ears {
         Subscription::<rtnl::Error>::descriptor(&self.0)
     }
 
-    fn attend(&mut self) -> Result<Heard, Error> {
-        let heard = Subscription::<rtnl::Error>::attend(&mut self.0);
+    fn drain(&mut self) -> Result<Drained, Error> {
+        let heard = Subscription::<rtnl::Error>::drain(&mut self.0);
         heard.map_err(Error::from)
     }
 }
@@ -431,7 +432,7 @@ mod tests {
             Ok(())
         }
 
-        fn settle(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
+        fn commit_outcomes(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
             Ok(())
         }
     }

@@ -245,10 +245,10 @@ impl Ledger for Remembered {
     }
 
     /// And forgets what was ours in other boots, once something is written anyway.
-    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
         let of = self.of;
         self.with(|opened| {
-            opened.of(of).settle(claims)?;
+            opened.of(of).commit_outcomes(claims)?;
             if !opened.is_tidy && opened.journal.stats().commits > 0 {
                 let forgotten = opened.journal.forget_other_boots(&self.boot_id);
                 forgotten.map_err(LedgerError::new)?;

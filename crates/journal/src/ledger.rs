@@ -114,7 +114,7 @@ impl Ledger for JournalLedger {
 
     /// One commit, or none if all is so already. An intent that is not named stays open. Errors are those of
     /// [`begin`](Ledger::begin), but for the refusal.
-    fn settle(&mut self, claims: Claims) -> Result<(), LedgerError> {
+    fn commit_outcomes(&mut self, claims: Claims) -> Result<(), LedgerError> {
         self.write(claims, settle).map_err(LedgerError::new)
     }
 }

@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::{Heard, OpKey};
+use trueup_reconcile::{Drained, OpKey};
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, Wakeup, thread};
 use crate::{Action, Config, Error, ErrorKind, Hearing, Passed, Revision, State, Stats};
@@ -93,7 +93,7 @@ impl Control {
     }
 
     /// The subscription has attended to its descriptor, or failed. Gives how often there was an overrun by now, if this is another.
-    pub(crate) fn attended(&self, heard: Option<Heard>) -> Option<u64> {
+    pub(crate) fn attended(&self, heard: Option<Drained>) -> Option<u64> {
         self.input(|inner, now| {
             let before = inner.state.overruns();
             inner.state.handle_attended(now, heard);
@@ -149,7 +149,7 @@ impl Control {
 impl Control {
     /// A hint of a subscription that has a thread of its own.
     pub(crate) fn heard(&self) {
-        self.input(|inner, now| inner.state.handle_heard(now, Heard::Hint));
+        self.input(|inner, now| inner.state.handle_heard(now, Drained::Hint));
     }
 
     /// Another desired state was declared.

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use trueup_reconcile::{
-    Extent, Heard, Ledger, OpKey, Report, Source, Subscribed, Subscription, Terms,
+    Drained, Extent, Ledger, OpKey, PassLimits, Report, Source, Subscribed, Subscription,
 };
 
 use crate::control::{Control, Step};
@@ -219,8 +219,8 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     fn attend(&mut self, subscription: &mut Option<S::Subscription>) {
-        match subscription.as_mut().map(Subscription::attend) {
-            None => drop(self.shared.control.attended(Some(Heard::Nothing))),
+        match subscription.as_mut().map(Subscription::drain) {
+            None => drop(self.shared.control.attended(Some(Drained::Nothing))),
             Some(Ok(heard)) => {
                 if let Some(count) = self.shared.control.attended(Some(heard)) {
                     trace::overrun(count);
@@ -244,7 +244,7 @@ impl<'a, S: Source> Loop<'a, S> {
             trace::subscription_failed(&*error);
             (self.calls.subscribe)(Subscribed::Failed(&error));
         }
-        if S::is_end(&error) {
+        if S::is_scope_gone(&error) {
             let replaced = self.shared.mail().error.replace(Arc::clone(&error));
             drop(replaced);
             self.ended = Some(error);
@@ -257,15 +257,17 @@ impl<'a, S: Source> Loop<'a, S> {
         let control = &*self.shared.control;
         let go_on = || control.go_on();
         let held = |key: OpKey| control.held(key);
-        let mut terms = Terms::default().with_extent(extent).with_go_on(&go_on);
+        let mut limits = PassLimits::default()
+            .with_extent(extent)
+            .with_should_continue(&go_on);
         if self.reported.take() == Some(revision) {
-            terms = terms.with_same_desired();
+            limits = limits.with_same_desired();
         }
         if let Some(ops) = ops {
-            terms = terms.with_ops(ops);
+            limits = limits.with_ops(ops);
         }
         if control.may_hold() {
-            terms = terms.with_held(&held);
+            limits = limits.with_backoff(&held);
         }
         let outcome = span.within(|| {
             self.source.reconcile_within(
@@ -273,7 +275,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 &self.desired,
                 &mut *self.ledger,
                 &self.options,
-                &terms,
+                &limits,
             )
         });
         let would_be_drift = control.source_over();
@@ -301,7 +303,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 let replaced = self.shared.mail().error.replace(Arc::clone(&error));
                 drop(replaced);
                 span.within(|| (self.calls.report)(Err(&error)));
-                let end = S::is_end(&error);
+                let end = S::is_scope_gone(&error);
                 self.ended = end.then_some(error);
                 self.shared.control.pass_over(None, end);
                 self.shared.forget_converged();

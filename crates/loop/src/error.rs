@@ -27,7 +27,7 @@ pub enum ErrorKind {
     OwnThread,
     /// The forced pass could not run. The source's own error is [`source`](StdError::source), and can be downcast.
     PassFailed,
-    /// The scope has ended, as [`Source::is_end`](trueup_reconcile::Source::is_end) says, and so has the loop. The source's own
+    /// The scope has ended, as [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone) says, and so has the loop. The source's own
     /// error is [`source`](StdError::source), and can be downcast.
     ScopeEnded,
     /// The loop's thread panicked.

@@ -60,7 +60,7 @@ impl<S: Source> Handle<S> {
     /// calls, each once; those that come during a pass share the next. Gives the revision that it makes, to
     /// [wait](Self::wait_converged) for.
     ///
-    /// The pass is over what is [doubtful](trueup_reconcile::Extent::Doubtful), for which a source that knows what has changed need
+    /// The pass is over what is [doubtful](trueup_reconcile::Extent::Dirty), for which a source that knows what has changed need
     /// look at nothing else. Where a whole pass is asked for as well, by another desired state, a hint or a loss, that one comes
     /// instead, as soon as the rest after the last pass is over. Nothing is copied, compared or walked through on the way, so one
     /// change costs in the loop what one change costs, however much is desired.

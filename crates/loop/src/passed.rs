@@ -16,10 +16,10 @@ use crate::state::MOST;
 pub struct Passed {
     /// [`Report::converged`].
     pub converged: bool,
-    /// [`Report::is_cut`].
+    /// [`Report::is_truncated`].
     pub cut: bool,
-    /// [`Report::again_in`].
-    pub again_in: Option<Duration>,
+    /// [`Report::requeue_after`].
+    pub requeue_after: Option<Duration>,
     /// The ops by the kind of their objects.
     pub ops: BTreeMap<&'static str, Ops>,
     /// What became of objects: of those on which an op failed, up to 65,536 that did not fail before, and of those that are
@@ -36,8 +36,8 @@ impl Passed {
     pub fn of(report: &impl Report, tracked: Option<&dyn Fn(OpKey) -> bool>) -> Passed {
         let mut passed = Passed {
             converged: report.converged(),
-            cut: report.is_cut(),
-            again_in: report.again_in(),
+            cut: report.is_truncated(),
+            requeue_after: report.requeue_after(),
             ..Passed::default()
         };
         // Ops of a kind come together, so that what they are counted under need not be found for each.
@@ -111,7 +111,7 @@ fn rank(outcome: Outcome) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use trueup_reconcile::{ErrorClass, Told};
+    use trueup_reconcile::{ErrorClass, ReportedOp};
 
     use super::*;
 
@@ -122,10 +122,10 @@ mod tests {
             false
         }
 
-        fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+        fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
             for &(key, kind, outcome) in self.0 {
                 let key = &|| OpKey(key);
-                tell(Told { kind, outcome, key });
+                tell(ReportedOp { kind, outcome, key });
             }
         }
     }

@@ -17,7 +17,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::{Extent, Heard, OpKey};
+use trueup_reconcile::{Drained, Extent, OpKey};
 
 use self::backoff::Backoff;
 pub(crate) use self::backoff::MOST;
@@ -207,9 +207,9 @@ impl State {
                 self.phase = Phase::Subscribing;
                 return Some(Action::Subscribe);
             }
-            return Some(self.begin(now, Extent::Whole));
+            return Some(self.begin(now, Extent::Everything));
         }
-        is_due(self.due.doubtful(self.rest)).then(|| self.begin(now, Extent::Doubtful))
+        is_due(self.due.doubtful(self.rest)).then(|| self.begin(now, Extent::Dirty))
     }
 
     /// When to call [`poll_action`](Self::poll_action) again if there is no input before; then it gives something, or
@@ -249,7 +249,7 @@ impl State {
     }
 
     /// The subscription has attended to its descriptor. None: it failed, and the driver has dropped it.
-    pub fn handle_attended(&mut self, now: Instant, heard: Option<Heard>) {
+    pub fn handle_attended(&mut self, now: Instant, heard: Option<Drained>) {
         let Phase::Attending(cause) = self.phase else {
             return;
         };
@@ -318,7 +318,7 @@ impl State {
         let (heard, changed) = (self.due.doubtful.take(), self.due.changed.take());
         let mut answering = heard.is_some() || changed.is_some();
         // Whatever asked for a pass until now is answered by this one, which looks from here on.
-        if extent == Extent::Whole {
+        if extent == Extent::Everything {
             answering |= self.due.asked.is_some() || self.due.at_once.is_some();
             self.due = Due::default();
             self.last_whole = Some(now);

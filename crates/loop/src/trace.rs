@@ -18,8 +18,8 @@ impl Pass {
             span: tracing::info_span!(
                 "pass",
                 extent = match extent {
-                    Extent::Whole => "whole",
-                    Extent::Doubtful => "doubtful",
+                    Extent::Everything => "whole",
+                    Extent::Dirty => "doubtful",
                 },
                 revision = revision.number(),
                 converged = tracing::field::Empty,

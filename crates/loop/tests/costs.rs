@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use trueup_loop::{Config, Loop, Passed, Running};
 use trueup_reconcile::{
-    ErrorClass, Ledger, MemoryLedger, OpKey, Outcome, Report, Source, Terms, Told,
+    ErrorClass, Ledger, MemoryLedger, OpKey, Outcome, PassLimits, Report, ReportedOp, Source,
 };
 
 /// Longer than any test.
@@ -66,11 +66,11 @@ impl Report for Many {
         self.fails.is_none()
     }
 
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         self.asked.walks.fetch_add(1, Ordering::Relaxed);
         for op in 0..self.ops {
             let fails = self.fails.is_some_and(|each| op % each == 0);
-            tell(Told {
+            tell(ReportedOp {
                 kind: if op % 1000 == 0 { "link" } else { "route" },
                 outcome: match fails {
                     true => Outcome::Failed(ErrorClass::Busy),
@@ -133,7 +133,7 @@ impl Source for Counted {
         desired: &Wish,
         ledger: &mut dyn Ledger,
         options: &(),
-        _: &Terms<'_>,
+        _: &PassLimits<'_>,
     ) -> Result<Many, Infallible> {
         self.reconcile(scope, desired, ledger, options)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use trueup_loop::{Action, Config, Hearing, Passed, State};
-use trueup_reconcile::{Extent, Heard};
+use trueup_reconcile::{Drained, Extent};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -104,12 +104,12 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
             Some(Action::Pass { extent, .. }) => {
                 let heard = std::mem::take(&mut world.doubtful);
                 let found = match extent {
-                    Extent::Whole => world.missing.clone(),
-                    Extent::Doubtful => &world.missing & &heard,
+                    Extent::Everything => world.missing.clone(),
+                    Extent::Dirty => &world.missing & &heard,
                 };
                 match extent {
-                    Extent::Whole => whole += 1,
-                    Extent::Doubtful => doubtful += 1,
+                    Extent::Everything => whole += 1,
+                    Extent::Dirty => doubtful += 1,
                 }
                 running = Some((now + PASS, found));
             }
@@ -140,7 +140,7 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
                 Happens::Change(key) => drop(world.missing.insert(key)),
                 Happens::Hint(key) => {
                     world.doubtful.insert(key);
-                    state.handle_heard(now, Heard::Hint);
+                    state.handle_heard(now, Drained::Hint);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use trueup_loop::{Action, Config, Hearing, Passed, State};
-use trueup_reconcile::{Extent, Heard};
+use trueup_reconcile::{Drained, Extent};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -113,12 +113,12 @@ impl Simulation {
                 self.hints += 1;
             }
             Event::Heard => {
-                self.state.handle_heard(now, Heard::Hint);
+                self.state.handle_heard(now, Drained::Hint);
                 self.doubtful.get_or_insert(now);
                 self.hints += 1;
             }
             Event::Lost => {
-                self.state.handle_heard(now, Heard::Lost);
+                self.state.handle_heard(now, Drained::Lost);
                 self.hinted.get_or_insert(now);
                 self.hints += 1;
             }
@@ -165,7 +165,7 @@ impl Simulation {
                 if let Some((since, extent)) = self.running.take() {
                     self.state.handle_pass_over(now, Some(&Passed::default()));
                     self.rest = now + (now - since);
-                    if extent == Extent::Whole {
+                    if extent == Extent::Everything {
                         self.last_end = Some(now);
                     }
                 }
@@ -219,7 +219,7 @@ impl Simulation {
                     self.running = Some((self.now, extent));
                     self.starts.push(self.now);
                     (self.doubtful, self.changed) = (None, None);
-                    if extent == Extent::Whole {
+                    if extent == Extent::Everything {
                         self.hinted = None;
                         self.at_once = None;
                     }
@@ -249,10 +249,10 @@ impl Simulation {
         // A change does not wait, but for the rest where a whole pass is asked for as well.
         let with_hint = self.changed.is_some() && self.hinted.is_some() && self.rest <= self.now;
         if self.at_once.is_some() || by_timer || is_due(self.hinted) || with_hint {
-            Some(Extent::Whole)
+            Some(Extent::Everything)
         } else {
             let alone = self.changed.is_some() && self.hinted.is_none();
-            (is_due(self.doubtful) || alone).then_some(Extent::Doubtful)
+            (is_due(self.doubtful) || alone).then_some(Extent::Dirty)
         }
     }
 

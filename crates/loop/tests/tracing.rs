@@ -13,8 +13,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::{
-    Heard, Hints, Ledger, MemoryLedger, OpKey, Outcome, Report, Source, Subscribed, Subscription,
-    Told,
+    Drained, Hints, Ledger, MemoryLedger, OpKey, Outcome, Report, ReportedOp, Source, Subscribed,
+    Subscription,
 };
 
 /// Writes down what it is told.
@@ -79,9 +79,9 @@ impl Report for Pass {
         true
     }
 
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for outcome in [Outcome::Applied, Outcome::Pending] {
-            tell(Told {
+            tell(ReportedOp {
                 kind: "thing",
                 outcome,
                 key: &|| OpKey(0),
@@ -95,10 +95,10 @@ impl Subscription<fmt::Error> for Deaf {
         Some(self.0.as_fd())
     }
 
-    fn attend(&mut self) -> Result<Heard, fmt::Error> {
+    fn drain(&mut self) -> Result<Drained, fmt::Error> {
         self.1 += 1;
         match self.1 {
-            1 => Ok(Heard::Lost),
+            1 => Ok(Drained::Lost),
             _ => Err(fmt::Error),
         }
     }

@@ -18,7 +18,7 @@ impl Hints {
     }
 
     /// Says that something may have changed: a later pass should look.
-    pub fn look_now(&self) {
+    pub fn request_pass(&self) {
         (self.0)();
     }
 }
@@ -45,10 +45,10 @@ mod tests {
             }
         });
         let elsewhere = hints.clone();
-        std::thread::spawn(move || elsewhere.look_now())
+        std::thread::spawn(move || elsewhere.request_pass())
             .join()
             .unwrap();
-        hints.look_now();
+        hints.request_pass();
         assert_eq!(count.load(Ordering::SeqCst), 2);
     }
 }

@@ -48,7 +48,7 @@ impl LedgerScope {
 /// What one source owns in one scope, and what it last applied.
 ///
 /// The order of things is the contract. Before the world is touched, [`begin`](Self::begin) records what is intended for each
-/// key. After it, [`settle`](Self::settle) records what is so, as read back. What a crash leaves open in between is found in
+/// key. After it, [`commit_outcomes`](Self::commit_outcomes) records what is so, as read back. What a crash leaves open in between is found in
 /// [`open_intents`](Self::open_intents) by the next pass, which looks at the world and settles it: nothing is assumed.
 ///
 /// With nothing to record neither costs anything.
@@ -81,7 +81,7 @@ pub trait Ledger {
     /// # Errors
     ///
     /// When it is not known to be kept. Intents are then still open, or not: the next pass finds out.
-    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
 }
 
 /// Why a ledger could not be read or written.
@@ -136,7 +136,7 @@ impl Ledger for MemoryLedger {
         Ok(())
     }
 
-    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
         for (key, claim) in claims {
             self.open.remove(&key);
             match claim {
@@ -162,8 +162,8 @@ impl<L: Ledger + ?Sized> Ledger for &mut L {
         (**self).begin(intents)
     }
 
-    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        (**self).settle(claims)
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        (**self).commit_outcomes(claims)
     }
 }
 
@@ -185,11 +185,11 @@ mod tests {
         assert_eq!(ledger.open_intents().unwrap(), one(b"k", intended));
         // What turned out is not what was meant.
         ledger
-            .settle(one(b"k", Claim::Ours(b"2".to_vec())))
+            .commit_outcomes(one(b"k", Claim::Ours(b"2".to_vec())))
             .unwrap();
         assert!(ledger.open_intents().unwrap().is_empty());
         assert_eq!(ledger.owned().unwrap()[&b"k"[..]], b"2");
-        ledger.settle(one(b"k", Claim::NotOurs)).unwrap();
+        ledger.commit_outcomes(one(b"k", Claim::NotOurs)).unwrap();
         assert!(ledger.owned().unwrap().is_empty());
     }
 }

@@ -11,18 +11,18 @@
 mod class;
 mod hints;
 mod ledger;
+mod limits;
 mod report;
 mod source;
 mod subscription;
-mod terms;
 
 pub use class::ErrorClass;
 pub use hints::Hints;
 pub use ledger::{Claim, Ledger, LedgerError, LedgerScope, MemoryLedger};
-pub use report::{Outcome, Report, Told};
+pub use limits::{Extent, OpKey, PassLimits};
+pub use report::{Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};
-pub use subscription::{Heard, Subscription};
-pub use terms::{Extent, OpKey, Terms};
+pub use subscription::{Drained, Subscription};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

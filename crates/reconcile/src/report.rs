@@ -19,16 +19,16 @@ pub trait Report {
     /// Tells every op of the pass, once, with its outcome. A driver counts them, and spaces out what fails.
     ///
     /// A driver asks for the keys of few of them, mostly of those that failed: what a key costs is paid where it is asked for.
-    fn outcomes(&self, _tell: &mut dyn FnMut(Told<'_>)) {}
+    fn outcomes(&self, _tell: &mut dyn FnMut(ReportedOp<'_>)) {}
 
     /// Whether ops are pending only because the driver's terms ended the pass before their turn.
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         false
     }
 
     /// When the source wants to look again at the latest, from the end of the pass, where it has left something alone for a
     /// time.
-    fn again_in(&self) -> Option<Duration> {
+    fn requeue_after(&self) -> Option<Duration> {
         None
     }
 
@@ -40,7 +40,7 @@ pub trait Report {
 
 /// An op, as far as a driver needs to know it.
 #[derive(Clone, Copy)]
-pub struct Told<'a> {
+pub struct ReportedOp<'a> {
     /// The kind of the object, in the source's words: `route`, `sysctl`.
     pub kind: &'static str,
     /// What became of it.
@@ -49,16 +49,16 @@ pub struct Told<'a> {
     pub key: &'a dyn Fn() -> OpKey,
 }
 
-impl Told<'_> {
+impl ReportedOp<'_> {
     /// The object that it is about.
     pub fn key(&self) -> OpKey {
         (self.key)()
     }
 }
 
-impl fmt::Debug for Told<'_> {
+impl fmt::Debug for ReportedOp<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told")
+        f.debug_struct("ReportedOp")
             .field("kind", &self.kind)
             .field("outcome", &self.outcome)
             .field("key", &self.key())

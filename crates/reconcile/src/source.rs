@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::{Hints, Ledger, Report, Subscription, Terms};
+use crate::{Hints, Ledger, PassLimits, Report, Subscription};
 
 /// A subsystem that can be made to agree with a declared state.
 ///
@@ -59,14 +59,14 @@ pub trait Source {
         desired: &Self::Desired,
         ledger: &mut dyn Ledger,
         options: &Self::Options,
-        _terms: &Terms<'_>,
+        _limits: &PassLimits<'_>,
     ) -> Result<Self::Report, Self::Error> {
         self.reconcile(scope, desired, ledger, options)
     }
 
     /// Whether an error is the last: the scope has ended, and what bears its name by now, if anything does, is another. A driver
     /// then ends as well, and whoever started it decides what comes next.
-    fn is_end(_error: &Self::Error) -> bool {
+    fn is_scope_gone(_error: &Self::Error) -> bool {
         false
     }
 
@@ -120,13 +120,13 @@ impl<S: Source> Source for &mut S {
         desired: &Self::Desired,
         ledger: &mut dyn Ledger,
         options: &Self::Options,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Self::Report, Self::Error> {
-        (**self).reconcile_within(scope, desired, ledger, options, terms)
+        (**self).reconcile_within(scope, desired, ledger, options, limits)
     }
 
-    fn is_end(error: &Self::Error) -> bool {
-        S::is_end(error)
+    fn is_scope_gone(error: &Self::Error) -> bool {
+        S::is_scope_gone(error)
     }
 
     fn observe(
@@ -150,16 +150,16 @@ impl<S: Source> Source for &mut S {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation<T> {
     /// The state as seen.
-    Seen(T),
+    Observed(T),
     /// This source has nothing to show.
     Unsupported,
 }
 
 impl<T> Observation<T> {
     /// What was seen, if the source shows anything.
-    pub fn seen(self) -> Option<T> {
+    pub fn observed(self) -> Option<T> {
         match self {
-            Observation::Seen(seen) => Some(seen),
+            Observation::Observed(observed) => Some(observed),
             Observation::Unsupported => None,
         }
     }
@@ -230,7 +230,7 @@ mod tests {
         ) -> Result<Counted, LedgerError> {
             let last = ledger.owned()?.get(&b"at"[..]).map_or(0, |at| at[0]);
             let at = *desired.min(&(last + 1));
-            ledger.settle(BTreeMap::from([(b"at".to_vec(), Claim::Ours(vec![at]))]))?;
+            ledger.commit_outcomes(BTreeMap::from([(b"at".to_vec(), Claim::Ours(vec![at]))]))?;
             Ok(Counted {
                 converged: at == *desired,
             })
@@ -242,7 +242,7 @@ mod tests {
         let mut source = Counter;
         let nothing = source.observe(&(), &()).unwrap();
         assert_eq!(nothing, Observation::Unsupported);
-        assert_eq!(Observation::<u8>::Unsupported.seen(), None);
+        assert_eq!(Observation::<u8>::Unsupported.observed(), None);
         let answer = source.subscribe(&(), Hints::new(|| {}));
         assert!(matches!(answer, Subscribed::Unsupported));
         assert!(!answer.is_active());

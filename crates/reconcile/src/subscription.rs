@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 /// What keeps hints coming until it is dropped.
 ///
 /// There are two ways, and a subscription may go either: it has a thread of its own and calls
-/// [`Hints::look_now`](crate::Hints::look_now), or it names a descriptor, which the driver then polls on its own thread, beside
+/// [`Hints::request_pass`](crate::Hints::request_pass), or it names a descriptor, which the driver then polls on its own thread, beside
 /// its timer. `()` is the subscription of a source that gives no hints.
 pub trait Subscription<E> {
     /// Readable whenever there is something to attend to.
@@ -18,8 +18,8 @@ pub trait Subscription<E> {
     /// # Errors
     ///
     /// When nothing more will be heard: then the driver drops it, and asks for another at its next interval.
-    fn attend(&mut self) -> Result<Heard, E> {
-        Ok(Heard::Nothing)
+    fn drain(&mut self) -> Result<Drained, E> {
+        Ok(Drained::Nothing)
     }
 }
 
@@ -27,7 +27,7 @@ impl<E> Subscription<E> for () {}
 
 /// What a subscription has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Drained {
     /// Nothing that matters: another's affair, or the echo of our own writes.
     Nothing,
     /// Something may have changed: a hint.

@@ -427,7 +427,7 @@ pub(crate) fn settle(ledger: &mut dyn Ledger, settled: &Records) -> Result<(), L
     if settled.is_empty() {
         return Ok(());
     }
-    ledger.settle(claims(settled))
+    ledger.commit_outcomes(claims(settled))
 }
 
 fn claims(records: &Records) -> BTreeMap<Vec<u8>, Claim> {
@@ -450,7 +450,7 @@ mod tests {
     fn ledger(key: &str, record: &str) -> MemoryLedger {
         let mut ledger = MemoryLedger::default();
         let claims = [(key.into(), Claim::Ours(record.into()))];
-        ledger.settle(claims.into()).unwrap();
+        ledger.commit_outcomes(claims.into()).unwrap();
         ledger
     }
 

@@ -10,7 +10,7 @@ use trueup_diff::{
     resolve,
 };
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
-use trueup_reconcile::{Ledger, OpKey, Terms};
+use trueup_reconcile::{Ledger, OpKey, PassLimits};
 
 use crate::intent::Intents;
 use crate::ledger::{Book, names, settle};
@@ -358,11 +358,11 @@ impl<'a> Pass<'a> {
     }
 
     /// Holds what the driver does not want tried.
-    fn limit(&mut self, plan: &mut Plan, terms: &Terms<'_>) {
+    fn limit(&mut self, plan: &mut Plan, limits: &PassLimits<'_>) {
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
-            let held = || terms.held(OpKey(memory::id(&op.object, devices)));
-            if terms.may_hold()
+            let held = || limits.backoff(OpKey(memory::id(&op.object, devices)));
+            if limits.has_backoff()
                 && let Some(left) = held()
             {
                 op.hold = Some(Hold::Backoff(left));
@@ -379,9 +379,9 @@ impl<'a> Pass<'a> {
         &mut self,
         mut plan: Plan,
         ledger: &mut dyn Ledger,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Carried {
-        self.limit(&mut plan, terms);
+        self.limit(&mut plan, limits);
         let indexes = draw_indexes(&plan);
         let devices = plan.devices.clone();
         let intents = Intents::new(&self.book, self.policy, &devices, &indexes);
@@ -423,7 +423,7 @@ impl<'a> Pass<'a> {
         }
         let hears = std::mem::take(&mut self.hears) && is_told_cheaply(&plan, self.desired);
         let apply = if hears { apply_with_echo } else { apply };
-        let mut outcomes = apply(&plan, socket, &indexes, &|| terms.go_on());
+        let mut outcomes = apply(&plan, socket, &indexes, &|| limits.should_continue());
         let told = hears.then(|| told(&plan, &mut outcomes)).flatten();
         let mut refused = BTreeSet::new();
         for (at, keys) in meant {

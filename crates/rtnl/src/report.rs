@@ -7,7 +7,7 @@ use std::time::Duration;
 use trueup_apply::{ErrorClass, Failure, Outcome, Outcomes, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Incomplete;
-use trueup_reconcile::{self as reconcile, OpKey, Told};
+use trueup_reconcile::{self as reconcile, OpKey, ReportedOp};
 
 use crate::memory;
 use crate::record::protocol;
@@ -25,7 +25,7 @@ pub struct Report {
     pub(crate) seen: bool,
     pub(crate) adopted: Vec<Object>,
     pub(crate) shed: Vec<Object>,
-    pub(crate) again_in: Option<Duration>,
+    pub(crate) requeue_after: Option<Duration>,
 }
 
 /// One turn of planning and applying.
@@ -208,9 +208,9 @@ impl trueup_reconcile::Report for Report {
         self.converged
     }
 
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in self.ops() {
-            tell(Told {
+            tell(ReportedOp {
                 kind: done.op.object.kind().name(),
                 outcome: match done.outcome {
                     Outcome::Applied => reconcile::Outcome::Applied,
@@ -222,17 +222,17 @@ impl trueup_reconcile::Report for Report {
         }
     }
 
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.pending()
             .any(|(_, why)| matches!(why, Pending::Held(Hold::Cut)))
     }
 
-    fn again_in(&self) -> Option<Duration> {
+    fn requeue_after(&self) -> Option<Duration> {
         let left = self.findings().filter_map(|finding| match finding.rule {
             Rule::Grace { left } | Rule::Contention { left, .. } => Some(left),
             _ => None,
         });
-        left.chain(self.again_in).min()
+        left.chain(self.requeue_after).min()
     }
 
     fn contended(&self) -> usize {

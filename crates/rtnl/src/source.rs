@@ -10,7 +10,7 @@ use trueup_diff::{
 };
 use trueup_netlink::{Markers, Namespace, Socket, markers};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
-use trueup_reconcile::{Extent, Hints, Ledger, Observation, Source, Subscribed, Terms};
+use trueup_reconcile::{Extent, Hints, Ledger, Observation, PassLimits, Source, Subscribed};
 
 use crate::first::{First, first};
 use crate::known::Known;
@@ -220,7 +220,7 @@ impl Source for Rtnl {
         ledger: &mut dyn Ledger,
         options: &Options,
     ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &Terms::default())
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
     }
 
     fn reconcile_within(
@@ -229,7 +229,7 @@ impl Source for Rtnl {
         desired: &Desired,
         ledger: &mut dyn Ledger,
         options: &Options,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
         // Whatever goes wrong on the way, the next pass is over the whole.
         let mut known = self.known.take();
@@ -246,12 +246,12 @@ impl Source for Rtnl {
         let markers = self.markers(observer.socket(), desired.managed())?;
         self.markers = markers.or(self.markers);
         let policy = policy(markers.map(|(_, markers)| markers), options)?;
-        let region = match terms.extent() {
-            Extent::Whole => Region::Whole,
-            Extent::Doubtful => self.region(known.as_ref(), desired, options, &heard),
+        let region = match limits.extent() {
+            Extent::Everything => Region::Whole,
+            Extent::Dirty => self.region(known.as_ref(), desired, options, &heard),
         };
         let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
-        let pass = pass.with_ops(terms.ops()).passing_over();
+        let pass = pass.with_ops(limits.ops()).passing_over();
         let standing = known.as_ref().and_then(|known| known.standing.clone());
         let pass = pass.standing(standing);
         let pass = pass.listening(self.listening.clone());
@@ -264,7 +264,7 @@ impl Source for Rtnl {
         let now = (self.clock)();
         let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, &heard, now)?;
         let first = (planned, skip_conflict_check);
-        let done = self.rounds(&mut pass, first, &mut shed, ledger, terms, now);
+        let done = self.rounds(&mut pass, first, &mut shed, ledger, limits, now);
         Ok(self.conclude(pass, done, shed, known, ledger))
     }
 
@@ -274,7 +274,9 @@ impl Source for Rtnl {
         _options: &Options,
     ) -> Result<Observation<Snapshot>, Error> {
         let mut observer = Observer::open(scope)?;
-        Ok(Observation::Seen(observer.snapshot(&ReadScope::whole())?))
+        Ok(Observation::Observed(
+            observer.snapshot(&ReadScope::whole())?,
+        ))
     }
 
     fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {
@@ -288,7 +290,7 @@ impl Source for Rtnl {
         }
     }
 
-    fn is_end(error: &Error) -> bool {
+    fn is_scope_gone(error: &Error) -> bool {
         error.kind() == ErrorKind::Ended
     }
 }
@@ -310,7 +312,7 @@ impl Rtnl {
         (mut planned, mut skip_conflict_check): (Planned, bool),
         shed: &mut Vec<Object>,
         ledger: &mut dyn Ledger,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
         now: Instant,
     ) -> Done {
         let mut rounds: Vec<Round> = Vec::new();
@@ -342,7 +344,7 @@ impl Rtnl {
                 mut round,
                 refused,
                 told,
-            } = pass.carry_out(plan, ledger, terms);
+            } = pass.carry_out(plan, ledger, limits);
             if watched.is_some() {
                 pass.observer.mark_writes_done();
             }
@@ -473,7 +475,7 @@ impl Rtnl {
             seen,
             adopted,
             shed,
-            again_in: beyond.then_some(Duration::ZERO),
+            requeue_after: beyond.then_some(Duration::ZERO),
         }
     }
 }

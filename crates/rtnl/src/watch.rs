@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use trueup_diff::{Kind, Kinds};
 use trueup_netlink::Namespace;
 use trueup_observe::{DirtySet, Monitor, WatchScope};
-use trueup_reconcile::{Heard, Subscription};
+use trueup_reconcile::{Drained, Subscription};
 
 use crate::Error;
 use crate::region::Region;
@@ -23,8 +23,8 @@ impl Subscription<Error> for Watch {
         Some(self.descriptor.as_fd())
     }
 
-    fn attend(&mut self) -> Result<Heard, Error> {
-        lock(&self.ear).attend()
+    fn drain(&mut self) -> Result<Drained, Error> {
+        lock(&self.ear).drain()
     }
 }
 
@@ -39,7 +39,7 @@ impl Watch {
             monitor,
             interest: None,
             left: DirtySet::default(),
-            untold: Heard::Nothing,
+            untold: Drained::Nothing,
         }));
         let listening = Listening {
             ear: Arc::downgrade(&ear),
@@ -71,8 +71,8 @@ impl Listening {
         ear.hear().ok()?;
         // What the driver has yet to be told is taken as well: this pass is the answer to it.
         ear.untold = match ear.untold {
-            Heard::Lost => Heard::Lost,
-            Heard::Hint | Heard::Nothing => Heard::Nothing,
+            Drained::Lost => Drained::Lost,
+            Drained::Hint | Drained::Nothing => Drained::Nothing,
         };
         let mut doubtful = std::mem::take(&mut ear.left);
         doubtful.extend(ear.monitor.take());
@@ -98,7 +98,7 @@ impl Listening {
         let outside = region.outside(heard);
         if !outside.is_empty() {
             ear.left.extend(outside);
-            ear.tell(Heard::Hint);
+            ear.tell(Drained::Hint);
         }
     }
 
@@ -142,7 +142,7 @@ impl Listening {
         if unheard {
             // What happened to those since the look was left out.
             ear.left = DirtySet::everything();
-            ear.tell(Heard::Hint);
+            ear.tell(Drained::Hint);
         }
     }
 }
@@ -187,7 +187,7 @@ struct Ear {
     /// What a pass heard and did not look at.
     left: DirtySet,
     /// What the driver is yet to hear of what a pass heard.
-    untold: Heard,
+    untold: Drained,
 }
 
 impl Ear {
@@ -198,26 +198,26 @@ impl Ear {
         }
     }
 
-    fn attend(&mut self) -> Result<Heard, Error> {
+    fn drain(&mut self) -> Result<Drained, Error> {
         let heard = self.hear()?;
         self.tell(heard);
-        Ok(std::mem::replace(&mut self.untold, Heard::Nothing))
+        Ok(std::mem::replace(&mut self.untold, Drained::Nothing))
     }
 
     /// Takes in what there is to hear.
-    fn hear(&mut self) -> Result<Heard, Error> {
+    fn hear(&mut self) -> Result<Drained, Error> {
         let drained = self.monitor.drain()?;
         if drained.lost {
-            self.untold = Heard::Lost;
+            self.untold = Drained::Lost;
         }
         Ok(match drained.is_dirty {
-            true => Heard::Hint,
-            false => Heard::Nothing,
+            true => Drained::Hint,
+            false => Drained::Nothing,
         })
     }
 
-    fn tell(&mut self, heard: Heard) {
-        if self.untold == Heard::Nothing {
+    fn tell(&mut self, heard: Drained) {
+        if self.untold == Drained::Nothing {
             self.untold = heard;
         }
     }

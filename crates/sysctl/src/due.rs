@@ -145,12 +145,12 @@ impl Pass<'_> {
             };
         }
         let has_come = self.absent.contains(&step.key);
-        let held = self.terms.held(step.key.op_key());
+        let held = self.limits.backoff(step.key.op_key());
         if let Some(left) = held.filter(|_| before.is_none() && !has_come) {
             return Some(Some(Outcome::Pending(Pending::Held(left))));
         }
-        let is_over = state.tried.saturating_add(ahead as u64) >= self.terms.ops();
-        (is_over || !self.terms.go_on()).then_some(Some(Outcome::Pending(Pending::Cut)))
+        let is_over = state.tried.saturating_add(ahead as u64) >= self.limits.ops();
+        (is_over || !self.limits.should_continue()).then_some(Some(Outcome::Pending(Pending::Cut)))
     }
 }
 

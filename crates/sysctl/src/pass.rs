@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_reconcile::{Claim, Ledger, LedgerError, Terms};
+use trueup_reconcile::{Claim, Ledger, LedgerError, PassLimits};
 
 use crate::look::{Place, Seen};
 use crate::record::{Book, Record, name};
@@ -18,7 +18,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) place: &'a Place<'a>,
     pub(crate) desired: &'a Desired,
     pub(crate) options: &'a Options,
-    pub(crate) terms: &'a Terms<'a>,
+    pub(crate) limits: &'a PassLimits<'a>,
     pub(crate) ledger: &'a mut dyn Ledger,
     /// What was not there in the pass before: what it failed for then holds no more once it is there.
     pub(crate) absent: &'a mut BTreeSet<Key>,
@@ -140,7 +140,7 @@ impl Pass<'_> {
             let claim = record.as_ref().map_or(Ok(Claim::NotOurs), Record::claim)?;
             told.insert(name(key), claim);
         }
-        self.ledger.settle(told)?;
+        self.ledger.commit_outcomes(told)?;
         for (key, record) in claims {
             match record {
                 Some(record) => _ = state.owned.insert(key, record),
@@ -158,11 +158,11 @@ impl Pass<'_> {
             }
             return 0;
         }
-        let terms = self.terms;
+        let limits = self.limits;
         let written = self.place.run(|files| {
             let mut written = Vec::with_capacity(steps.len());
             for step in &steps {
-                if !terms.go_on() {
+                if !limits.should_continue() {
                     break;
                 }
                 written.push(write(files, step));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use trueup_reconcile::{self as reconcile, ErrorClass, Told};
+use trueup_reconcile::{self as reconcile, ErrorClass, ReportedOp};
 
 use crate::Key;
 
@@ -155,9 +155,9 @@ impl reconcile::Report for Report {
         self.converged
     }
 
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in &self.ops {
-            tell(Told {
+            tell(ReportedOp {
                 kind: "sysctl",
                 outcome: match &done.outcome {
                     Outcome::Applied => reconcile::Outcome::Applied,
@@ -169,7 +169,7 @@ impl reconcile::Report for Report {
         }
     }
 
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.pending().any(|(_, pending)| *pending == Pending::Cut)
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_netlink::Namespace;
-use trueup_reconcile::{Claim, Ledger, LedgerError, Observation, Source, Terms};
+use trueup_reconcile::{Claim, Ledger, LedgerError, Observation, PassLimits, Source};
 
 use crate::look::Place;
 use crate::pass::Pass;
 use crate::{Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
 
 /// The sysctl source, of one namespace: the one that its first pass meets. Where that has ended, and another bears its name, a
-/// pass is an error and [`Source::is_end`].
+/// pass is an error and [`Source::is_scope_gone`].
 ///
 /// Between passes it keeps nothing else that correctness needs, no descriptor, and no thread.
 pub struct Sysctl {
@@ -57,7 +57,7 @@ impl Sysctl {
             place: &place,
             desired,
             options,
-            terms: &Terms::default().with_ops(0),
+            limits: &PassLimits::default().with_ops(0),
             ledger: &mut Unchanged(ledger),
             absent: &mut BTreeSet::new(),
         }
@@ -87,7 +87,7 @@ impl Source for Sysctl {
         ledger: &mut dyn Ledger,
         options: &Options,
     ) -> Result<Report, Error> {
-        self.reconcile_within(scope, desired, ledger, options, &Terms::default())
+        self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
     }
 
     /// Each pass is whole, as there is nothing that could tell it what is doubtful.
@@ -97,7 +97,7 @@ impl Source for Sysctl {
         desired: &Desired,
         ledger: &mut dyn Ledger,
         options: &Options,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
         self.last = desired.keys().cloned().collect();
         let place = Place::enter(scope, &*self.files, &mut self.cookie)?;
@@ -105,14 +105,14 @@ impl Source for Sysctl {
             place: &place,
             desired,
             options,
-            terms,
+            limits,
             ledger,
             absent: &mut self.absent,
         }
         .run()
     }
 
-    fn is_end(error: &Error) -> bool {
+    fn is_scope_gone(error: &Error) -> bool {
         error.is_gone()
     }
 
@@ -128,7 +128,7 @@ impl Source for Sysctl {
         let shown = seen
             .into_iter()
             .map(|(key, seen)| (key, seen.map(Option::unwrap_or_default)));
-        Ok(Observation::Seen(shown.collect()))
+        Ok(Observation::Observed(shown.collect()))
     }
 }
 
@@ -150,7 +150,7 @@ impl Ledger for Unchanged<'_> {
         Ok(())
     }
 
-    fn settle(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
+    fn commit_outcomes(&mut self, _: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
     let place = Place::open(common)?;
     let snapshot = Rtnl::new()
         .observe(&place.namespace, &Options::default())?
-        .seen()
+        .observed()
         .context("the namespace cannot be shown")?;
     for doubt in &snapshot.incomplete {
         output::note(format_args!("not the whole state: {doubt}"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trueup::apply::{Failure, Pending};
 use trueup::diff::{Conflict, Devices};
-use trueup::reconcile::{self, Outcome, Told};
+use trueup::reconcile::{self, Outcome, ReportedOp};
 use trueup::rtnl::{self, Finding, OpOutcome, Rule};
 use trueup::sysctl;
 
@@ -137,20 +137,23 @@ impl reconcile::Report for Report {
     }
 
     /// Of the earlier turns what was done, and of the last one all.
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         of_turns(&self.settings, tell);
         of_turns(&self.network, tell);
     }
 
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         let settings = self.settings.last();
-        self.last().any(reconcile::Report::is_cut)
-            || settings.is_some_and(reconcile::Report::is_cut)
+        self.last().any(reconcile::Report::is_truncated)
+            || settings.is_some_and(reconcile::Report::is_truncated)
     }
 
-    fn again_in(&self) -> Option<Duration> {
-        let settings = self.settings.last().and_then(reconcile::Report::again_in);
-        let network = self.last().filter_map(reconcile::Report::again_in);
+    fn requeue_after(&self) -> Option<Duration> {
+        let settings = self
+            .settings
+            .last()
+            .and_then(reconcile::Report::requeue_after);
+        let network = self.last().filter_map(reconcile::Report::requeue_after);
         network.chain(settings).min()
     }
 
@@ -160,7 +163,7 @@ impl reconcile::Report for Report {
     }
 }
 
-fn of_turns<R: reconcile::Report>(turns: &[R], tell: &mut dyn FnMut(Told<'_>)) {
+fn of_turns<R: reconcile::Report>(turns: &[R], tell: &mut dyn FnMut(ReportedOp<'_>)) {
     for (at, turn) in turns.iter().enumerate() {
         let is_last = at + 1 == turns.len();
         turn.outcomes(&mut |told| {

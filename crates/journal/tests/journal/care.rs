@@ -58,7 +58,9 @@ fn an_export_has_a_line_for_each_record() {
     journal.operations().failed("done", "no", at(1)).unwrap();
     let _ = journal.keys().reserve(b"k").unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("7", "b")).unwrap();
-    ledger.settle(claims([("br0", ours("{}"))])).unwrap();
+    ledger
+        .commit_outcomes(claims([("br0", ours("{}"))]))
+        .unwrap();
     ledger.begin(claims([("br1", Claim::NotOurs)])).unwrap();
     drop((journal, ledger));
 

@@ -231,12 +231,16 @@ pub(crate) fn workload() -> Vec<Step> {
             journal.keys().resolve(b"key", made, at(1)).unwrap();
         },
         |journal| ledger(journal).begin(numbered(0..40, long)).unwrap(),
-        |journal| ledger(journal).settle(numbered(0..39, long)).unwrap(),
+        |journal| {
+            ledger(journal)
+                .commit_outcomes(numbered(0..39, long))
+                .unwrap()
+        },
         |journal| journal.operations().succeeded("one", at(2)).unwrap(),
         |journal| journal.operations().begin("two", &[0xFF; 3000]).unwrap(),
         |journal| {
             let gone = numbered(0..20, |_| Claim::NotOurs);
-            ledger(journal).settle(gone).unwrap();
+            ledger(journal).commit_outcomes(gone).unwrap();
         },
         |journal| {
             journal

@@ -358,9 +358,9 @@ fn random_step(random: &mut Random, journal: &Journal) {
         4 => journal.keys().reserve(name.as_bytes()).map(drop),
         5 => {
             let value = vec![random.next() as u8; random.below(300)];
-            return drop(ledger.settle(all(&ours(value))));
+            return drop(ledger.commit_outcomes(all(&ours(value))));
         }
-        6 => return drop(ledger.settle(all(&Claim::NotOurs))),
+        6 => return drop(ledger.commit_outcomes(all(&Claim::NotOurs))),
         7 => return drop(ledger.begin(all(&Claim::NotOurs))),
         _ => journal.compact().map(drop),
     };

@@ -33,7 +33,7 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     let start = journal.stats();
     for _ in 0..3 {
         ledger.begin(BTreeMap::new()).unwrap();
-        ledger.settle(BTreeMap::new()).unwrap();
+        ledger.commit_outcomes(BTreeMap::new()).unwrap();
     }
     assert_eq!(
         journal.stats(),
@@ -42,14 +42,16 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     );
 
     // Opened for writing.
-    ledger.settle(claims([("first", ours("1"))])).unwrap();
+    ledger
+        .commit_outcomes(claims([("first", ours("1"))]))
+        .unwrap();
     for count in [1u32, 1000] {
         let before = journal.stats();
         let keys = (0..count).map(|key| key.to_be_bytes().to_vec());
         let intents: BTreeMap<_, _> = keys.map(|key| (key, ours(count.to_be_bytes()))).collect();
         ledger.begin(intents.clone()).unwrap();
         assert_eq!(journal.stats().syncs, before.syncs + 1);
-        ledger.settle(intents).unwrap();
+        ledger.commit_outcomes(intents).unwrap();
         assert_eq!(journal.stats().syncs, before.syncs + 2);
     }
     assert_eq!(ledger.owned().unwrap().len(), 1001);
@@ -57,7 +59,7 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
     let same = ours(1000u32.to_be_bytes());
     let gone = (b"never ours".to_vec(), Claim::NotOurs);
     ledger
-        .settle(BTreeMap::from([(vec![0; 4], same), gone]))
+        .commit_outcomes(BTreeMap::from([(vec![0; 4], same), gone]))
         .unwrap();
     assert_eq!(journal.stats(), before, "what is so already is not written");
 }
@@ -66,7 +68,9 @@ fn a_pass_costs_two_syncs_whatever_its_size_and_an_empty_one_none() {
 fn intents_are_open_after_a_crash_with_what_was_intended() {
     let (disk, journal) = opened();
     let mut before = ledger(&journal);
-    before.settle(claims([("old", ours("1"))])).unwrap();
+    before
+        .commit_outcomes(claims([("old", ours("1"))]))
+        .unwrap();
     let intents = claims([
         ("new", ours("2")),
         ("old", ours("3")),
@@ -93,11 +97,13 @@ fn intents_are_open_after_a_crash_with_what_was_intended() {
         "a refusal writes nothing"
     );
     ledger.begin(claims([("fresh", ours("4"))])).unwrap();
-    ledger.settle(claims([("fresh", Claim::NotOurs)])).unwrap();
+    ledger
+        .commit_outcomes(claims([("fresh", Claim::NotOurs)]))
+        .unwrap();
 
     // What turned out need not be what was intended.
     ledger
-        .settle(claims([
+        .commit_outcomes(claims([
             ("new", ours("2 as index 7")),
             ("old", ours("1")),
             ("other", Claim::NotOurs),
@@ -120,7 +126,7 @@ fn what_a_pass_does_not_tell_stays_open() {
     ledger
         .begin(claims([("a", ours("1")), ("b", ours("1"))]))
         .unwrap();
-    ledger.settle(claims([("a", ours("1"))])).unwrap();
+    ledger.commit_outcomes(claims([("a", ours("1"))])).unwrap();
     assert_eq!(ledger.open_intents().unwrap(), claims([("b", ours("1"))]));
 }
 
@@ -128,9 +134,11 @@ fn what_a_pass_does_not_tell_stays_open() {
 fn what_is_adopted_or_shed_needs_no_intent() {
     let (_, journal) = opened();
     let mut ledger = ledger(&journal);
-    ledger.settle(claims([("a", ours("1"))])).unwrap();
+    ledger.commit_outcomes(claims([("a", ours("1"))])).unwrap();
     assert_eq!(owned(&ledger), [("a".into(), "1".into())]);
-    ledger.settle(claims([("a", Claim::NotOurs)])).unwrap();
+    ledger
+        .commit_outcomes(claims([("a", Claim::NotOurs)]))
+        .unwrap();
     assert_eq!(owned(&ledger), []);
 }
 
@@ -143,8 +151,8 @@ fn what_is_too_long_is_refused_and_nothing_is_written() {
     let long_value = claims([("k", ours(vec![0; (16 << 20) + 1]))]);
     for error in [
         ledger.begin(long_key()).unwrap_err(),
-        ledger.settle(long_key()).unwrap_err(),
-        ledger.settle(long_value).unwrap_err(),
+        ledger.commit_outcomes(long_key()).unwrap_err(),
+        ledger.commit_outcomes(long_value).unwrap_err(),
     ] {
         assert_eq!(cause(&error).kind(), ErrorKind::Invalid, "{error}");
     }
@@ -162,7 +170,7 @@ fn clones_are_one_ledger_for_several_threads() {
                 for round in 0..10u8 {
                     let intent = BTreeMap::from([(vec![thread, round], ours([round]))]);
                     ledger.begin(intent.clone()).unwrap();
-                    ledger.settle(intent).unwrap();
+                    ledger.commit_outcomes(intent).unwrap();
                 }
             });
         }
@@ -188,7 +196,9 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     for (number, ledger) in ledgers.iter_mut().enumerate() {
         assert_eq!(owned(ledger), [], "{number}");
         let value = number.to_string();
-        ledger.settle(claims([("k", ours(value))])).unwrap();
+        ledger
+            .commit_outcomes(claims([("k", ours(value))]))
+            .unwrap();
         ledger.begin(claims([("i", Claim::NotOurs)])).unwrap();
     }
     for (number, ledger) in ledgers.iter().enumerate() {

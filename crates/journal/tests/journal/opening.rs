@@ -31,9 +31,9 @@ fn change_nothing(journal: &Journal) {
     assert_eq!(ledger.owned().unwrap().len(), 1);
     assert!(ledger.open_intents().unwrap().is_empty());
     ledger.begin(BTreeMap::new()).unwrap();
-    ledger.settle(BTreeMap::new()).unwrap();
+    ledger.commit_outcomes(BTreeMap::new()).unwrap();
     let so_already = claims([("k", ours("v")), ("other", Claim::NotOurs)]);
-    ledger.settle(so_already).unwrap();
+    ledger.commit_outcomes(so_already).unwrap();
     assert_eq!(journal.forget_other_boots("b").unwrap(), 0);
     assert!(
         journal
@@ -48,7 +48,9 @@ fn change_nothing(journal: &Journal) {
 fn to_open_and_to_change_nothing_writes_nothing() {
     let disk = Disk::formatted();
     let journal = Journal::open_on(disk.clone()).unwrap();
-    ledger(&journal).settle(claims([("k", ours("v"))])).unwrap();
+    ledger(&journal)
+        .commit_outcomes(claims([("k", ours("v"))]))
+        .unwrap();
     // As a crash leaves it, and closed.
     let crashed = Disk::of(disk.bytes());
     drop(journal);
@@ -68,12 +70,14 @@ fn what_is_not_there_is_made_by_the_first_change() {
     for _ in 0..2 {
         let journal = Journal::open(&path).unwrap();
         assert_eq!(export(&journal), "");
-        ledger(&journal).settle(BTreeMap::new()).unwrap();
+        ledger(&journal).commit_outcomes(BTreeMap::new()).unwrap();
         drop(journal);
         assert_eq!(names(&directory.0), ["journal.lock"]);
     }
     let journal = Journal::open(&path).unwrap();
-    ledger(&journal).settle(claims([("k", ours("v"))])).unwrap();
+    ledger(&journal)
+        .commit_outcomes(claims([("k", ours("v"))]))
+        .unwrap();
     assert_eq!(names(&directory.0), ["journal", "journal.lock"]);
     // By what is on disk at this moment, too.
     let seen = ledger(&Journal::peek(&path).unwrap()).owned().unwrap();
@@ -89,7 +93,7 @@ fn the_syncs_of_a_life() {
     let commit = |journal: &Journal, value: &str| {
         let before = journal.stats();
         ledger(journal)
-            .settle(claims([("k", ours(value))]))
+            .commit_outcomes(claims([("k", ours(value))]))
             .unwrap();
         let after = journal.stats();
         assert_eq!(after.commits, before.commits + 1);
@@ -189,7 +193,7 @@ fn a_peek_changes_nothing_and_needs_no_lock() {
     let peeked = Journal::peek(&path).unwrap();
     let mut reader = ledger(&peeked);
     assert_eq!(reader.open_intents().unwrap(), claims([("k", ours("v"))]));
-    writer.settle(claims([("k", ours("v"))])).unwrap();
+    writer.commit_outcomes(claims([("k", ours("v"))])).unwrap();
     assert!(
         reader.owned().unwrap().is_empty(),
         "as it was when looked at"
@@ -198,7 +202,9 @@ fn a_peek_changes_nothing_and_needs_no_lock() {
     let bytes = fs::read(&path).unwrap();
     for error in [
         reader.begin(claims([("x", ours("1"))])).unwrap_err(),
-        reader.settle(claims([("k", Claim::NotOurs)])).unwrap_err(),
+        reader
+            .commit_outcomes(claims([("k", Claim::NotOurs)]))
+            .unwrap_err(),
     ] {
         let error = cause(&error);
         assert_eq!(error.kind(), ErrorKind::ReadOnly);
@@ -224,12 +230,12 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
             ("b", ours(value.to_be_bytes())),
         ])
     };
-    writer.settle(pair(0)).unwrap();
+    writer.commit_outcomes(pair(0)).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             for value in 1..400 {
-                writer.settle(pair(value)).unwrap();
+                writer.commit_outcomes(pair(value)).unwrap();
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -279,7 +285,7 @@ fn a_fifo_in_the_place_of_a_file_of_the_journal_is_refused_at_once() {
     refused(trueup_journal::unheld(&locked).unwrap_err());
     fifo("new.new");
     let journal = Journal::open(directory.0.join("new")).unwrap();
-    let error = ledger(&journal).settle(claims([("k", ours("v"))]));
+    let error = ledger(&journal).commit_outcomes(claims([("k", ours("v"))]));
     let error = cause(&error.unwrap_err()).clone();
     assert!(error.to_string().contains("it is a FIFO"), "{error}");
 }

@@ -19,18 +19,20 @@ fn a_million_records_come_and_go() {
     let told = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
     let journal = Journal::open(&path).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
-    ledger.settle(claims([("first", ours(""))])).unwrap();
+    ledger
+        .commit_outcomes(claims([("first", ours(""))]))
+        .unwrap();
     for batch in 0..10u32 {
         let keys = (batch * MILLION / 10..(batch + 1) * MILLION / 10)
             .map(|key| key.to_be_bytes().to_vec());
         let owned = keys.map(|key| (key, ours("what was applied to it")));
-        ledger.settle(owned.collect()).unwrap();
+        ledger.commit_outcomes(owned.collect()).unwrap();
     }
     told("a million were recorded");
     let syncs = journal.stats().syncs;
     let one_more = claims([("one more", Claim::NotOurs)]);
     ledger.begin(one_more.clone()).unwrap();
-    ledger.settle(one_more).unwrap();
+    ledger.commit_outcomes(one_more).unwrap();
     assert_eq!(
         journal.stats().syncs,
         syncs + 2,
@@ -74,7 +76,7 @@ fn the_file_does_not_grow_with_what_happened() {
         let keys = (0..2000u32).map(|key| [round.to_be_bytes(), key.to_be_bytes()].concat());
         let applied: BTreeMap<_, _> = keys.map(|key| (key, ours([7; 100]))).collect();
         ledger.begin(applied.clone()).unwrap();
-        ledger.settle(applied).unwrap();
+        ledger.commit_outcomes(applied).unwrap();
         ledger.forget().unwrap();
         syncs.push(journal.stats().syncs);
         lengths.push(std::fs::metadata(&path).unwrap().len());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::Heard;
+use trueup_reconcile::Drained;
 
 use super::due::nearer;
 use super::{Phase, State};
@@ -14,14 +14,14 @@ impl State {
     /// A loss: a whole one is, likewise; those that follow until such a pass has ended without another are of the same overrun.
     ///
     /// With hints all the time, a pass for them begins no sooner after the last than that one took.
-    pub fn handle_heard(&mut self, now: Instant, heard: Heard) {
+    pub fn handle_heard(&mut self, now: Instant, heard: Drained) {
         match heard {
-            Heard::Nothing => {}
-            Heard::Hint => {
+            Drained::Nothing => {}
+            Drained::Hint => {
                 self.stats.hints += 1;
                 nearer(&mut self.due.doubtful, now, self.config.debounce());
             }
-            Heard::Lost => {
+            Drained::Lost => {
                 self.stats.overruns += u64::from(self.losing.is_none());
                 self.losing = Some(true);
                 self.ask(now);

@@ -61,7 +61,7 @@ enum Event {
     Resume,
     Stop,
     Subscribed(Hearing),
-    Attended(Option<Heard>),
+    Attended(Option<Drained>),
     Over(Result),
 }
 

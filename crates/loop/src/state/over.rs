@@ -25,7 +25,7 @@ impl State {
         self.rest = now.checked_add(lasted);
         self.deaf = None;
         self.attend = (self.hearing == Hearing::Polled).then_some(Cause::PassOver);
-        if running.extent == Extent::Whole {
+        if running.extent == Extent::Everything {
             let jitter = self.config.jitter();
             let interval = self.random.spread(self.config.interval(), jitter);
             nearer(
@@ -42,13 +42,13 @@ impl State {
                 now,
                 last_whole: self.last_whole,
                 passed,
-                whole: running.extent == Extent::Whole,
+                whole: running.extent == Extent::Everything,
             },
             &self.config,
             &mut self.random,
         );
         let Some(passed) = passed else {
-            if running.extent == Extent::Doubtful {
+            if running.extent == Extent::Dirty {
                 // What was doubtful still is, and the source may no longer know what that was.
                 self.ask(now);
             }
@@ -67,7 +67,7 @@ impl State {
         }
         // Where nothing comes of it, no more than half of the time is spent on it.
         let idle_rest = REST.max(lasted);
-        if let Some(after) = passed.again_in {
+        if let Some(after) = passed.requeue_after {
             nearer(&mut self.due.again, now, after.max(idle_rest));
         }
         if passed.cut {
@@ -86,8 +86,8 @@ impl State {
 
     fn count(&mut self, extent: Extent, passed: Option<&Passed>) {
         match extent {
-            Extent::Whole => self.stats.whole += 1,
-            Extent::Doubtful => self.stats.doubtful += 1,
+            Extent::Everything => self.stats.whole += 1,
+            Extent::Dirty => self.stats.doubtful += 1,
         }
         let Some(passed) = passed else {
             self.stats.failed += 1;

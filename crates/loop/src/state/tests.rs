@@ -12,13 +12,13 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The whole pass of the state that a loop is made with.
 const WHOLE: Action = Action::Pass {
-    extent: Extent::Whole,
+    extent: Extent::Everything,
     ops: None,
     revision: Revision(0),
 };
 
 const DOUBTFUL: Action = Action::Pass {
-    extent: Extent::Doubtful,
+    extent: Extent::Dirty,
     ops: None,
     revision: Revision(0),
 };
@@ -221,13 +221,13 @@ fn times_beyond_the_clock_mean_never() {
 #[test]
 fn hints_of_a_subscription_are_answered_over_what_is_doubtful_and_those_of_handles_over_all() {
     let (mut state, now) = rested();
-    state.handle_heard(now, Heard::Hint);
+    state.handle_heard(now, Drained::Hint);
     state.handle_hint(now + ms(30));
     assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
     state.handle_pass_over(now + DEBOUNCE, Some(&Passed::default()));
     pass(&mut state, now + DEBOUNCE + ms(30));
-    state.handle_heard(now + ms(500), Heard::Hint);
-    state.handle_heard(now + ms(510), Heard::Lost);
+    state.handle_heard(now + ms(500), Drained::Hint);
+    state.handle_heard(now + ms(510), Drained::Lost);
     state.handle_force(now + ms(520));
     pass(&mut state, now + ms(520));
     assert_eq!(
@@ -242,11 +242,11 @@ fn passes_over_what_is_doubtful_do_not_put_off_the_whole_one() {
     let (mut state, now) = rested();
     for step in 1..49 {
         let then = now + step * DEBOUNCE;
-        state.handle_heard(then - DEBOUNCE, Heard::Hint);
+        state.handle_heard(then - DEBOUNCE, Drained::Hint);
         assert_eq!(state.poll_action(then), Some(DOUBTFUL), "{step}");
         state.handle_pass_over(then, Some(&Passed::default()));
     }
-    state.handle_heard(now + 49 * DEBOUNCE, Heard::Hint);
+    state.handle_heard(now + 49 * DEBOUNCE, Drained::Hint);
     assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
     pass(&mut state, now + INTERVAL);
 }
@@ -254,7 +254,7 @@ fn passes_over_what_is_doubtful_do_not_put_off_the_whole_one() {
 #[test]
 fn a_pass_over_what_is_doubtful_that_could_not_run_is_followed_by_a_whole_one() {
     let (mut state, now) = rested();
-    state.handle_heard(now, Heard::Hint);
+    state.handle_heard(now, Drained::Hint);
     assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
     state.handle_pass_over(now + DEBOUNCE, None);
     assert_eq!(state.poll_timeout(), Some(now + 2 * DEBOUNCE));
@@ -273,7 +273,7 @@ fn hints_without_end_take_half_of_the_time_even_without_a_debounce() {
     assert_eq!(state.poll_action(now), Some(WHOLE));
     for _ in 0..50 {
         now += ms(40);
-        state.handle_heard(now, Heard::Hint);
+        state.handle_heard(now, Drained::Hint);
         state.handle_pass_over(now, Some(&Passed::default()));
         assert_eq!(state.poll_timeout(), Some(now + ms(40)));
         now += ms(40);
@@ -344,7 +344,7 @@ fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
     assert!(state.is_converged(first, state.last_started()));
     assert_eq!(state.stats(now + ms(5)).since_converged, Some(ms(0)));
 
-    state.handle_heard(now, Heard::Hint);
+    state.handle_heard(now, Drained::Hint);
     assert!(!state.is_converged(first, 1), "it may no longer be so");
     assert!(
         state.is_converged(first, 0),

@@ -26,14 +26,14 @@ fn a_change_brings_a_doubtful_pass_about_at_once_whatever_the_debounce() {
     let (source, passes) = keeping();
     let running = looped(source, unhurried()).spawn("it").unwrap();
     let handle = running.handle();
-    assert_eq!(next(&passes).extent, Extent::Whole);
+    assert_eq!(next(&passes).extent, Extent::Everything);
     for number in 1..=3 {
         let revision = handle.change(|desired| *desired += 1).unwrap();
         assert_eq!(revision.number(), number);
         let report = handle.wait_converged(revision, LONG).unwrap();
         let pass = next(&passes);
         assert_eq!(pass.desired as u64, 1 + number);
-        assert_eq!(pass.extent, Extent::Doubtful);
+        assert_eq!(pass.extent, Extent::Dirty);
         assert_eq!(report.number, pass.number, "of that very pass");
     }
     assert!(rest(handle, &passes).is_empty(), "a pass for each");
@@ -54,7 +54,7 @@ fn changes_are_made_in_order_each_once_and_those_during_a_pass_share_the_next() 
     let last = handle.change(digit(6)).unwrap();
     go.send(()).unwrap();
     let pass = next(&passes);
-    assert_eq!((pass.desired, pass.extent), (123_456, Extent::Doubtful));
+    assert_eq!((pass.desired, pass.extent), (123_456, Extent::Dirty));
     // It began before this one.
     let later = handle.change(digit(7)).unwrap();
     go.send(()).unwrap();
@@ -98,7 +98,7 @@ fn before_the_first_pass_it_is_the_first_pass_that_has_it() {
     handle.change(digit(3)).unwrap();
     let running = it.spawn("it").unwrap();
     let pass = next(&passes);
-    assert_eq!((pass.desired, pass.extent), (123, Extent::Whole));
+    assert_eq!((pass.desired, pass.extent), (123, Extent::Everything));
     assert!(rest(running.handle(), &passes).is_empty());
 }
 
@@ -114,7 +114,7 @@ fn a_pause_holds_it_and_the_pass_after_the_resume_has_it() {
     assert_eq!(waited.kind(), ErrorKind::Paused);
     handle.resume().unwrap();
     let pass = next(&passes);
-    assert_eq!((pass.desired, pass.extent), (12, Extent::Whole));
+    assert_eq!((pass.desired, pass.extent), (12, Extent::Everything));
     handle.wait_converged(revision, LONG).unwrap();
     assert!(rest(handle, &passes).is_empty());
 }
@@ -135,7 +135,7 @@ fn another_desired_state_overtakes_earlier_changes_and_later_ones_are_made_in_it
     let pass = next(&passes);
     assert_eq!(
         (pass.desired, pass.extent),
-        (45, Extent::Whole),
+        (45, Extent::Everything),
         "no debounce"
     );
     drop(go);
@@ -222,20 +222,20 @@ fn after_a_pass_that_could_not_run_the_next_change_is_answered_by_a_whole_one() 
     next(&passes);
     handle.change(digit(2)).unwrap();
     let pass = next(&passes);
-    assert_eq!((pass.extent, pass.desired), (Extent::Doubtful, 12));
+    assert_eq!((pass.extent, pass.desired), (Extent::Dirty, 12));
     let revision = handle.change(digit(3)).unwrap();
     handle.wait_converged(revision, LONG).unwrap();
     let passes: Vec<_> = rest(handle, &passes);
     let last = passes.last().unwrap();
     // The change may have come during the pass that failed.
-    assert_eq!((last.extent, last.desired), (Extent::Whole, 123));
+    assert_eq!((last.extent, last.desired), (Extent::Everything, 123));
 }
 
 #[test]
 fn the_source_is_told_whether_the_same_is_desired_as_in_its_last_pass() {
     let (tell, told) = channel();
-    let (source, passes) = Scripted::new(move |given, _, terms| {
-        tell.send(terms.is_same_desired()).unwrap();
+    let (source, passes) = Scripted::new(move |given, _, limits| {
+        tell.send(limits.is_same_desired()).unwrap();
         match given.number {
             3 => Err(Oops { end: false }),
             _ => Ok(converged(given)),
@@ -263,8 +263,8 @@ fn the_source_is_told_whether_the_same_is_desired_as_in_its_last_pass() {
 #[test]
 fn what_is_refused_for_good_is_offered_again_in_the_pass_for_a_change() {
     let (tell, told) = channel();
-    let (source, passes) = Scripted::new(move |given, _, terms| {
-        let held = terms.held(OpKey(1)).is_some();
+    let (source, passes) = Scripted::new(move |given, _, limits| {
+        let held = limits.backoff(OpKey(1)).is_some();
         tell.send(held).unwrap();
         let invalid = Outcome::Failed(ErrorClass::Invalid);
         let outcome = if held { Outcome::Pending } else { invalid };

@@ -26,7 +26,7 @@ fn pause_guarantees_no_write_afterwards_and_resume_looks_again() {
     assert!(passes.recv_timeout(20 * SHORT).is_err(), "after {before}");
     handle.resume().unwrap();
     let pass = next(&passes);
-    assert_eq!((pass.extent, pass.desired), (Extent::Whole, 2));
+    assert_eq!((pass.extent, pass.desired), (Extent::Everything, 2));
     running.stop(LONG).unwrap();
 }
 
@@ -34,8 +34,8 @@ fn pause_guarantees_no_write_afterwards_and_resume_looks_again() {
 fn a_running_pass_is_told_of_a_pause_and_of_a_stop_and_begins_no_further_step() {
     // Each pass goes on until it is told not to: without that it never ends.
     let (step, steps) = channel();
-    let (source, passes) = Scripted::new(move |given, _, terms| {
-        while terms.go_on() {
+    let (source, passes) = Scripted::new(move |given, _, limits| {
+        while limits.should_continue() {
             let _ = step.send(given.number);
             thread::yield_now();
         }
@@ -63,8 +63,8 @@ fn a_running_pass_is_told_of_a_pause_and_of_a_stop_and_begins_no_further_step() 
 
 #[test]
 fn a_deadline_ends_a_pass_that_goes_on_and_another_follows() {
-    let (source, passes) = Scripted::new(|_, _, terms| {
-        while terms.go_on() {
+    let (source, passes) = Scripted::new(|_, _, limits| {
+        while limits.should_continue() {
             thread::yield_now();
         }
         Ok(Report1 {

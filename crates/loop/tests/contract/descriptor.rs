@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use trueup_loop::{Config, ErrorKind, Handle, Running};
-use trueup_reconcile::{Extent, Heard, Subscribed};
+use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use crate::sources::*;
 
@@ -33,7 +33,7 @@ fn polling(config: Config) -> Polling {
         .on_subscribe(move |it| answer.send(it.is_active()).unwrap())
         .spawn("it")
         .unwrap();
-    assert_eq!(next(&passes).extent, Extent::Whole);
+    assert_eq!(next(&passes).extent, Extent::Everything);
     attended(&voice);
     assert_eq!(subscribed.recv_timeout(LONG), Ok(true));
     Polling {
@@ -59,9 +59,9 @@ impl Polling {
 fn a_hint_from_a_descriptor_brings_a_pass_over_what_is_doubtful_about() {
     let it = polling(quiet());
     for number in 2..6 {
-        it.voice.say(Ok(Heard::Hint));
+        it.voice.say(Ok(Drained::Hint));
         let pass = next(&it.passes);
-        assert_eq!((pass.number, pass.extent), (number, Extent::Doubtful));
+        assert_eq!((pass.number, pass.extent), (number, Extent::Dirty));
         // Once because it was readable, once since a pass is over.
         attended(&it.voice);
         attended(&it.voice);
@@ -74,7 +74,7 @@ fn a_hint_from_a_descriptor_brings_a_pass_over_what_is_doubtful_about() {
 fn what_does_not_matter_brings_no_pass_about() {
     let it = polling(quiet());
     for _ in 0..3 {
-        it.voice.say(Ok(Heard::Nothing));
+        it.voice.say(Ok(Drained::Nothing));
         attended(&it.voice);
     }
     assert!(rest(it.handle(), &it.passes).is_empty());
@@ -84,10 +84,10 @@ fn what_does_not_matter_brings_no_pass_about() {
 fn the_echo_of_a_pass_is_heard_before_sleep_and_brings_none_about() {
     let it = polling(quiet());
     // As of a write: readable by the time that the pass is over, and nothing that matters.
-    it.voice.say(Ok(Heard::Nothing));
+    it.voice.say(Ok(Drained::Nothing));
     it.handle().force(LONG).unwrap();
     attended(&it.voice);
-    assert_eq!(next(&it.passes).extent, Extent::Whole);
+    assert_eq!(next(&it.passes).extent, Extent::Everything);
     assert!(rest(it.handle(), &it.passes).is_empty());
 }
 
@@ -95,9 +95,9 @@ fn the_echo_of_a_pass_is_heard_before_sleep_and_brings_none_about() {
 fn a_loss_is_told_with_its_count_and_answered_by_a_whole_pass() {
     let it = polling(quiet());
     for count in 1..=3 {
-        it.voice.say(Ok(Heard::Lost));
+        it.voice.say(Ok(Drained::Lost));
         assert_eq!(it.overruns.recv_timeout(LONG), Ok(count));
-        assert_eq!(next(&it.passes).extent, Extent::Whole);
+        assert_eq!(next(&it.passes).extent, Extent::Everything);
         // Once it was told, and once after the pass, when nothing more was.
         attended(&it.voice);
         attended(&it.voice);
@@ -162,7 +162,7 @@ fn a_hint_is_not_waited_for_while_another_thread_asks_for_passes_all_the_time() 
     let it = polling(quiet());
     let handle = it.handle().clone();
     let asking = thread::spawn(move || while handle.force(LONG).is_ok() {});
-    it.voice.say(Ok(Heard::Hint));
+    it.voice.say(Ok(Drained::Hint));
     // After some pass it is attended to; a forced one may answer it.
     while it.handle().stats().hints == 0 {
         next(&it.passes);

@@ -15,7 +15,7 @@ fn subscribe_unsupported_is_timer_only_and_no_fault() {
     let it = it.on_subscribe(move |answer| tell.send(answer.is_active()).unwrap());
     let running = it.spawn("it").unwrap();
     for _ in 0..4 {
-        assert_eq!(next(&passes).extent, Extent::Whole);
+        assert_eq!(next(&passes).extent, Extent::Everything);
     }
     let handle = running.handle();
     assert_eq!(handle.subscribed(), Some(Subscribed::Unsupported));
@@ -62,24 +62,26 @@ fn a_hint_says_look_now_from_any_thread() {
     });
     let running = looped(source, quiet()).spawn("it").unwrap();
     let hints = hints.recv_timeout(LONG).unwrap();
-    assert_eq!(next(&passes).extent, Extent::Whole);
+    assert_eq!(next(&passes).extent, Extent::Everything);
     for number in 2..5 {
         let hints = hints.clone();
-        std::thread::spawn(move || hints.look_now()).join().unwrap();
+        std::thread::spawn(move || hints.request_pass())
+            .join()
+            .unwrap();
         let pass = next(&passes);
-        assert_eq!((pass.number, pass.extent), (number, Extent::Doubtful));
+        assert_eq!((pass.number, pass.extent), (number, Extent::Dirty));
     }
     running.handle().hint().unwrap();
     assert_eq!(
         next(&passes).extent,
-        Extent::Whole,
+        Extent::Everything,
         "a handle's is about all"
     );
-    running.handle().hints().look_now();
-    assert_eq!(next(&passes).extent, Extent::Whole);
+    running.handle().hints().request_pass();
+    assert_eq!(next(&passes).extent, Extent::Everything);
     let handle = running.handle().clone();
     running.stop(LONG).unwrap();
-    hints.look_now();
+    hints.request_pass();
     let stats = handle.stats();
     assert_eq!((stats.whole, stats.doubtful), (3, 3));
 }
@@ -99,7 +101,7 @@ fn the_first_hint_arms_the_wakeup_and_later_ones_do_not_push_it_back() {
     let first = std::time::Instant::now();
     // With hints all the time it comes all the same.
     while passes.try_recv().is_err() {
-        hints.look_now();
+        hints.request_pass();
         assert!(first.elapsed() < LONG);
         std::thread::yield_now();
     }

@@ -9,6 +9,6 @@ mod changes;
 mod controls;
 mod descriptor;
 mod hints;
+mod limits;
 mod passes;
 mod sources;
-mod terms;

@@ -21,7 +21,7 @@ fn subscribe_before_the_first_pass_the_first_pass_at_once() {
         Subscribed::Active(pushed())
     });
     let running = looped(source, quiet()).spawn("it").unwrap();
-    assert_eq!(next(&passes).extent, Extent::Whole);
+    assert_eq!(next(&passes).extent, Extent::Everything);
     rest(running.handle(), &passes);
     assert_eq!(
         happened.try_iter().collect::<Vec<_>>(),
@@ -81,7 +81,7 @@ fn after_an_error_what_was_ours_stays_and_the_loop_tries_again_at_the_next_tick(
         }
         let claim = Claim::Ours(given.number.to_be_bytes().to_vec());
         ledger
-            .settle(BTreeMap::from([(b"it".to_vec(), claim)]))
+            .commit_outcomes(BTreeMap::from([(b"it".to_vec(), claim)]))
             .unwrap();
         Ok(converged(given))
     });
@@ -154,7 +154,7 @@ fn a_new_desired_state_is_a_hint_and_a_whole_pass_answers_it() {
         let revision = handle.set_desired(desired).unwrap();
         let report = handle.wait_converged(revision, LONG).unwrap();
         let pass = next(&passes);
-        assert_eq!((pass.desired, pass.extent), (desired, Extent::Whole));
+        assert_eq!((pass.desired, pass.extent), (desired, Extent::Everything));
         assert_eq!(report.number, pass.number);
     }
     assert!(rest(handle, &passes).is_empty());
@@ -190,7 +190,7 @@ fn no_rollback() {
         }
         let ours = Claim::Ours(b"taken".to_vec());
         ledger
-            .settle(BTreeMap::from([(b"it".to_vec(), ours)]))
+            .commit_outcomes(BTreeMap::from([(b"it".to_vec(), ours)]))
             .unwrap();
         Err(Oops { end: false })
     });

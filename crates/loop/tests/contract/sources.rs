@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use trueup_loop::{Config, Handle, Loop};
 use trueup_reconcile::{
-    Claim, Extent, Heard, Hints, Ledger, MemoryLedger, OpKey, Outcome, Report, Source, Subscribed,
-    Subscription, Terms, Told,
+    Claim, Drained, Extent, Hints, Ledger, MemoryLedger, OpKey, Outcome, PassLimits, Report,
+    ReportedOp, Source, Subscribed, Subscription,
 };
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
@@ -71,9 +71,9 @@ impl Report for Report1 {
         self.converged
     }
 
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for &(key, outcome) in &self.outcomes {
-            tell(Told {
+            tell(ReportedOp {
                 kind: "thing",
                 outcome,
                 key: &|| OpKey(key),
@@ -81,7 +81,7 @@ impl Report for Report1 {
         }
     }
 
-    fn is_cut(&self) -> bool {
+    fn is_truncated(&self) -> bool {
         self.cut
     }
 
@@ -90,7 +90,7 @@ impl Report for Report1 {
     }
 }
 
-type Work = dyn FnMut(&Given, &mut dyn Ledger, &Terms<'_>) -> Result<Report1, Oops> + Send;
+type Work = dyn FnMut(&Given, &mut dyn Ledger, &PassLimits<'_>) -> Result<Report1, Oops> + Send;
 type Subscribe = dyn FnMut(Hints) -> Subscribed<Listener, Oops> + Send;
 
 /// A source whose passes do what a test says, and that tells the test what they were given.
@@ -103,7 +103,9 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn new(
-        work: impl FnMut(&Given, &mut dyn Ledger, &Terms<'_>) -> Result<Report1, Oops> + Send + 'static,
+        work: impl FnMut(&Given, &mut dyn Ledger, &PassLimits<'_>) -> Result<Report1, Oops>
+        + Send
+        + 'static,
     ) -> (Scripted, Receiver<Given>) {
         let (given, passes) = channel();
         let source = Scripted {
@@ -129,7 +131,7 @@ pub(crate) fn keeping() -> (Scripted, Receiver<Given>) {
     Scripted::new(|given, ledger, _| {
         let claim = Claim::Ours(given.desired.to_be_bytes().to_vec());
         ledger
-            .settle(BTreeMap::from([(b"it".to_vec(), claim)]))
+            .commit_outcomes(BTreeMap::from([(b"it".to_vec(), claim)]))
             .unwrap();
         Ok(converged(given))
     })
@@ -174,7 +176,7 @@ impl Source for Scripted {
         _: &mut dyn Ledger,
         _: &&'static str,
     ) -> Result<Report1, Oops> {
-        panic!("a loop has terms")
+        panic!("a loop has limits")
     }
 
     fn reconcile_within(
@@ -183,7 +185,7 @@ impl Source for Scripted {
         desired: &u32,
         ledger: &mut dyn Ledger,
         options: &&'static str,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Report1, Oops> {
         self.number += 1;
         let given = Given {
@@ -192,14 +194,14 @@ impl Source for Scripted {
             desired: *desired,
             options,
             owned: ledger.owned().unwrap(),
-            extent: terms.extent(),
-            ops: terms.ops(),
+            extent: limits.extent(),
+            ops: limits.ops(),
         };
         let _ = self.given.send(given.clone());
-        (self.work)(&given, ledger, terms)
+        (self.work)(&given, ledger, limits)
     }
 
-    fn is_end(error: &Oops) -> bool {
+    fn is_scope_gone(error: &Oops) -> bool {
         error.end
     }
 
@@ -218,7 +220,7 @@ pub(crate) struct Listener {
 /// What there is to hear.
 #[derive(Default)]
 pub(crate) struct Ear {
-    pub(crate) next: Vec<Result<Heard, Oops>>,
+    pub(crate) next: Vec<Result<Drained, Oops>>,
     /// It stays readable whatever is read, as a descriptor does that has failed.
     pub(crate) stuck: bool,
 }
@@ -233,7 +235,7 @@ pub(crate) struct Voice {
 
 impl Voice {
     /// Gives the descriptor something to be read, and what that is.
-    pub(crate) fn say(&self, heard: Result<Heard, Oops>) {
+    pub(crate) fn say(&self, heard: Result<Drained, Oops>) {
         self.heard.lock().unwrap().next.push(heard);
         rustix::io::write(&self.readable, &1u64.to_ne_bytes()).unwrap();
     }
@@ -276,7 +278,7 @@ impl Subscription<Oops> for Listener {
         self.readable.as_ref().map(AsFd::as_fd)
     }
 
-    fn attend(&mut self) -> Result<Heard, Oops> {
+    fn drain(&mut self) -> Result<Drained, Oops> {
         let readable = self
             .readable
             .as_ref()
@@ -291,12 +293,12 @@ impl Subscription<Oops> for Listener {
         let all = std::mem::take(&mut ear.next);
         drop(ear);
         let _ = self.attended.send(());
-        let mut loudest = Heard::Nothing;
+        let mut loudest = Drained::Nothing;
         for heard in all {
             loudest = match (loudest, heard?) {
-                (Heard::Lost, _) | (_, Heard::Lost) => Heard::Lost,
-                (Heard::Hint, _) | (_, Heard::Hint) => Heard::Hint,
-                _ => Heard::Nothing,
+                (Drained::Lost, _) | (_, Drained::Lost) => Drained::Lost,
+                (Drained::Hint, _) | (_, Drained::Hint) => Drained::Hint,
+                _ => Drained::Nothing,
             };
         }
         Ok(loudest)

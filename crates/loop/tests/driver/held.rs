@@ -138,7 +138,7 @@ fn kept(ledger: &dyn Ledger) -> u32 {
 fn keep(ledger: &mut dyn Ledger, number: u32) {
     let claim = Claim::Ours(number.to_be_bytes().to_vec());
     ledger
-        .settle(BTreeMap::from([(b"number".to_vec(), claim)]))
+        .commit_outcomes(BTreeMap::from([(b"number".to_vec(), claim)]))
         .unwrap();
 }
 
@@ -171,8 +171,8 @@ impl Ledger for Told {
         self.0.begin(intents)
     }
 
-    fn settle(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
-        self.0.settle(claims)
+    fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
+        self.0.commit_outcomes(claims)
     }
 }
 

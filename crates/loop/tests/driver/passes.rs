@@ -103,14 +103,14 @@ fn a_hint_brings_a_pass_about_and_one_during_a_pass_a_later_one() {
     let (running, handle) = start(it);
     let hints = test.hints.recv_timeout(LONG).unwrap();
     assert_eq!(test.given().kept, 7);
-    hints.look_now();
-    hints.look_now();
+    hints.request_pass();
+    hints.request_pass();
     test.verdict(Verdict::Report(1));
     test.pass("first", 1, 2);
     handle.hint().unwrap();
     test.pass("first", 2, 3);
     running.stop(LONG).unwrap();
-    hints.look_now();
+    hints.request_pass();
     assert!(handle.hint().unwrap_err().is_ended());
     assert_eq!(
         test.given.try_recv(),

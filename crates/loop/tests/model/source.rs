@@ -8,8 +8,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Condvar;
 use shuttle::thread;
 use trueup_reconcile::{
-    Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger, OpKey, Outcome, Report, Source,
-    Subscribed, Terms, Told,
+    Claim, ErrorClass, Hints, Ledger, LedgerError, MemoryLedger, OpKey, Outcome, PassLimits,
+    Report, ReportedOp, Source, Subscribed,
 };
 
 use crate::{Config, Handle, Loop, sync};
@@ -52,8 +52,8 @@ impl Report for Pass {
     }
 
     /// One fails always, so that there is something held.
-    fn outcomes(&self, tell: &mut dyn FnMut(Told<'_>)) {
-        tell(Told {
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
+        tell(ReportedOp {
             kind: "thing",
             outcome: Outcome::Failed(ErrorClass::Invalid),
             key: &|| OpKey(0),
@@ -106,7 +106,7 @@ impl Source for Noting {
             "a write after a pause or a stop"
         );
         let key = number.to_be_bytes().to_vec();
-        ledger.settle(BTreeMap::from([(key, Claim::Ours(Vec::new()))]))?;
+        ledger.commit_outcomes(BTreeMap::from([(key, Claim::Ours(Vec::new()))]))?;
         Ok(Pass {
             number,
             desired: *desired,
@@ -120,11 +120,11 @@ impl Source for Noting {
         desired: &u32,
         ledger: &mut dyn Ledger,
         options: &(),
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Pass, LedgerError> {
-        let _ = terms.go_on();
+        let _ = limits.should_continue();
         let pass = self.reconcile(scope, desired, ledger, options);
-        let _ = terms.held(OpKey(0));
+        let _ = limits.backoff(OpKey(0));
         pass
     }
 

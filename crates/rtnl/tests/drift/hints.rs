@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use trueup_diff::{Address, AddressFlags, Desired, Family, Neighbour, Rule, RuleAction};
 use trueup_loop::Config;
-use trueup_reconcile::{Heard, Hints, Ledger, Source, Subscribed, Subscription, Terms};
+use trueup_reconcile::{Drained, Hints, Ledger, PassLimits, Source, Subscribed, Subscription};
 use trueup_rtnl::{Error, Namespace, Options, Report, Rtnl, Snapshot as Seen, Watch};
 use trueup_testkit::{Kind, RawMessage, Snapshot, ip_batch, quiet_netns, uplinks};
 
@@ -31,7 +31,7 @@ pub(crate) fn however_hints_come_the_end_is_the_same() {
             Agent::start(Rtnl::new(), through(), desired(), config())
         });
     }
-    for heard in [Heard::Nothing, Heard::Hint, Heard::Lost] {
+    for heard in [Drained::Nothing, Drained::Hint, Drained::Lost] {
         case(&format!("always {heard:?}"), move || {
             let source = Inventor {
                 inner: Rtnl::new(),
@@ -191,12 +191,12 @@ fn tries<const N: usize>(lines: [&str; N]) {
 /// A source whose subscription always has something to say, and always says the same. What it truly hears it hears all the same.
 struct Inventor {
     inner: Rtnl,
-    heard: Heard,
+    heard: Drained,
 }
 
 struct Invented {
     inner: Watch,
-    heard: Heard,
+    heard: Drained,
     /// Always readable.
     here: UnixStream,
     _there: UnixStream,
@@ -207,8 +207,8 @@ impl Subscription<Error> for Invented {
         Some(self.here.as_fd())
     }
 
-    fn attend(&mut self) -> Result<Heard, Error> {
-        self.inner.attend()?;
+    fn drain(&mut self) -> Result<Drained, Error> {
+        self.inner.drain()?;
         Ok(self.heard)
     }
 }
@@ -238,10 +238,10 @@ impl Source for Inventor {
         desired: &Desired,
         ledger: &mut dyn Ledger,
         options: &Options,
-        terms: &Terms<'_>,
+        limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
         self.inner
-            .reconcile_within(scope, desired, ledger, options, terms)
+            .reconcile_within(scope, desired, ledger, options, limits)
     }
 
     fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Invented, Error> {

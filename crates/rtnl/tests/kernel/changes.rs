@@ -2,7 +2,7 @@
 //! looked at since, and never more than is so.
 
 use trueup_diff::{Desired, IfName, NextHop, NextHops, Route, Routes, Shape};
-use trueup_reconcile::{Extent, Hints, Report as _, Source as _, Subscribed, Terms};
+use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl, Watch};
 use trueup_testkit::{ip, uplinks};
 
@@ -40,17 +40,17 @@ impl Agent {
             },
         };
         for _ in 0..2 {
-            let report = agent.pass(Extent::Whole);
+            let report = agent.pass(Extent::Everything);
             assert!(report.converged(), "{}", told(&report));
         }
         agent
     }
 
     fn pass(&mut self, extent: Extent) -> Report {
-        let terms = Terms::default().with_extent(extent);
+        let limits = PassLimits::default().with_extent(extent);
         let (here, options) = (Namespace::current(), Options::default());
         self.source
-            .reconcile_within(&here, &self.desired, &mut self.ledger, &options, &terms)
+            .reconcile_within(&here, &self.desired, &mut self.ledger, &options, &limits)
             .unwrap()
     }
 
@@ -61,8 +61,8 @@ impl Agent {
     /// Changes what is desired; the pass over that, and then one over everything, which has to find nothing left.
     fn change(&mut self, change: impl FnOnce(&mut Routes)) -> Report {
         change(self.desired.routes.as_mut().unwrap());
-        let report = self.pass(Extent::Doubtful);
-        let whole = self.pass(Extent::Whole);
+        let report = self.pass(Extent::Dirty);
+        let whole = self.pass(Extent::Everything);
         assert_eq!(whole.ops().count(), 0, "{}", told(&whole));
         assert_eq!(whole.converged(), report.converged(), "{}", told(&whole));
         report
@@ -115,7 +115,7 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
 pub(crate) fn a_route_whose_new_gateway_is_refused_stays_as_it_is() {
     let mut agent = Agent::settled(routes());
     agent.want(via("10.51.0.0/16", "192.0.2.1"));
-    let report = agent.pass(Extent::Doubtful);
+    let report = agent.pass(Extent::Dirty);
     assert_eq!(report.failed().count(), 1, "{}", told(&report));
     assert!(shown("10.51.0.0/16").contains("via 10.9.0.9"));
     let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.8"))));
@@ -128,12 +128,12 @@ pub(crate) fn a_route_that_a_stranger_took_unheard_is_not_put_behind_his() {
     let dst = "10.51.0.0/16";
     ip(&["route", "replace", dst, "via", "10.9.0.3", "proto", "4"]);
     agent.want(via(dst, "10.9.0.8"));
-    for extent in [Extent::Doubtful, Extent::Doubtful, Extent::Whole] {
+    for extent in [Extent::Dirty, Extent::Dirty, Extent::Everything] {
         let report = agent.pass(extent);
         assert!(!report.converged(), "{}", told(&report));
         is_alone(dst, "via 10.9.0.3");
     }
-    assert_eq!(agent.pass(Extent::Whole).conflicts().len(), 1);
+    assert_eq!(agent.pass(Extent::Everything).conflicts().len(), 1);
 }
 
 /// To a delete of metric 0 a route of any metric will do (`fib_table_delete`), if the one meant is gone.
@@ -164,9 +164,9 @@ pub(crate) fn a_route_that_somebody_has_changed_for_us_is_not_changed_again() {
     ip(&[&["route"], &as_wanted[..]].concat());
     agent.want(via(dst, "10.9.0.8"));
     for _ in 0..2 {
-        agent.pass(Extent::Doubtful);
+        agent.pass(Extent::Dirty);
     }
-    let report = agent.pass(Extent::Whole);
+    let report = agent.pass(Extent::Everything);
     assert!(report.converged(), "{}", told(&report));
     is_alone(dst, "via 10.9.0.8");
 }
@@ -205,18 +205,18 @@ pub(crate) fn a_strangers_twin_in_front_of_ours_survives_every_change() {
     let mut agent = Agent::settled(routes());
     let dst = "10.50.0.0/16";
     ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
-    let report = agent.pass(Extent::Doubtful);
+    let report = agent.pass(Extent::Dirty);
     assert!(report.failed().next().is_none(), "{}", told(&report));
     agent.want(via(dst, "10.9.0.7"));
-    agent.pass(Extent::Doubtful);
+    agent.pass(Extent::Dirty);
     assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
     assert!(!shown(dst).contains("via 10.9.0.9"), "{}", shown(dst));
     let key = via(dst, "10.9.0.7").canonical_key();
     agent.desired.routes.as_mut().unwrap().remove(&key);
     for _ in 0..2 {
-        agent.pass(Extent::Doubtful);
+        agent.pass(Extent::Dirty);
     }
-    agent.pass(Extent::Whole);
+    agent.pass(Extent::Everything);
     let left = shown(dst);
     assert!(left.contains("via 10.9.0.3"), "{left}");
 }
@@ -237,7 +237,7 @@ pub(crate) fn a_strangers_route_that_served_is_not_taken_for_ours() {
 pub(crate) fn a_list_changed_in_its_place_is_seen() {
     let mut agent = Agent::settled(routes());
     agent.desired.addresses.as_mut().unwrap()[0] = address("up0", "10.9.0.2/24");
-    let report = agent.pass(Extent::Doubtful);
+    let report = agent.pass(Extent::Dirty);
     assert_ne!(commands(&report), [""; 0], "{}", told(&report));
     assert!(ip(&["address", "show", "dev", "up0"]).contains("10.9.0.2/24"));
 }
@@ -311,7 +311,7 @@ pub(crate) fn another_gateway_after_a_stranger_took_the_object_puts_all_back() {
     routes.reroute(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
     // What he did may be heard of only after the first.
     for _ in 0..2 {
-        agent.pass(Extent::Doubtful);
+        agent.pass(Extent::Dirty);
     }
     for dst in ["10.50.0.0/16", "10.51.0.0/16"] {
         assert!(shown(dst).contains("via 10.9.0.8"), "{}", shown(dst));

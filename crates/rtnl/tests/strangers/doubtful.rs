@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trueup_diff::{Action, Desired, Kind, Object, Observed, Op};
 use trueup_reconcile::{
-    Extent, Heard, Hints, Report as _, Source as _, Subscribed, Subscription as _, Terms,
+    Drained, Extent, Hints, PassLimits, Report as _, Source as _, Subscribed, Subscription as _,
 };
 use trueup_rtnl::{Contention, MemoryLedger, Namespace, Options, Ownership, Rtnl, Watch};
 use trueup_testkit::quiet_netns;
@@ -78,7 +78,7 @@ impl Run {
         let desired = case.desired.each_ref().map(desired);
         self.stranger.say("desired:");
         self.stranger.journal.extend(lines(&desired[0]));
-        self.pass(&desired[0], Extent::Whole)?;
+        self.pass(&desired[0], Extent::Everything)?;
         self.comes_to_rest(&desired[0])?;
         for turn in &case.turns {
             // Each for itself, so that none is heard of because another was.
@@ -94,41 +94,41 @@ impl Run {
 
     /// A pass, and whether it wants another at once.
     fn pass(&mut self, desired: &Desired, extent: Extent) -> Result<bool, String> {
-        let terms = Terms::default().with_extent(extent);
+        let limits = PassLimits::default().with_extent(extent);
         let here = Namespace::current();
         let (ledger, options) = (&mut self.ledger, &self.options);
         let report = self
             .source
-            .reconcile_within(&here, desired, ledger, options, &terms)
+            .reconcile_within(&here, desired, ledger, options, &limits)
             .map_err(|error| error.to_string())?;
         self.stranger.say(format!("{extent:?}"));
         self.stranger.journal.extend(told(&report));
         self.converged = report.converged();
-        Ok(report.again_in().is_some_and(|after| after.is_zero()))
+        Ok(report.requeue_after().is_some_and(|after| after.is_zero()))
     }
 
     /// Runs the passes that a driver would, but for those by its timer.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<(), String> {
         for _ in 0..MANY {
             let extent = match self.hears(desired)? {
-                Heard::Nothing => return Ok(()),
-                Heard::Hint => Extent::Doubtful,
-                Heard::Lost => Extent::Whole,
+                Drained::Nothing => return Ok(()),
+                Drained::Hint => Extent::Dirty,
+                Drained::Lost => Extent::Everything,
             };
             if self.pass(desired, extent)? {
-                self.pass(desired, Extent::Whole)?;
+                self.pass(desired, Extent::Everything)?;
             }
         }
         Err(format!("{MANY} passes, and each was heard of"))
     }
 
     /// What there is to hear. If that is nothing, and all was said to be right, it has to be.
-    fn hears(&mut self, desired: &Desired) -> Result<Heard, String> {
+    fn hears(&mut self, desired: &Desired) -> Result<Drained, String> {
         let here = Namespace::current();
         let mut wrong = Vec::new();
         for _ in 0..PATIENCE.0 {
-            let heard = self.watch.attend().map_err(|error| error.to_string())?;
-            if heard != Heard::Nothing || !self.converged {
+            let heard = self.watch.drain().map_err(|error| error.to_string())?;
+            if heard != Drained::Nothing || !self.converged {
                 return Ok(heard);
             }
             // One that remembers nothing.
@@ -138,7 +138,7 @@ impl Run {
             let ops = planned.plan.ops.iter();
             let ops = ops.filter(|op| !is_silent(op, &planned.observed));
             if ops.clone().next().is_none() && planned.doubts.is_empty() {
-                return Ok(Heard::Nothing);
+                return Ok(Drained::Nothing);
             }
             let devices = &planned.plan.devices;
             let ops = ops.map(|op| op.command(devices));

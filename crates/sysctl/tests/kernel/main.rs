@@ -392,7 +392,7 @@ fn a_namespace_made_anew_is_another() {
     let error = source.reconcile(&scope, &desired, &mut ledger, &options);
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
-    assert!(Sysctl::is_end(&error) && !error.is_retryable());
+    assert!(Sysctl::is_scope_gone(&error) && !error.is_retryable());
 
     let netns = named_netns("sysctl-anew");
     let nothing = Desired::default();
@@ -426,7 +426,7 @@ fn a_namespace_that_is_none_says_so() {
     let missing = error("sysctl-none".parse().unwrap());
     assert_eq!(missing.kind(), ErrorKind::Namespace);
     // It may come.
-    assert!(missing.is_retryable() && !Sysctl::is_end(&missing));
+    assert!(missing.is_retryable() && !Sysctl::is_scope_gone(&missing));
     assert!(missing.to_string().contains("sysctl-none"), "{missing}");
     let fake = error(fake::Kernel::new().namespace());
     assert_eq!(fake.kind(), ErrorKind::Namespace);

@@ -1,6 +1,6 @@
 //! A source over values that are not the kernel's, and how a test drives it.
 
-use trueup_reconcile::{Ledger as _, Report as _, Source as _, Terms};
+use trueup_reconcile::{Ledger as _, PassLimits, Report as _, Source as _};
 use trueup_sysctl::{ErrorClass, Namespace, Options, Report, Sysctl};
 
 use crate::fake::{Fake, Shaky, desired, told};
@@ -36,15 +36,15 @@ impl Bench {
     }
 
     pub(crate) fn pass(&mut self, pairs: &[(&str, &str)]) -> Report {
-        self.within(pairs, &Terms::default())
+        self.within(pairs, &PassLimits::default())
     }
 
-    pub(crate) fn within(&mut self, pairs: &[(&str, &str)], terms: &Terms<'_>) -> Report {
+    pub(crate) fn within(&mut self, pairs: &[(&str, &str)], limits: &PassLimits<'_>) -> Report {
         let (here, desired) = (Namespace::current(), desired(pairs));
         let (ledger, options) = (&mut self.ledger, &self.options);
         let pass = self
             .source
-            .reconcile_within(&here, &desired, ledger, options, terms);
+            .reconcile_within(&here, &desired, ledger, options, limits);
         pass.unwrap()
     }
 

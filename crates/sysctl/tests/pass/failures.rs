@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_reconcile::{Ledger as _, Outcome as Came, Report as _, Terms};
+use trueup_reconcile::{Ledger as _, Outcome as Came, PassLimits, Report as _};
 use trueup_sysctl::{ErrorClass, Outcome, Reason};
 
 use crate::bench::{BACKLOG, Bench, FORWARD, RANGE, failed};
@@ -124,7 +124,7 @@ fn what_is_not_there_is_set_once_it_comes() {
     bench.fake.set(eth0, "0");
     // The driver waits, on account of a failure that was due to its absence.
     let held = |_| Some(Duration::from_secs(60));
-    let report = bench.within(&pairs, &Terms::default().with_held(&held));
+    let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     assert!(report.converged(), "{}", told(&report));
     // It goes, and with it what was ours.
     bench.fake.remove(eth0);

@@ -292,12 +292,12 @@ impl Ledger for Shaky {
         self.inner.begin(intents)
     }
 
-    fn settle(&mut self, claims: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
+    fn commit_outcomes(&mut self, claims: BTreeMap<Bytes, Claim>) -> Result<(), LedgerError> {
         self.calls += 1;
         drop(self.fake.alive().map_err(LedgerError::new)?);
         if self.fail_settle {
             return Err(LedgerError::new("full"));
         }
-        self.inner.settle(claims)
+        self.inner.commit_outcomes(claims)
     }
 }

@@ -162,7 +162,7 @@ fn a_ledger_that_fails_costs_nothing_but_the_pass() {
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
     assert!(error.is_retryable() && error.ledger().is_some());
-    assert!(!Sysctl::is_end(&error));
+    assert!(!Sysctl::is_scope_gone(&error));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_ledger_that_says_what_we_never_said_is_an_error() {
         let claim = Claim::Ours(record.as_bytes().to_vec());
         bench
             .ledger
-            .settle([(name.as_bytes().to_vec(), claim)].into())
+            .commit_outcomes([(name.as_bytes().to_vec(), claim)].into())
             .unwrap();
         let here = Namespace::current();
         let desired = desired(&[(FORWARD, "1")]);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use trueup_reconcile::{Extent, Ledger as _, Report as _, Source as _, Terms};
+use trueup_reconcile::{Extent, Ledger as _, PassLimits, Report as _, Source as _};
 use trueup_sysctl::{Namespace, Options, Pending, Report};
 
 use crate::bench::{BACKLOG, Bench, FORWARD, RANGE};
@@ -98,19 +98,19 @@ fn the_driver_s_terms_are_kept() {
 
     // None is a look.
     let mut bench = Bench::new(&values);
-    let report = bench.within(&pairs, &Terms::default().with_ops(0));
-    assert!(report.is_cut() && !report.converged() && is_cut(&report) == 3);
+    let report = bench.within(&pairs, &PassLimits::default().with_ops(0));
+    assert!(report.is_truncated() && !report.converged() && is_cut(&report) == 3);
     assert!(bench.fake.writes().is_empty() && bench.ledger.calls() == 0);
 
     for ops in 1..=3 {
         let mut bench = Bench::new(&values);
-        let terms = Terms::default().with_ops(ops);
-        let report = bench.within(&pairs, &terms.with_extent(Extent::Doubtful));
+        let limits = PassLimits::default().with_ops(ops);
+        let report = bench.within(&pairs, &limits.with_extent(Extent::Dirty));
         assert_eq!(bench.fake.writes().len() as u64, ops);
         let mut told = 0;
         report.outcomes(&mut |_| told += 1);
         assert_eq!(told, 3);
-        assert_eq!(report.is_cut(), ops < 3);
+        assert_eq!(report.is_truncated(), ops < 3);
         assert_eq!(report.converged(), ops == 3);
         bench.converge(&pairs);
     }
@@ -120,7 +120,7 @@ fn the_driver_s_terms_are_kept() {
         let mut bench = Bench::new(&values);
         let asked = AtomicU32::new(0);
         let go_on = || asked.fetch_add(1, Ordering::Relaxed) < go;
-        let report = bench.within(&pairs, &Terms::default().with_go_on(&go_on));
+        let report = bench.within(&pairs, &PassLimits::default().with_should_continue(&go_on));
         let written = bench.fake.writes().len();
         assert_eq!(written, (go as usize).saturating_sub(3).min(3));
         assert_eq!(is_cut(&report), 3 - written);
@@ -131,18 +131,18 @@ fn the_driver_s_terms_are_kept() {
     let mut bench = Bench::new(&values);
     let second = Duration::from_secs(1);
     let held = |op| (op == key(FORWARD).op_key()).then_some(second);
-    let report = bench.within(&pairs, &Terms::default().with_held(&held));
+    let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     let pending: Vec<_> = report.pending().collect();
     assert_eq!(pending.len(), 1);
     assert_eq!(
         (&pending[0].0.key, pending[0].1),
         (&key(FORWARD), &Pending::Held(second))
     );
-    assert!(!report.is_cut() && !report.converged());
+    assert!(!report.is_truncated() && !report.converged());
     assert_eq!(report.applied().count(), 2);
     // What is right needs no trying.
     bench.converge(&pairs);
-    let report = bench.within(&pairs, &Terms::default().with_held(&held));
+    let report = bench.within(&pairs, &PassLimits::default().with_backoff(&held));
     assert!(report.converged() && report.ops().is_empty());
 }
 
@@ -172,7 +172,7 @@ fn what_is_observed_is_what_was_declared_last_and_what_is_asked_for() {
     bench.fake.hide(BACKLOG, libc::EIO);
     let options = Options::default().with_shown([key(RANGE), key(BACKLOG)]);
     let seen = bench.source.observe(&Namespace::current(), &options);
-    let seen = seen.unwrap().seen().unwrap();
+    let seen = seen.unwrap().observed().unwrap();
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[&key(FORWARD)], Ok("1".to_owned()));
     assert_eq!(seen[&key(RANGE)], Ok("1 2".to_owned()));

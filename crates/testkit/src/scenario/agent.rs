@@ -295,7 +295,7 @@ mod tests {
         agent
             .ledger(house, &namespace)
             .unwrap()
-            .settle(ours.clone())
+            .commit_outcomes(ours.clone())
             .unwrap();
         agents.restart();
         assert_eq!(owned(&mut agents), 1);

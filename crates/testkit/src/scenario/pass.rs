@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trueup_diff::render::ConflictRecord;
 use trueup_netlink::Namespace;
-use trueup_reconcile::{Extent, Heard, Report as _, Source as _, Subscription as _, Terms};
+use trueup_reconcile::{Drained, Extent, PassLimits, Report as _, Source as _, Subscription as _};
 use trueup_rtnl::{Finding, Pending, Report, Rule};
 
 use super::agent::{Agent, House};
@@ -56,14 +56,12 @@ impl Agent {
     /// # Errors
     ///
     /// When nothing more will be heard.
-    pub(super) fn attend(&mut self) -> Result<Heard, String> {
+    pub(super) fn drain(&mut self) -> Result<Drained, String> {
         let ears = self
             .ears
             .as_mut()
             .ok_or("it does not listen: write `listen` first")?;
-        ears.subscription
-            .attend()
-            .map_err(|error| error.to_string())
+        ears.subscription.drain().map_err(|error| error.to_string())
     }
 
     /// What a driver does once something was heard: a pass over what is doubtful, or over the whole after a loss; and one more
@@ -72,17 +70,17 @@ impl Agent {
         &mut self,
         house: &House,
         namespace: &Namespace,
-        heard: Heard,
+        heard: Drained,
     ) -> (Vec<Expected>, usize) {
         let (mut lines, extent) = match heard {
-            Heard::Nothing => return (vec![told("nothing".to_owned())], 0),
-            Heard::Hint => (Vec::new(), Extent::Doubtful),
-            Heard::Lost => (vec![told("lost".to_owned())], Extent::Whole),
+            Drained::Nothing => return (vec![told("nothing".to_owned())], 0),
+            Drained::Hint => (Vec::new(), Extent::Dirty),
+            Drained::Lost => (vec![told("lost".to_owned())], Extent::Everything),
         };
         let (report, mut ops, again) = self.pass_over(house, namespace, extent);
         lines.extend(report);
         if again {
-            let (report, more, _) = self.pass_over(house, namespace, Extent::Whole);
+            let (report, more, _) = self.pass_over(house, namespace, Extent::Everything);
             lines.extend(report);
             ops += more;
         }
@@ -91,7 +89,7 @@ impl Agent {
 
     /// One pass. Also how many ops it had.
     pub(super) fn pass(&mut self, house: &House, namespace: &Namespace) -> (Vec<Expected>, usize) {
-        let (lines, ops, _) = self.pass_over(house, namespace, Extent::Whole);
+        let (lines, ops, _) = self.pass_over(house, namespace, Extent::Everything);
         (lines, ops)
     }
 
@@ -106,13 +104,13 @@ impl Agent {
             Ok(ledger) => ledger,
             Err(error) => return (vec![told(format!("error {error}"))], 0, false),
         };
-        let terms = Terms::default().with_extent(extent);
+        let limits = PassLimits::default().with_extent(extent);
         let report = self.source.reconcile_within(
             namespace,
             &self.desired,
             &mut ledger,
             &self.options,
-            &terms,
+            &limits,
         );
         let report = match report {
             Ok(report) => report,
@@ -123,7 +121,7 @@ impl Agent {
                 self.note_adopted(&finding.object.kind().to_string());
             }
         }
-        let again = report.again_in() == Some(Duration::ZERO);
+        let again = report.requeue_after() == Some(Duration::ZERO);
         (report_lines(&report), report.ops().count(), again)
     }
 }

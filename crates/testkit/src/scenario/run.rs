@@ -8,7 +8,7 @@ mod look;
 use std::fmt::Write as _;
 
 use trueup_netlink::Namespace;
-use trueup_reconcile::Heard;
+use trueup_reconcile::Drained;
 
 use super::agent::{Agent, Agents, House};
 use super::machine::{Machine, Trouble};
@@ -281,7 +281,7 @@ impl Run<'_> {
     fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
         let namespace = self.namespace();
         let (agent, house) = self.agents.acting();
-        if agent.ears.is_some() && agent.attend().map_err(Stop::Differs)? != Heard::Nothing {
+        if agent.ears.is_some() && agent.drain().map_err(Stop::Differs)? != Drained::Nothing {
             return Err(Stop::Differs(format!(
                 "invariant 3: {}\nwhat it did itself, it heard of, and would pass once more",
                 INVARIANTS[2]

@@ -53,7 +53,7 @@ pub(super) struct Failing {
 impl World {
     /// What becomes of the one op that fails.
     pub(super) fn failing(&mut self, run: &Run, result: Result) {
-        let whole = run.extent == Extent::Whole;
+        let whole = run.extent == Extent::Everything;
         let failing = &mut self.model.failing;
         match result {
             Result::Op(Outcome::Failed(_)) => {
@@ -119,10 +119,10 @@ impl World {
         });
         if model.at_once || by_timer || again || retry || is_due(model.asked) || in_whole && at_rest
         {
-            Some(Extent::Whole)
+            Some(Extent::Everything)
         } else {
             let in_doubtful = model.changed && !in_whole;
-            (is_due(model.doubtful) || in_doubtful).then_some(Extent::Doubtful)
+            (is_due(model.doubtful) || in_doubtful).then_some(Extent::Dirty)
         }
     }
 }

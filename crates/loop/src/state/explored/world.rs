@@ -55,7 +55,7 @@ impl World {
                 return events;
             }
             Some(Action::Attend) => {
-                let heard = [Heard::Nothing, Heard::Hint, Heard::Lost];
+                let heard = [Drained::Nothing, Drained::Hint, Drained::Lost];
                 events.extend(heard.map(|it| Event::Attended(Some(it))));
                 events.push(Event::Attended(None));
                 return events;
@@ -104,7 +104,7 @@ impl World {
                 self.model.asked.get_or_insert(self.now);
             }
             Event::Heard => {
-                self.state.handle_heard(now, Heard::Hint);
+                self.state.handle_heard(now, Drained::Hint);
                 self.model.doubtful.get_or_insert(self.now);
             }
             Event::Readable => self.state.handle_readable(),
@@ -164,13 +164,13 @@ impl World {
         );
     }
 
-    fn attended(&mut self, heard: Option<Heard>) {
+    fn attended(&mut self, heard: Option<Drained>) {
         self.state.handle_attended(at(self.now), heard);
         self.model.awaiting = None;
         match heard {
-            Some(Heard::Nothing) => {}
-            Some(Heard::Hint) => drop(self.model.doubtful.get_or_insert(self.now)),
-            Some(Heard::Lost) => drop(self.model.asked.get_or_insert(self.now)),
+            Some(Drained::Nothing) => {}
+            Some(Drained::Hint) => drop(self.model.doubtful.get_or_insert(self.now)),
+            Some(Drained::Lost) => drop(self.model.asked.get_or_insert(self.now)),
             None => {
                 self.model.asked.get_or_insert(self.now);
                 self.model.hearing = Some(Hearing::Failed);
@@ -184,7 +184,7 @@ impl World {
         let mut passed = Passed {
             converged: result == Result::Converged,
             cut: result == Result::Cut,
-            again_in: (result == Result::Again).then_some(Duration::ZERO),
+            requeue_after: (result == Result::Again).then_some(Duration::ZERO),
             ..Passed::default()
         };
         let ops = passed.ops.entry("thing").or_default();
@@ -216,10 +216,10 @@ impl World {
             });
         self.state.handle_pass_over(at(self.now), passed);
         self.model.rest = self.now + lasted;
-        if run.extent == Extent::Whole {
+        if run.extent == Extent::Everything {
             self.model.last_whole_end = Some(self.now);
         }
-        if result == Result::Error && run.extent == Extent::Doubtful {
+        if result == Result::Error && run.extent == Extent::Dirty {
             self.model.asked.get_or_insert(self.now);
         }
         self.failing(&run, result);
@@ -295,7 +295,7 @@ impl World {
         let model = &mut self.model;
         let changed = std::mem::take(&mut model.changed);
         let mut answering = model.doubtful.take().is_some() || changed;
-        if extent == Extent::Whole {
+        if extent == Extent::Everything {
             answering |= model.asked.take().is_some() | model.at_once;
             model.at_once = false;
             model.again = None;

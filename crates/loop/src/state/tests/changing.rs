@@ -11,11 +11,11 @@ const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);
 
 fn doubtful(revision: u64) -> Option<Action> {
-    began(Extent::Doubtful, revision)
+    began(Extent::Dirty, revision)
 }
 
 fn whole(revision: u64) -> Option<Action> {
-    began(Extent::Whole, revision)
+    began(Extent::Everything, revision)
 }
 
 fn began(extent: Extent, revision: u64) -> Option<Action> {
@@ -74,7 +74,7 @@ fn neither_debounce_nor_rest_holds_a_change_back() {
 #[test]
 fn a_pass_for_a_hint_has_the_change_too_and_one_for_a_change_answers_the_hint() {
     let (mut state, now) = rested();
-    state.handle_heard(now, Heard::Hint);
+    state.handle_heard(now, Drained::Hint);
     state.handle_change(now + ms(1));
     assert_eq!(state.poll_action(now + ms(1)), doubtful(1));
     state.handle_pass_over(now + ms(1), Some(&Passed::default()));
@@ -89,7 +89,7 @@ fn a_whole_pass_that_is_asked_for_comes_for_the_change_as_soon_as_the_rest_is_ov
             state.handle_desired(now);
         },
         |state, now| state.handle_hint(now),
-        |state, now| state.handle_heard(now, Heard::Lost),
+        |state, now| state.handle_heard(now, Drained::Lost),
     ];
     for ask in asks {
         for before in [false, true] {
@@ -144,7 +144,7 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
     let Some(Action::Pass { extent, ops, .. }) = state.poll_action(now) else {
         panic!("at once");
     };
-    assert_eq!((extent, ops), (Extent::Doubtful, Some(0)));
+    assert_eq!((extent, ops), (Extent::Dirty, Some(0)));
     let cut = Passed {
         cut: true,
         ..told(Outcome::Pending)
@@ -192,7 +192,7 @@ fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
         state.handle_change(now);
         match state.poll_action(now) {
             Some(Action::Pass {
-                extent: Extent::Whole,
+                extent: Extent::Everything,
                 ..
             }) => {
                 tried.push((now - start).as_secs());

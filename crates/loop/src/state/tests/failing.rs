@@ -89,7 +89,7 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
     let (mut state, start) = failed(ErrorClass::Busy, Hearing::Pushed);
     let mut now = start;
     for _ in 0..5 {
-        state.handle_heard(now, Heard::Hint);
+        state.handle_heard(now, Drained::Hint);
         now += DEBOUNCE;
         // The source tries it all the same, and it fails.
         assert!(!over(&mut state, now, &failure), "not offered");
@@ -110,7 +110,7 @@ fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
     let failure = told(KEY, Outcome::Failed(ErrorClass::Dependency));
     let (mut state, now) = failed(ErrorClass::Dependency, Hearing::Pushed);
     for hint in 1..=3 {
-        state.handle_heard(now + hint * DEBOUNCE, Heard::Hint);
+        state.handle_heard(now + hint * DEBOUNCE, Drained::Hint);
         let then = now + (hint + 1) * DEBOUNCE;
         assert!(
             over(&mut state, then, &failure),
@@ -129,14 +129,14 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
         let (mut state, now) = failed(class, Hearing::Pushed);
         assert_eq!(state.poll_timeout(), None, "not for time alone");
         assert_eq!(state.held(now, KEY), Some(Duration::MAX));
-        state.handle_heard(now, Heard::Hint);
+        state.handle_heard(now, Drained::Hint);
         assert!(!over(&mut state, now + DEBOUNCE, &pending), "too soon");
         assert_eq!(state.poll_timeout(), Some(now + FIRST));
         assert!(over(&mut state, now + FIRST, &failure));
         assert_eq!(state.poll_timeout(), None, "the hint is used up");
         // Long after its distance a hint has it tried at once.
         let late = now + Duration::from_secs(3600);
-        state.handle_heard(late, Heard::Hint);
+        state.handle_heard(late, Drained::Hint);
         assert!(over(&mut state, late + DEBOUNCE, &failure));
     }
 }
@@ -156,7 +156,7 @@ fn a_conflict_is_tried_again_though_no_hint_says_that_it_is_over() {
 fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
     let (mut state, now) = endless(config(), Hearing::Pushed);
     assert!(state.poll_action(now).is_some());
-    state.handle_heard(now, Heard::Hint);
+    state.handle_heard(now, Drained::Hint);
     let failure = told(KEY, Outcome::Failed(ErrorClass::Invalid));
     state.handle_pass_over(now, Some(&failure));
     assert!(!over(
@@ -187,7 +187,7 @@ fn without_a_subscription_what_is_permanent_is_tried_at_the_greatest_distance() 
 #[test]
 fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
     let (mut state, now) = failed(ErrorClass::Busy, Hearing::Pushed);
-    state.handle_heard(now, Heard::Hint);
+    state.handle_heard(now, Drained::Hint);
     over(&mut state, now + DEBOUNCE, &Passed::default());
     assert!(state.may_hold(), "it was not looked at");
     state.handle_force(now + DEBOUNCE);
@@ -279,7 +279,7 @@ fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
 #[test]
 fn a_source_that_wants_to_look_again_is_heeded_but_does_not_spin() {
     let again = |after| Passed {
-        again_in: Some(after),
+        requeue_after: Some(after),
         ..Passed::default()
     };
     let (mut state, now) = endless(config(), Hearing::Pushed);
@@ -304,7 +304,7 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
     let passed = all(kinds.map(|(kind, outcome)| (KEY, kind, outcome)));
     assert!(state.poll_action(now).is_some());
     state.handle_pass_over(now + ms(8), Some(&passed));
-    state.handle_heard(now + ms(8), Heard::Hint);
+    state.handle_heard(now + ms(8), Drained::Hint);
     assert!(state.poll_action(now + ms(500)).is_some());
     state.handle_pass_over(now + ms(501), None);
     let stats = state.stats(now);

@@ -9,11 +9,11 @@ fn polled() -> (State, Instant) {
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
     state.handle_subscribed(now, Hearing::Polled);
     pass(&mut state, now);
-    attend(&mut state, now, Some(Heard::Nothing));
+    attend(&mut state, now, Some(Drained::Nothing));
     (state, now)
 }
 
-fn attend(state: &mut State, now: Instant, heard: Option<Heard>) {
+fn attend(state: &mut State, now: Instant, heard: Option<Drained>) {
     assert_eq!(state.poll_action(now), Some(Action::Attend));
     assert!(!state.is_listening());
     state.handle_attended(now, heard);
@@ -26,17 +26,17 @@ fn after_a_pass_it_is_attended_to_once_before_sleep_and_listened_to_at_once() {
     assert!(state.is_listening());
     assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
     state.handle_readable();
-    attend(&mut state, now, Some(Heard::Hint));
+    attend(&mut state, now, Some(Drained::Hint));
     assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
     assert!(!state.is_listening(), "not during a pass");
     state.handle_pass_over(now + DEBOUNCE, Some(&Passed::default()));
-    attend(&mut state, now + DEBOUNCE, Some(Heard::Nothing));
+    attend(&mut state, now + DEBOUNCE, Some(Drained::Nothing));
     assert!(state.is_listening());
 }
 
 #[test]
 fn a_flood_of_events_wakes_it_a_hundred_times_a_second_whatever_they_are() {
-    for heard in [Heard::Nothing, Heard::Hint, Heard::Lost] {
+    for heard in [Drained::Nothing, Drained::Hint, Drained::Lost] {
         let (mut state, start) = polled();
         let (mut now, mut wakeups, mut passes) = (start, 0, 0);
         // Whenever it listens there is something.
@@ -61,7 +61,7 @@ fn a_flood_of_events_wakes_it_a_hundred_times_a_second_whatever_they_are() {
             }
         }
         assert!((90..=110).contains(&wakeups), "{heard:?}: {wakeups}");
-        let most = if heard == Heard::Nothing { 0 } else { 10 };
+        let most = if heard == Drained::Nothing { 0 } else { 10 };
         assert!(passes <= most, "{heard:?}: {passes}");
     }
 }
@@ -70,7 +70,7 @@ fn a_flood_of_events_wakes_it_a_hundred_times_a_second_whatever_they_are() {
 fn a_loss_is_counted_and_makes_all_doubtful() {
     let (mut state, now) = polled();
     state.handle_readable();
-    attend(&mut state, now, Some(Heard::Lost));
+    attend(&mut state, now, Some(Drained::Lost));
     assert_eq!(state.overruns(), 1);
     pass(&mut state, now + DEBOUNCE);
     assert_eq!(state.stats(now).overruns, 1);
@@ -79,13 +79,13 @@ fn a_loss_is_counted_and_makes_all_doubtful() {
 #[test]
 fn losses_until_a_whole_pass_has_ended_without_one_are_one_overrun() {
     let (mut state, mut now) = polled();
-    state.handle_heard(now, Heard::Lost);
+    state.handle_heard(now, Drained::Lost);
     let mut answer = |state: &mut State, heard| {
         now += DEBOUNCE;
         assert!(matches!(
             state.poll_action(now),
             Some(Action::Pass {
-                extent: Extent::Whole,
+                extent: Extent::Everything,
                 ..
             })
         ));
@@ -94,11 +94,11 @@ fn losses_until_a_whole_pass_has_ended_without_one_are_one_overrun() {
         state.handle_attended(now, Some(heard));
     };
     for _ in 0..5 {
-        answer(&mut state, Heard::Lost);
+        answer(&mut state, Drained::Lost);
         assert_eq!(state.overruns(), 1);
     }
-    answer(&mut state, Heard::Nothing);
-    state.handle_heard(now, Heard::Lost);
+    answer(&mut state, Drained::Nothing);
+    state.handle_heard(now, Drained::Lost);
     assert_eq!(state.overruns(), 2);
 }
 
@@ -120,7 +120,7 @@ fn a_subscription_that_fails_is_asked_for_again_before_the_pass_by_the_interval(
     assert_eq!(state.poll_action(again + INTERVAL), Some(Action::Subscribe));
     state.handle_subscribed(again + INTERVAL, Hearing::Polled);
     pass(&mut state, again + INTERVAL);
-    attend(&mut state, again + INTERVAL, Some(Heard::Nothing));
+    attend(&mut state, again + INTERVAL, Some(Drained::Nothing));
     assert!(state.is_listening() && state.stats(now).subscribed);
     assert_eq!(state.stats(now).subscription_failures, 2);
 }
@@ -143,7 +143,7 @@ fn while_paused_it_goes_on_listening_so_that_nothing_overflows() {
     state.handle_pause();
     assert!(state.is_listening());
     state.handle_readable();
-    attend(&mut state, now, Some(Heard::Hint));
+    attend(&mut state, now, Some(Drained::Hint));
     assert_eq!(state.poll_timeout(), Some(now + DEAF));
     assert_eq!(state.poll_action(now + DEBOUNCE), None);
     assert_eq!(state.poll_timeout(), None);

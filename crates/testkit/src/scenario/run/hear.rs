@@ -1,6 +1,6 @@
 //! What an agent does that listens.
 
-use trueup_reconcile::Heard;
+use trueup_reconcile::Drained;
 
 use super::super::text::Expected;
 use super::super::{FaultLine, INVARIANTS};
@@ -15,8 +15,8 @@ impl Run<'_> {
         faults: &[FaultLine],
         expected: Option<&[Expected]>,
     ) -> Result<(), Stop> {
-        let (heard, others) = self.attend(faults)?;
-        if heard == Heard::Nothing && expected.is_none() {
+        let (heard, others) = self.drain(faults)?;
+        if heard == Drained::Nothing && expected.is_none() {
             let silence = "nothing was heard that matters".to_owned();
             return Err(Stop::Differs(silence));
         }
@@ -31,9 +31,9 @@ impl Run<'_> {
         let mut last = None;
         let mut faults = faults;
         for _ in 0..PASSES {
-            let (heard, others) = self.attend(faults)?;
+            let (heard, others) = self.drain(faults)?;
             faults = &[];
-            if heard == Heard::Nothing {
+            if heard == Drained::Nothing {
                 return last.map_or(Ok(()), |got: Vec<_>| converged(&got));
             }
             last = self.pass(&others, |agent, house, namespace| {
@@ -47,7 +47,7 @@ impl Run<'_> {
     }
 
     /// What was heard, and the faults that are not of what was announced.
-    fn attend(&mut self, faults: &[FaultLine]) -> Result<(Heard, Vec<FaultLine>), Stop> {
+    fn drain(&mut self, faults: &[FaultLine]) -> Result<(Drained, Vec<FaultLine>), Stop> {
         let (astray, others): (Vec<_>, Vec<_>) = faults
             .iter()
             .cloned()
@@ -60,7 +60,7 @@ impl Run<'_> {
                 ears.add(at, fault);
             }
         }
-        let heard = self.agents.acting().0.attend();
+        let heard = self.agents.acting().0.drain();
         if let Some(ears) = ears {
             ears.clear();
         }
@@ -74,8 +74,8 @@ impl Run<'_> {
         let namespace = self.namespace();
         for _ in 0..LOOKS {
             let (agent, house) = self.agents.acting();
-            let heard = agent.attend().map_err(Stop::Differs)?;
-            if heard == Heard::Nothing {
+            let heard = agent.drain().map_err(Stop::Differs)?;
+            if heard == Drained::Nothing {
                 return Ok(());
             }
             let (got, ops) = agent.answer(house, &namespace, heard);

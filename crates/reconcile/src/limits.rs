@@ -8,11 +8,11 @@ use std::time::Duration;
 pub enum Extent {
     /// All that is managed. The ground of correctness: a driver asks for it first, and again at an interval.
     #[default]
-    Whole,
+    Everything,
     /// What the source itself has heard to be doubtful since its last pass, and what is desired otherwise than in that one; all of
     /// it where it cannot tell. A source that cannot tell what is desired otherwise looks at all unless
-    /// [the same is](Terms::is_same_desired).
-    Doubtful,
+    /// [the same is](PassLimits::is_same_desired).
+    Dirty,
 }
 
 /// Names an object of a source to a driver, which compares it and nothing else: the same object has the same key in each pass.
@@ -24,35 +24,35 @@ pub struct OpKey(pub u64);
 /// All of them are requests to hold back: a source that knows nothing of them is right, but slower to stop and slower to
 /// give up.
 #[derive(Clone, Copy, Default)]
-pub struct Terms<'a> {
+pub struct PassLimits<'a> {
     extent: Extent,
     same_desired: bool,
     ops: Option<u64>,
-    go_on: Option<&'a (dyn Fn() -> bool + Sync)>,
-    held: Option<&'a (dyn Fn(OpKey) -> Option<Duration> + Sync)>,
+    should_continue: Option<&'a (dyn Fn() -> bool + Sync)>,
+    backoff: Option<&'a (dyn Fn(OpKey) -> Option<Duration> + Sync)>,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> PassLimits<'a> {
     /// With another extent.
     #[must_use]
     pub fn with_extent(self, extent: Extent) -> Self {
-        Terms { extent, ..self }
+        PassLimits { extent, ..self }
     }
 
     /// With the word that the same is desired as in this source's last pass in this scope, and that pass gave a report.
     #[must_use]
     pub fn with_same_desired(self) -> Self {
-        Terms {
+        PassLimits {
             same_desired: true,
             ..self
         }
     }
 
     /// With a limit to the ops that may be carried out; 0 is a look. The rest is pending, and
-    /// [`Report::is_cut`](crate::Report::is_cut).
+    /// [`Report::is_truncated`](crate::Report::is_truncated).
     #[must_use]
     pub fn with_ops(self, ops: u64) -> Self {
-        Terms {
+        PassLimits {
             ops: Some(ops),
             ..self
         }
@@ -61,9 +61,9 @@ impl<'a> Terms<'a> {
     /// With a question that is asked between two steps of the pass. Once it answers false the pass begins nothing new:
     /// what is left is pending.
     #[must_use]
-    pub fn with_go_on(self, go_on: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Terms {
-            go_on: Some(go_on),
+    pub fn with_should_continue(self, should_continue: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        PassLimits {
+            should_continue: Some(should_continue),
             ..self
         }
     }
@@ -71,9 +71,9 @@ impl<'a> Terms<'a> {
     /// With a list of what is not to be tried in this pass because it failed before, and for how long from now;
     /// [`Duration::MAX`] until something changes.
     #[must_use]
-    pub fn with_held(self, held: &'a (dyn Fn(OpKey) -> Option<Duration> + Sync)) -> Self {
-        Terms {
-            held: Some(held),
+    pub fn with_backoff(self, backoff: &'a (dyn Fn(OpKey) -> Option<Duration> + Sync)) -> Self {
+        PassLimits {
+            backoff: Some(backoff),
             ..self
         }
     }
@@ -95,24 +95,25 @@ impl<'a> Terms<'a> {
     }
 
     /// Whether to begin the next step: false once the deadline has passed, or the driver is to pause or to stop.
-    pub fn go_on(&self) -> bool {
-        self.go_on.is_none_or(|go_on| go_on())
+    pub fn should_continue(&self) -> bool {
+        self.should_continue
+            .is_none_or(|should_continue| should_continue())
     }
 
     /// For how long the op on an object is not to be tried, if it is not.
-    pub fn held(&self, key: OpKey) -> Option<Duration> {
-        self.held.and_then(|held| held(key))
+    pub fn backoff(&self, key: OpKey) -> Option<Duration> {
+        self.backoff.and_then(|backoff| backoff(key))
     }
 
-    /// Whether [`held`](Self::held) may answer anything: if not, keys need not be computed.
-    pub fn may_hold(&self) -> bool {
-        self.held.is_some()
+    /// Whether [`backoff`](Self::backoff) may answer anything: if not, keys need not be computed.
+    pub fn has_backoff(&self) -> bool {
+        self.backoff.is_some()
     }
 }
 
-impl fmt::Debug for Terms<'_> {
+impl fmt::Debug for PassLimits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Terms")
+        f.debug_struct("PassLimits")
             .field("extent", &self.extent)
             .field("same_desired", &self.same_desired)
             .field("ops", &self.ops)

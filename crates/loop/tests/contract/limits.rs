@@ -1,4 +1,4 @@
-//! On what terms passes run, and what is told of them beside the report.
+//! The limits that passes run within, and what is reported of them beside the report.
 
 use std::num::NonZeroU32;
 use std::sync::mpsc::channel;
@@ -12,9 +12,9 @@ use crate::sources::*;
 fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over() {
     // Tries the op whenever it may, and it is always busy.
     let (tell, held) = channel();
-    let (source, passes) = Scripted::new(move |given, _, terms| {
-        let wait = terms.held(OpKey(1));
-        assert_eq!(terms.held(OpKey(2)), None, "another's affair");
+    let (source, passes) = Scripted::new(move |given, _, limits| {
+        let wait = limits.backoff(OpKey(1));
+        assert_eq!(limits.backoff(OpKey(2)), None, "another's affair");
         let outcome = match wait {
             Some(_) => Outcome::Pending,
             None => Outcome::Failed(ErrorClass::Busy),
@@ -43,8 +43,8 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
 #[test]
 fn what_failed_for_good_is_held_until_something_changes() {
     let (tell, held) = channel();
-    let (source, passes) = Scripted::new(move |_, _, terms| {
-        let wait = terms.held(OpKey(1));
+    let (source, passes) = Scripted::new(move |_, _, limits| {
+        let wait = limits.backoff(OpKey(1));
         tell.send(wait).unwrap();
         let outcome = match wait {
             Some(_) => Outcome::Pending,
@@ -74,8 +74,8 @@ fn what_failed_for_good_is_held_until_something_changes() {
 #[test]
 fn a_budget_bounds_what_a_pass_may_do_and_the_rest_follows_without_being_asked_for() {
     let mut left = 7u64;
-    let (source, passes) = Scripted::new(move |given, _, terms| {
-        let now = left.min(terms.ops());
+    let (source, passes) = Scripted::new(move |given, _, limits| {
+        let now = left.min(limits.ops());
         left -= now;
         let applied = (0..now).map(|key| (key, Outcome::Applied));
         let pending = (now..now + left).map(|key| (key, Outcome::Pending));
