@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use trueup_cli::file::{File, Tables};
 use trueup_diff::{BondMode, Dev, Kind, Link, LinkKind, VlanProtocol};
+use trueup_file::{File, Tables};
 use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
@@ -278,7 +277,7 @@ impl Recorder {
     /// of that kind then.
     fn ledgers(&mut self) {
         let file = File::parse("seeds", LEDGER.as_bytes(), &Tables::default()).unwrap();
-        let options = file.settings.options(Duration::ZERO).unwrap();
+        let options = trueup_testkit::scenario::options(&file.settings).unwrap();
         let mut ledger = MemoryLedger::default();
         let here = Namespace::current();
         let report = Rtnl::new().reconcile(&here, &file.desired, &mut ledger, &options);

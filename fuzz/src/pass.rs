@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use trueup_cli::file::{File, Tables};
 use trueup_diff::{Item as _, Kind};
+use trueup_file::{File, Tables};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
@@ -112,7 +111,9 @@ pub fn ledger(data: &[u8]) {
     let owned = owned
         .into_iter()
         .map(|(key, record)| (key, Claim::Ours(record)));
-    recorded.commit_outcomes(owned.collect()).expect("it is memory");
+    recorded
+        .commit_outcomes(owned.collect())
+        .expect("it is memory");
     recorded.begin(open).expect("nothing is open yet");
     let readable = claims.is_some();
     let claims = claims.unwrap_or_default();
@@ -164,7 +165,7 @@ impl Case {
     fn read(data: &[u8]) -> Option<Case> {
         let (text, stream) = halves(data)?;
         let file = File::parse("fuzzed", text, &Tables::default()).ok()?;
-        let options = file.settings.options(Duration::ZERO).ok()?;
+        let options = trueup_testkit::scenario::options(&file.settings).ok()?;
         let stream = stream.into();
         Some(Case {
             file,

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_cli::file::PROTOCOL;
-use trueup_diff::{Family, Kind, Kinds, NextHops, Prefix, Route, Rule, RuleAction};
+use trueup_diff::{
+    DEFAULT_PROTOCOL, Family, Kind, Kinds, NextHops, Prefix, Route, Rule, RuleAction,
+};
 use trueup_netlink::codec::{self, Undecodable};
 use trueup_netlink::wire::{
     Attrs, Header, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE, NLMSG_NOOP,
@@ -15,7 +16,7 @@ use trueup_netlink::wire::{
 use trueup_netlink::{
     Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
 };
-use trueup_observe::{WatchScope, Monitor, Observer, ReadScope, Snapshot};
+use trueup_observe::{Monitor, Observer, ReadScope, Snapshot, WatchScope};
 
 use crate::script::{self, Raw, messages};
 
@@ -93,8 +94,8 @@ fn request(which: u8) -> Vec<u8> {
     let mut buffer = Vec::new();
     let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
     let mut route = Route::new(prefix("10.1.2.0/24"), NextHops::None);
-    route.protocol = PROTOCOL;
-    route.scope = Some(trueup_diff::ReadScope::UNIVERSE);
+    route.protocol = DEFAULT_PROTOCOL;
+    route.scope = Some(trueup_diff::Scope::UNIVERSE);
     route.kind = trueup_diff::RouteType::Blackhole;
     route.metrics.set(trueup_diff::Metric::Mtu, 1400);
     let encoded = match which % 4 {
@@ -113,7 +114,7 @@ fn request(which: u8) -> Vec<u8> {
         }
         _ => {
             let mut rule = Rule::new(Family::Inet, 1000, RuleAction::Lookup(100));
-            rule.protocol = PROTOCOL;
+            rule.protocol = DEFAULT_PROTOCOL;
             codec::rule::create(&mut buffer, &rule)
         }
     };
@@ -235,8 +236,8 @@ pub fn event(data: &[u8]) {
     lost |= !rest.is_empty();
     for (interest, in_everything) in [
         (WatchScope::everything(), true),
-        (WatchScope::new(Kinds::ALL, PROTOCOL), true),
-        (WatchScope::new(Kinds::NONE, PROTOCOL), false),
+        (WatchScope::new(Kinds::ALL, DEFAULT_PROTOCOL), true),
+        (WatchScope::new(Kinds::NONE, DEFAULT_PROTOCOL), false),
     ] {
         let mut monitor = Monitor::open(&namespace).expect("a peer that announces");
         monitor.set_scope(interest).expect("a peer without filters");

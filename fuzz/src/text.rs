@@ -1,7 +1,7 @@
 //! Texts of people: files, scenarios, and names of namespaces.
 
-use trueup_cli::file::{File, Place, Settings, Tables, to_json, to_toml};
 use trueup_diff::{Desired, Route};
+use trueup_file::{File, Place, Settings, Tables, to_json, to_toml};
 use trueup_netlink::Namespace;
 
 /// A desired-state file. What it declares can be written, as TOML and as JSON, and reads the same;

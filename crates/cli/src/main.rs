@@ -4,6 +4,7 @@
 
 mod commands;
 mod host;
+mod options;
 mod output;
 mod state;
 

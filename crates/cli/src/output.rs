@@ -13,7 +13,7 @@ use std::path::Path;
 use anyhow::{Context as _, Error, Result};
 use serde::ser::{Serialize, Serializer};
 pub(crate) use trueup::diff::render::clean;
-use trueup_cli::file;
+use trueup_file as file;
 
 pub(crate) use news::{News, Unresolved};
 pub(crate) use plan::plan;

@@ -34,7 +34,7 @@ mod why;
 
 pub use error::{Error, ErrorKind};
 pub use look::Planned;
-pub use options::{Contention, DEFAULT_PROTOCOL, OnConflict, Options, Ownership, ReservedProtocol};
+pub use options::{Contention, Options, ReservedProtocol};
 pub use report::{Finding, OpOutcome, Report, Rule};
 pub use scope::{ledger_scope, ledger_scope_of};
 pub use source::Rtnl;
@@ -42,6 +42,7 @@ pub use watch::Watch;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 
 pub use trueup_apply::{Failure, Outcome, Pending};
+pub use trueup_diff::{DEFAULT_PROTOCOL, OnConflict, Ownership};
 pub use trueup_netlink::Namespace;
 pub use trueup_observe::{Incomplete, ReadScope, Snapshot};
 pub use trueup_reconcile::{Ledger, LedgerScope, MemoryLedger};

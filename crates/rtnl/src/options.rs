@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_diff::{Kind, Kinds, Protocols};
-
-/// The marker unless said otherwise. Nobody else in iproute2's `rt_protos` has it.
-pub const DEFAULT_PROTOCOL: u8 = 116;
+use trueup_diff::{DEFAULT_PROTOCOL, Kind, Kinds, OnConflict, Ownership, Protocols};
 
 /// Options of a pass.
 ///
@@ -20,26 +17,6 @@ pub struct Options {
     on_conflict: OnConflict,
     grace: Duration,
     contention: Contention,
-}
-
-/// What proves objects of a kind to be ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// The marker that the kernel stores on them.
-    Marker,
-    /// The ledger of what we made.
-    Ledger,
-}
-
-/// What is done about a foreign object on a key that we desire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnConflict {
-    /// It stays, and the report says so.
-    #[default]
-    Report,
-    /// It is replaced where that can be done in place. What it was is remembered, and given back once the key is no longer
-    /// desired.
-    Take,
 }
 
 /// From when on an object counts as fought for.

@@ -170,7 +170,7 @@ mod tests {
             has("trueup-rtnl", "kernel") && has("trueup-rtnl", "scale"),
             "{targets:?}"
         );
-        assert!(!has("trueup-cli", "file_good"), "{targets:?}");
+        assert!(!has("trueup-file", "good"), "{targets:?}");
         assert!(!has("trueup-rtnl", "crash"), "{targets:?}");
         let asked = super::targets(Some("rtnl/crash")).unwrap();
         assert_eq!(asked, [("trueup-rtnl".to_owned(), "crash".to_owned())]);

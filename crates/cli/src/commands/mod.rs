@@ -10,6 +10,7 @@ mod privilege;
 mod watch;
 mod why;
 
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +18,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
 use trueup::diff::{Kind, Problem, Routes};
-use trueup_cli::file::{self, File, Tables};
+use trueup::journal::open_regular;
+use trueup_file::{self as file, File, Tables};
 
 use crate::host::{self, Desired, Options};
-use crate::{Common, state};
+use crate::{Common, options, state};
 
 pub(crate) use apply::apply;
 pub(crate) use doctor::doctor;
@@ -48,18 +50,18 @@ impl Declared {
         let tables = Tables::system()?;
         let file = match is_stdin(path) {
             true => File::read_from(&name, io::stdin(), &tables)?,
-            false => File::read(path, &tables)?,
+            false => {
+                let opened = open_regular(path, OpenOptions::new().read(true));
+                let opened = opened.map_err(|error| file::Error::unreadable(&name, &error))?;
+                File::read_from(&name, opened, &tables)?
+            }
         };
         Declared::new(name, file, grace)
     }
 
     fn new(name: String, file: File, grace: Duration) -> Result<Declared> {
-        let network = file
-            .settings
-            .options(grace)
+        let options = options::options(&file.settings, grace)
             .map_err(|reserved| file::Error::at(&name, None, reserved.to_string()))?;
-        let settings = file.settings.sysctl_options();
-        let options = Options { network, settings };
         Ok(Declared {
             name,
             file,

@@ -16,7 +16,7 @@ use trueup::diff::{
 use trueup::netlink::{Marker, Socket, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
 use trueup::{Options, Rtnl, Source as _};
-use trueup_cli::file;
+use trueup_file as file;
 
 use self::authored::Names;
 use super::Place;

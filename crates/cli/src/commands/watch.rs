@@ -279,7 +279,7 @@ impl Shared {
     }
 
     /// Where in the file the fault is, if a pass could not run for one.
-    fn misdeclared(&self, error: &host::Error) -> Option<trueup_cli::file::Error> {
+    fn misdeclared(&self, error: &host::Error) -> Option<trueup_file::Error> {
         let shared = self.lock();
         shared.declared.as_ref()?.misdeclared(error.network()?)
     }

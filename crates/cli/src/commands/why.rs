@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use trueup::diff::{Family, IpNetwork, Prefix};
 use trueup::rtnl::Query;
 use trueup::{Options, Rtnl};
-use trueup_cli::file::Tables;
+use trueup_file::Tables;
 
 use super::{Declared, Place, plan};
 use crate::output::{self, Format};

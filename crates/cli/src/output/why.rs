@@ -7,7 +7,7 @@ use serde::Serialize;
 use trueup::diff::render::OpRecord;
 use trueup::diff::{Dev, Devices, IfName, Kind, Object, ObjectKey};
 use trueup::rtnl::{Entry, Explained, Explanation, Nothing, Origin, Present, Step, Whose};
-use trueup_cli::file::Place;
+use trueup_file::Place;
 
 use super::{Format, clean, print};
 

@@ -2,8 +2,8 @@
 //! pass did, or refused to do, is done. `TRUEUP_CASES` and `TRUEUP_SEED` look further than the default run.
 
 #[allow(dead_code, reason = "this target draws no settings")]
-#[path = "../file_arbitrary/mod.rs"]
-mod file_arbitrary;
+#[path = "../../../file/tests/arbitrary/mod.rs"]
+mod arbitrary;
 #[path = "../../../rtnl/tests/common/property.rs"]
 mod property;
 
@@ -20,7 +20,7 @@ use trueup::diff::{
 };
 use trueup::reconcile::Report as _;
 use trueup::rtnl::{MemoryLedger, Namespace, Options, Outcome, Report, Rtnl};
-use trueup_cli::file::{File, Settings, Tables, to_toml};
+use trueup_file::{File, Settings, Tables, to_toml};
 use trueup_testkit::{ip_batch, quiet_netns};
 
 /// Devices that are there.
@@ -28,7 +28,7 @@ const DEVICES: [&str; 4] = ["lo", "v0", "v1", "br0"];
 
 pub(crate) fn no_declaration_is_written_by_a_second_pass() {
     let counts = Counts::default();
-    let case = (file_arbitrary::desired(), any::<u64>());
+    let case = (arbitrary::desired(), any::<u64>());
     property::run("generated", 60, case, |(desired, seed)| {
         run(desired.clone(), *seed, &counts)
     });

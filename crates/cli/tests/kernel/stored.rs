@@ -3,7 +3,7 @@
 use trueup::Source as _;
 use trueup::reconcile::{ErrorClass, Report as _};
 use trueup::rtnl::{MemoryLedger, Namespace, Options, Rtnl};
-use trueup_cli::file::{File, Tables};
+use trueup_file::{File, Tables};
 use trueup_testkit::{Action, Changes, Kind, assert_no_changes, ip, ip_batch, veth_pair};
 
 use crate::agent::Agent;

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use trueup_cli::file::{File as Parsed, Tables};
 use trueup_diff::Desired;
+use trueup_file::{File as Parsed, Tables};
 
 /// A file of this test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

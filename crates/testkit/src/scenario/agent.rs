@@ -6,12 +6,12 @@ mod house;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use trueup_cli::file::{self, Tables};
 use trueup_diff::Desired;
+use trueup_file::{File, Settings, Tables};
 use trueup_journal::JournalLedger;
 use trueup_netlink::{Namespace, Socket};
 use trueup_reconcile::{Hints, Source, Subscribed};
-use trueup_rtnl::{OnConflict, Options, Ownership, Rtnl};
+use trueup_rtnl::{OnConflict, Options, Ownership, ReservedProtocol, Rtnl};
 
 use crate::faults::Faults;
 use crate::message::{Action, Kind, RawMessage};
@@ -102,6 +102,24 @@ impl Agents {
     }
 }
 
+/// Returns the options that the settings of a file name; there is no grace unless the file says so.
+///
+/// # Errors
+///
+/// When the protocol is reserved, which that of a file that was read never is.
+pub fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
+    let options = Options::default()
+        .with_protocol(settings.protocol)?
+        .with_adopt(settings.adopt)
+        .with_adopt_protocols(settings.adopt_protocols)
+        .with_on_conflict(settings.on_conflict)
+        .with_grace(settings.grace.unwrap_or(Duration::ZERO));
+    let each = settings.ownership.iter();
+    Ok(each.fold(options, |options, (kind, proof)| {
+        options.with_ownership(*kind, *proof)
+    }))
+}
+
 impl Agent {
     fn new(house: &House) -> Agent {
         Agent {
@@ -117,7 +135,7 @@ impl Agent {
 
     /// Takes a desired-state file; `name` is what errors call it.
     pub(super) fn want(&mut self, house: &House, name: &str, text: &str) -> Result<(), String> {
-        let file = file::File::parse(name, text.as_bytes(), &Tables::default())
+        let file = File::parse(name, text.as_bytes(), &Tables::default())
             .map_err(|error| error.to_string())?;
         // As `apply` has it where a file says nothing.
         let mut settings = file.settings;
@@ -126,8 +144,7 @@ impl Agent {
             let routes = settings.ownership.entry(trueup_diff::Kind::Route);
             routes.or_insert(Ownership::Ledger);
         }
-        let options = settings.options(Duration::ZERO);
-        self.options = options.map_err(|error| error.to_string())?;
+        self.options = options(&settings).map_err(|error| error.to_string())?;
         self.desired = file.desired;
         Ok(())
     }

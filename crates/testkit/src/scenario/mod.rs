@@ -32,6 +32,8 @@ use std::fmt;
 use std::time::Duration;
 
 #[cfg(feature = "scenarios")]
+pub use agent::options;
+#[cfg(feature = "scenarios")]
 pub use main::main;
 pub use parse::parse;
 

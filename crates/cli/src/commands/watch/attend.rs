@@ -21,7 +21,7 @@ use trueup::diff::Kind;
 use trueup::driver::Handle;
 use trueup::reconcile::Ledger;
 use trueup::{Namespace, Rtnl};
-use trueup_cli::file;
+use trueup_file as file;
 
 use super::changes::Changes;
 use super::tell::{Change, Teller};

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use trueup::Report as _;
 use trueup::driver::{Handle, Stats};
-use trueup_cli::file;
+use trueup_file as file;
 
 use super::screen::Waker;
 use super::service::Service;

@@ -9,9 +9,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::Collector;
-use super::settings::{self, SYSCTL};
-use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
+use crate::Collector;
+use crate::settings::{self, SYSCTL};
+use crate::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
 
 /// Deeper than any object nests.
 const DEEPEST: usize = 8;
@@ -21,7 +21,7 @@ const DEEPEST: usize = 8;
 /// # Errors
 ///
 /// At the first violation of JSON; what the objects say is the collector's to judge.
-pub(super) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
+pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let mut input = Input {
         text,
         is_sysctl: false,

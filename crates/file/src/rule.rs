@@ -2,11 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use ipnetwork::IpNetwork;
-use trueup_diff::{Family, FwMark, Kind, Prefix, Rule, RuleAction};
+use trueup_diff::{Family, FwMark, IpNetwork, Kind, Prefix, Rule, RuleAction};
 
-use super::value::{Fields, Node, Result, Table, Value, fault};
-use super::{Declared, Form, words};
+use crate::value::{Fields, Node, Result, Table, Value, fault};
+use crate::{Declared, Form, words};
 
 const ACTIONS: [(&str, RuleAction); 3] = [
     ("blackhole", RuleAction::Blackhole),

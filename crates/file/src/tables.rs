@@ -1,15 +1,14 @@
 //! The names of routing tables. The names that this system gives are read here and nowhere else.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use trueup::journal::open_regular;
-use trueup::netlink::is_transient;
 use trueup_diff::table;
+use trueup_netlink::is_transient;
 
-use super::Error;
+use crate::Error;
 
 /// The size of a file that is read at most, in bytes: more than all tables with names have.
 const LIMIT: u64 = 1 << 20;
@@ -51,8 +50,11 @@ impl Tables {
 
     fn add_file(&mut self, path: &Path) -> Result<(), Error> {
         let mut bytes = Vec::new();
-        let opened = open_regular(path, OpenOptions::new().read(true));
-        let read = opened.and_then(|file| file.take(LIMIT + 1).read_to_end(&mut bytes));
+        let read = fs::metadata(path).and_then(|found| match found.is_file() {
+            true => File::open(path)?.take(LIMIT + 1).read_to_end(&mut bytes),
+            // Opening a FIFO would wait for its other end.
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        });
         if now_or_never(path, read)?.is_none() {
             return Ok(());
         }
@@ -111,7 +113,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 
 fn rt_tables(base: &Path) -> Result<Vec<PathBuf>, Error> {
     let more = base.join("rt_tables.d");
-    let entries = now_or_never(&more, std::fs::read_dir(&more))?;
+    let entries = now_or_never(&more, fs::read_dir(&more))?;
     let mut more: Vec<PathBuf> = entries
         .into_iter()
         .flatten()
@@ -142,9 +144,9 @@ mod tests {
     #[test]
     fn files_of_a_directory_come_in_order_after_the_main_one() {
         let base = std::env::temp_dir().join(format!("trueup-tables-{}", std::process::id()));
-        std::fs::create_dir_all(base.join("rt_tables.d")).unwrap();
+        fs::create_dir_all(base.join("rt_tables.d")).unwrap();
         for name in ["b.conf", "a.conf", "skipped.txt"] {
-            std::fs::write(base.join("rt_tables.d").join(name), "").unwrap();
+            fs::write(base.join("rt_tables.d").join(name), "").unwrap();
         }
         let names: Vec<_> = rt_tables(&base)
             .unwrap()
@@ -152,13 +154,13 @@ mod tests {
             .map(|path| path.file_name().unwrap().to_owned())
             .collect();
         assert_eq!(names, ["rt_tables", "a.conf", "b.conf"]);
-        std::fs::remove_dir_all(base).unwrap();
+        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]
     fn a_file_that_cannot_be_read_now_or_is_too_large_is_named() {
         let path = std::env::temp_dir().join(format!("trueup-large-{}", std::process::id()));
-        std::fs::write(&path, "\n".repeat(LIMIT as usize) + "100 blue\n").unwrap();
+        fs::write(&path, "\n".repeat(LIMIT as usize) + "100 blue\n").unwrap();
         let error = Tables::default().add_file(&path).unwrap_err();
         let shown = path.display().to_string();
         assert!(
@@ -166,11 +168,11 @@ mod tests {
             "{error}"
         );
         assert!(error.to_string().contains("larger than 1 MiB") && !error.is_transient());
-        std::fs::write(&path, "\n".repeat(LIMIT as usize - 9) + "100 blue\n").unwrap();
+        fs::write(&path, "\n".repeat(LIMIT as usize - 9) + "100 blue\n").unwrap();
         let mut tables = Tables::default();
         tables.add_file(&path).unwrap();
         assert_eq!(tables.number("blue"), Some(100));
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
 
         let none: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EMFILE));
         let error = now_or_never(&path, none).unwrap_err();

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use trueup_diff::render::{clean, is_harmful};
 use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Rule};
 
-use super::value::{Fields, Key, Node, Table, Value};
-use super::{Form, Settings, Tables};
+use crate::value::{Fields, Key, Node, Table, Value};
+use crate::{Form, Settings, Tables};
 
 /// A file as TOML. Markers, indexes and status of objects are not written; `protocol` is, as the
 /// marker of the file. A kind that is `None` is left out.

@@ -3,14 +3,14 @@
 //! A key is written whole (`"net.ipv4.conf.eth0/100.rp_filter" = 1`), or its parts are what TOML makes of dots, tables in tables
 //! (`net.ipv4.ip_forward = 1`). In the latter form each part stands for itself, so that a name with a dot is quoted.
 
-use trueup::sysctl::{self as sysctl, Desired};
+use trueup_sysctl::{self as sysctl, Desired};
 
-use super::value::{Key, Node, Result, Table, Value, fault};
-use super::{Collector, error};
+use crate::value::{Key, Node, Result, Table, Value, fault};
+use crate::{Collector, error};
 
 impl Collector<'_> {
     /// Takes the section's value.
-    pub(super) fn sysctls(&mut self, section: &Value<'_>) {
+    pub(crate) fn sysctls(&mut self, section: &Value<'_>) {
         let desired = self.sysctl.insert(Desired::default());
         let Node::Table(table) = &section.node else {
             let expected = "sysctls as a table, such as { \"net.ipv4.ip_forward\" = 1 }";

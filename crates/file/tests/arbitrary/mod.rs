@@ -8,14 +8,12 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ipnetwork::IpNetwork;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
-use trueup::rtnl::{OnConflict, Ownership};
-use trueup_cli::file::Settings;
 use trueup_diff::*;
+use trueup_file::Settings;
 
 pub(crate) fn name() -> impl Strategy<Value = IfName> {
     let common = select(vec![

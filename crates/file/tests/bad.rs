@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use trueup_cli::file::{File, Tables};
+use trueup_file::{File, Tables};
 
 fn errors(name: &str, text: &[u8]) -> Vec<String> {
     match File::parse(name, text, &Tables::default()) {

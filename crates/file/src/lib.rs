@@ -7,6 +7,8 @@
 //!
 //! A file is read object by object: it may have a million routes.
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod error;
 mod json;
@@ -25,16 +27,14 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use trueup::journal::open_regular;
-use trueup::sysctl as sysctls;
 use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Routes, Rule, Shape};
+use trueup_sysctl as sysctls;
 
 pub use error::{Error, ErrorKind, Problem};
-pub use settings::{PROTOCOL, Settings};
+pub use settings::Settings;
 pub use tables::Tables;
 pub use write::{to_json, to_toml};
 
@@ -59,13 +59,15 @@ const LIMIT: u64 = 1 << 30;
 impl File {
     /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
     ///
+    /// Opening a FIFO waits for its other end. A caller that must not wait opens the file itself
+    /// and calls [`File::read_from`].
+    ///
     /// # Errors
     ///
-    /// When the file cannot be read, is no regular file, and when it is no desired state.
+    /// When the file cannot be read, and when it is no desired state.
     pub fn read(path: &Path, tables: &Tables) -> std::result::Result<File, Error> {
         let name = path.display().to_string();
-        let opened = open_regular(path, OpenOptions::new().read(true));
-        let file = opened.map_err(|error| Error::unreadable(&name, &error))?;
+        let file = std::fs::File::open(path).map_err(|error| Error::unreadable(&name, &error))?;
         File::read_from(&name, file, tables)
     }
 

@@ -2,10 +2,10 @@
 
 use trueup_diff::{Address, Link, Neighbour, Route};
 
-use super::{Declared, Form, Places, Problem};
+use crate::{Declared, Form, Places, Problem};
 
 /// Every object whose key an earlier one has.
-pub(super) fn find(desired: &Declared, places: &Places) -> Vec<Problem> {
+pub(crate) fn find(desired: &Declared, places: &Places) -> Vec<Problem> {
     let mut problems = Vec::new();
     of::<Link<_>>(&desired.links, places, &mut problems);
     of::<Address<_>>(&desired.addresses, places, &mut problems);

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use trueup_diff::{IfName, Kind, Neighbour, NeighbourState};
 
-use super::value::{Fields, Node, Result, Table, fault};
-use super::{Declared, Form, words};
+use crate::value::{Fields, Node, Result, Table, fault};
+use crate::{Declared, Form, words};
 
 impl Form for Neighbour<IfName> {
     const KIND: Kind = Kind::Neighbour;

@@ -4,16 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trueup::Options;
-use trueup::rtnl::{OnConflict, Ownership, ReservedProtocol};
-use trueup::sysctl;
-use trueup_diff::{Kind, Protocols, Shape};
+use trueup_diff::{DEFAULT_PROTOCOL, Kind, OnConflict, Ownership, Protocols, Shape};
 
-use super::value::{Fault, Fields, Node, Result, Table, Value, fault};
-use super::{Tables, words};
-
-/// The marker of a file that names none.
-pub const PROTOCOL: u8 = 116;
+use crate::value::{Fault, Fields, Node, Result, Table, Value, fault};
+use crate::{Tables, words};
 
 /// What a file says of a pass as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +32,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            protocol: PROTOCOL,
+            protocol: DEFAULT_PROTOCOL,
             adopt: false,
             adopt_protocols: Protocols::NONE,
             on_conflict: OnConflict::Report,
@@ -46,31 +40,6 @@ impl Default for Settings {
             ownership: BTreeMap::new(),
             sysctl_revert: false,
         }
-    }
-}
-
-impl Settings {
-    /// The options of a pass; `grace` is the command's own default.
-    ///
-    /// # Errors
-    ///
-    /// When `protocol` cannot be a marker, which that of a file that was read can always be.
-    pub fn options(&self, grace: Duration) -> std::result::Result<Options, ReservedProtocol> {
-        let options = Options::default()
-            .with_protocol(self.protocol)?
-            .with_adopt(self.adopt)
-            .with_adopt_protocols(self.adopt_protocols)
-            .with_on_conflict(self.on_conflict)
-            .with_grace(self.grace.unwrap_or(grace));
-        let each = self.ownership.iter();
-        Ok(each.fold(options, |options, (kind, proof)| {
-            options.with_ownership(*kind, *proof)
-        }))
-    }
-
-    /// The options of a pass over sysctls.
-    pub fn sysctl_options(&self) -> sysctl::Options {
-        sysctl::Options::default().with_revert(self.sysctl_revert)
     }
 }
 
@@ -87,20 +56,20 @@ const KEYS: [(&str, &str); 9] = [
 ];
 
 /// A key at the top that is no section, with how it is written.
-pub(super) fn key(name: &str) -> Option<(&'static str, &'static str)> {
+pub(crate) fn key(name: &str) -> Option<(&'static str, &'static str)> {
     KEYS.into_iter().find(|(known, _)| *known == name)
 }
 
 /// The names of those keys.
-pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.into_iter().map(|(name, _)| name)
 }
 
 /// How the kernel is told where routes lead: part of what is desired.
-pub(super) const NEXTHOPS: &str = "nexthops";
+pub(crate) const NEXTHOPS: &str = "nexthops";
 
 /// The shape that [`NEXTHOPS`] names.
-pub(super) fn shape(value: &Value<'_>) -> Result<Shape> {
+pub(crate) fn shape(value: &Value<'_>) -> Result<Shape> {
     let shape = words::one_of(value, "shape of next hops", &[(OBJECTS, ())]);
     shape.map(|()| Shape::Objects).map_err(|fault| Fault {
         message: format!(
@@ -114,8 +83,8 @@ pub(super) fn shape(value: &Value<'_>) -> Result<Shape> {
 const OBJECTS: &str = "objects";
 
 /// Those of them that are tables.
-pub(super) const OWNERSHIP: &str = "ownership";
-pub(super) const SYSCTL: &str = "sysctl";
+pub(crate) const OWNERSHIP: &str = "ownership";
+pub(crate) const SYSCTL: &str = "sysctl";
 
 const ON_CONFLICT: [(&str, OnConflict); 2] =
     [("report", OnConflict::Report), ("take", OnConflict::Take)];
@@ -128,7 +97,7 @@ const LONGEST_GRACE: u32 = 86_400;
 
 impl Settings {
     /// Takes the value of one of [`keys`] but [`SYSCTL`] and [`NEXTHOPS`].
-    pub(super) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
+    pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
         let named = |fault: Fault| Fault {
             message: format!("{key}: {}", fault.message),
             ..fault
@@ -165,7 +134,7 @@ impl Settings {
     }
 
     /// The keys of what is not as it is unless said otherwise; the marker always.
-    pub(super) fn write(&self, shape: &Shape) -> Table<'static> {
+    pub(crate) fn write(&self, shape: &Shape) -> Table<'static> {
         let mut table = Table::default();
         table.push("protocol", Node::Integer(self.protocol.into()));
         if self.adopt {

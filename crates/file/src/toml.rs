@@ -12,9 +12,9 @@ use toml_parser::lexer::{Token, TokenKind};
 use toml_parser::parser::EventReceiver;
 use toml_parser::{ErrorSink, ParseError, Source, Span};
 
-use super::Collector;
-use super::settings::{OWNERSHIP, SYSCTL};
-use super::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
+use crate::Collector;
+use crate::settings::{OWNERSHIP, SYSCTL};
+use crate::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
 
 /// Deeper than any object nests.
 const DEEPEST: usize = 8;
@@ -24,7 +24,7 @@ const DEEPEST: usize = 8;
 /// # Errors
 ///
 /// At the first violation of TOML; what the objects say is the collector's to judge.
-pub(super) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
+pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let source = Source::new(text);
     let mut open: Option<Object<'a>> = None;
     let mut chunks = Chunks {
@@ -92,7 +92,7 @@ fn below_header<'a>(
         let at = header.at;
         return collector.pair(section, Value { at, node });
     }
-    let kind = super::section(&section)?;
+    let kind = crate::section(&section)?;
     if !header.array {
         let message = format!("`{kind}` is a list: write [[{kind}]] in double brackets");
         return fault(header.at, message);

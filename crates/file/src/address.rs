@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use trueup_diff::{Address, AddressFlags, FOREVER, Family, IfName, Kind, Lifetimes, Prefix};
 
-use super::value::{Fields, Node, Result, Table, Value};
-use super::{Declared, Form, words};
+use crate::value::{Fields, Node, Result, Table, Value};
+use crate::{Declared, Form, words};
 
 impl Form for Address<IfName> {
     const KIND: Kind = Kind::Address;

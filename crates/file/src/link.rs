@@ -6,8 +6,8 @@ use trueup_diff::{
     BondMode, BridgeAttrs, IfName, Kind, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
 };
 
-use super::value::{Fields, Node, Result, Table, Value, fault, unknown};
-use super::{Declared, Form, words};
+use crate::value::{Fields, Node, Result, Table, Value, fault, unknown};
+use crate::{Declared, Form, words};
 
 /// The kinds that a file may name.
 const KINDS: [&str; 11] = [

@@ -6,8 +6,8 @@ use trueup_diff::{
     Family, IfName, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, table,
 };
 
-use super::value::{Fields, Node, Result, Table, Value, fault};
-use super::{Declared, Form, words};
+use crate::value::{Fields, Node, Result, Table, Value, fault};
+use crate::{Declared, Form, words};
 
 /// The types that a file may name.
 const TYPES: [(&str, RouteType); 6] = [

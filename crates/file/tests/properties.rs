@@ -1,13 +1,13 @@
 //! Properties of the file: what is written reads back as the same, and no text makes it panic.
 
-mod file_arbitrary;
+mod arbitrary;
 
 use std::collections::BTreeSet;
 
-use file_arbitrary::{address, counts, desired, link, neighbour, route, rule, settings, sysctls};
+use arbitrary::{address, counts, desired, link, neighbour, route, rule, settings, sysctls};
 use proptest::prelude::*;
-use trueup_cli::file::{File, Settings, Tables, to_json, to_toml};
 use trueup_diff::{Desired, Kind, LinkKind, NeighbourState, NextHops, RouteType, RuleAction};
+use trueup_file::{File, Settings, Tables, to_json, to_toml};
 
 fn read(name: &str, text: &str) -> File {
     let file = File::parse(name, text.as_bytes(), &Tables::default());

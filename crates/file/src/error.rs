@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io;
 
-use trueup::netlink::is_transient;
+use trueup_netlink::is_transient;
 
-use super::Place;
+use crate::Place;
 
 /// How many problems one error tells of.
-pub(super) const SHOWN: usize = 20;
+pub(crate) const SHOWN: usize = 20;
 
 /// Why a file is not a desired state. Its text has one line for each problem, in the form
 /// `edge.toml:12:7: what is wrong, and what to write instead`.
@@ -95,7 +95,7 @@ impl Error {
         &self.problems
     }
 
-    pub(super) fn new(kind: ErrorKind, file: &str, mut problems: Vec<Problem>) -> Error {
+    pub(crate) fn new(kind: ErrorKind, file: &str, mut problems: Vec<Problem>) -> Error {
         problems.sort_by_key(|problem| problem.place);
         let more = problems.len() > SHOWN;
         problems.truncate(SHOWN);

@@ -1,16 +1,14 @@
 //! Files that are right: what each key means, and the reference in `docs/file.md`, whose examples
 //! are all read here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use trueup::Options;
-use trueup::rtnl::{OnConflict, Ownership};
-use trueup_cli::file::{File, PROTOCOL, Place, Settings, Tables};
 use trueup_diff::{
-    Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops, Prefix, RouteType,
-    Routes, RuleAction, Scope,
+    DEFAULT_PROTOCOL, Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops,
+    OnConflict, Ownership, Prefix, RouteType, Routes, RuleAction, Scope,
 };
+use trueup_file::{File, Place, Settings, Tables};
 
 fn read(text: &str) -> File {
     let mut tables = Tables::default();
@@ -46,43 +44,40 @@ fn an_absent_section_is_unmanaged_and_an_empty_one_is_none_of_ours() {
     assert_eq!(file.settings.protocol, 99);
     assert_eq!(file.desired.routes, Some(Routes::new()));
     assert_eq!(file.desired.links, None);
-    assert_eq!(read("link = []").settings.protocol, PROTOCOL);
+    assert_eq!(read("link = []").settings.protocol, DEFAULT_PROTOCOL);
 }
 
 #[test]
 fn a_file_that_says_nothing_of_ownership_leaves_it_to_the_command() {
     let settings = read("route = []").settings;
     assert_eq!(settings, Settings::default());
-    let ten = Duration::from_secs(10);
-    let expected = Options::default().with_grace(ten);
-    assert_eq!(settings.options(ten), Ok(expected));
+    assert_eq!((settings.protocol, settings.grace), (116, None));
 }
 
 #[test]
-fn what_holds_for_the_whole_file_becomes_options() {
+fn what_holds_for_the_whole_file_becomes_settings() {
     let toml = "protocol = 117\nadopt = true\non_conflict = \"take\"\ngrace = 2.5\nlink = []\n\
                 [ownership]\nroute = \"marker\"\nrule = \"ledger\"\nlink = \"ledger\"\n";
     let json = r#"{ "ownership": { "route": "marker", "rule": "ledger", "link": "ledger" },
         "grace": 25e-1, "on_conflict": "take", "adopt": true, "link": [], "protocol": 117 }"#;
     let inline = "ownership = { route = \"marker\", rule = \"ledger\", link = \"ledger\" }\nlink = []\n\
                   grace = +2.50\nadopt = true\non_conflict = 'take'\nprotocol = 0x75\n";
-    let expected = Options::default()
-        .with_protocol(117)
-        .unwrap()
-        .with_adopt(true)
-        .with_on_conflict(OnConflict::Take)
-        .with_grace(Duration::from_millis(2500))
-        .with_ownership(Kind::Route, Ownership::Marker)
-        .with_ownership(Kind::Rule, Ownership::Ledger)
-        .with_ownership(Kind::Link, Ownership::Ledger);
+    let expected = Settings {
+        protocol: 117,
+        adopt: true,
+        on_conflict: OnConflict::Take,
+        grace: Some(Duration::from_millis(2500)),
+        ownership: BTreeMap::from([
+            (Kind::Route, Ownership::Marker),
+            (Kind::Rule, Ownership::Ledger),
+            (Kind::Link, Ownership::Ledger),
+        ]),
+        ..Settings::default()
+    };
     for text in [toml, json, inline] {
         let file = File::parse("f", text.as_bytes(), &Tables::default());
         let file = file.unwrap_or_else(|error| panic!("{error}\n{text}"));
-        assert_eq!(
-            file.settings.options(Duration::ZERO),
-            Ok(expected),
-            "{text}"
-        );
+        assert_eq!(file.settings, expected, "{text}");
     }
 }
 
@@ -134,7 +129,7 @@ fn places_are_those_of_the_objects_starts() {
     assert_eq!(at(Kind::Link, 0), Some((7, 1)));
     assert_eq!(at(Kind::Link, 1), None);
     let place = Place { line: 4, column: 2 };
-    let error = trueup_cli::file::Error::at("f.toml", Some(place), "no device `a`");
+    let error = trueup_file::Error::at("f.toml", Some(place), "no device `a`");
     assert_eq!(error.to_string(), "f.toml:4:2: no device `a`");
 }
 
@@ -283,14 +278,14 @@ fn a_group_and_a_peer_fill_the_same_field_of_a_vxlan() {
 
 #[test]
 fn a_sysctl_is_one_key_however_it_is_written() {
-    let key = |text: &str| text.parse::<trueup::sysctl::Key>().unwrap();
+    let key = |text: &str| text.parse::<trueup_sysctl::Key>().unwrap();
     let pairs = [
         ("net.ipv4.ip_forward", "1"),
         ("net.ipv4.conf.eth0/100.rp_filter", "0"),
         ("net.core.somaxconn", "4096"),
         ("net.ipv4.ip_local_port_range", "40000 50000"),
     ];
-    let expected = trueup::sysctl::Desired::parse(pairs).unwrap();
+    let expected = trueup_sysctl::Desired::parse(pairs).unwrap();
     for text in [
         "[sysctl]\nnet.ipv4.ip_forward = 1\nnet.ipv4.conf.\"eth0.100\".rp_filter = 0\n\
          net.core.somaxconn = 4096\nnet.ipv4.ip_local_port_range = \"40000 50000\"",
@@ -329,11 +324,11 @@ fn absent_sysctls_are_unmanaged_and_an_empty_table_is_none_of_ours() {
     assert_eq!(read("route = []").sysctl, None);
     for text in ["[sysctl]", "sysctl = {}", "{ \"sysctl\": {} }"] {
         let file = read(text);
-        assert_eq!(file.sysctl, Some(trueup::sysctl::Desired::default()));
-        assert!(!file.settings.sysctl_options().revert());
+        assert_eq!(file.sysctl, Some(trueup_sysctl::Desired::default()));
+        assert!(!file.settings.sysctl_revert);
     }
     let file = read("sysctl_revert = true\n[sysctl]\n[[link]]\nname = \"a\"\n[ownership]");
-    assert!(file.settings.sysctl_options().revert());
+    assert!(file.settings.sysctl_revert);
     assert_eq!(file.desired.links.map(|links| links.len()), Some(1));
 }
 

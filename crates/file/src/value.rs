@@ -4,19 +4,19 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{Tables, settings};
+use crate::{Tables, settings};
 
 /// Something wrong at a byte of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) at: usize,
-    pub(super) message: String,
+pub(crate) struct Fault {
+    pub(crate) at: usize,
+    pub(crate) message: String,
 }
 
-pub(super) type Result<T> = std::result::Result<T, Fault>;
+pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
 /// A fault at a place, as the error of a result.
-pub(super) fn fault<T>(at: usize, message: impl Into<String>) -> Result<T> {
+pub(crate) fn fault<T>(at: usize, message: impl Into<String>) -> Result<T> {
     Err(Fault {
         at,
         message: message.into(),
@@ -25,13 +25,13 @@ pub(super) fn fault<T>(at: usize, message: impl Into<String>) -> Result<T> {
 
 /// A value, and the byte at which it starts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value<'a> {
-    pub(super) at: usize,
-    pub(super) node: Node<'a>,
+pub(crate) struct Value<'a> {
+    pub(crate) at: usize,
+    pub(crate) node: Node<'a>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node<'a> {
+pub(crate) enum Node<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
     /// With a point or an exponent, or what counts as such: infinity, no number.
@@ -45,7 +45,7 @@ pub(super) enum Node<'a> {
 
 impl Value<'_> {
     /// The value's sort, for "expected ..., found ...".
-    pub(super) fn sort(&self) -> &'static str {
+    pub(crate) fn sort(&self) -> &'static str {
         match &self.node {
             Node::Text(_) => "a string",
             Node::Integer(_) => "a number",
@@ -58,7 +58,7 @@ impl Value<'_> {
     }
 
     /// "expected ..., found ...".
-    pub(super) fn unexpected<T>(&self, expected: impl std::fmt::Display) -> Result<T> {
+    pub(crate) fn unexpected<T>(&self, expected: impl std::fmt::Display) -> Result<T> {
         fault(
             self.at,
             format!("expected {expected}, found {}", self.sort()),
@@ -67,16 +67,16 @@ impl Value<'_> {
 }
 
 /// A number with a point or an exponent, without its separators.
-pub(super) fn fraction<'a>(text: &str) -> Node<'a> {
+pub(crate) fn fraction<'a>(text: &str) -> Node<'a> {
     text.parse()
         .map_or(Node::Other("a fraction"), Node::Fraction)
 }
 
 /// A key, and the byte at which it starts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Key<'a> {
-    pub(super) at: usize,
-    pub(super) name: Cow<'a, str>,
+pub(crate) struct Key<'a> {
+    pub(crate) at: usize,
+    pub(crate) name: Cow<'a, str>,
 }
 
 /// More keys than any object takes.
@@ -84,7 +84,7 @@ const MOST_KEYS: usize = 64;
 
 /// Keys and values in the order of the file, no key twice.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     entries: Vec<(Key<'a>, Value<'a>)>,
     /// Of a table that may have any number of keys: where each is.
     index: Option<HashMap<Cow<'a, str>, usize>>,
@@ -94,7 +94,7 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// A table of any number of keys.
-    pub(super) fn roomy() -> Table<'a> {
+    pub(crate) fn roomy() -> Table<'a> {
         Table {
             index: Some(HashMap::new()),
             ..Table::default()
@@ -103,7 +103,7 @@ impl<'a> Table<'a> {
 
     /// Adds a pair. The keys of an object are few, so that looking at each is the fastest: more than
     /// any object has is refused, lest a hostile file make that slow.
-    pub(super) fn insert(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
+    pub(crate) fn insert(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
         if self.position(&key.name).is_some() {
             return fault(key.at, format!("`{}` is given twice", key.name));
         }
@@ -120,7 +120,7 @@ impl<'a> Table<'a> {
 
     /// Adds a pair whose key has dots: each part but the last is a table, which other such keys may
     /// share.
-    pub(super) fn insert_at(
+    pub(crate) fn insert_at(
         &mut self,
         mut path: impl Iterator<Item = Key<'a>>,
         last: Key<'a>,
@@ -152,7 +152,7 @@ impl<'a> Table<'a> {
     }
 
     /// Adds a pair that comes from no file; the caller uses no key twice.
-    pub(super) fn push(&mut self, name: &'static str, node: Node<'a>) {
+    pub(crate) fn push(&mut self, name: &'static str, node: Node<'a>) {
         let key = Key {
             at: 0,
             name: Cow::Borrowed(name),
@@ -160,34 +160,34 @@ impl<'a> Table<'a> {
         self.entries.push((key, Value { at: 0, node }));
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Value<'a>> {
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Value<'a>> {
         let at = self.position(name)?;
         self.entries.get_mut(at).map(|(_, value)| value)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(Key<'a>, Value<'a>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Key<'a>, Value<'a>)> {
         self.entries.iter()
     }
 
-    pub(super) fn into_entries(self) -> Vec<(Key<'a>, Value<'a>)> {
+    pub(crate) fn into_entries(self) -> Vec<(Key<'a>, Value<'a>)> {
         self.entries
     }
 }
 
 /// A table whose keys are all known, to be read key by key.
-pub(super) struct Fields<'t> {
+pub(crate) struct Fields<'t> {
     /// The object's first byte.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     table: &'t Table<'t>,
     /// The names of routing tables.
-    pub(super) tables: &'t Tables,
+    pub(crate) tables: &'t Tables,
 }
 
 impl<'t> Fields<'t> {
     /// # Errors
     ///
     /// At the first key that is not among `keys`.
-    pub(super) fn new(
+    pub(crate) fn new(
         what: &str,
         at: usize,
         table: &'t Table<'t>,
@@ -210,28 +210,28 @@ impl<'t> Fields<'t> {
     }
 
     /// The value of a key.
-    pub(super) fn get(&self, name: &str) -> Option<&'t Value<'t>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'t Value<'t>> {
         let found = self.table.iter().find(|(key, _)| key.name == name);
         found.map(|(_, value)| value)
     }
 
     /// Whether a key is given.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
     /// All pairs.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'t (Key<'t>, Value<'t>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'t (Key<'t>, Value<'t>)> {
         self.table.iter()
     }
 
     /// Where a key's value starts, or the object where it is not given.
-    pub(super) fn place(&self, name: &str) -> usize {
+    pub(crate) fn place(&self, name: &str) -> usize {
         self.get(name).map_or(self.at, |value| value.at)
     }
 
     /// Reads a key where it is given; what is wrong with it is told with its name.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         name: &str,
         read: impl FnOnce(&'t Value<'t>) -> Result<T>,
@@ -244,7 +244,7 @@ impl<'t> Fields<'t> {
     }
 
     /// Reads a key that must be given; `example` says how.
-    pub(super) fn required<T>(
+    pub(crate) fn required<T>(
         &self,
         name: &str,
         example: &str,
@@ -257,13 +257,13 @@ impl<'t> Fields<'t> {
     }
 
     /// A fault at the value of a key, or at the object.
-    pub(super) fn fault<T>(&self, name: &str, message: impl Into<String>) -> Result<T> {
+    pub(crate) fn fault<T>(&self, name: &str, message: impl Into<String>) -> Result<T> {
         fault(self.place(name), message)
     }
 }
 
 /// The message about a word that is not known, with the nearest that is. `of` may be nothing.
-pub(super) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> String {
+pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
         .map(|candidate| (distance(word, candidate), candidate))

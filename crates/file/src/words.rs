@@ -7,11 +7,10 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use ipnetwork::IpNetwork;
-use trueup_diff::{FOREVER, Family, IfName, Label, LinkAddr, ParseError, Prefix, Scope};
+use trueup_diff::{FOREVER, Family, IfName, IpNetwork, Label, LinkAddr, ParseError, Prefix, Scope};
 
-use super::Tables;
-use super::value::{Node, Result, Value, fault, unknown};
+use crate::Tables;
+use crate::value::{Node, Result, Value, fault, unknown};
 
 /// iproute2's words for scopes.
 const SCOPES: [(&str, Scope); 5] = [
@@ -45,7 +44,7 @@ const IP_PROTOCOLS: [(&str, u8); 18] = [
 ];
 
 /// A string.
-pub(super) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> {
+pub(crate) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> {
     match &value.node {
         Node::Text(text) => Ok(text),
         _ => value.unexpected(expected),
@@ -53,7 +52,7 @@ pub(super) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> 
 }
 
 /// `true` or `false`.
-pub(super) fn flag(value: &Value<'_>) -> Result<bool> {
+pub(crate) fn flag(value: &Value<'_>) -> Result<bool> {
     match value.node {
         Node::Bool(flag) => Ok(flag),
         _ => value.unexpected("true or false"),
@@ -61,7 +60,7 @@ pub(super) fn flag(value: &Value<'_>) -> Result<bool> {
 }
 
 /// A whole number in a range.
-pub(super) fn number<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
+pub(crate) fn number<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
 where
     T: TryFrom<i64> + PartialOrd + Display,
 {
@@ -89,7 +88,7 @@ where
 }
 
 /// A whole number, or a string of it in hex: `"0x10"`.
-pub(super) fn bits<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
+pub(crate) fn bits<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
 where
     T: TryFrom<i64> + PartialOrd + Display,
 {
@@ -109,7 +108,7 @@ where
 }
 
 /// A number, or two as `"FIRST-LAST"`.
-pub(super) fn span<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<RangeInclusive<T>>
+pub(crate) fn span<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<RangeInclusive<T>>
 where
     T: TryFrom<i64> + PartialOrd + Display + Copy,
 {
@@ -145,7 +144,7 @@ where
 }
 
 /// The text of a range, as [`span`] reads it.
-pub(super) fn span_node(first: u32, last: u32) -> Node<'static> {
+pub(crate) fn span_node(first: u32, last: u32) -> Node<'static> {
     if first == last {
         Node::Integer(first.into())
     } else {
@@ -161,7 +160,7 @@ fn parsed<T: FromStr<Err = ParseError>>(value: &Value<'_>, expected: &str) -> Re
 }
 
 /// An IP address without a prefix length.
-pub(super) fn address(value: &Value<'_>) -> Result<IpAddr> {
+pub(crate) fn address(value: &Value<'_>) -> Result<IpAddr> {
     let text = text(value, "an address, such as \"10.0.0.1\"")?;
     text.parse().or_else(|_| {
         let bare = text.split('/').next().unwrap_or_default();
@@ -177,7 +176,7 @@ pub(super) fn address(value: &Value<'_>) -> Result<IpAddr> {
 
 /// An address with its prefix length, host bits and all; the length of a bare address is that of
 /// its family.
-pub(super) fn network(value: &Value<'_>) -> Result<IpNetwork> {
+pub(crate) fn network(value: &Value<'_>) -> Result<IpNetwork> {
     parse_network(
         value,
         "an address with its prefix length, such as \"10.0.0.1/24\"",
@@ -185,7 +184,7 @@ pub(super) fn network(value: &Value<'_>) -> Result<IpNetwork> {
 }
 
 /// A prefix; bits behind its length are refused.
-pub(super) fn prefix(value: &Value<'_>) -> Result<Prefix> {
+pub(crate) fn prefix(value: &Value<'_>) -> Result<Prefix> {
     let network = parse_network(value, "a prefix, such as \"10.0.0.0/8\"")?;
     Prefix::try_from(network).or_else(|error| fault(value.at, error.to_string()))
 }
@@ -218,7 +217,7 @@ fn parse_network(value: &Value<'_>, expected: &str) -> Result<IpNetwork> {
 }
 
 /// An interface name; one that is not UTF-8 as a list of its bytes.
-pub(super) fn name(value: &Value<'_>) -> Result<IfName> {
+pub(crate) fn name(value: &Value<'_>) -> Result<IfName> {
     match &value.node {
         Node::List(_) => IfName::from_bytes(&bytes(value, "an interface name")?)
             .or_else(|error| fault(value.at, error.to_string())),
@@ -227,17 +226,17 @@ pub(super) fn name(value: &Value<'_>) -> Result<IfName> {
 }
 
 /// [`name`], backwards.
-pub(super) fn name_node(name: &IfName) -> Node<'static> {
+pub(crate) fn name_node(name: &IfName) -> Node<'static> {
     bytes_node(name.as_bytes())
 }
 
 /// The label of an address, in the same forms.
-pub(super) fn label(value: &Value<'_>) -> Result<Label> {
+pub(crate) fn label(value: &Value<'_>) -> Result<Label> {
     Label::from_bytes(&bytes(value, "a label")?).or_else(|error| fault(value.at, error.to_string()))
 }
 
 /// A string, or a list of bytes.
-pub(super) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
+pub(crate) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
     match &value.node {
         Node::Text(text) => Ok(text.as_bytes().to_vec()),
         Node::List(bytes) => bytes.iter().map(number(0..=255)).collect(),
@@ -246,7 +245,7 @@ pub(super) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
 }
 
 /// [`bytes`], backwards: a string where it can be one.
-pub(super) fn bytes_node(bytes: &[u8]) -> Node<'static> {
+pub(crate) fn bytes_node(bytes: &[u8]) -> Node<'static> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Node::Text(text.to_owned().into()),
         Err(_) => {
@@ -260,12 +259,12 @@ pub(super) fn bytes_node(bytes: &[u8]) -> Node<'static> {
 }
 
 /// A hardware address.
-pub(super) fn lladdr(value: &Value<'_>) -> Result<LinkAddr> {
+pub(crate) fn lladdr(value: &Value<'_>) -> Result<LinkAddr> {
     parsed(value, "a hardware address, such as \"02:00:00:00:00:09\"")
 }
 
 /// `inet` or `inet6`.
-pub(super) fn family(value: &Value<'_>) -> Result<Family> {
+pub(crate) fn family(value: &Value<'_>) -> Result<Family> {
     match text(value, "\"inet\" or \"inet6\"")? {
         "inet" => Ok(Family::Inet),
         "inet6" => Ok(Family::Inet6),
@@ -274,7 +273,7 @@ pub(super) fn family(value: &Value<'_>) -> Result<Family> {
 }
 
 /// A scope, by word or number.
-pub(super) fn scope(value: &Value<'_>) -> Result<Scope> {
+pub(crate) fn scope(value: &Value<'_>) -> Result<Scope> {
     match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(0..=255)).map(Scope),
         _ => one_of(value, "scope", &SCOPES),
@@ -282,7 +281,7 @@ pub(super) fn scope(value: &Value<'_>) -> Result<Scope> {
 }
 
 /// [`scope`], backwards.
-pub(super) fn scope_node(scope: Scope) -> Node<'static> {
+pub(crate) fn scope_node(scope: Scope) -> Node<'static> {
     match SCOPES.iter().find(|(_, known)| *known == scope) {
         Some((word, _)) => Node::Text((*word).into()),
         None => Node::Integer(scope.0.into()),
@@ -290,7 +289,7 @@ pub(super) fn scope_node(scope: Scope) -> Node<'static> {
 }
 
 /// An IP protocol, by name or number.
-pub(super) fn ip_protocol(value: &Value<'_>) -> Result<u8> {
+pub(crate) fn ip_protocol(value: &Value<'_>) -> Result<u8> {
     match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(1..=255)),
         _ => one_of(value, "ipproto", &IP_PROTOCOLS),
@@ -298,7 +297,7 @@ pub(super) fn ip_protocol(value: &Value<'_>) -> Result<u8> {
 }
 
 /// [`ip_protocol`], backwards.
-pub(super) fn ip_protocol_node(number: u8) -> Node<'static> {
+pub(crate) fn ip_protocol_node(number: u8) -> Node<'static> {
     match IP_PROTOCOLS.iter().find(|(_, known)| *known == number) {
         Some((word, _)) => Node::Text((*word).into()),
         None => Node::Integer(number.into()),
@@ -306,7 +305,7 @@ pub(super) fn ip_protocol_node(number: u8) -> Node<'static> {
 }
 
 /// One of a few words.
-pub(super) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]) -> Result<T> {
+pub(crate) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]) -> Result<T> {
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let text = text(value, &format!("one of {}", known.join(", ")))?;
     match words.iter().find(|(word, _)| *word == text) {
@@ -316,7 +315,7 @@ pub(super) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]
 }
 
 /// A routing table, by number or name.
-pub(super) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32> + use<'t> {
+pub(crate) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32> + use<'t> {
     move |value| match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(1..=u32::MAX)),
         Node::Text(name) => match tables.number(name) {
@@ -337,7 +336,7 @@ pub(super) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32
 }
 
 /// A lifetime in seconds, or `"forever"`.
-pub(super) fn lifetime(value: &Value<'_>) -> Result<u32> {
+pub(crate) fn lifetime(value: &Value<'_>) -> Result<u32> {
     match &value.node {
         Node::Text(text) if text == "forever" => Ok(FOREVER),
         Node::Integer(number) => in_range(value.at, *number, &(0..=FOREVER - 1)),
@@ -346,7 +345,7 @@ pub(super) fn lifetime(value: &Value<'_>) -> Result<u32> {
 }
 
 /// [`lifetime`], backwards.
-pub(super) fn lifetime_node(lifetime: u32) -> Node<'static> {
+pub(crate) fn lifetime_node(lifetime: u32) -> Node<'static> {
     match lifetime {
         FOREVER => Node::Text("forever".into()),
         seconds => Node::Integer(seconds.into()),
@@ -354,7 +353,7 @@ pub(super) fn lifetime_node(lifetime: u32) -> Node<'static> {
 }
 
 /// A time of seconds and parts of them, up to `most`.
-pub(super) fn seconds(value: &Value<'_>, most: u32) -> Result<Duration> {
+pub(crate) fn seconds(value: &Value<'_>, most: u32) -> Result<Duration> {
     let seconds = match value.node {
         Node::Integer(number) => {
             return in_range(value.at, number, &(0..=most)).map(|n| Duration::from_secs(n.into()));
@@ -372,7 +371,7 @@ pub(super) fn seconds(value: &Value<'_>, most: u32) -> Result<Duration> {
 }
 
 /// [`seconds`], backwards.
-pub(super) fn seconds_node(time: Duration) -> Node<'static> {
+pub(crate) fn seconds_node(time: Duration) -> Node<'static> {
     match time.subsec_nanos() {
         0 => Node::Integer(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)),
         _ => Node::Fraction(time.as_secs_f64()),
@@ -382,7 +381,7 @@ pub(super) fn seconds_node(time: Duration) -> Node<'static> {
 /// The marker (`rtm_protocol`). The kernel puts 0 to 3 and 9 on what it makes itself and on what
 /// bears no other, `ip` and routing daemons put 4 on what is written by hand, so that these prove
 /// nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
-pub(super) fn marker(value: &Value<'_>) -> Result<u8> {
+pub(crate) fn marker(value: &Value<'_>) -> Result<u8> {
     match value.node {
         Node::Integer(number @ (0..=4 | 9)) => {
             let owner = match number {

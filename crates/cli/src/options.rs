@@ -1,0 +1,76 @@
+//! The options of a pass, from the settings of a file.
+
+use std::time::Duration;
+
+use trueup::rtnl::{self, ReservedProtocol};
+use trueup::sysctl;
+use trueup_file::Settings;
+
+use crate::host::Options;
+
+/// Returns the options that `settings` name; `grace` is the command's own default.
+///
+/// # Errors
+///
+/// When `protocol` is reserved, which that of a file that was read never is.
+pub(crate) fn options(settings: &Settings, grace: Duration) -> Result<Options, ReservedProtocol> {
+    let network = rtnl::Options::default()
+        .with_protocol(settings.protocol)?
+        .with_adopt(settings.adopt)
+        .with_adopt_protocols(settings.adopt_protocols)
+        .with_on_conflict(settings.on_conflict)
+        .with_grace(settings.grace.unwrap_or(grace));
+    let network = settings
+        .ownership
+        .iter()
+        .fold(network, |options, (kind, proof)| {
+            options.with_ownership(*kind, *proof)
+        });
+    let settings = sysctl::Options::default().with_revert(settings.sysctl_revert);
+    Ok(Options { network, settings })
+}
+
+#[cfg(test)]
+mod tests {
+    use trueup::diff::{Kind, OnConflict, Ownership, Protocols};
+
+    use super::*;
+
+    #[test]
+    fn a_file_without_settings_gives_the_defaults_and_the_grace_of_the_command() {
+        let ten = Duration::from_secs(10);
+        let expected = rtnl::Options::default().with_grace(ten);
+        let options = options(&Settings::default(), ten).unwrap();
+        assert_eq!(options.network, expected);
+        assert!(!options.settings.revert());
+    }
+
+    #[test]
+    fn each_setting_is_an_option() {
+        let settings = Settings {
+            protocol: 117,
+            adopt: true,
+            adopt_protocols: Protocols::NONE.with(12),
+            on_conflict: OnConflict::Take,
+            grace: Some(Duration::from_millis(2500)),
+            ownership: [
+                (Kind::Route, Ownership::Marker),
+                (Kind::Link, Ownership::Ledger),
+            ]
+            .into(),
+            sysctl_revert: true,
+        };
+        let expected = rtnl::Options::default()
+            .with_protocol(117)
+            .unwrap()
+            .with_adopt(true)
+            .with_adopt_protocols(settings.adopt_protocols)
+            .with_on_conflict(OnConflict::Take)
+            .with_grace(Duration::from_millis(2500))
+            .with_ownership(Kind::Route, Ownership::Marker)
+            .with_ownership(Kind::Link, Ownership::Ledger);
+        let options = options(&settings, Duration::ZERO).unwrap();
+        assert_eq!(options.network, expected);
+        assert!(options.settings.revert());
+    }
+}
