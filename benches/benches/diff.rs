@@ -60,20 +60,20 @@ fn integers(c: &mut Criterion) {
     group.finish();
 }
 
-fn sieve(c: &mut Criterion) {
-    let mut group = c.benchmark_group("sieve");
+fn matcher(c: &mut Criterion) {
+    let mut group = c.benchmark_group("dump matcher");
     for (name, family) in [("IPv4", Family::Inet), ("IPv6", Family::Inet6)] {
         for size in SIZES {
             sized(&mut group, size);
             let wanted: Routes = made::wanted(family, size).collect();
             let dump = made::dump(&made::routes(family, size));
-            let mut sieve = made::sieve(&wanted);
+            let mut matcher = made::matcher(&wanted);
             group.bench_function(BenchmarkId::new(format!("{name}, a dump"), size), |b| {
-                b.iter(|| made::sift(&mut sieve, family, black_box(&dump)));
+                b.iter(|| made::match_dump(&mut matcher, family, black_box(&dump)));
             });
             let rows: Vec<_> = made::rows(&dump).collect();
             group.bench_function(BenchmarkId::new(format!("{name}, rows"), size), |b| {
-                b.iter(|| made::sift_rows(&mut sieve, family, black_box(&rows).iter().copied()));
+                b.iter(|| made::match_rows(&mut matcher, family, black_box(&rows).iter().copied()));
             });
         }
     }
@@ -103,5 +103,5 @@ fn routes(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, generic, integers, sieve, routes);
+criterion_group!(benches, generic, integers, matcher, routes);
 criterion_main!(benches);

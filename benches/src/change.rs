@@ -50,13 +50,13 @@ pub(crate) fn routes(work: Work, desired: Desired, size: usize) -> Result<Took> 
 /// When the loop ends.
 pub(crate) fn gateway(desired: Desired) -> Result<Took> {
     let running = start(desired)?;
-    let reroute = |at: usize| -> Result<()> {
+    let replace_nexthops = |at: usize| -> Result<()> {
         let [from, to] = [at, at + 1].map(|at| hop_out_of_up0(GATEWAYS[at % 2]));
         let (from, to) = (from?, to?);
-        change(&running, move |routes| routes.reroute(&from, &to))
+        change(&running, move |routes| routes.replace_nexthops(&from, &to))
     };
-    (0..BEFORE).try_for_each(reroute)?;
-    let took = timed_each(CHANGES, reroute)?;
+    (0..BEFORE).try_for_each(replace_nexthops)?;
+    let took = timed_each(CHANGES, replace_nexthops)?;
     change(&running, |routes| *routes = Routes::new())?;
     running.stop(BOUND)?;
     Ok(took)

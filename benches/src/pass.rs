@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result, ensure};
-use trueup::diff::{Family, IfName, Prefix, RuleAction, Shape, table};
+use trueup::diff::{Family, IfName, NexthopMode, Prefix, RuleAction, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
     Report as _, Route, Rtnl, Rule, Source as _,
@@ -106,7 +106,7 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
             let mut all = (0..size)
                 .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[0].into()).map(led));
             Ok(Desired {
-                nexthops: Shape::Objects,
+                nexthops: NexthopMode::Objects,
                 ..routes(&mut all)?
             })
         }

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
-    Desired, Dev, Devices, Family, IfName, Kind, NextHop, NextHops, Observed, Owned, Plan, Prefix,
-    Route, RouteKey, RouteType, Routes, Seen, Sieve, Tracker, Verdict, plan, table,
+    Desired, Dev, Devices, DumpMatcher, Family, IfName, Kind, NextHop, NextHops, Observed, Owned,
+    PlainRoute, Plan, Prefix, Route, RouteKey, RouteType, Routes, RowMatch, Tracker, plan, table,
 };
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
@@ -142,37 +142,37 @@ pub fn dump(routes: &[Route]) -> Vec<u8> {
     bytes
 }
 
-/// A sieve for dumps of routes that are wanted.
-pub fn sieve(wanted: &Routes) -> Sieve<'_> {
-    Sieve::new(wanted, &Devices::default(), MARKER, BTreeSet::new())
+/// A matcher for dumps of routes that are wanted.
+pub fn matcher(wanted: &Routes) -> DumpMatcher<'_> {
+    DumpMatcher::new(wanted, &Devices::default(), MARKER, BTreeSet::new())
 }
 
 /// Has a dump fall through, and gives how many of its rows did.
-pub fn sift(sieve: &mut Sieve<'_>, family: Family, dump: &[u8]) -> usize {
-    sift_rows(sieve, family, rows(dump))
+pub fn match_dump(matcher: &mut DumpMatcher<'_>, family: Family, dump: &[u8]) -> usize {
+    match_rows(matcher, family, rows(dump))
 }
 
 /// The same with rows that have been read already: the diff alone.
-pub fn sift_rows(
-    sieve: &mut Sieve<'_>,
+pub fn match_rows(
+    matcher: &mut DumpMatcher<'_>,
     family: Family,
-    rows: impl IntoIterator<Item = Seen>,
+    rows: impl IntoIterator<Item = PlainRoute>,
 ) -> usize {
-    sieve.begin(family);
-    let mut settled = 0;
+    matcher.begin(family);
+    let mut matched = 0;
     for row in rows {
-        settled += usize::from(sieve.seen(&row) == Verdict::Settled);
+        matched += usize::from(matcher.match_plain(&row) == RowMatch::Matched);
     }
-    // What is unmet is part of the work, and is empty here.
-    drop(black_box(sieve.end(family, None)));
-    settled
+    // The list of mismatches is part of the work, and is empty here.
+    drop(black_box(matcher.end(family, None)));
+    matched
 }
 
-/// The rows of a dump, as the sieve takes them.
+/// The rows of a dump, as the matcher takes them.
 #[inline]
-pub fn rows(dump: &[u8]) -> impl Iterator<Item = Seen> + '_ {
+pub fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
     Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
-        Ok(Some(row)) => row.seen(),
+        Ok(Some(row)) => row.plain(),
         _ => None,
     })
 }
@@ -191,7 +191,7 @@ impl Changing {
     pub fn new(count: usize) -> Changing {
         let routes: Routes = wanted(Family::Inet, count).collect();
         Changing {
-            tracker: Tracker::settled(&routes),
+            tracker: Tracker::in_sync(&routes),
             routes,
             count,
             changes: 0,
@@ -208,18 +208,18 @@ impl Changing {
         self.routes.insert(Route::new(prefix, NextHops::One(hop)));
         if !self
             .tracker
-            .desire(&self.routes, &Devices::default(), MARKER)
+            .follow(&self.routes, &Devices::default(), MARKER)
         {
             return None;
         }
-        let (wanted, there) = self.tracker.question(&self.routes);
+        let (wanted, there) = self.tracker.partial_input(&self.routes);
         let keys: Vec<RouteKey> = wanted.keys().collect();
         let desired = Desired {
             routes: Some(wanted),
             ..Desired::default()
         };
         let plan = plan(&desired, &observed(there), &Owned::default(), MARKER).ok()?;
-        keys.iter().for_each(|key| self.tracker.met(key));
+        keys.iter().for_each(|key| self.tracker.mark_in_sync(key));
         Some(plan)
     }
 }

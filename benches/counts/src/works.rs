@@ -38,10 +38,18 @@ pub const WORKS: [Work; 16] = [
     work("read an IPv6 row", |count| read(Family::Inet6, count)),
     work("encode an IPv4 route", encode),
     work("hold desired routes", hold),
-    work("sift a dump of IPv4", |count| sift(Family::Inet, count)),
-    work("sift a dump of IPv6", |count| sift(Family::Inet6, count)),
-    work("sift rows of IPv4", |count| sift_rows(Family::Inet, count)),
-    work("sift rows of IPv6", |count| sift_rows(Family::Inet6, count)),
+    work("match a dump of IPv4", |count| {
+        match_dump(Family::Inet, count)
+    }),
+    work("match a dump of IPv6", |count| {
+        match_dump(Family::Inet6, count)
+    }),
+    work("match rows of IPv4", |count| {
+        match_rows(Family::Inet, count)
+    }),
+    work("match rows of IPv6", |count| {
+        match_rows(Family::Inet6, count)
+    }),
     work("two_way, in order, nothing changed", two_way_sorted),
     work("two_way, one shuffled, nothing changed", two_way_shuffled),
     work("plan, nothing changed", plan_nothing),
@@ -117,21 +125,23 @@ fn hold(count: u32) {
 }
 
 /// A pass that finds everything in order, but for the kernel and the socket.
-fn sift(family: Family, count: u32) {
+fn match_dump(family: Family, count: u32) {
     let wanted = made::wanted(family, ITEMS).collect();
     let dump = made::dump(&made::routes(family, ITEMS));
-    let mut sieve = made::sieve(&wanted);
-    rounds(count, || made::sift(&mut sieve, family, black_box(&dump)));
+    let mut matcher = made::matcher(&wanted);
+    rounds(count, || {
+        made::match_dump(&mut matcher, family, black_box(&dump))
+    });
 }
 
 /// The diff's part of it.
-fn sift_rows(family: Family, count: u32) {
+fn match_rows(family: Family, count: u32) {
     let wanted = made::wanted(family, ITEMS).collect();
     let dump = made::dump(&made::routes(family, ITEMS));
     let rows: Vec<_> = made::rows(&dump).collect();
-    let mut sieve = made::sieve(&wanted);
+    let mut matcher = made::matcher(&wanted);
     rounds(count, || {
-        made::sift_rows(&mut sieve, family, black_box(&rows).iter().copied())
+        made::match_rows(&mut matcher, family, black_box(&rows).iter().copied())
     });
 }
 
@@ -197,7 +207,10 @@ mod tests {
                 .collect();
             assert_eq!(decoded, routes);
             let wanted = made::wanted(family, 100).collect();
-            assert_eq!(made::sift(&mut made::sieve(&wanted), family, &dump), 100);
+            assert_eq!(
+                made::match_dump(&mut made::matcher(&wanted), family, &dump),
+                100
+            );
         }
         let routes = made::routes(Family::Inet, 100);
         let shuffled = made::shuffled(&routes);

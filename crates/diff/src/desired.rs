@@ -8,8 +8,8 @@ use crate::model::{
     NeighbourKey, Nexthop, Protocols, Route, RouteKey, Rule,
 };
 use crate::plan::{Object, ObjectKey};
+use crate::routes::NexthopTable;
 use crate::routes::Routes;
-use crate::shape::Objects;
 
 /// What is declared, by name. A kind that is `None` is unmanaged; an empty list means "none of
 /// ours".
@@ -26,7 +26,7 @@ pub struct Desired {
     /// Rules.
     pub rules: Option<Vec<Rule>>,
     /// How the kernel is told where routes lead.
-    pub nexthops: Shape,
+    pub nexthops: NexthopMode,
     /// The objects but routes that become ours if they are there already as desired, each by its kind and its position in the
     /// list of that kind. Of routes: [`Routes::adopt`].
     pub adopt: BTreeSet<(Kind, usize)>,
@@ -35,10 +35,10 @@ pub struct Desired {
 /// How the kernel is told where routes lead. Whichever it is, the routes are the same; objects cost the kernel less, and one
 /// of them is changed at once for all routes that point at it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Shape {
+pub enum NexthopMode {
     /// The next hops are written out in each route.
     #[default]
-    Routes,
+    Inline,
     /// Routes point at nexthop objects (Linux 5.3), which are ours, where a gateway and a device are given for each of their
     /// next hops. All others are written out: straight out of a device, a device left open, an IPv6 source prefix, the same
     /// next hop twice, a weight of 256.
@@ -48,15 +48,15 @@ pub enum Shape {
     Objects,
     /// The same, where the routes are a part of those for which it has been [found](crate::assigned) which objects there are
     /// to be.
-    Assigned(Arc<Objects>),
+    Assigned(Arc<NexthopTable>),
 }
 
-impl Shape {
+impl NexthopMode {
     /// The objects, where it has been found which there are to be.
-    pub fn objects(&self) -> Option<&Objects> {
+    pub fn objects(&self) -> Option<&NexthopTable> {
         match self {
-            Shape::Assigned(objects) => Some(objects),
-            Shape::Routes | Shape::Objects => None,
+            NexthopMode::Assigned(objects) => Some(objects),
+            NexthopMode::Inline | NexthopMode::Objects => None,
         }
     }
 }

@@ -22,17 +22,18 @@ mod plan;
 pub mod render;
 mod resolve;
 mod routes;
-mod shape;
 
-pub use desired::{Desired, Observed, Owned, Policy, ProvenBy, Shape, proof};
+pub use desired::{Desired, NexthopMode, Observed, Owned, Policy, ProvenBy, proof};
 pub use ipnetwork::IpNetwork;
 pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use model::*;
 pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};
 pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
 pub use resolve::{DesiredError, Devices, Problem, Resolved, assigned, resolve};
-pub use routes::{Rests, Revision, Routes, Seen, Sieve, Standing, Tracker, Unmet, Verdict};
-pub use shape::Objects;
+pub use routes::{
+    DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute, Revision,
+    RouteDependencies, Routes, RowMatch, Tracker,
+};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

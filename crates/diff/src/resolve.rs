@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::check::Check;
-use crate::desired::{Desired, Observed, Owned, Policy, Proof, Shape};
+use crate::desired::{Desired, NexthopMode, Observed, Owned, Policy, Proof};
 use crate::merge::{self, Duplicate};
 use crate::model::{
     Address, Dev, IfName, Item, Kind, Kinds, Link, LinkAddr, LinkKind, Neighbour, Nexthop, Route,
@@ -199,10 +199,10 @@ pub fn resolve(
     };
     let (devices, Recreated { recreated, held }) = devices(desired, observed, proof)?;
     let objects = match (&desired.nexthops, &desired.routes) {
-        (Shape::Objects, Some(routes)) => {
+        (NexthopMode::Objects, Some(routes)) => {
             Arc::new(routes.objects(&devices, &observed.nexthops, proof))
         }
-        (Shape::Assigned(objects), Some(_)) => Arc::clone(objects),
+        (NexthopMode::Assigned(objects), Some(_)) => Arc::clone(objects),
         _ => Arc::default(),
     };
     let lengths = AddressLengths::of(observed);
@@ -296,7 +296,7 @@ fn devices(
 }
 
 /// The shape of a desired state with its nexthop objects found, given those that were observed: for a plan of a part of its routes,
-/// and for a [`Sieve`](crate::Sieve). Of what was observed it takes links and nexthop objects.
+/// and for a [`DumpMatcher`](crate::DumpMatcher). Of what was observed it takes links and nexthop objects.
 ///
 /// # Errors
 ///
@@ -306,8 +306,8 @@ pub fn assigned(
     observed: &Observed,
     owned: &Owned,
     policy: impl Into<Policy>,
-) -> Result<Shape, DesiredError> {
-    let (Shape::Objects, Some(routes)) = (&desired.nexthops, &desired.routes) else {
+) -> Result<NexthopMode, DesiredError> {
+    let (NexthopMode::Objects, Some(routes)) = (&desired.nexthops, &desired.routes) else {
         return Ok(desired.nexthops.clone());
     };
     let proof = Proof {
@@ -317,7 +317,7 @@ pub fn assigned(
     };
     let (devices, _) = devices(desired, observed, proof)?;
     let objects = routes.objects(&devices, &observed.nexthops, proof);
-    Ok(Shape::Assigned(Arc::new(objects)))
+    Ok(NexthopMode::Assigned(Arc::new(objects)))
 }
 
 impl Resolved {

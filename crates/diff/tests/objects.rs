@@ -8,7 +8,7 @@
 
 use trueup_diff::{
     Action, Desired, Dev, Hold, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Nexthop,
-    Object, Observed, Op, Owned, Plan, Route, Shape, Way, plan,
+    NexthopMode, NexthopTarget, Object, Observed, Op, Owned, Plan, Route, plan,
 };
 
 const MARKER: u8 = 116;
@@ -32,7 +32,7 @@ fn desired(routes: &[(&str, &[&str])]) -> Desired {
     };
     Desired {
         routes: Some(routes.iter().map(route).collect()),
-        nexthops: Shape::Objects,
+        nexthops: NexthopMode::Objects,
         ..Desired::default()
     }
 }
@@ -126,7 +126,10 @@ fn routes_to_one_gateway_share_an_object_that_is_made_first() {
     };
     assert!(Nexthop::ids(MARKER).contains(&object.id) && object.protocol == MARKER);
     let hop = via("192.0.2.1", eth0());
-    assert_eq!(object.way, Way::One(trueup_diff::Family::Inet, hop));
+    assert_eq!(
+        object.target,
+        NexthopTarget::One(trueup_diff::Family::Inet, hop)
+    );
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn when_all_gateways_change_each_object_follows_its_own_routes() {
         };
         Desired {
             routes: Some(hops.iter().map(route).collect()),
-            nexthops: Shape::Objects,
+            nexthops: NexthopMode::Objects,
             ..Desired::default()
         }
     };
@@ -204,7 +207,7 @@ fn a_second_gateway_makes_a_group_and_a_third_changes_it_in_place() {
 fn turned_off_the_routes_are_written_out_before_the_objects_go() {
     let on = settled(&desired(&MANY), &empty());
     let off = Desired {
-        nexthops: Shape::Routes,
+        nexthops: NexthopMode::Inline,
         ..desired(&MANY)
     };
     let plan = planned(&off, &on);
@@ -251,7 +254,7 @@ fn what_somebody_elses_route_or_group_leads_to_stays() {
     let id = on.nexthops[0].id;
     let group = Nexthop {
         id: 9,
-        way: Way::Group(vec![(id, 1)]),
+        target: NexthopTarget::Group(vec![(id, 1)]),
         protocol: 4,
         unmodelled: false,
     };

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::{World, address, desired, devices, neighbour, prune, route, rule, world};
 use proptest::prelude::*;
 use trueup_diff::{
-    Action, Desired, Dev, Difference, Family, Hold, Item, Kind, Object, ObjectKey, Observed, Op,
-    Plan, ProvenBy, Reason, Resolved, Route, RouteKey, Routes, Rule, Sieve, Unmet, Verdict, proof,
-    resolve, three_way, two_way,
+    Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Mismatches, Object,
+    ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, Route, RouteKey, Routes, RowMatch,
+    Rule, proof, resolve, three_way, two_way,
 };
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -642,35 +642,35 @@ proptest! {
         let owned = &world.owned;
         let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
         let kept = owned.routes.keys().copied().chain(former).collect();
-        let mut sieve = Sieve::new(routes, &devices, world.policy.marker, kept);
+        let mut matcher = DumpMatcher::new(routes, &devices, world.policy.marker, kept);
         let mut rest = world.clone();
         let mut rows = std::mem::take(&mut rest.observed.routes);
         rows.sort_by_key(Item::key);
-        let mut unmet = Unmet::default();
+        let mut mismatches = Mismatches::default();
         for family in [Family::Inet, Family::Inet6] {
-            sieve.begin(family);
+            matcher.begin(family);
             for row in rows.iter().filter(|row| row.family() == family) {
                 let verdict = match row.protocol == world.policy.marker {
-                    true => sieve.route(row),
-                    false => Verdict::Kept,
+                    true => matcher.match_route(row),
+                    false => RowMatch::Kept,
                 };
                 match verdict {
-                    Verdict::Settled => {}
-                    Verdict::Kept => rest.observed.routes.push(row.clone()),
-                    Verdict::Both(before) => {
+                    RowMatch::Matched => {}
+                    RowMatch::Kept => rest.observed.routes.push(row.clone()),
+                    RowMatch::KeptBoth(before) => {
                         prop_assert_eq!(before.key(), row.key());
                         rest.observed.routes.extend([*before, row.clone()]);
                     }
                 }
             }
-            unmet.add(sieve.end(family, None));
+            mismatches.add(matcher.end(family, None));
         }
-        prop_assert!(unmet.in_order());
+        prop_assert!(mismatches.in_order());
         let mut narrowed = desired.clone();
         // A look is at ours alone. Who else is on the keys of what it leaves to do is asked then.
         let ours = |row: &&Route| row.protocol == world.policy.marker;
         let ours: Vec<Route> = rest.observed.routes.iter().filter(ours).cloned().collect();
-        narrowed.routes = Some(routes.unmet(&unmet, &ours));
+        narrowed.routes = Some(routes.mismatched(&mismatches, &ours));
         let sifted = rest.plan(&narrowed).unwrap();
         prop_assert_eq!(sifted.text().to_string(), plan.text().to_string());
         prop_assert_eq!(sifted, plan);

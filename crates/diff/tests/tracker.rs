@@ -93,7 +93,7 @@ proptest! {
         let mut desired: Routes = first.iter().map(|(place, way)| route(*place, *way)).collect();
         let mut there: Vec<Route> = desired.iter().map(observed).collect();
         let devices = Devices::of([(Dev::index(2), name())]);
-        let mut tracker = Tracker::settled(&desired);
+        let mut tracker = Tracker::in_sync(&desired);
         let remove = |there: &mut Vec<Route>, key: RouteKey| there.retain(|row| row.key() != key);
         for round in events {
             let mut heard = Vec::new();
@@ -114,14 +114,14 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(tracker.desire(&desired, &devices, MARKER));
+            prop_assert!(tracker.follow(&desired, &devices, MARKER));
             for (key, row) in heard {
                 match row {
-                    Some(row) => tracker.there(row),
-                    None => tracker.gone(key),
+                    Some(row) => tracker.mark_present(row),
+                    None => tracker.mark_absent(key),
                 }
             }
-            let (routes, rows) = tracker.question(&desired);
+            let (routes, rows) = tracker.partial_input(&desired);
             let asked = planned(routes, rows);
             let all = planned(desired.clone(), there.clone());
             prop_assert_eq!(asked.text().to_string(), all.text().to_string());
@@ -134,10 +134,10 @@ proptest! {
 fn what_changed_too_much_takes_a_look_at_all() {
     let devices = Devices::of([(Dev::index(2), name())]);
     let mut routes: Routes = [route(1, 0), route(2, 0)].into();
-    let tracker = Tracker::settled(&routes);
+    let tracker = Tracker::in_sync(&routes);
     let via = |way: u8| route(1, way).nexthops;
     let mut rerouted = routes.clone();
-    rerouted.reroute(&via(0), &via(1));
+    rerouted.replace_nexthops(&via(0), &via(1));
     assert_eq!(
         rerouted
             .iter()
@@ -145,15 +145,15 @@ fn what_changed_too_much_takes_a_look_at_all() {
             .collect::<Vec<_>>(),
         [via(1), via(1)]
     );
-    assert!(!tracker.clone().desire(&rerouted, &devices, MARKER));
+    assert!(!tracker.clone().follow(&rerouted, &devices, MARKER));
     for _ in 0..5_000 {
         routes.insert(route(1, 1));
     }
-    assert!(!tracker.clone().desire(&routes, &devices, MARKER));
+    assert!(!tracker.clone().follow(&routes, &devices, MARKER));
     // Nor is anything known of routes that are others altogether.
     assert!(
         !tracker
             .clone()
-            .desire(&Routes::from([route(1, 0)]), &devices, MARKER)
+            .follow(&Routes::from([route(1, 0)]), &devices, MARKER)
     );
 }

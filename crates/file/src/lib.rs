@@ -30,7 +30,9 @@ use std::fmt;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use trueup_diff::{Address, Desired, IfName, Kind, Link, Neighbour, Route, Routes, Rule, Shape};
+use trueup_diff::{
+    Address, Desired, IfName, Kind, Link, Neighbour, NexthopMode, Route, Routes, Rule,
+};
 use trueup_sysctl as sysctls;
 
 pub use error::{Error, ErrorKind, Problem};
@@ -299,7 +301,7 @@ struct Declared {
     neighbours: Option<Vec<Neighbour<IfName>>>,
     routes: Option<Vec<Route<IfName>>>,
     rules: Option<Vec<Rule>>,
-    nexthops: Shape,
+    nexthops: NexthopMode,
     /// Those that say so of themselves, by kind and position.
     adopt: BTreeSet<(Kind, usize)>,
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trueup_diff::{DEFAULT_PROTOCOL, Kind, OnConflict, Ownership, Protocols, Shape};
+use trueup_diff::{DEFAULT_PROTOCOL, Kind, NexthopMode, OnConflict, Ownership, Protocols};
 
 use crate::value::{Fault, Fields, Node, Result, Table, Value, fault};
 use crate::{Tables, words};
@@ -69,9 +69,9 @@ pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
 pub(crate) const NEXTHOPS: &str = "nexthops";
 
 /// The shape that [`NEXTHOPS`] names.
-pub(crate) fn shape(value: &Value<'_>) -> Result<Shape> {
+pub(crate) fn shape(value: &Value<'_>) -> Result<NexthopMode> {
     let shape = words::one_of(value, "shape of next hops", &[(OBJECTS, ())]);
-    shape.map(|()| Shape::Objects).map_err(|fault| Fault {
+    shape.map(|()| NexthopMode::Objects).map_err(|fault| Fault {
         message: format!(
             "{NEXTHOPS}: {}; without this key they are written out in each route",
             fault.message
@@ -134,7 +134,7 @@ impl Settings {
     }
 
     /// The keys of what is not as it is unless said otherwise; the marker always.
-    pub(crate) fn write(&self, shape: &Shape) -> Table<'static> {
+    pub(crate) fn write(&self, shape: &NexthopMode) -> Table<'static> {
         let mut table = Table::default();
         table.push("protocol", Node::Integer(self.protocol.into()));
         if self.adopt {
@@ -154,7 +154,7 @@ impl Settings {
         if let Some(grace) = self.grace {
             table.push("grace", words::seconds_node(grace));
         }
-        if *shape != Shape::Routes {
+        if *shape != NexthopMode::Inline {
             table.push(NEXTHOPS, Node::Text(OBJECTS.into()));
         }
         if self.sysctl_revert {

@@ -1,6 +1,6 @@
 //! The reader of snapshots.
 
-use trueup_diff::{ForwardingEntry, Route, Sieve, Unmet};
+use trueup_diff::{DumpMatcher, ForwardingEntry, Mismatches, Route};
 use trueup_netlink::{Error, Namespace, Socket};
 
 use crate::changes::Change;
@@ -106,16 +106,16 @@ impl Observer {
         routes::kept(self, scope, keep)
     }
 
-    /// The routes within a scope that do not fall through a sieve, and what is unmet in it. Nothing is held of those that do.
+    /// The routes within a scope that do not fall through a matcher, and the mismatches in it. Nothing is held of those that do.
     ///
     /// # Errors
     ///
     /// As [`snapshot`](Self::snapshot).
-    pub fn routes_sifted(
+    pub fn match_routes(
         &mut self,
         scope: &ReadScope,
-        sieve: &mut Sieve<'_>,
-    ) -> Result<(Vec<Route>, Unmet, Option<Incomplete>), Error> {
-        routes::sifted(self, scope, sieve)
+        matcher: &mut DumpMatcher<'_>,
+    ) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
+        routes::matched(self, scope, matcher)
     }
 }

@@ -1,6 +1,6 @@
 //! Routes are many: most are looked at where they arrived, and held nowhere.
 
-use trueup_diff::{Family, Item as _, Kind, Route, Sieve, Unmet, Verdict};
+use trueup_diff::{DumpMatcher, Family, Item as _, Kind, Mismatches, Route, RowMatch};
 use trueup_netlink::codec::Undecodable;
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::{Error, ErrorKind};
@@ -58,43 +58,43 @@ pub(crate) fn kept(
     Ok(all.in_order())
 }
 
-/// What does not fall through a sieve of what there is in a scope, and what is unmet in it.
-pub(crate) fn sifted(
+/// What does not fall through a matcher of what there is in a scope, and the mismatches in it.
+pub(crate) fn matched(
     observer: &mut Observer,
     scope: &ReadScope,
-    sieve: &mut Sieve<'_>,
-) -> Result<(Vec<Route>, Unmet, Option<Incomplete>), Error> {
+    matcher: &mut DumpMatcher<'_>,
+) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
     let mut all = Collected::default();
-    let mut unmet = Unmet::default();
+    let mut mismatches = Mismatches::default();
     for range in ranges(scope) {
-        let mut sifted = Sifted {
+        let mut dump = MatchedDump {
             range,
-            sieve,
+            matcher,
             begun: false,
             found: Vec::new(),
         };
-        let (mut rows, mut doubt) = settle(observer, range, &mut sifted)?;
-        sifted.end();
-        let mut attempts = sifted.found;
+        let (mut rows, mut doubt) = settle(observer, range, &mut dump)?;
+        dump.end();
+        let mut attempts = dump.found;
         let last = attempts.pop().unwrap_or_default();
         // Where no attempt was whole, what any of them saw is there.
         let seen = match doubt {
             None => last,
-            Some(_) => attempts.iter().fold(last, Unmet::and),
+            Some(_) => attempts.iter().fold(last, Mismatches::common),
         };
         if seen.in_order() {
-            unmet.add(seen);
+            mismatches.add(seen);
         } else {
             let mut every = |_: &Route| true;
             let keep = &mut every;
             (rows, doubt) = settle(observer, range, &mut Kept { range, keep })?;
-            sieve.begin(range.family);
-            unmet.add(sieve.end(range.family, range.table));
+            matcher.begin(range.family);
+            mismatches.add(matcher.end(range.family, range.table));
         }
         all.add(rows, doubt);
     }
     let (rows, doubt) = all.in_order();
-    Ok((rows, unmet, doubt))
+    Ok((rows, mismatches, doubt))
 }
 
 /// What came of several dumps.
@@ -184,30 +184,30 @@ impl<K: FnMut(&Route) -> bool> Rows<Route> for Kept<'_, K> {
     }
 }
 
-struct Sifted<'a, 'r> {
+struct MatchedDump<'a, 'r> {
     range: Range,
-    sieve: &'a mut Sieve<'r>,
+    matcher: &'a mut DumpMatcher<'r>,
     begun: bool,
     /// What each attempt has found.
-    found: Vec<Unmet>,
+    found: Vec<Mismatches>,
 }
 
-impl Sifted<'_, '_> {
+impl MatchedDump<'_, '_> {
     fn end(&mut self) {
         if !std::mem::take(&mut self.begun) {
-            self.sieve.begin(self.range.family);
+            self.matcher.begin(self.range.family);
         }
         let Range { family, table, .. } = self.range;
-        self.found.push(self.sieve.end(family, table));
+        self.found.push(self.matcher.end(family, table));
     }
 }
 
-impl Rows<Route> for Sifted<'_, '_> {
+impl Rows<Route> for MatchedDump<'_, '_> {
     fn begin(&mut self) {
         if self.begun {
             self.end();
         }
-        self.sieve.begin(self.range.family);
+        self.matcher.begin(self.range.family);
         self.begun = true;
     }
 
@@ -216,14 +216,14 @@ impl Rows<Route> for Sifted<'_, '_> {
             return Ok(None);
         };
         if self.range.holds(&row) {
-            let verdict = match row.seen() {
-                Some(row) => self.sieve.seen(&row),
-                None => self.sieve.route(&row.to_route()),
+            let verdict = match row.plain() {
+                Some(row) => self.matcher.match_plain(&row),
+                None => self.matcher.match_route(&row.to_route()),
             };
             match verdict {
-                Verdict::Settled => {}
-                Verdict::Kept => items.push(row.to_route()),
-                Verdict::Both(before) => items.extend([*before, row.to_route()]),
+                RowMatch::Matched => {}
+                RowMatch::Kept => items.push(row.to_route()),
+                RowMatch::KeptBoth(before) => items.extend([*before, row.to_route()]),
             }
         }
         Ok(Place::of(&row))

@@ -36,10 +36,10 @@ pub(crate) fn first<'a>(
             heard
                 .deleted_routes
                 .iter()
-                .for_each(|key| tracker.gone(*key));
+                .for_each(|key| tracker.mark_absent(*key));
             tracker
         });
-        if let Some(tracker) = tracker.filter(|tracker| tracker.strays().next().is_some()) {
+        if let Some(tracker) = tracker.filter(|tracker| tracker.dirty_keys().next().is_some()) {
             let links = pass.links()?;
             if known.has_links(&links.observed)
                 && let Ok((planned, owned)) = pass.plan_from_tracker(&tracker, links)

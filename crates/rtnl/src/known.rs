@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_diff::{
-    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, Object, Observed, Rests, RouteKey,
-    Routes, Shape, Standing, Tracker,
+    Desired, Dev, Devices, IfName, Item as _, Kind, Kinds, NexthopAssignment, NexthopMode, Object,
+    Observed, RouteDependencies, RouteKey, Routes, Tracker,
 };
 use trueup_observe::WatchScope;
 
@@ -26,7 +26,7 @@ pub(crate) struct Known {
     /// Those that matter, by name.
     relevant: BTreeSet<IfName>,
     /// What our routes rest on.
-    rests: Rests,
+    dependencies: RouteDependencies,
     /// The kinds of which what does not bear our marker matters too: it is ours by record, or in our place.
     unmarked: Kinds,
     /// Such routes.
@@ -34,7 +34,7 @@ pub(crate) struct Known {
     /// The routes that are there, if all that are desired are.
     pub(crate) tracker: Option<Tracker>,
     /// The nexthop objects that they point at, if they do.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) assignment: Option<NexthopAssignment>,
     /// Whether all that was read was whole.
     pub(crate) whole: bool,
     /// Whether what our routes rest on is known: it was whole once, and nothing was changed by a pass that was not.
@@ -57,20 +57,20 @@ impl Known {
         let nothing_left = whole && planned.plan.is_empty();
         let routes = pass.desired.routes.as_ref();
         // Which objects routes point at follows from all of them.
-        let written_out = pass.desired.nexthops == Shape::Routes;
+        let written_out = pass.desired.nexthops == NexthopMode::Inline;
         // A part says nothing of what was left undone elsewhere.
         let tracked = |before: &Known| before.tracker.is_some();
         let all = pass.region.is_whole() || before.as_ref().is_some_and(tracked);
         let tracker = routes.filter(|_| nothing_left && written_out && all);
-        let tracker = tracker.map(Tracker::settled);
-        let stands = |before: &Known| before.standing.is_some();
+        let tracker = tracker.map(Tracker::in_sync);
+        let stands = |before: &Known| before.assignment.is_some();
         let all = pass.region.is_whole() || before.as_ref().is_some_and(stands);
         let objects = pass
             .objects()
             .filter(|_| nothing_left && !written_out && all);
-        let standing = routes.zip(objects).map(|(routes, objects)| {
+        let assignment = routes.zip(objects).map(|(routes, objects)| {
             let marker = pass.policy.marker;
-            Standing::settled(routes, objects, &devices(&names), marker)
+            NexthopAssignment::in_sync(routes, objects, &devices(&names), marker)
         });
         let mut known = match before {
             Some(before) if !pass.region.is_whole() => Known {
@@ -78,8 +78,8 @@ impl Known {
                 relevant: region::named(pass.desired),
                 tracker,
                 // A part without objects leaves them as they were.
-                standing: standing.or(before
-                    .standing
+                assignment: assignment.or(before
+                    .assignment
                     .filter(|_| !pass.region.holds(Place::Nexthop))),
                 whole,
                 grounded,
@@ -88,16 +88,16 @@ impl Known {
             before => {
                 // Where rows may be missing, what was known of them holds on.
                 let held = before.filter(|_| is_same && !whole);
-                let rests = held.map(|held| held.rests).unwrap_or_default();
+                let dependencies = held.map(|held| held.dependencies).unwrap_or_default();
                 Known {
                     options: *pass.options,
                     names,
                     relevant: region::named(pass.desired),
-                    rests,
+                    dependencies,
                     unmarked: pass.policy.by_ledger,
                     foreign: BTreeSet::new(),
                     tracker,
-                    standing,
+                    assignment,
                     whole,
                     grounded,
                 }
@@ -116,15 +116,17 @@ impl Known {
         }
         let objects = planned.observed.nexthops.iter();
         known
-            .rests
+            .dependencies
             .nexthops
             .extend(objects.clone().map(|nexthop| nexthop.id));
         let devices = objects.filter_map(|nexthop| nexthop.dev()?.as_index());
-        known.rests.devices.extend(devices);
+        known.dependencies.devices.extend(devices);
         known.note_served(pass, &planned.observed);
-        known.rests.add(pass.rests().cloned().unwrap_or_default());
+        known
+            .dependencies
+            .add(pass.dependencies().cloned().unwrap_or_default());
         let routes = planned.observed.routes.iter();
-        routes.for_each(|route| known.rests.note(route));
+        routes.for_each(|route| known.dependencies.note(route));
         known
     }
 
@@ -134,14 +136,14 @@ impl Known {
         // What is there on the key of one that is not ours is not for us to say.
         let followed = |(mut tracker, routes): (Tracker, &Routes)| {
             let ours = |key: &RouteKey| !self.foreign.contains(key);
-            let followed = tracker.desire(routes, &devices, marker);
-            (followed && tracker.strays().all(ours)).then_some(tracker)
+            let followed = tracker.follow(routes, &devices, marker);
+            (followed && tracker.dirty_keys().all(ours)).then_some(tracker)
         };
         let tracker = self.tracker.take().zip(desired.routes.as_ref());
         self.tracker = tracker.and_then(followed);
-        let standing = self.standing.take().zip(desired.routes.as_ref());
-        self.standing =
-            standing.and_then(|(mut standing, routes)| standing.desire(routes).then_some(standing));
+        let assignment = self.assignment.take().zip(desired.routes.as_ref());
+        self.assignment = assignment
+            .and_then(|(mut assignment, routes)| assignment.follow(routes).then_some(assignment));
     }
 
     /// What is not ours and equals what is desired serves in its place: its end is then our affair.
@@ -184,9 +186,9 @@ impl Known {
             let matters = |(_, name): &(&u32, &IfName)| self.relevant.contains(*name);
             let devices = self.names.iter().filter(matters).map(|(index, _)| *index);
             interest.devices = Some(devices.collect());
-            interest.route_devices = Some(self.rests.devices.clone());
-            interest.route_sources = Some(self.rests.sources.clone());
-            interest.nexthops = Some(self.rests.nexthops.clone());
+            interest.route_devices = Some(self.dependencies.devices.clone());
+            interest.route_sources = Some(self.dependencies.sources.clone());
+            interest.nexthops = Some(self.dependencies.nexthops.clone());
         }
         interest
     }

@@ -9,9 +9,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Desired, Dev, Devices, Family, ForwardingEntry, Item, Kind, Kinds, Link, NextHops,
-    Nexthop, Object, Observed, Op, Owned, Plan, Policy, Route, RouteKey, Shape, Sieve, Unmet,
-    assigned, plan, resolve,
+    Action, Desired, Dev, Devices, DumpMatcher, Family, ForwardingEntry, Item, Kind, Kinds, Link,
+    Mismatches, NextHops, Nexthop, NexthopMode, Object, Observed, Op, Owned, Plan, Policy, Route,
+    RouteKey, assigned, plan, resolve,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
@@ -63,17 +63,17 @@ pub(crate) struct Passing<'a> {
     pub(crate) book: &'a Book,
     pub(crate) policy: Policy,
     /// Which nexthop objects the routes point at, once it was found.
-    pub(crate) shape: Option<&'a Shape>,
+    pub(crate) shape: Option<&'a NexthopMode>,
 }
 
 impl Passing<'_> {
-    /// The sieve for them, and which nexthop objects they point at; none where it takes more than a route's marker and value to
+    /// The matcher for them, and which nexthop objects they point at; none where it takes more than a route's marker and value to
     /// tell.
-    fn sieve(
+    fn matcher(
         &self,
         observed: &Observed,
         recorded: &BTreeSet<RouteKey>,
-    ) -> Option<(Sieve<'_>, Shape)> {
+    ) -> Option<(DumpMatcher<'_>, NexthopMode)> {
         let Passing {
             desired,
             book,
@@ -102,11 +102,13 @@ impl Passing<'_> {
             None => assigned(desired, observed, &owned, policy).ok()?,
         };
         let devices = &resolved.devices;
-        let sieve = match &shape {
-            Shape::Assigned(objects) => Sieve::shaped(routes, devices, marker, kept, objects),
-            _ => Sieve::new(routes, devices, marker, kept),
+        let matcher = match &shape {
+            NexthopMode::Assigned(objects) => {
+                DumpMatcher::with_nexthop_table(routes, devices, marker, kept, objects)
+            }
+            _ => DumpMatcher::new(routes, devices, marker, kept),
         };
-        Some((sieve, shape))
+        Some((matcher, shape))
     }
 }
 
@@ -119,20 +121,20 @@ pub(crate) fn read(
     marker: u8,
     recorded: &BTreeSet<RouteKey>,
     passing: Option<Passing<'_>>,
-) -> Result<(Snapshot, Option<(Unmet, Shape)>), Error> {
+) -> Result<(Snapshot, Option<(Mismatches, NexthopMode)>), Error> {
     let mut snapshot = with_all_links(observer.snapshot(&others(region, managed, marker))?)?;
-    let mut unmet = None;
+    let mut mismatches = None;
     if managed.contains(Kind::Route) {
         let mut doubts = Vec::new();
-        let sieve = passing.as_ref();
-        let sieve = sieve.and_then(|passing| passing.sieve(&snapshot.observed, recorded));
-        let (mut sieve, shape) = sieve.unzip();
+        let matcher = passing.as_ref();
+        let matcher = matcher.and_then(|passing| passing.matcher(&snapshot.observed, recorded));
+        let (mut matcher, shape) = matcher.unzip();
         for scope in routes(region, marker) {
-            let (routes, doubt) = match &mut sieve {
-                Some(sieve) => {
-                    let (routes, of_scope, doubt) = observer.routes_sifted(&scope, sieve)?;
-                    let found = || (Unmet::default(), shape.clone().unwrap_or_default());
-                    unmet.get_or_insert_with(found).0.add(of_scope);
+            let (routes, doubt) = match &mut matcher {
+                Some(matcher) => {
+                    let (routes, of_scope, doubt) = observer.match_routes(&scope, matcher)?;
+                    let found = || (Mismatches::default(), shape.clone().unwrap_or_default());
+                    mismatches.get_or_insert_with(found).0.add(of_scope);
                     (routes, doubt)
                 }
                 None => observer.routes_where(&scope, |_| true)?,
@@ -154,7 +156,7 @@ pub(crate) fn read(
         snapshot.observed.routes.extend(routes);
         snapshot.mark_read(Kind::Route, doubt);
     }
-    Ok((snapshot, unmet))
+    Ok((snapshot, mismatches))
 }
 
 /// Refuses a snapshot whose links are in doubt: without all links, names lead nowhere.

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
 use trueup_diff::{
-    Action, Desired, Dev, Devices, Hold, Item as _, Kind, Kinds, Object, Objects, Observed, Op,
-    Owned, Plan, Policy, Reason, Rests, Route, RouteKey, Routes, Standing, Tracker, assigned,
-    resolve,
+    Action, Desired, Dev, Devices, Hold, Item as _, Kind, Kinds, NexthopAssignment, NexthopTable,
+    Object, Observed, Op, Owned, Plan, Policy, Reason, Route, RouteDependencies, RouteKey, Routes,
+    Tracker, assigned, resolve,
 };
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{Ledger, OpKey, PassLimits};
@@ -29,13 +29,13 @@ pub(crate) struct Pass<'a> {
     /// What is desired in the region, where that is a part and has been looked at.
     narrowed: Option<Desired>,
     /// What of that the last look has not found in place, where it passed over the rest, and what that rests on.
-    sifted: Option<(Desired, Rests)>,
+    sifted: Option<(Desired, RouteDependencies)>,
     /// Whether looks pass over what is in place.
     passes_over: bool,
     /// Whether what the kernel says of each change will do instead of a look.
     hears: bool,
     /// Where routes are to stay on their nexthop objects: on which.
-    standing: Option<Standing>,
+    assignment: Option<NexthopAssignment>,
     /// Whether they cannot.
     strayed: bool,
     pub(crate) region: Region,
@@ -79,7 +79,7 @@ impl<'a> Pass<'a> {
             sifted: None,
             passes_over: false,
             hears: false,
-            standing: None,
+            assignment: None,
             strayed: false,
             region,
             options,
@@ -112,8 +112,8 @@ impl<'a> Pass<'a> {
     }
 
     /// One in which routes stay on their nexthop objects, if the region has those.
-    pub(crate) fn standing(mut self, standing: Option<Standing>) -> Self {
-        self.standing = standing;
+    pub(crate) fn assignment(mut self, assignment: Option<NexthopAssignment>) -> Self {
+        self.assignment = assignment;
         self
     }
 
@@ -166,22 +166,25 @@ impl<'a> Pass<'a> {
             policy: self.policy,
             shape: None,
         });
-        let (mut snapshot, mut unmet) =
+        let (mut snapshot, mut mismatches) =
             look::read(observer, region, managed, marker, unmarked, passing)?;
         let missing = self.book.missing(&snapshot.observed);
         if missing != Kinds::NONE {
-            let shape = unmet.as_ref().map(|(_, shape)| shape);
+            let shape = mismatches.as_ref().map(|(_, shape)| shape);
             let passing = passing.map(|passing| Passing { shape, ..passing });
             let (again, still) = look::read(observer, region, missing, marker, unmarked, passing)?;
             look::fill(&mut snapshot, again);
-            unmet = match (unmet, still) {
-                (Some((unmet, shape)), Some((still, _))) => Some((unmet.and(&still), shape)),
-                (unmet, _) => unmet,
+            mismatches = match (mismatches, still) {
+                (Some((mismatches, shape)), Some((still, _))) => {
+                    Some((mismatches.common(&still), shape))
+                }
+                (mismatches, _) => mismatches,
             };
         }
-        self.sifted = unmet.map(|(unmet, shape)| {
+        self.sifted = mismatches.map(|(mismatches, shape)| {
             let routes = desired.routes.as_ref();
-            let routes = routes.map(|routes| routes.unmet(&unmet, &snapshot.observed.routes));
+            let routes =
+                routes.map(|routes| routes.mismatched(&mismatches, &snapshot.observed.routes));
             let rest = Desired {
                 links: desired.links.clone(),
                 addresses: desired.addresses.clone(),
@@ -191,7 +194,7 @@ impl<'a> Pass<'a> {
                 nexthops: shape,
                 adopt: desired.adopt.clone(),
             };
-            (rest, unmet.rests().clone())
+            (rest, mismatches.dependencies().clone())
         });
         Ok(snapshot)
     }
@@ -224,7 +227,7 @@ impl<'a> Pass<'a> {
 
     /// Finds the nexthop objects of a part that has them, and whether the routes can stay on theirs.
     fn stay(&mut self, observed: &Observed, owned: &Owned) -> Result<(), Error> {
-        let (Some(standing), Some(narrowed)) = (&self.standing, &mut self.narrowed) else {
+        let (Some(assignment), Some(narrowed)) = (&self.assignment, &mut self.narrowed) else {
             return Ok(());
         };
         if !self.region.holds(Place::Nexthop) {
@@ -235,14 +238,14 @@ impl<'a> Pass<'a> {
         let objects = narrowed.nexthops.objects();
         let stays = routes.zip(objects).is_some_and(|(routes, objects)| {
             let devices = Devices::observed(&observed.links);
-            standing.holds(routes, objects, &devices, self.policy.marker)
+            assignment.is_current(routes, objects, &devices, self.policy.marker)
         });
         self.strayed |= !stays;
         Ok(())
     }
 
     /// Which nexthop objects the routes point at, as of the last look.
-    pub(crate) fn objects(&self) -> Option<&Objects> {
+    pub(crate) fn objects(&self) -> Option<&NexthopTable> {
         let sifted = self.sifted.as_ref().map(|(desired, _)| desired);
         sifted.or(self.narrowed.as_ref())?.nexthops.objects()
     }
@@ -255,7 +258,7 @@ impl<'a> Pass<'a> {
         mut links: Snapshot,
     ) -> Result<(Planned, Owned), Error> {
         let routes = self.desired.routes.as_ref();
-        let (routes, there) = routes.map(|routes| tracker.question(routes)).unzip();
+        let (routes, there) = routes.map(|routes| tracker.partial_input(routes)).unzip();
         links.observed.routes = there.unwrap_or_default();
         links.observed.complete = links.observed.complete.with(Kind::Route);
         let gone = Desired {
@@ -269,8 +272,8 @@ impl<'a> Pass<'a> {
     }
 
     /// What the routes rest on that the last look passed over.
-    pub(crate) fn rests(&self) -> Option<&Rests> {
-        self.sifted.as_ref().map(|(_, rests)| rests)
+    pub(crate) fn dependencies(&self) -> Option<&RouteDependencies> {
+        self.sifted.as_ref().map(|(_, dependencies)| dependencies)
     }
 
     /// The links alone.

@@ -254,7 +254,7 @@ pub(crate) fn named(desired: &Desired) -> BTreeSet<IfName> {
     }
     names.extend(desired.addresses.iter().flatten().map(|it| it.dev));
     names.extend(desired.neighbours.iter().flatten().map(|it| it.dev));
-    let ways = desired.routes.iter().flat_map(Routes::ways);
+    let ways = desired.routes.iter().flat_map(Routes::nexthops);
     names.extend(ways.flat_map(|way| way.devices().copied()));
     names
 }

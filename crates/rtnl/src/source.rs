@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use trueup_apply::Outcome;
 use trueup_diff::{
-    Action, Desired, Dev, Hold, Kind, Kinds, Object, Observed, Op, Owned, Reason, Shape, resolve,
+    Action, Desired, Dev, Hold, Kind, Kinds, NexthopMode, Object, Observed, Op, Owned, Reason,
+    resolve,
 };
 use trueup_netlink::{Markers, Namespace, Socket, markers};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
@@ -170,9 +171,9 @@ impl Rtnl {
             let same = known.options == *options && self.memory.is_same_but_routes(desired);
             let mut part = Part::of(heard, &known.names).filter(|_| same)?;
             if !self.memory.is_same(desired) {
-                match (&known.tracker, &known.standing) {
+                match (&known.tracker, &known.assignment) {
                     (Some(tracker), _) => tracker
-                        .strays()
+                        .dirty_keys()
                         .for_each(|key| part.add(Place::of_route(key), &known.names)),
                     (None, Some(_)) => part.nexthops = true,
                     (None, None) => return None,
@@ -183,7 +184,7 @@ impl Rtnl {
                 .unsettled()
                 .for_each(|place| part.add(place, &known.names));
             // Which object a route points at follows from all routes.
-            let by_objects = desired.nexthops == Shape::Objects && part.has_routes();
+            let by_objects = desired.nexthops == NexthopMode::Objects && part.has_routes();
             let mut unsettled = self.memory.unsettled();
             let is_part = !by_objects && !unsettled.any(|place| place == Place::Nexthop);
             is_part.then_some(part)
@@ -252,8 +253,8 @@ impl Source for Rtnl {
         };
         let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
         let pass = pass.with_ops(limits.ops()).passing_over();
-        let standing = known.as_ref().and_then(|known| known.standing.clone());
-        let pass = pass.standing(standing);
+        let assignment = known.as_ref().and_then(|known| known.assignment.clone());
+        let pass = pass.assignment(assignment);
         let pass = pass.listening(self.listening.clone());
         let First {
             mut pass,

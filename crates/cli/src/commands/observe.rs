@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use trueup::diff::{
     Desired, Devices, IfName, Item, Kind, Kinds, Link, LinkAddr, LinkKind, Neighbour, NextHops,
-    Object, Observed, Owned, Route, RouteType, Rule, Shape,
+    NexthopMode, Object, Observed, Owned, Route, RouteType, Rule,
 };
 use trueup::netlink::{Marker, Socket, markers};
 use trueup::rtnl::DEFAULT_PROTOCOL;
@@ -163,9 +163,9 @@ fn is_kernels_rule(rule: &Rule) -> bool {
 }
 
 /// Whether a route has its next hops written out where those of others are objects.
-fn is_written_out(object: &Object, shape: &Shape) -> bool {
+fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
     let is_object = |route: &Route| matches!(route.nexthops, NextHops::Object(..));
-    *shape == Shape::Objects && matches!(object, Object::Route(route) if !is_object(route))
+    *shape == NexthopMode::Objects && matches!(object, Object::Route(route) if !is_object(route))
 }
 
 /// An object of which there may be one in a file.

@@ -33,7 +33,7 @@ pub use metrics::{Metric, Metrics};
 pub use names::{IfName, Label, LinkAddr};
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use net::{Dev, Family, ParseError, Prefix};
-pub use nexthop::{Nexthop, Way};
+pub use nexthop::{Nexthop, NexthopTarget};
 pub use route::{NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
 pub(crate) use rule::Selectors;
 pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};

@@ -12,7 +12,7 @@ pub struct Nexthop {
     /// Its number (`NHA_ID`), by which routes point at it. 0 is none.
     pub id: u32,
     /// Where it leads.
-    pub way: Way,
+    pub target: NexthopTarget,
     /// Who installed it (`nhm_protocol`): for one of ours the marker.
     pub protocol: u8,
     /// The kernel reports configuration that this model does not hold, such as an encapsulation or a resilient group.
@@ -24,7 +24,7 @@ pub struct Nexthop {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-pub enum Way {
+pub enum NexthopTarget {
     /// To one next hop, whose weight says nothing. The family is that of the gateway; without one, that of the routes that it
     /// is for: an IPv6 route takes none of IPv4.
     One(Family, NextHop),
@@ -48,25 +48,25 @@ impl Nexthop {
 
     /// The numbers of the objects that a group leads to.
     pub fn members(&self) -> impl Iterator<Item = u32> {
-        let members = match &self.way {
-            Way::Group(members) => members.as_slice(),
-            Way::One(..) | Way::Blackhole(_) => &[],
+        let members = match &self.target {
+            NexthopTarget::Group(members) => members.as_slice(),
+            NexthopTarget::One(..) | NexthopTarget::Blackhole(_) => &[],
         };
         members.iter().map(|(id, _)| *id)
     }
 
     /// The device that it leads out of.
     pub fn dev(&self) -> Option<Dev> {
-        match &self.way {
-            Way::One(_, hop) => hop.dev,
-            Way::Blackhole(_) | Way::Group(_) => None,
+        match &self.target {
+            NexthopTarget::One(_, hop) => hop.dev,
+            NexthopTarget::Blackhole(_) | NexthopTarget::Group(_) => None,
         }
     }
 
     /// With the members of a group in the order of their numbers.
     #[must_use]
     pub fn canonical(mut self) -> Nexthop {
-        if let Way::Group(members) = &mut self.way {
+        if let NexthopTarget::Group(members) = &mut self.target {
             members.sort_unstable();
         }
         self
@@ -82,12 +82,12 @@ impl Item for Nexthop {
 
     fn compare(&self, observed: &Nexthop, differ: &mut dyn FnMut(Difference)) {
         // The kernel makes no group of a single one, nor the other way round (`replace_nexthop`).
-        let is_group = |nexthop: &Nexthop| matches!(nexthop.way, Way::Group(_));
+        let is_group = |nexthop: &Nexthop| matches!(nexthop.target, NexthopTarget::Group(_));
         let way = match is_group(self) == is_group(observed) {
             true => in_place,
             false => recreate,
         };
-        way(self.way == observed.way, "way", differ);
+        way(self.target == observed.target, "target", differ);
         let known = self.unmodelled == observed.unmodelled;
         recreate(known, "attributes unknown here", differ);
     }
@@ -99,19 +99,19 @@ mod tests {
 
     #[test]
     fn a_group_is_the_same_in_any_order_and_never_becomes_a_single_one() {
-        let nexthop = |way| Nexthop {
+        let nexthop = |target| Nexthop {
             id: 7,
-            way,
+            target,
             protocol: 116,
             unmodelled: false,
         };
-        let group = nexthop(Way::Group(vec![(1, 1), (2, 3)]));
-        let turned = nexthop(Way::Group(vec![(2, 3), (1, 1)])).canonical();
+        let group = nexthop(NexthopTarget::Group(vec![(1, 1), (2, 3)]));
+        let turned = nexthop(NexthopTarget::Group(vec![(2, 3), (1, 1)])).canonical();
         assert!(group.agrees(&turned));
-        let weights = nexthop(Way::Group(vec![(1, 1), (2, 1)]));
+        let weights = nexthop(NexthopTarget::Group(vec![(1, 1), (2, 1)]));
         let differences = group.differences(&weights);
         assert!(differences.len() == 1 && differences[0].in_place);
-        let blackhole = nexthop(Way::Blackhole(Family::Inet));
+        let blackhole = nexthop(NexthopTarget::Blackhole(Family::Inet));
         let differences = group.differences(&blackhole);
         assert!(differences.len() == 1 && !differences[0].in_place);
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::link::{LinkWords, Which};
-use super::route::{RouteWords, WayWords};
+use super::route::{RouteWords, TargetWords};
 use super::{Name, Word};
 use crate::model::{
     Address, FOREVER, Family, Kind, LinkKind, Neighbour, NeighbourState, Nexthop, Rule, RuleAction,
@@ -234,7 +234,7 @@ fn nexthop_words(
     write!(
         f,
         "{} proto {}",
-        WayWords(&nexthop.way, devices),
+        TargetWords(&nexthop.target, devices),
         nexthop.protocol
     )
 }

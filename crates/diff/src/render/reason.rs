@@ -5,7 +5,7 @@ use std::fmt;
 use super::Name;
 use super::command::{Lifetime, Spec, state_name, word};
 use super::link::{LinkWords, Which};
-use super::route::{HopWords, MetricWords, TypeName, WayWords};
+use super::route::{HopWords, MetricWords, TargetWords, TypeName};
 use crate::model::{Address, AddressFlags, Difference, Link, Neighbour, Nexthop, Route};
 use crate::plan::{Action, Hold, Object, Op, Reason};
 use crate::resolve::Devices;
@@ -104,7 +104,7 @@ fn route_field(was: &Route, field: &str, devices: &Devices) -> Option<String> {
 
 fn nexthop_field(was: &Nexthop, field: &str, devices: &Devices) -> Option<String> {
     match field {
-        "way" => words_or_none(WayWords(&was.way, devices)),
+        "target" => words_or_none(TargetWords(&was.target, devices)),
         _ => None,
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::{Name, Word};
-use crate::model::{Family, Metric, Metrics, NextHop, NextHops, Route, RouteType, Scope, Way};
+use crate::model::{
+    Family, Metric, Metrics, NextHop, NextHops, NexthopTarget, Route, RouteType, Scope,
+};
 use crate::resolve::Devices;
 
 /// A route: all of it, or for a delete what tells it from any other.
@@ -131,22 +133,24 @@ impl fmt::Display for HopWords<'_> {
 }
 
 /// Where a nexthop object leads, each word after a space.
-pub(super) struct WayWords<'a>(pub(super) &'a Way, pub(super) &'a Devices);
+pub(super) struct TargetWords<'a>(pub(super) &'a NexthopTarget, pub(super) &'a Devices);
 
-impl fmt::Display for WayWords<'_> {
+impl fmt::Display for TargetWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             // A gateway of its own family: `ip nexthop` takes no other.
-            Way::One(family, hop) => {
+            NexthopTarget::One(family, hop) => {
                 let family = hop.via.map_or(*family, Family::of);
                 Hop(hop, family, self.1).fmt(f)
             }
-            Way::Blackhole(_) => f.write_str(" blackhole"),
-            Way::Group(members) => members.iter().enumerate().try_for_each(|(at, member)| {
-                let lead = if at == 0 { " group " } else { "/" };
-                let (id, weight) = member;
-                write!(f, "{lead}{id},{weight}")
-            }),
+            NexthopTarget::Blackhole(_) => f.write_str(" blackhole"),
+            NexthopTarget::Group(members) => {
+                members.iter().enumerate().try_for_each(|(at, member)| {
+                    let lead = if at == 0 { " group " } else { "/" };
+                    let (id, weight) = member;
+                    write!(f, "{lead}{id},{weight}")
+                })
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum Packed {
     V4(Key4),
     V6(Key6),
     /// With what is rare: a source prefix.
-    Odd(RouteKey),
+    Generic(RouteKey),
 }
 
 pub(crate) fn key4(table: u32, dst: u32, len: u8, tos: u8, metric: u32) -> Key4 {
@@ -125,7 +125,7 @@ impl Packed {
                 let len = key.dst.len();
                 Packed::V6(Key6::new(key.table, dst.to_bits(), len, key.metric))
             }
-            _ => Packed::Odd(*key),
+            _ => Packed::Generic(*key),
         }
     }
 
@@ -133,7 +133,7 @@ impl Packed {
         match self {
             Packed::V4(key) => unpack4(key),
             Packed::V6(key) => key.unpack(),
-            Packed::Odd(key) => key,
+            Packed::Generic(key) => key,
         }
     }
 }
@@ -144,7 +144,7 @@ impl Ord for RouteKey {
         match (Packed::of(self), Packed::of(other)) {
             (Packed::V4(a), Packed::V4(b)) => a.cmp(&b),
             (Packed::V6(a), Packed::V6(b)) => a.cmp(&b),
-            (Packed::Odd(a), Packed::Odd(b)) => {
+            (Packed::Generic(a), Packed::Generic(b)) => {
                 let parts = |key: &RouteKey| {
                     (
                         key.dst.family(),
@@ -173,7 +173,7 @@ impl Packed {
         match self {
             Packed::V4(_) => 0,
             Packed::V6(_) => 1,
-            Packed::Odd(_) => 2,
+            Packed::Generic(_) => 2,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Change {
     /// Of a route, and what it had before.
     Route(RouteKey, Option<Arc<Value>>),
     /// Of the way of all routes of a value.
-    Way(Id),
+    Nexthops(Id),
 }
 
 #[derive(Clone, Debug)]

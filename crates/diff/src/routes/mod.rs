@@ -1,13 +1,14 @@
 //! Desired routes at scale: in the order in which the kernel dumps them, compact, and with a memory of their changes.
 //!
 //! A route's key is one integer of 16 bytes (IPv4) or a few of 32 (IPv6), and what else it has is held once for all routes that
-//! share it, so that an IPv4 route takes some 24 bytes. [`Sieve`] compares them with the rows of a dump as they arrive.
+//! share it, so that an IPv4 route takes some 24 bytes. [`DumpMatcher`] compares them with the rows of a dump as they arrive.
 
+mod dump_matcher;
 mod key;
 mod log;
+mod nexthop_assignment;
+mod nexthop_table;
 mod resolved;
-mod sieve;
-mod standing;
 mod tracker;
 mod values;
 
@@ -16,11 +17,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::{IfName, NextHops, Route, RouteKey};
+pub use dump_matcher::{DumpMatcher, Mismatches, PlainRoute, RouteDependencies, RowMatch};
 use key::{Key4, Key6, Packed};
 pub use log::Revision;
 use log::{Change, Log};
-pub use sieve::{Rests, Seen, Sieve, Unmet, Verdict};
-pub use standing::Standing;
+pub use nexthop_assignment::NexthopAssignment;
+pub use nexthop_table::NexthopTable;
 pub use tracker::Tracker;
 use values::{Id, Value, Values};
 
@@ -43,7 +45,7 @@ use values::{Id, Value, Values};
 pub struct Routes {
     v4: BTreeMap<Key4, Id>,
     v6: BTreeMap<Key6, Id>,
-    odd: BTreeMap<RouteKey, Id>,
+    generic: BTreeMap<RouteKey, Id>,
     values: Values,
     adopt: BTreeSet<RouteKey>,
     log: Log,
@@ -57,7 +59,7 @@ impl Routes {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.v4.len() + self.v6.len() + self.odd.len()
+        self.v4.len() + self.v6.len() + self.generic.len()
     }
 
     /// Whether there is none.
@@ -72,7 +74,7 @@ impl Routes {
         let old = match Packed::of(&key) {
             Packed::V4(packed) => self.v4.insert(packed, id),
             Packed::V6(packed) => self.v6.insert(packed, id),
-            Packed::Odd(key) => self.odd.insert(key, id),
+            Packed::Generic(key) => self.generic.insert(key, id),
         };
         self.changed(key, old)
     }
@@ -82,7 +84,7 @@ impl Routes {
         let old = match Packed::of(key) {
             Packed::V4(packed) => self.v4.remove(&packed),
             Packed::V6(packed) => self.v6.remove(&packed),
-            Packed::Odd(key) => self.odd.remove(&key),
+            Packed::Generic(key) => self.generic.remove(&key),
         }?;
         self.adopt.remove(key);
         self.changed(*key, Some(old))
@@ -105,13 +107,13 @@ impl Routes {
         match key {
             Packed::V4(key) => self.v4.get(&key),
             Packed::V6(key) => self.v6.get(&key),
-            Packed::Odd(key) => self.odd.get(&key),
+            Packed::Generic(key) => self.generic.get(&key),
         }
         .copied()
     }
 
     /// Leads all routes that go by `from` another way, of either family. Costs the number of ways, not of routes.
-    pub fn reroute(&mut self, from: &NextHops<IfName>, to: &NextHops<IfName>) {
+    pub fn replace_nexthops(&mut self, from: &NextHops<IfName>, to: &NextHops<IfName>) {
         let of: Vec<Id> = (0..)
             .zip(self.values.iter())
             .filter(|(_, value)| value.is_some_and(|value| value.nexthops == *from))
@@ -122,9 +124,9 @@ impl Routes {
             let Some(value) = self.values.get(id) else {
                 continue;
             };
-            let now = value.led(to.clone());
+            let now = value.with_nexthops(to.clone());
             if self.values.replace(id, now).is_some() {
-                self.log.note(Change::Way(id), routes);
+                self.log.note(Change::Nexthops(id), routes);
             }
         }
     }
@@ -143,12 +145,15 @@ impl Routes {
     fn ids(&self) -> impl Iterator<Item = (Packed, Id)> + '_ {
         let v4 = self.v4.iter().map(|(key, id)| (Packed::V4(*key), *id));
         let v6 = self.v6.iter().map(|(key, id)| (Packed::V6(*key), *id));
-        let odd = self.odd.iter().map(|(key, id)| (Packed::Odd(*key), *id));
-        v4.chain(v6).chain(odd)
+        let generic = self
+            .generic
+            .iter()
+            .map(|(key, id)| (Packed::Generic(*key), *id));
+        v4.chain(v6).chain(generic)
     }
 
     /// The ways that they lead, each once or a few times.
-    pub fn ways(&self) -> impl Iterator<Item = &NextHops<IfName>> {
+    pub fn nexthops(&self) -> impl Iterator<Item = &NextHops<IfName>> {
         self.values.iter().flatten().map(|value| &value.nexthops)
     }
 
@@ -195,18 +200,23 @@ impl Routes {
                 .map(|(key, id)| (*key, *id))
                 .collect(),
         )
-        .without_odd(wanted)
+        .without_generic(wanted)
     }
 
     /// Some rows, and all of those with what is rare.
     fn subset(&self, v4: BTreeMap<Key4, Id>, v6: BTreeMap<Key6, Id>) -> Routes {
-        let odd = self.odd.clone();
-        let ids = || v4.values().chain(v6.values()).chain(odd.values()).copied();
+        let generic = self.generic.clone();
+        let ids = || {
+            v4.values()
+                .chain(v6.values())
+                .chain(generic.values())
+                .copied()
+        };
         let values = self.values.among(ids);
         let mut some = Routes {
             v4,
             v6,
-            odd,
+            generic,
             values,
             ..Routes::default()
         };
@@ -214,9 +224,9 @@ impl Routes {
         some
     }
 
-    fn without_odd(mut self, mut wanted: impl FnMut(&RouteKey) -> bool) -> Routes {
+    fn without_generic(mut self, mut wanted: impl FnMut(&RouteKey) -> bool) -> Routes {
         let values = &mut self.values;
-        self.odd.retain(|key, id| {
+        self.generic.retain(|key, id| {
             let wanted = wanted(key);
             if !wanted {
                 values.release(*id);
@@ -237,7 +247,7 @@ impl Routes {
 impl FromIterator<Route<IfName>> for Routes {
     fn from_iter<I: IntoIterator<Item = Route<IfName>>>(routes: I) -> Routes {
         // Trees that are made of all their rows at once are full, and made in no time where those are in order.
-        let (mut v4, mut v6, mut odd) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut v4, mut v6, mut generic) = (Vec::new(), Vec::new(), Vec::new());
         let mut values = Values::default();
         for route in routes {
             let (key, value) = Value::of(route);
@@ -245,13 +255,13 @@ impl FromIterator<Route<IfName>> for Routes {
             match Packed::of(&key) {
                 Packed::V4(key) => v4.push((key, id)),
                 Packed::V6(key) => v6.push((key, id)),
-                Packed::Odd(key) => odd.push((key, id)),
+                Packed::Generic(key) => generic.push((key, id)),
             }
         }
         let mut all = Routes {
             v4: full(v4, &mut values),
             v6: full(v6, &mut values),
-            odd: full(odd, &mut values),
+            generic: full(generic, &mut values),
             ..Routes::default()
         };
         all.values = values;

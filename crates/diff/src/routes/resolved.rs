@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::NexthopTable;
 use crate::check::Check as _;
 use crate::desired::Proof;
 use crate::model::{Family, Kind, NextHops, Nexthop, Prefix, Route, RouteKey, table};
 use crate::resolve::{DesiredError, Devices, Problem, dev};
-use crate::shape::Objects;
 
 use super::Routes;
 use super::key::{Packed, table4};
@@ -18,7 +18,7 @@ impl Routes {
         &self,
         devices: &Devices,
         marker: u8,
-        objects: &Objects,
+        objects: &NexthopTable,
     ) -> Result<Vec<Route>, DesiredError> {
         let values = self.resolved_values(devices, marker);
         let pointing = pointing(&values, objects);
@@ -53,12 +53,12 @@ impl Routes {
         devices: &Devices,
         observed: &[Nexthop],
         proof: Proof<'_>,
-    ) -> Objects {
+    ) -> NexthopTable {
         let values = self.resolved_values(devices, proof.policy.marker);
         let mut values: Vec<Option<Route>> = values.into_iter().map(|value| value?.ok()).collect();
         // Those that only routes with a source prefix have need none.
         let mut from: BTreeMap<Id, u32> = BTreeMap::new();
-        for (_, id) in self.odd.iter().filter(|(key, _)| key.from.is_some()) {
+        for (_, id) in self.generic.iter().filter(|(key, _)| key.from.is_some()) {
             *from.entry(*id).or_default() += 1;
         }
         for (id, routes) in from {
@@ -68,13 +68,13 @@ impl Routes {
                 *value = None;
             }
         }
-        Objects::of(&values, || self.firsts(values.len()), observed, proof)
+        NexthopTable::of(&values, || self.firsts(values.len()), observed, proof)
     }
 
     /// The object that the routes of each value point at, by its place.
     pub(super) fn pointing(
         &self,
-        objects: &Objects,
+        objects: &NexthopTable,
         devices: &Devices,
         marker: u8,
     ) -> Vec<Option<u32>> {
@@ -128,7 +128,7 @@ impl Routes {
     }
 }
 
-fn pointing(values: &[Option<Result<Route, Problem>>], objects: &Objects) -> Vec<Option<u32>> {
+fn pointing(values: &[Option<Result<Route, Problem>>], objects: &NexthopTable) -> Vec<Option<u32>> {
     let object = |value: &Option<Result<Route, Problem>>| {
         let route = value.as_ref()?.as_ref().ok()?;
         objects.pointing(route)

@@ -17,15 +17,15 @@ use crate::resolve::{Devices, dev};
 pub struct Tracker {
     at: Revision,
     /// By key, what is there; nothing where there is none.
-    strays: BTreeMap<RouteKey, Vec<Route>>,
+    dirty_keys: BTreeMap<RouteKey, Vec<Route>>,
 }
 
 impl Tracker {
     /// The kernel holds just these routes, as of a look at all of them.
-    pub fn settled(routes: &Routes) -> Tracker {
+    pub fn in_sync(routes: &Routes) -> Tracker {
         Tracker {
             at: routes.revision(),
-            strays: BTreeMap::new(),
+            dirty_keys: BTreeMap::new(),
         }
     }
 
@@ -35,7 +35,7 @@ impl Tracker {
     /// Tells whether it could: not where too much has changed, or so that it concerns no single routes, or where a device is not
     /// known any more. It is of no use then, and it takes a look at the whole.
     #[must_use]
-    pub fn desire(&mut self, routes: &Routes, devices: &Devices, marker: u8) -> bool {
+    pub fn follow(&mut self, routes: &Routes, devices: &Devices, marker: u8) -> bool {
         let Some(changes) = routes.log.since(self.at) else {
             return false;
         };
@@ -52,7 +52,7 @@ impl Tracker {
             let Change::Route(key, old) = change else {
                 return false;
             };
-            if self.strays.contains_key(key) {
+            if self.dirty_keys.contains_key(key) {
                 continue;
             }
             let there = match old {
@@ -62,36 +62,36 @@ impl Tracker {
                     None => return false,
                 },
             };
-            self.strays.insert(*key, there);
+            self.dirty_keys.insert(*key, there);
         }
         self.at = routes.revision();
         true
     }
 
     /// The kernel holds nothing on a key any more.
-    pub fn gone(&mut self, key: RouteKey) {
-        self.strays.insert(key, Vec::new());
+    pub fn mark_absent(&mut self, key: RouteKey) {
+        self.dirty_keys.insert(key, Vec::new());
     }
 
     /// The kernel holds a route, in canonical form, and nothing else on its key.
-    pub fn there(&mut self, route: Route) {
-        self.strays.insert(route.key(), vec![route]);
+    pub fn mark_present(&mut self, route: Route) {
+        self.dirty_keys.insert(route.key(), vec![route]);
     }
 
     /// The kernel holds what is desired on a key.
-    pub fn met(&mut self, key: &RouteKey) {
-        self.strays.remove(key);
+    pub fn mark_in_sync(&mut self, key: &RouteKey) {
+        self.dirty_keys.remove(key);
     }
 
     /// The keys on which it holds something else, or did when that was last heard of.
-    pub fn strays(&self) -> impl Iterator<Item = &RouteKey> {
-        self.strays.keys()
+    pub fn dirty_keys(&self) -> impl Iterator<Item = &RouteKey> {
+        self.dirty_keys.keys()
     }
 
     /// What is desired on those keys, and what is there. A plan for the one against the other is the plan for all routes.
-    pub fn question(&self, routes: &Routes) -> (Routes, Vec<Route>) {
-        let keys: BTreeSet<RouteKey> = self.strays.keys().copied().collect();
-        let there = self.strays.values().flatten().cloned();
+    pub fn partial_input(&self, routes: &Routes) -> (Routes, Vec<Route>) {
+        let keys: BTreeSet<RouteKey> = self.dirty_keys.keys().copied().collect();
+        let there = self.dirty_keys.values().flatten().cloned();
         (routes.at(keys), there.collect())
     }
 }

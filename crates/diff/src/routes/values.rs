@@ -41,7 +41,7 @@ impl Value {
     }
 
     /// The same but for the way.
-    pub(crate) fn led(&self, nexthops: NextHops<IfName>) -> Value {
+    pub(crate) fn with_nexthops(&self, nexthops: NextHops<IfName>) -> Value {
         Value {
             nexthops,
             ..self.clone()

@@ -403,7 +403,7 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
         ),
         0..4,
     );
-    let shape = select(vec![Shape::Routes, Shape::Objects]);
+    let shape = select(vec![NexthopMode::Inline, NexthopMode::Objects]);
     (parts, adopt, shape)
         .prop_map(
             |((links, addresses, neighbours, routes, rules), adopt, nexthops)| {

@@ -1,6 +1,6 @@
 //! Nexthop objects (`nhmsg`, linux/nexthop.h; Linux 5.3).
 
-use trueup_diff::{Dev, Family, Kind, NextHop, Nexthop, Way};
+use trueup_diff::{Dev, Family, Kind, NextHop, Nexthop, NexthopTarget};
 
 use super::{
     BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
@@ -84,19 +84,19 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
     if id == 0 {
         return Err(lost("number"));
     }
-    let way = match (members, family) {
-        (Some(members), _) => Way::Group(members),
+    let target = match (members, family) {
+        (Some(members), _) => NexthopTarget::Group(members),
         (None, None) => return Ok(None),
-        (None, Some(family)) if blackhole => Way::Blackhole(family),
+        (None, Some(family)) if blackhole => NexthopTarget::Blackhole(family),
         (None, Some(family)) => {
             // Without a device it is for forwarding entries.
             all &= hop.dev.is_some();
-            Way::One(family, hop)
+            NexthopTarget::One(family, hop)
         }
     };
     let nexthop = Nexthop {
         id,
-        way,
+        target,
         protocol,
         unmodelled: !all,
     };
@@ -173,11 +173,11 @@ fn put(
     if nexthop.id == 0 {
         return Err(EncodeError::Refused("a nexthop object needs a number"));
     }
-    let (family, onlink) = match &nexthop.way {
+    let (family, onlink) = match &nexthop.target {
         // Whatever family it was said to be for: the gateway tells.
-        Way::One(family, hop) => (Some(hop.via.map_or(*family, Family::of)), hop.onlink),
-        Way::Blackhole(family) => (Some(*family), false),
-        Way::Group(_) => (None, false),
+        NexthopTarget::One(family, hop) => (Some(hop.via.map_or(*family, Family::of)), hop.onlink),
+        NexthopTarget::Blackhole(family) => (Some(*family), false),
+        NexthopTarget::Group(_) => (None, false),
     };
     let mut head = [0; 8];
     head[0] = family.map_or(0, family_number);
@@ -187,8 +187,8 @@ fn put(
     let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST | flags);
     message.body(&head);
     message.attr_u32(NHA_ID, nexthop.id);
-    match &nexthop.way {
-        Way::One(_, hop) => {
+    match &nexthop.target {
+        NexthopTarget::One(_, hop) => {
             let dev = hop
                 .dev
                 .ok_or(EncodeError::Refused("a nexthop object needs a device"))?;
@@ -197,8 +197,8 @@ fn put(
                 message.attr_ip(NHA_GATEWAY, via);
             }
         }
-        Way::Blackhole(_) => message.attr(NHA_BLACKHOLE, &[]),
-        Way::Group(members) => {
+        NexthopTarget::Blackhole(_) => message.attr(NHA_BLACKHOLE, &[]),
+        NexthopTarget::Group(members) => {
             let mut group = Vec::with_capacity(members.len() * MEMBER);
             for (id, weight) in members {
                 let share = weight.checked_sub(1).and_then(|n| u8::try_from(n).ok());

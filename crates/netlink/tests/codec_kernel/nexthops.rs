@@ -1,22 +1,22 @@
 //! Nexthop objects.
 
-use trueup_diff::{Dev, Family, NextHop, NextHops, Nexthop, Route, Way};
+use trueup_diff::{Dev, Family, NextHop, NextHops, Nexthop, NexthopTarget, Route};
 use trueup_netlink::codec::{EncodeError, existing, nexthop, route};
 
 use crate::net::{FOREIGN, Net, OURS};
 
-fn object(id: u32, way: Way) -> Nexthop {
+fn object(id: u32, way: NexthopTarget) -> Nexthop {
     Nexthop {
         id,
-        way,
+        target: way,
         protocol: OURS,
         unmodelled: false,
     }
 }
 
-fn via(gateway: &str, dev: Dev) -> Way {
+fn via(gateway: &str, dev: Dev) -> NexthopTarget {
     let hop = NextHop::via(gateway.parse().unwrap()).on(dev);
-    Way::One(Family::of(hop.via.unwrap()), hop)
+    NexthopTarget::One(Family::of(hop.via.unwrap()), hop)
 }
 
 fn dumped(net: &mut Net) -> Vec<Nexthop> {
@@ -37,12 +37,12 @@ pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
         via("10.0.0.9", a),
         via("2001:db8::9", a),
         via("10.0.1.9", b),
-        Way::One(Family::Inet, onlink),
-        Way::One(Family::Inet6, NextHop::dev(b)),
-        Way::Blackhole(Family::Inet),
-        Way::Blackhole(Family::Inet6),
-        Way::Group(vec![(1, 1), (2, 7), (3, 255)]),
-        Way::Group(vec![(2, 1)]),
+        NexthopTarget::One(Family::Inet, onlink),
+        NexthopTarget::One(Family::Inet6, NextHop::dev(b)),
+        NexthopTarget::Blackhole(Family::Inet),
+        NexthopTarget::Blackhole(Family::Inet6),
+        NexthopTarget::Group(vec![(1, 1), (2, 7), (3, 255)]),
+        NexthopTarget::Group(vec![(2, 1)]),
     ];
     // The numbers of ours, and one that an `int` would not hold.
     let mut all: Vec<Nexthop> = (1..).zip(ways).map(|(id, way)| object(id, way)).collect();
@@ -98,7 +98,7 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
 
     // A single one becomes no group, and one that is gone comes again.
     create(&mut net, &object(8, via("10.0.0.9", a)));
-    let group = object(7, Way::Group(vec![(8, 1)]));
+    let group = object(7, NexthopTarget::Group(vec![(8, 1)]));
     let refused = net.send(|b| nexthop::replace(b, &group, &existing));
     assert_eq!(refused.unwrap_err().errno(), Some(22), "EINVAL");
     net.send(|b| nexthop::delete(b, 7)).unwrap();
@@ -135,12 +135,12 @@ pub(crate) fn what_the_model_does_not_hold_is_told() {
 }
 
 pub(crate) fn what_has_no_number_or_no_device_is_refused() {
-    let blackhole = object(0, Way::Blackhole(Family::Inet));
+    let blackhole = object(0, NexthopTarget::Blackhole(Family::Inet));
     let nowhere = object(
         1,
-        Way::One(Family::Inet, NextHop::via("10.0.0.9".parse().unwrap())),
+        NexthopTarget::One(Family::Inet, NextHop::via("10.0.0.9".parse().unwrap())),
     );
-    let weight = object(1, Way::Group(vec![(2, 0)]));
+    let weight = object(1, NexthopTarget::Group(vec![(2, 0)]));
     let planned = object(1, via("10.0.0.9", Dev::planned(0)));
     for wrong in [&blackhole, &nowhere, &weight, &planned] {
         let mut buffer = Vec::new();

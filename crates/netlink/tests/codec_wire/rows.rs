@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use trueup_diff::{Dev, Item as _, NextHop, NextHops, Prefix, Route, RouteType, Scope, Seen};
+use trueup_diff::{Dev, Item as _, NextHop, NextHops, PlainRoute, Prefix, Route, RouteType, Scope};
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::codec::{Undecodable, existing};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
@@ -145,9 +145,9 @@ fn agrees(row: &Row<'_>, route: &Route) {
     } else {
         assert_eq!(row.hop(), None);
     }
-    if let Some(seen) = row.seen() {
-        assert_eq!(Some(seen), Seen::of(route));
-        assert_eq!(seen.route(), *route);
+    if let Some(plain) = row.plain() {
+        assert_eq!(Some(plain), PlainRoute::of(route));
+        assert_eq!(plain.to_route(), *route);
     }
 }
 
@@ -232,7 +232,7 @@ proptest! {
             && ours.metrics.is_empty()
             && matches!(ours.nexthops, NextHops::None | NextHops::One(_));
         prop_assert_eq!(row.is_plain(), plain);
-        prop_assert!(row.seen().is_some() || !plain);
+        prop_assert!(row.plain().is_some() || !plain);
     }
 
     #[test]

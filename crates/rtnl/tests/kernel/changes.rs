@@ -1,7 +1,7 @@
 //! What is desired otherwise than in the pass before, of a source that listens: such a pass takes for granted what it has not
 //! looked at since, and never more than is so.
 
-use trueup_diff::{Desired, IfName, NextHop, NextHops, Route, Routes, Shape};
+use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
 use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl, Watch};
 use trueup_testkit::{ip, uplinks};
@@ -18,10 +18,10 @@ struct Agent {
 impl Agent {
     /// One whose routes are there.
     fn settled(routes: impl Into<Routes>) -> Agent {
-        Agent::shaped(Shape::Routes, routes)
+        Agent::shaped(NexthopMode::Inline, routes)
     }
 
-    fn shaped(nexthops: Shape, routes: impl Into<Routes>) -> Agent {
+    fn shaped(nexthops: NexthopMode, routes: impl Into<Routes>) -> Agent {
         uplinks(1);
         let here = Namespace::current();
         let mut source = Rtnl::new();
@@ -255,17 +255,17 @@ fn by_objects() -> Agent {
         led("10.51.0.0/16"),
         via("10.52.0.0/16", "10.9.0.9"),
     ];
-    Agent::shaped(Shape::Objects, routes)
+    Agent::shaped(NexthopMode::Objects, routes)
 }
 
-fn reroute(agent: &mut Agent, from: &str, to: &str) -> Report {
-    agent.change(|routes| routes.reroute(&out_of_up0(from), &out_of_up0(to)))
+fn replace_nexthops(agent: &mut Agent, from: &str, to: &str) -> Report {
+    agent.change(|routes| routes.replace_nexthops(&out_of_up0(from), &out_of_up0(to)))
 }
 
 pub(crate) fn another_gateway_by_an_object_is_one_message() {
     let mut agent = by_objects();
     for (from, to) in [("10.9.0.9", "10.9.0.8"), ("10.9.0.8", "10.9.0.7")] {
-        let report = reroute(&mut agent, from, to);
+        let report = replace_nexthops(&mut agent, from, to);
         assert!(report.converged(), "{}", told(&report));
         let [command] = &commands(&report)[..] else {
             panic!("{}", told(&report));
@@ -281,14 +281,15 @@ pub(crate) fn another_gateway_by_an_object_is_one_message() {
 pub(crate) fn another_gateway_beside_other_changes_is_not_taken_for_one_of_objects_alone() {
     let mut agent = by_objects();
     let report = agent.change(|routes| {
-        routes.reroute(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
+        routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
         routes.insert(via("10.53.0.0/16", "10.9.0.9"));
     });
     assert!(report.converged(), "{}", told(&report));
     assert_eq!(commands(&report).len(), 2, "{}", told(&report));
     // And one that no object stands for.
     let open = |gateway: &str| via("10.0.0.0/8", gateway).nexthops;
-    let report = agent.change(|routes| routes.reroute(&open("10.9.0.9"), &open("10.9.0.7")));
+    let report =
+        agent.change(|routes| routes.replace_nexthops(&open("10.9.0.9"), &open("10.9.0.7")));
     assert!(report.converged(), "{}", told(&report));
     assert_eq!(commands(&report).len(), 2, "{}", told(&report));
     // Of two sets of next hops that become one, there is one object too many.
@@ -296,7 +297,7 @@ pub(crate) fn another_gateway_beside_other_changes_is_not_taken_for_one_of_objec
         let route = Route::new("10.54.0.0/16".parse().unwrap(), out_of_up0("10.9.0.6"));
         routes.insert(route);
     });
-    let report = reroute(&mut agent, "10.9.0.6", "10.9.0.8");
+    let report = replace_nexthops(&mut agent, "10.9.0.6", "10.9.0.8");
     assert!(report.converged(), "{}", told(&report));
     let objects = ip(&["nexthop", "show"]);
     assert_eq!(objects.lines().count(), 1, "{objects}");
@@ -308,7 +309,7 @@ pub(crate) fn another_gateway_after_a_stranger_took_the_object_puts_all_back() {
     ip(&["nexthop", "flush"]);
     assert_eq!(shown("10.50.0.0/16"), "");
     let routes = agent.desired.routes.as_mut().unwrap();
-    routes.reroute(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
+    routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
     // What he did may be heard of only after the first.
     for _ in 0..2 {
         agent.pass(Extent::Dirty);

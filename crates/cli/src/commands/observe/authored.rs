@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup::diff::{
     Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop,
-    Observed, Route, Rule, Shape, Way,
+    NexthopMode, NexthopTarget, Observed, Route, Rule,
 };
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
@@ -19,7 +19,7 @@ pub(super) struct Names<'a> {
     by_name: BTreeMap<IfName, u32>,
     nexthops: BTreeMap<u32, &'a Nexthop>,
     /// How routes are to be declared: over nexthop objects where a route of ours is.
-    pub(super) shape: Shape,
+    pub(super) shape: NexthopMode,
 }
 
 impl<'a> Names<'a> {
@@ -31,11 +31,11 @@ impl<'a> Names<'a> {
             by_index: links.iter().map(|link| (link.index, link)).collect(),
             by_name: links.iter().map(|link| (link.name, link.index)).collect(),
             nexthops: nexthops.map(|nexthop| (nexthop.id, nexthop)).collect(),
-            shape: Shape::Routes,
+            shape: NexthopMode::Inline,
         };
         let mut routes = observed.routes.iter();
         if routes.any(|route| names.hops_of_object(route).is_some()) {
-            names.shape = Shape::Objects;
+            names.shape = NexthopMode::Objects;
         }
         names
     }
@@ -53,13 +53,13 @@ impl<'a> Names<'a> {
 
     /// The next hops that those stand for.
     fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
-        let hop = |nexthop: &Nexthop, weight| match &nexthop.way {
-            Way::One(_, hop) => Some(hop.clone().weight(weight)),
-            Way::Group(_) | Way::Blackhole(_) => None,
+        let hop = |nexthop: &Nexthop, weight| match &nexthop.target {
+            NexthopTarget::One(_, hop) => Some(hop.clone().weight(weight)),
+            NexthopTarget::Group(_) | NexthopTarget::Blackhole(_) => None,
         };
         let object = self.nexthops_of(route).next()?;
-        let hops = match &object.way {
-            Way::Group(members) => {
+        let hops = match &object.target {
+            NexthopTarget::Group(members) => {
                 let member = |(id, weight): &(u32, u16)| hop(self.nexthops.get(id)?, *weight);
                 members.iter().map(member).collect::<Option<_>>()?
             }

@@ -7,7 +7,7 @@ use ipnetwork::IpNetwork;
 
 use crate::desired::Observed;
 use crate::model::{
-    Address, AddressKey, Dev, Family, IfName, Item, LinkKind, NextHop, Prefix, Route, Way,
+    Address, AddressKey, Dev, Family, IfName, Item, LinkKind, NextHop, NexthopTarget, Prefix, Route,
 };
 use crate::plan::bystanders::{left_by, points_at};
 use crate::plan::{Action, Object, Op, peer};
@@ -133,7 +133,7 @@ impl Needs {
             Object::Route(route) if builds => self.route(route, own),
             Object::Nexthop(nexthop) if builds => {
                 own.extend(nexthop.members().filter_map(|id| self.objects.get(&id)));
-                if let Way::One(_, hop) = &nexthop.way {
+                if let NexthopTarget::One(_, hop) = &nexthop.target {
                     self.hop(hop, own);
                 }
             }

@@ -8,7 +8,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
-    Dev, Family, Kind, Metrics, NextHop, NextHops, Prefix, Route, RouteKey, RouteType, Scope, Seen,
+    Dev, Family, Kind, Metrics, NextHop, NextHops, PlainRoute, Prefix, Route, RouteKey, RouteType,
+    Scope,
 };
 
 use super::list::{read_hops, read_metrics, read_via};
@@ -259,7 +260,7 @@ impl<'a> Row<'a> {
     /// All that a row says, if it has nothing beside what most have.
     #[must_use]
     #[inline]
-    pub fn seen(&self) -> Option<Seen> {
+    pub fn plain(&self) -> Option<PlainRoute> {
         if self.other || self.many {
             return None;
         }
@@ -268,7 +269,7 @@ impl<'a> Row<'a> {
         // What an object leads to is not the route's to say.
         let hop = leads.then(|| self.one());
         let own = hop.filter(|_| object.is_none());
-        Some(Seen {
+        Some(PlainRoute {
             table: self.table(),
             dst: self.address(),
             family: self.family(),

@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desired::Proof;
-use crate::model::{Family, NextHop, Nexthop, Route, RouteKey, RouteType, Way};
+use crate::model::{Family, NextHop, Nexthop, NexthopTarget, Route, RouteKey, RouteType};
 
 /// The next hops of a set, sorted, each with its share.
 type Set = Vec<(NextHop, u16)>;
@@ -21,12 +21,12 @@ type Name = (RouteKey, usize);
 
 /// The nexthop objects that routes point at: which there are to be, and which stands for what.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Objects {
+pub struct NexthopTable {
     of_sets: BTreeMap<Set, u32>,
     all: Vec<Nexthop>,
 }
 
-impl Objects {
+impl NexthopTable {
     /// All of them, in the order of their numbers.
     pub fn all(&self) -> &[Nexthop] {
         &self.all
@@ -39,7 +39,7 @@ impl Objects {
         firsts: impl Fn() -> Vec<Option<RouteKey>>,
         observed: &[Nexthop],
         proof: Proof<'_>,
-    ) -> Objects {
+    ) -> NexthopTable {
         // Each set with the values that have it, whose next hops are in the order in which they were written.
         let mut sets: BTreeMap<Set, Vec<usize>> = BTreeMap::new();
         for (at, route) in values.iter().enumerate() {
@@ -54,11 +54,11 @@ impl Objects {
                 .flat_map(|route| route.nexthops.as_slice());
             for (place, hop) in hops.enumerate() {
                 let of_family = usize::from(family_of(hop) == Family::Inet6);
-                let way = singles[of_family].entry(way_to(hop)).or_default();
-                way.push((*at, place));
+                let target = singles[of_family].entry(target_of(hop)).or_default();
+                target.push((*at, place));
             }
         }
-        let mut numbers = Numbers {
+        let mut numbers = IdAllocator {
             observed,
             used: observed.iter().map(|nexthop| nexthop.id).collect(),
             proof,
@@ -66,56 +66,58 @@ impl Objects {
             names: OnceCell::new(),
         };
         let [four, six] = singles;
-        let is_of = |family| move |way: &Way| matches!(way, Way::One(of, _) if *of == family);
+        let is_of = |family| move |target: &NexthopTarget| matches!(target, NexthopTarget::One(of, _) if *of == family);
         let mut ids = numbers.assign(four, is_of(Family::Inet));
         ids.extend(numbers.assign(six, is_of(Family::Inet6)));
 
-        let id_of = |hop: &NextHop| ids.get(&way_to(hop)).copied();
+        let id_of = |hop: &NextHop| ids.get(&target_of(hop)).copied();
         let group_of = |set: &Set| {
             let members = set.iter().map(|(hop, weight)| Some((id_of(hop)?, *weight)));
             let mut members: Vec<(u32, u16)> = members.collect::<Option<_>>()?;
             members.sort_unstable();
-            Some(Way::Group(members))
+            Some(NexthopTarget::Group(members))
         };
         // The kernel lets no route of IPv6 lead to IPv4, and so no group of theirs become one that does.
-        let leads_to_four = |way: &Way| {
+        let leads_to_four = |target: &NexthopTarget| {
             let of_four = |id: u32| {
                 let known = observed.iter().find(|nexthop| nexthop.id == id);
-                known.is_none_or(|nexthop| matches!(nexthop.way, Way::One(Family::Inet, _)))
+                known.is_none_or(|nexthop| {
+                    matches!(nexthop.target, NexthopTarget::One(Family::Inet, _))
+                })
             };
-            matches!(way, Way::Group(members) if members.iter().any(|(id, _)| of_four(*id)))
+            matches!(target, NexthopTarget::Group(members) if members.iter().any(|(id, _)| of_four(*id)))
         };
         let mut groups: [Wanted; 2] = Default::default();
         for (set, at) in sets.iter().filter(|(set, _)| set.len() > 1) {
             let four = set.iter().any(|(hop, _)| family_of(hop) == Family::Inet);
-            if let Some(way) = group_of(set) {
+            if let Some(target) = group_of(set) {
                 let named = at.iter().map(|at| (*at, 0)).collect();
-                groups[usize::from(!four)].insert(way, named);
+                groups[usize::from(!four)].insert(target, named);
             }
         }
         let [four, six] = groups;
-        let is_group = |way: &Way| matches!(way, Way::Group(_));
-        let mut all_ids = numbers.assign(four, |way| is_group(way) && leads_to_four(way));
-        all_ids.extend(numbers.assign(six, |way| is_group(way) && !leads_to_four(way)));
+        let is_group = |target: &NexthopTarget| matches!(target, NexthopTarget::Group(_));
+        let mut all_ids = numbers.assign(four, |target| is_group(target) && leads_to_four(target));
+        all_ids.extend(numbers.assign(six, |target| is_group(target) && !leads_to_four(target)));
 
         let of_set = |set: Set| {
             let id = match set.as_slice() {
                 [(hop, _)] => id_of(hop),
-                _ => group_of(&set).and_then(|way| all_ids.get(&way).copied()),
+                _ => group_of(&set).and_then(|target| all_ids.get(&target).copied()),
             };
             id.map(|id| (set, id))
         };
         let of_sets = sets.into_keys().filter_map(of_set).collect();
         all_ids.extend(ids);
-        let object = |(way, id)| Nexthop {
+        let object = |(target, id)| Nexthop {
             id,
-            way,
+            target,
             protocol: proof.policy.marker,
             unmodelled: false,
         };
         let mut all: Vec<Nexthop> = all_ids.into_iter().map(object).collect();
         all.sort_unstable_by_key(|nexthop| nexthop.id);
-        Objects { of_sets, all }
+        NexthopTable { of_sets, all }
     }
 
     /// Which object a route points at, instead of leading by its own next hops.
@@ -151,15 +153,15 @@ fn family_of(hop: &NextHop) -> Family {
 }
 
 /// Where an object for one next hop leads.
-fn way_to(hop: &NextHop) -> Way {
-    Way::One(family_of(hop), hop.clone().weight(1))
+fn target_of(hop: &NextHop) -> NexthopTarget {
+    NexthopTarget::One(family_of(hop), hop.clone().weight(1))
 }
 
 /// Ways that routes lead, each with where it is named: in which values, and at which of their places.
-type Wanted = BTreeMap<Way, Vec<(usize, usize)>>;
+type Wanted = BTreeMap<NexthopTarget, Vec<(usize, usize)>>;
 
 /// Who has which number.
-struct Numbers<'a, F> {
+struct IdAllocator<'a, F> {
     observed: &'a [Nexthop],
     used: BTreeSet<u32>,
     proof: Proof<'a>,
@@ -168,29 +170,38 @@ struct Numbers<'a, F> {
     firsts: F,
 }
 
-impl<F: Fn() -> Vec<Option<RouteKey>>> Numbers<'_, F> {
-    /// Numbers for the ways of one sort, among those that are there of that sort.
-    fn assign(&mut self, wanted: Wanted, is_alike: impl Fn(&Way) -> bool) -> BTreeMap<Way, u32> {
+impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
+    /// Numbers for the targets of one sort, among those that are there of that sort.
+    fn assign(
+        &mut self,
+        wanted: Wanted,
+        is_alike: impl Fn(&NexthopTarget) -> bool,
+    ) -> BTreeMap<NexthopTarget, u32> {
         let ours = |nexthop: &&Nexthop| self.proof.nexthop(nexthop) && !nexthop.unmodelled;
         let mut there: Vec<&Nexthop> = self.observed.iter().filter(ours).collect();
         there.sort_unstable_by_key(|nexthop| nexthop.id);
         let mut ids = BTreeMap::new();
         let mut free = BTreeSet::new();
-        for nexthop in there.into_iter().filter(|nexthop| is_alike(&nexthop.way)) {
-            if !wanted.contains_key(&nexthop.way) {
+        for nexthop in there
+            .into_iter()
+            .filter(|nexthop| is_alike(&nexthop.target))
+        {
+            if !wanted.contains_key(&nexthop.target) {
                 free.insert(nexthop.id);
-            } else if !ids.contains_key(&nexthop.way) {
-                ids.insert(nexthop.way.clone(), nexthop.id);
+            } else if !ids.contains_key(&nexthop.target) {
+                ids.insert(nexthop.target.clone(), nexthop.id);
             }
         }
-        let missing = wanted.into_iter().filter(|(way, _)| !ids.contains_key(way));
+        let missing = wanted
+            .into_iter()
+            .filter(|(target, _)| !ids.contains_key(target));
         let mut missing: Vec<_> = missing.collect();
-        if let ([(way, _)], 1) = (missing.as_slice(), free.len()) {
-            ids.extend(free.pop_first().map(|id| (way.clone(), id)));
+        if let ([(target, _)], 1) = (missing.as_slice(), free.len()) {
+            ids.extend(free.pop_first().map(|id| (target.clone(), id)));
             return ids;
         }
         missing.sort_by_cached_key(|(_, places)| self.name(places));
-        for (way, places) in missing {
+        for (target, places) in missing {
             let Some(name) = self.name(&places) else {
                 continue;
             };
@@ -199,12 +210,12 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> Numbers<'_, F> {
             // All sixteen million taken: the routes are written out.
             let Some(id) = id else { continue };
             self.used.insert(id);
-            ids.insert(way, id);
+            ids.insert(target, id);
         }
         ids
     }
 
-    /// The name of a way that is named there.
+    /// The name of a target that is named there.
     fn name(&self, places: &[(usize, usize)]) -> Option<Name> {
         let firsts = self.names.get_or_init(&self.firsts);
         let name = |(value, place): &(usize, usize)| Some((firsts.get(*value).copied()??, *place));

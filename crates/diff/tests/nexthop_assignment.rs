@@ -9,8 +9,8 @@
 
 use proptest::prelude::*;
 use trueup_diff::{
-    Desired, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, Object, Observed, Owned,
-    Plan, Route, Routes, Shape, Standing, assigned, plan, resolve,
+    Desired, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment,
+    NexthopMode, Object, Observed, Owned, Plan, Route, Routes, assigned, plan, resolve,
 };
 
 const MARKER: u8 = 116;
@@ -40,14 +40,14 @@ fn route(place: u8, number: u8) -> Route<IfName> {
 
 #[derive(Clone, Debug)]
 enum Event {
-    Reroute(u8, u8),
+    ReplaceNexthops(u8, u8),
     Desire(u8, u8),
     Release(u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        8 => (0..8_u8, 0..8_u8).prop_map(|(from, to)| Event::Reroute(from, to)),
+        8 => (0..8_u8, 0..8_u8).prop_map(|(from, to)| Event::ReplaceNexthops(from, to)),
         1 => (0..12_u8, 0..8_u8).prop_map(|(place, number)| Event::Desire(place, number)),
         1 => (0..12_u8).prop_map(Event::Release),
     ]
@@ -73,10 +73,10 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
 }
 
 /// What a plan for the objects alone is, if the routes are said to stay on theirs.
-fn of_objects(standing: &Standing, desired: &Desired, there: &Observed) -> Option<Plan> {
-    let mut standing = standing.clone();
+fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observed) -> Option<Plan> {
+    let mut assignment = assignment.clone();
     let routes = desired.routes.as_ref()?;
-    if !standing.desire(routes) {
+    if !assignment.follow(routes) {
         return None;
     }
     let alone = observed(Vec::new(), there.nexthops.clone());
@@ -88,12 +88,12 @@ fn of_objects(standing: &Standing, desired: &Desired, there: &Observed) -> Optio
         nexthops: nexthops.clone(),
         ..Desired::default()
     };
-    let holds = standing.holds(routes, objects, &devices, MARKER);
+    let holds = assignment.is_current(routes, objects, &devices, MARKER);
     holds.then(|| planned(&desired, &alone))
 }
 
-/// What is there once all is as desired, and the routes' standing then.
-fn settled(desired: &Desired, before: &Observed) -> (Observed, Standing) {
+/// What is there once all is as desired, and the routes' assignment then.
+fn settled(desired: &Desired, before: &Observed) -> (Observed, NexthopAssignment) {
     let shape = assigned(desired, before, &Owned::default(), MARKER).unwrap();
     let objects = shape.objects().unwrap();
     let there = Desired {
@@ -107,8 +107,8 @@ fn settled(desired: &Desired, before: &Observed) -> (Observed, Standing) {
     );
     let devices = Devices::observed(&after.links);
     let routes = desired.routes.as_ref().unwrap();
-    let standing = Standing::settled(routes, objects, &devices, MARKER);
-    (after, standing)
+    let assignment = NexthopAssignment::in_sync(routes, objects, &devices, MARKER);
+    (after, assignment)
 }
 
 proptest! {
@@ -122,25 +122,25 @@ proptest! {
         let routes = first.iter().map(|(place, number)| route(*place, *number));
         let mut desired = Desired {
             routes: Some(routes.collect()),
-            nexthops: Shape::Objects,
+            nexthops: NexthopMode::Objects,
             ..Desired::default()
         };
-        let (mut there, mut standing) = settled(&desired, &observed(Vec::new(), Vec::new()));
+        let (mut there, mut assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
         for round in rounds {
             let routes = desired.routes.as_mut().unwrap();
             for event in round {
                 match event {
-                    Event::Reroute(from, to) => routes.reroute(&way(from), &way(to)),
+                    Event::ReplaceNexthops(from, to) => routes.replace_nexthops(&way(from), &way(to)),
                     Event::Desire(place, number) => drop(routes.insert(route(place, number))),
                     Event::Release(place) => drop(routes.remove(&route(place, 0).canonical_key())),
                 }
             }
-            if let Some(asked) = of_objects(&standing, &desired, &there) {
+            if let Some(asked) = of_objects(&assignment, &desired, &there) {
                 let all = planned(&desired, &there);
                 prop_assert_eq!(asked.text().to_string(), all.text().to_string());
                 prop_assert_eq!(asked.ops, all.ops);
             }
-            (there, standing) = settled(&desired, &there);
+            (there, assignment) = settled(&desired, &there);
         }
     }
 }
@@ -150,17 +150,17 @@ fn a_way_of_which_an_object_stands_for_is_all_it_takes() {
     let routes = [route(1, 0), route(2, 0), route(3, 7)];
     let mut desired = Desired {
         routes: Some(routes.into()),
-        nexthops: Shape::Objects,
+        nexthops: NexthopMode::Objects,
         ..Desired::default()
     };
-    let (there, standing) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let (there, assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
     let before = desired.clone();
-    let reroute = |desired: &mut Desired, from, to| {
+    let replace_nexthops = |desired: &mut Desired, from, to| {
         let routes = desired.routes.as_mut().unwrap();
-        routes.reroute(&way(from), &way(to));
+        routes.replace_nexthops(&way(from), &way(to));
     };
-    reroute(&mut desired, 0, 1);
-    let plan = of_objects(&standing, &desired, &there).unwrap();
+    replace_nexthops(&mut desired, 0, 1);
+    let plan = of_objects(&assignment, &desired, &there).unwrap();
     let [op] = &plan.ops[..] else {
         panic!("{}", plan.text())
     };
@@ -168,8 +168,8 @@ fn a_way_of_which_an_object_stands_for_is_all_it_takes() {
 
     // No object stands for this one; and with a source prefix a route has next hops of its own.
     let mut open = before.clone();
-    reroute(&mut open, 7, 1);
-    assert_eq!(of_objects(&standing, &open, &there), None);
+    replace_nexthops(&mut open, 7, 1);
+    assert_eq!(of_objects(&assignment, &open, &there), None);
     let six = |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).on(name()));
     let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
     let from = Route {
@@ -178,8 +178,8 @@ fn a_way_of_which_an_object_stands_for_is_all_it_takes() {
     };
     let mut odd = before;
     odd.routes.as_mut().unwrap().extend([plain, from]);
-    let (there, standing) = settled(&odd, &there);
+    let (there, assignment) = settled(&odd, &there);
     let routes = odd.routes.as_mut().unwrap();
-    routes.reroute(&six("fe80::1"), &six("fe80::2"));
-    assert_eq!(of_objects(&standing, &odd, &there), None);
+    routes.replace_nexthops(&six("fe80::1"), &six("fe80::2"));
+    assert_eq!(of_objects(&assignment, &odd, &there), None);
 }

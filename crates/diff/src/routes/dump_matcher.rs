@@ -1,7 +1,7 @@
 //! Desired routes against the rows of a dump, as they arrive: what is in order falls through and is held nowhere.
 //!
 //! A row falls through if it bears our marker, is exactly as desired, and is alone on its key. Whatever else is on a desired key
-//! is kept, and that key is unmet: the plan is made of what was kept and of the unmet, as if there were nothing else. Routes that
+//! is kept, and that key is a mismatch: the plan is made of what was kept and of the mismatches, as if there were nothing else. Routes that
 //! lead straight out of a device are always kept: gateways may be reachable by them.
 //!
 //! It walks both sides once, side by side, and so rests on the order of the dump. Rows out of order are told, and then nothing
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use super::NexthopTable;
 use super::key::{self, Key4, Key6, Packed};
 use super::{Id, Routes};
 use crate::model::{Dev, Family, Item as _, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
 use crate::resolve::Devices;
-use crate::shape::Objects;
 
 /// An observed route in canonical form that has nothing beside what most have: at most one next hop, be it written out or that of a
 /// nexthop object; no metrics, no preferred source, no source prefix, nothing unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct PlainRoute {
     /// The table.
     pub table: u32,
     /// The family.
@@ -50,9 +50,9 @@ pub struct Seen {
     pub object: Option<u32>,
 }
 
-impl Seen {
+impl PlainRoute {
     /// A route in canonical form, if it has nothing beside.
-    pub fn of(route: &Route) -> Option<Seen> {
+    pub fn of(route: &Route) -> Option<PlainRoute> {
         let (via, dev, onlink, object) = match &route.nexthops {
             NextHops::None => (None, None, false, None),
             NextHops::One(hop) => (hop.via, hop.dev.and_then(Dev::as_index), hop.onlink, None),
@@ -67,7 +67,7 @@ impl Seen {
         if more || route.unmodelled {
             return None;
         }
-        Some(Seen {
+        Some(PlainRoute {
             table: route.table,
             family: route.family(),
             dst: match route.dst.address() {
@@ -88,7 +88,7 @@ impl Seen {
     }
 
     /// As a route.
-    pub fn route(&self) -> Route {
+    pub fn to_route(&self) -> Route {
         let dev = self.dev.map(Dev::index);
         let hop = NextHop {
             via: self.via,
@@ -126,13 +126,13 @@ impl Seen {
 /// What becomes of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub enum RowMatch {
     /// It is in order.
-    Settled,
+    Matched,
     /// It is to be kept.
     Kept,
     /// It is to be kept, and so is the one before it, which was in order while it was alone.
-    Both(Box<Route>),
+    KeptBoth(Box<Route>),
 }
 
 /// How the routes of a value look once they are there.
@@ -169,7 +169,7 @@ impl Expected {
         if route.nexthops.as_slice().iter().any(direct) {
             return None;
         }
-        let plain = Seen::of(&route).map(|seen| Plain {
+        let plain = PlainRoute::of(&route).map(|seen| Plain {
             kind: seen.kind,
             scope: seen.scope,
             way: match seen.object {
@@ -186,7 +186,7 @@ impl Expected {
     }
 
     #[inline]
-    fn is(&self, seen: &Seen) -> bool {
+    fn is(&self, seen: &PlainRoute) -> bool {
         self.plain.is_some_and(|Plain { kind, scope, way }| {
             let leads = match way {
                 Leads::By { via, dev, onlink } => {
@@ -202,7 +202,7 @@ impl Expected {
     }
 
     /// The plain row of a key that was found to be as expected, out of a device.
-    fn seen(&self, key: Packed, dev: Option<u32>) -> Route {
+    fn plain_row(&self, key: Packed, dev: Option<u32>) -> Route {
         let mut route = self.route.at(key.unpack());
         let dev = dev.map(Dev::index);
         match &mut route.nexthops {
@@ -223,7 +223,7 @@ enum Last {
 }
 
 /// Desired routes, held against a dump.
-pub struct Sieve<'a> {
+pub struct DumpMatcher<'a> {
     routes: &'a Routes,
     marker: u8,
     /// Keys on which nothing falls through.
@@ -232,8 +232,8 @@ pub struct Sieve<'a> {
     expected: Vec<Option<Expected>>,
     v4: Run<'a, Key4>,
     v6: Run<'a, Key6>,
-    settled: usize,
-    rests: Rests,
+    matched: usize,
+    dependencies: RouteDependencies,
     /// What was noted last: runs of one device or object are long.
     noted: (Option<u32>, Option<u32>),
     /// The last row, if it was in order.
@@ -243,7 +243,7 @@ pub struct Sieve<'a> {
 
 /// What routes rest on beside the gateways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rests {
+pub struct RouteDependencies {
     /// Devices, by index.
     pub devices: BTreeSet<u32>,
     /// Preferred sources.
@@ -252,7 +252,7 @@ pub struct Rests {
     pub nexthops: BTreeSet<u32>,
 }
 
-impl Rests {
+impl RouteDependencies {
     /// Adds those of a route.
     pub fn note(&mut self, route: &Route) {
         self.sources.extend(route.src);
@@ -265,32 +265,32 @@ impl Rests {
     }
 
     /// Adds others.
-    pub fn add(&mut self, others: Rests) {
+    pub fn add(&mut self, others: RouteDependencies) {
         self.devices.extend(others.devices);
         self.sources.extend(others.sources);
         self.nexthops.extend(others.nexthops);
     }
 }
 
-impl<'a> Sieve<'a> {
+impl<'a> DumpMatcher<'a> {
     /// For routes that bear `marker` and whose devices are those. On the keys in `kept` everything is kept.
     pub fn new(
         routes: &'a Routes,
         devices: &Devices,
         marker: u8,
         kept: BTreeSet<RouteKey>,
-    ) -> Sieve<'a> {
-        Sieve::shaped(routes, devices, marker, kept, &Objects::default())
+    ) -> DumpMatcher<'a> {
+        DumpMatcher::with_nexthop_table(routes, devices, marker, kept, &NexthopTable::default())
     }
 
     /// The same, where the routes point at nexthop objects.
-    pub fn shaped(
+    pub fn with_nexthop_table(
         routes: &'a Routes,
         devices: &Devices,
         marker: u8,
         kept: BTreeSet<RouteKey>,
-        objects: &Objects,
-    ) -> Sieve<'a> {
+        objects: &NexthopTable,
+    ) -> DumpMatcher<'a> {
         let expected = routes.resolved_values(devices, marker).into_iter();
         let expected = expected.map(|value| match value {
             Some(Ok(mut route)) => {
@@ -301,15 +301,15 @@ impl<'a> Sieve<'a> {
             }
             _ => None,
         });
-        Sieve {
+        DumpMatcher {
             routes,
             marker,
             kept,
             expected: expected.collect(),
             v4: Run::default(),
             v6: Run::default(),
-            settled: 0,
-            rests: Rests::default(),
+            matched: 0,
+            dependencies: RouteDependencies::default(),
             noted: (None, None),
             last: Last::None,
             in_order: true,
@@ -322,8 +322,8 @@ impl<'a> Sieve<'a> {
             Family::Inet => self.v4 = Run::default(),
             Family::Inet6 => self.v6 = Run::default(),
         }
-        self.settled = 0;
-        self.rests = Rests::default();
+        self.matched = 0;
+        self.dependencies = RouteDependencies::default();
         self.noted = (None, None);
         self.last = Last::None;
         self.in_order = true;
@@ -331,35 +331,35 @@ impl<'a> Sieve<'a> {
 
     /// The next row of the dump.
     #[inline]
-    pub fn seen(&mut self, row: &Seen) -> Verdict {
+    pub fn match_plain(&mut self, row: &PlainRoute) -> RowMatch {
         let key = row.key();
         match self.find(key, row.protocol) {
             Found::Wanted(id) if self.expects(id, |it| it.is(row)) && !self.is_kept(key) => {
                 if self.noted != (row.dev, row.object) {
                     self.noted = (row.dev, row.object);
-                    self.rests.devices.extend(row.dev);
-                    self.rests.nexthops.extend(row.object);
+                    self.dependencies.devices.extend(row.dev);
+                    self.dependencies.nexthops.extend(row.object);
                 }
-                self.settle(Last::Plain(id, row.dev))
+                self.matched(Last::Plain(id, row.dev))
             }
-            found => self.unsettled(key, found),
+            found => self.mismatched(key, found),
         }
     }
 
     /// The next row of the dump, in canonical form.
-    pub fn route(&mut self, row: &Route) -> Verdict {
-        if let Some(seen) = Seen::of(row) {
-            return self.seen(&seen);
+    pub fn match_route(&mut self, row: &Route) -> RowMatch {
+        if let Some(plain) = PlainRoute::of(row) {
+            return self.match_plain(&plain);
         }
         let key = Packed::of(&row.key());
         match self.find(key, row.protocol) {
             Found::Wanted(id)
                 if self.expects(id, |it| it.route.agrees(row)) && !self.is_kept(key) =>
             {
-                self.rests.note(row);
-                self.settle(Last::Other(Box::new(row.clone())))
+                self.dependencies.note(row);
+                self.matched(Last::Other(Box::new(row.clone())))
             }
-            found => self.unsettled(key, found),
+            found => self.mismatched(key, found),
         }
     }
 
@@ -373,8 +373,8 @@ impl<'a> Sieve<'a> {
             Packed::V6(key) => self
                 .v6
                 .find(key, key.table, &self.routes.v6, Key6::of_table),
-            // All of those are unmet.
-            Packed::Odd(_) => Found::Odd,
+            // All of those are mismatches.
+            Packed::Generic(_) => Found::Generic,
         };
         match found {
             Found::Wanted(_) if protocol != self.marker => Found::Different,
@@ -394,71 +394,71 @@ impl<'a> Sieve<'a> {
     }
 
     #[inline]
-    fn settle(&mut self, row: Last) -> Verdict {
-        self.settled += 1;
+    fn matched(&mut self, row: Last) -> RowMatch {
+        self.matched += 1;
         self.last = row;
-        Verdict::Settled
+        RowMatch::Matched
     }
 
     /// A row that does not fall through.
     #[cold]
-    fn unsettled(&mut self, key: Packed, found: Found) -> Verdict {
-        if matches!(found, Found::Odd) {
-            return Verdict::Kept;
+    fn mismatched(&mut self, key: Packed, found: Found) -> RowMatch {
+        if matches!(found, Found::Generic) {
+            return RowMatch::Kept;
         }
         let before = std::mem::replace(&mut self.last, Last::None);
         match found {
-            Found::Wanted(_) | Found::Different => self.unmet(key),
+            Found::Wanted(_) | Found::Different => self.mismatch(key),
             Found::Again => {
                 let before = match before {
-                    Last::None => return Verdict::Kept,
+                    Last::None => return RowMatch::Kept,
                     Last::Other(route) => route,
                     Last::Plain(id, dev) => {
                         let expected = self.expected.get(id as usize).and_then(Option::as_ref);
                         match expected {
-                            Some(expected) => Box::new(expected.seen(key, dev)),
-                            None => return Verdict::Kept,
+                            Some(expected) => Box::new(expected.plain_row(key, dev)),
+                            None => return RowMatch::Kept,
                         }
                     }
                 };
-                self.settled -= 1;
-                self.unmet(key);
-                return Verdict::Both(before);
+                self.matched -= 1;
+                self.mismatch(key);
+                return RowMatch::KeptBoth(before);
             }
             Found::OutOfOrder => self.in_order = false,
-            Found::Unwanted | Found::Odd => {}
+            Found::Unwanted | Found::Generic => {}
         }
-        Verdict::Kept
+        RowMatch::Kept
     }
 
-    fn unmet(&mut self, key: Packed) {
+    fn mismatch(&mut self, key: Packed) {
         match key {
-            Packed::V4(key) => self.v4.unmet.push(key),
-            Packed::V6(key) => self.v6.unmet.push(key),
-            Packed::Odd(_) => {}
+            Packed::V4(key) => self.v4.mismatches.push(key),
+            Packed::V6(key) => self.v6.mismatches.push(key),
+            Packed::Generic(_) => {}
         }
     }
 
     /// The dump of a family, of one table or all, is at its end: what it has found.
-    pub fn end(&mut self, family: Family, table: Option<u32>) -> Unmet {
-        let mut unmet = Unmet {
-            settled: self.settled,
+    pub fn end(&mut self, family: Family, table: Option<u32>) -> Mismatches {
+        let mut mismatches = Mismatches {
+            matched: self.matched,
             disorder: !self.in_order,
-            rests: std::mem::take(&mut self.rests),
-            ..Unmet::default()
+            dependencies: std::mem::take(&mut self.dependencies),
+            ..Mismatches::default()
         };
         match family {
             Family::Inet => {
                 let routes = &self.routes.v4;
-                unmet.v4 = self.v4.end(routes, key::table4, key::of_table4, table);
+                mismatches.v4 = self.v4.end(routes, key::table4, key::of_table4, table);
             }
             Family::Inet6 => {
                 let routes = &self.routes.v6;
-                unmet.v6 = self.v6.end(routes, |key| key.table, Key6::of_table, table);
+                mismatches.v6 = self.v6.end(routes, |key| key.table, Key6::of_table, table);
             }
         }
         self.begin(family);
-        unmet
+        mismatches
     }
 }
 
@@ -470,7 +470,7 @@ struct Run<'a, K> {
     table: Option<u32>,
     tables: BTreeSet<u32>,
     last: Option<K>,
-    unmet: Vec<K>,
+    mismatches: Vec<K>,
 }
 
 impl<K> Default for Run<'_, K> {
@@ -481,7 +481,7 @@ impl<K> Default for Run<'_, K> {
             table: None,
             tables: BTreeSet::new(),
             last: None,
-            unmet: Vec::new(),
+            mismatches: Vec::new(),
         }
     }
 }
@@ -496,7 +496,7 @@ enum Found {
     Again,
     OutOfOrder,
     /// It is not held against anything.
-    Odd,
+    Generic,
 }
 
 impl<'a, K: Ord + Copy> Run<'a, K> {
@@ -531,7 +531,7 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
             if wanted == key {
                 return Found::Wanted(id);
             }
-            self.unmet.push(wanted);
+            self.mismatches.push(wanted);
         }
         Found::Unwanted
     }
@@ -544,11 +544,11 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
     fn drain(&mut self) {
         let rows = std::mem::take(&mut self.rows).map(|(key, _)| *key);
         let next = self.next.take().map(|(key, _)| key);
-        self.unmet.extend(next.into_iter().chain(rows));
+        self.mismatches.extend(next.into_iter().chain(rows));
         self.table = None;
     }
 
-    /// What is desired in tables that did not come at all is unmet.
+    /// What is desired in tables that did not come at all is mismatched.
     fn end(
         &mut self,
         routes: &'a BTreeMap<K, Id>,
@@ -561,7 +561,7 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
         while let Some(number) = next {
             if only.is_none_or(|only| only == number) && self.tables.insert(number) {
                 let missing = routes.range(all(number));
-                self.unmet.extend(missing.map(|(key, _)| *key));
+                self.mismatches.extend(missing.map(|(key, _)| *key));
             }
             let after = (
                 std::ops::Bound::Excluded(*all(number).end()),
@@ -569,31 +569,31 @@ impl<'a, K: Ord + Copy> Run<'a, K> {
             );
             next = routes.range(after).next().map(|(key, _)| table(*key));
         }
-        let mut unmet = std::mem::take(&mut self.unmet);
-        unmet.sort_unstable();
-        unmet
+        let mut mismatches = std::mem::take(&mut self.mismatches);
+        mismatches.sort_unstable();
+        mismatches
     }
 }
 
 /// What a walk has found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unmet {
+pub struct Mismatches {
     v4: Vec<Key4>,
     v6: Vec<Key6>,
-    settled: usize,
-    rests: Rests,
+    matched: usize,
+    dependencies: RouteDependencies,
     disorder: bool,
 }
 
-impl Unmet {
+impl Mismatches {
     /// How many routes are in order.
-    pub fn settled(&self) -> usize {
-        self.settled
+    pub fn matched(&self) -> usize {
+        self.matched
     }
 
     /// What those that are in order rest on.
-    pub fn rests(&self) -> &Rests {
-        &self.rests
+    pub fn dependencies(&self) -> &RouteDependencies {
+        &self.dependencies
     }
 
     /// Whether the rows came in order. Else nothing of this holds.
@@ -602,12 +602,12 @@ impl Unmet {
     }
 
     /// Adds what another dump has found.
-    pub fn add(&mut self, other: Unmet) {
+    pub fn add(&mut self, other: Mismatches) {
         let sorted = self.v4.is_empty() && self.v6.is_empty();
         self.v4.extend(other.v4);
         self.v6.extend(other.v6);
-        self.settled += other.settled;
-        self.rests.add(other.rests);
+        self.matched += other.matched;
+        self.dependencies.add(other.dependencies);
         self.disorder |= other.disorder;
         if !sorted {
             self.v4.sort_unstable();
@@ -615,20 +615,20 @@ impl Unmet {
         }
     }
 
-    /// What is unmet here and there: what was seen once is there.
+    /// The mismatches both here and there: what was seen once is there.
     #[must_use]
-    pub fn and(mut self, other: &Unmet) -> Unmet {
+    pub fn common(mut self, other: &Mismatches) -> Mismatches {
         self.v4.retain(|key| other.v4.binary_search(key).is_ok());
         self.v6.retain(|key| other.v6.binary_search(key).is_ok());
-        self.settled = self.settled.max(other.settled);
-        self.rests.add(other.rests.clone());
+        self.matched = self.matched.max(other.matched);
+        self.dependencies.add(other.dependencies.clone());
         self
     }
 }
 
 impl Routes {
-    /// Those that are unmet, and those on whose keys a row was kept.
-    pub fn unmet(&self, unmet: &Unmet, kept: &[Route]) -> Routes {
+    /// Those that are mismatched, and those on whose keys a row was kept.
+    pub fn mismatched(&self, mismatches: &Mismatches, kept: &[Route]) -> Routes {
         let of_kept = || kept.iter().map(|route| Packed::of(&route.key()));
         let v4 = of_kept().filter_map(|key| match key {
             Packed::V4(key) => Some(key),
@@ -639,8 +639,8 @@ impl Routes {
             _ => None,
         });
         self.subset(
-            among(&self.v4, &unmet.v4, v4),
-            among(&self.v6, &unmet.v6, v6),
+            among(&self.v4, &mismatches.v4, v4),
+            among(&self.v6, &mismatches.v6, v6),
         )
     }
 }
@@ -696,32 +696,32 @@ mod tests {
     #[test]
     fn rows_in_order_fall_through_and_rows_out_of_order_are_told() {
         let (routes, rows) = rows(&["10.0.0.0/16", "10.0.0.0/8", "10.1.0.0/16"]);
-        let mut sieve = Sieve::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
-        sieve.begin(Family::Inet);
+        let mut matcher = DumpMatcher::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        matcher.begin(Family::Inet);
         for row in &rows {
-            assert_eq!(sieve.route(row), Verdict::Settled);
+            assert_eq!(matcher.match_route(row), RowMatch::Matched);
         }
-        let all = sieve.end(Family::Inet, None);
-        assert_eq!((all.settled(), all.in_order()), (3, true));
-        assert!(routes.unmet(&all, &[]).is_empty());
+        let all = matcher.end(Family::Inet, None);
+        assert_eq!((all.matched(), all.in_order()), (3, true));
+        assert!(routes.mismatched(&all, &[]).is_empty());
 
         for at in [2, 0, 1] {
-            let _ = sieve.route(&rows[at]);
+            let _ = matcher.match_route(&rows[at]);
         }
-        assert!(!sieve.end(Family::Inet, None).in_order());
+        assert!(!matcher.end(Family::Inet, None).in_order());
     }
 
     #[test]
     fn what_comes_twice_does_not_fall_through() {
         let (routes, rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);
-        let mut sieve = Sieve::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
-        sieve.begin(Family::Inet);
-        assert_eq!(sieve.route(&rows[0]), Verdict::Settled);
-        let both = Verdict::Both(Box::new(rows[0].clone()));
-        assert_eq!(sieve.route(&rows[0]), both);
-        assert_eq!(sieve.route(&rows[0]), Verdict::Kept);
-        let found = sieve.end(Family::Inet, None);
-        assert_eq!(found.settled(), 0);
-        assert_eq!(routes.unmet(&found, &rows[..1]).len(), 2);
+        let mut matcher = DumpMatcher::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        matcher.begin(Family::Inet);
+        assert_eq!(matcher.match_route(&rows[0]), RowMatch::Matched);
+        let both = RowMatch::KeptBoth(Box::new(rows[0].clone()));
+        assert_eq!(matcher.match_route(&rows[0]), both);
+        assert_eq!(matcher.match_route(&rows[0]), RowMatch::Kept);
+        let found = matcher.end(Family::Inet, None);
+        assert_eq!(found.matched(), 0);
+        assert_eq!(routes.mismatched(&found, &rows[..1]).len(), 2);
     }
 }

@@ -3,23 +3,28 @@
 //! Where all routes of a way are to lead another way, they stay on their objects if those are given the new way: so it costs the
 //! number of objects, whatever the number of routes.
 
+use super::NexthopTable;
 use super::Routes;
 use super::log::{Change, Revision};
 use crate::resolve::Devices;
-use crate::shape::Objects;
 
 /// Desired routes of a revision that all point at the nexthop objects that they are to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct NexthopAssignment {
     at: Revision,
     /// By value; none where the routes have next hops of their own.
     objects: Vec<Option<u32>>,
 }
 
-impl Standing {
+impl NexthopAssignment {
     /// The routes are on those objects, as of a look at all of them.
-    pub fn settled(routes: &Routes, objects: &Objects, devices: &Devices, marker: u8) -> Standing {
-        Standing {
+    pub fn in_sync(
+        routes: &Routes,
+        objects: &NexthopTable,
+        devices: &Devices,
+        marker: u8,
+    ) -> NexthopAssignment {
+        NexthopAssignment {
             at: routes.revision(),
             objects: routes.pointing(objects, devices, marker),
         }
@@ -30,19 +35,25 @@ impl Standing {
     /// Tells whether it could: not where more than the ways of routes that point at objects has changed. It is of no use then, and
     /// it takes a look at the whole.
     #[must_use]
-    pub fn desire(&mut self, routes: &Routes) -> bool {
+    pub fn follow(&mut self, routes: &Routes) -> bool {
         let Some(mut changes) = routes.log.since(self.at) else {
             return false;
         };
         let points = |id: u32| matches!(self.objects.get(id as usize), Some(Some(_)));
-        let ways = changes.all(|change| matches!(change, Change::Way(id) if points(*id)));
+        let ways = changes.all(|change| matches!(change, Change::Nexthops(id) if points(*id)));
         self.at = routes.revision();
         // Routes with a source prefix share ways with others, and point at nothing.
-        ways && routes.odd.is_empty()
+        ways && routes.generic.is_empty()
     }
 
     /// Whether the routes are to stay on their objects, where those are the objects by now.
-    pub fn holds(&self, routes: &Routes, objects: &Objects, devices: &Devices, marker: u8) -> bool {
+    pub fn is_current(
+        &self,
+        routes: &Routes,
+        objects: &NexthopTable,
+        devices: &Devices,
+        marker: u8,
+    ) -> bool {
         self.at == routes.revision() && self.objects == routes.pointing(objects, devices, marker)
     }
 }
