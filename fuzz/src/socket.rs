@@ -242,7 +242,7 @@ pub fn event(data: &[u8]) {
         let mut monitor = Monitor::open(&namespace).expect("a peer that announces");
         monitor.set_scope(interest).expect("a peer without filters");
         let drained = monitor.drain().expect("it can be read");
-        let doubtful = monitor.take();
+        let doubtful = monitor.take_dirty();
         assert_eq!(drained.is_dirty, !doubtful.is_empty());
         assert!(!(lost && in_everything) || doubtful.everything);
     }

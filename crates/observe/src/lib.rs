@@ -9,22 +9,28 @@
 
 #![forbid(unsafe_code)]
 
-mod changes;
-mod doubtful;
-mod events;
+mod alternate_sockets;
+mod change_log;
+mod completeness;
+mod consistent_read;
+mod dirty_set;
+mod dump;
+mod dump_guard;
+mod listener;
 mod monitor;
 mod observer;
-mod read;
 mod routes;
-mod settle;
+mod scope;
 mod snapshot;
-mod witness;
+mod subscribe;
 
-pub use changes::Change;
-pub use doubtful::DirtySet;
-pub use monitor::{Drained, Monitor, RECEIVE_BUFFER, WatchScope};
+pub use change_log::Change;
+pub use completeness::Incomplete;
+pub use dirty_set::DirtySet;
+pub use monitor::{EventSummary, Monitor, RECEIVE_BUFFER, WatchScope};
 pub use observer::Observer;
-pub use snapshot::{Incomplete, ReadScope, Snapshot};
+pub use scope::ReadScope;
+pub use snapshot::Snapshot;
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

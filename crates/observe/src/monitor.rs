@@ -1,14 +1,15 @@
-//! What becomes doubtful, learnt from the kernel's events.
+//! [`Monitor`]: turns the kernel's events into a [`DirtySet`].
 //!
-//! An event is never taken for state: it names what to look at. What the kernel takes along without a word (routes, when a
-//! link goes down, an address is deleted, or a nexthop object) is named by what it goes with. Where nothing can be concluded,
-//! because an event could not be read or events were lost, everything is named.
+//! An event is never taken for state: it names what to read again. What the kernel removes without an
+//! event (routes, when a link goes down, or an address or a nexthop object is deleted) is named by
+//! what it depends on. Where an event cannot be read, or events were lost, everything is dirty.
 //!
-//! What is of no interest is left out by the kernel already ([`mod@filter`]), so that it wakes nobody and overruns nothing.
+//! A socket filter drops the events outside of the scope in the kernel ([`mod@filter`]), so that they
+//! neither wake the reader nor fill the queue.
 
 mod event;
 mod filter;
-mod interest;
+mod watch_scope;
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,78 +17,77 @@ use std::time::Duration;
 
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace};
 
-use crate::doubtful::DirtySet;
-use crate::events::listen;
-use event::Reader;
-pub use interest::WatchScope;
+use crate::dirty_set::DirtySet;
+use crate::subscribe::listen;
+use event::EventReader;
+pub use watch_scope::WatchScope;
 
-/// How large a receive queue a monitor asks for, in bytes as the kernel accounts for them: some
-/// 1,200 events. Without `CAP_NET_ADMIN` in the first user namespace the kernel gives no more than
-/// twice `net.core.rmem_max`, and says nothing.
+/// The receive queue that a monitor asks for, in bytes as the kernel accounts for them: some 1,200
+/// events. Without `CAP_NET_ADMIN` in the first user namespace the kernel gives at most
+/// twice `net.core.rmem_max`, without an error.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// How many reads one [`Monitor::drain`] makes at the most, each of up to 1,024 events.
+/// How many reads one [`Monitor::drain`] makes at most, each of up to 1,024 events.
 const READS: usize = 16;
-/// How many strangers are kept by name.
+/// The limit of [`Monitor::writers`].
 const WRITERS: usize = 16;
 
-/// Listens to the events of one namespace. Its descriptor is for polling: readable, or in error, means
-/// [`attend`](Self::drain).
+/// Listens to the events of one namespace. Its descriptor is for polling: when it is readable or in
+/// error, call [`drain`](Self::drain).
 #[derive(Debug)]
 pub struct Monitor {
     events: Multicast,
-    reader: Reader,
-    interest: WatchScope,
-    own: Option<u32>,
-    /// The kernel leaves that out by itself.
-    spared: Option<u32>,
-    doubtful: DirtySet,
+    reader: EventReader,
+    scope: WatchScope,
+    /// The port whose events are ignored.
+    own_port: Option<u32>,
+    /// The port whose events the socket filter drops.
+    filtered_port: Option<u32>,
+    dirty: DirtySet,
     writers: BTreeSet<u32>,
-    /// Events were lost, and the queue has not been seen empty since. As long as it has not, the kernel loses more without
-    /// a word (`NETLINK_S_CONGESTED` in net/netlink/af_netlink.c).
+    /// Events were lost, and the queue has not been empty since. Until it is, the kernel loses more
+    /// without an error (`NETLINK_S_CONGESTED` in net/netlink/af_netlink.c).
     congested: bool,
 }
 
-/// What a look at the events brought.
+/// The result of [`Monitor::drain`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Drained {
-    /// How many there were.
+pub struct EventSummary {
+    /// The number of events.
     pub events: usize,
-    /// Whether any of them makes something doubtful.
+    /// An event made something dirty.
     pub is_dirty: bool,
-    /// Events were lost: everything is doubtful. Told once for each time.
+    /// Events were lost, and everything is dirty. Set once for each loss.
     pub lost: bool,
 }
 
 impl Monitor {
-    /// Begins to listen, to everything at first: see [`set_scope`](Self::set_scope). It asks for a
-    /// receive queue of [`RECEIVE_BUFFER`]; what it got is in
-    /// [`receive_buffer`](Self::receive_buffer).
+    /// Begins to listen to everything, until [`set_scope`](Self::set_scope). Asks for a receive queue
+    /// of [`RECEIVE_BUFFER`]; [`receive_buffer`](Self::receive_buffer) returns what it got.
     ///
     /// # Errors
     ///
     /// As [`Multicast::open`].
     pub fn open(namespace: &Namespace) -> Result<Monitor, Error> {
         let mut events = listen(namespace)?;
-        // As much as is allowed: where it stays as it was, a burst of events is a loss, which is
-        // reported, and no error.
+        // A smaller queue is no error: a burst of events is then a loss, which is reported.
         if events.receive_buffer()? < RECEIVE_BUFFER {
             let _obtained = events.set_receive_buffer(RECEIVE_BUFFER);
         }
         Ok(Monitor {
             events,
-            reader: Reader::default(),
-            interest: WatchScope::everything(),
-            own: None,
-            spared: None,
-            doubtful: DirtySet::default(),
+            reader: EventReader::default(),
+            scope: WatchScope::everything(),
+            own_port: None,
+            filtered_port: None,
+            dirty: DirtySet::default(),
             writers: BTreeSet::new(),
             congested: false,
         })
     }
 
-    /// The cookie of the namespace, as [`Multicast::netns_cookie`].
+    /// Returns the cookie of the namespace, as [`Multicast::netns_cookie`].
     ///
     /// # Errors
     ///
@@ -96,30 +96,31 @@ impl Monitor {
         self.events.netns_cookie()
     }
 
-    /// Sets what matters from now on. Read what is new in it afterwards: the events of it that came before are not told any
-    /// more, and may have been left out already.
+    /// Sets the scope from now on. Read afterwards what is new in the scope: its earlier events were
+    /// not read, or were dropped by the filter.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) when the kernel does not take the filter; what mattered before matters on.
-    pub fn set_scope(&mut self, interest: WatchScope) -> Result<(), Error> {
-        if interest != self.interest {
+    /// [`Io`](ErrorKind::Io) when the kernel does not take the filter; the scope is then as before.
+    pub fn set_scope(&mut self, scope: WatchScope) -> Result<(), Error> {
+        if scope != self.scope {
             self.events
-                .set_filter(&filter::program(&interest, self.spared))?;
-            self.interest = interest;
+                .set_filter(&filter::program(&scope, self.filtered_port))?;
+            self.scope = scope;
         }
         Ok(())
     }
 
-    /// Leaves out the events of our own writes from now on, which bear the port id of the socket that made them
-    /// ([`Socket::port_id`](trueup_netlink::Socket::port_id)); `None`: no longer.
+    /// Ignores the events of the caller's own writes from now on, which carry the port id of the
+    /// writing socket ([`Socket::port_id`](trueup_netlink::Socket::port_id)); `None` ends it.
     ///
-    /// Not all bear it: events of links, IPv6 addresses and deleted neighbours, and of what the kernel makes of a write, do
-    /// not. And what a write takes along in silence is for the writer to look at.
+    /// Some events do not carry it: those of links, IPv6 addresses and deleted neighbours, and of what
+    /// the kernel derives from a write. And of what a write removes without an event, the caller must
+    /// read the state itself.
     ///
-    /// Of `many` writes the kernel is asked to leave the events out, so that they do not fill the queue. It compiles a program for
-    /// that, which takes longer than to read the events of a few; those have to be [read](Self::drain) before they are no longer
-    /// one's own.
+    /// With `many` writes the socket filter drops their events, so that they do not fill the queue.
+    /// The kernel compiles a program for that, which takes longer than reading a few events. Events
+    /// that the filter does not drop have to be [read](Self::drain) before `None`.
     ///
     /// # Errors
     ///
@@ -127,33 +128,32 @@ impl Monitor {
     pub fn ignore_own_writes(&mut self, port: Option<u32>, many: bool) -> Result<(), Error> {
         // The kernel's own events bear 0.
         let port = port.filter(|port| *port != 0);
-        let spared = port.filter(|_| many || self.spared == port);
-        if spared != self.spared {
+        let filtered_port = port.filter(|_| many || self.filtered_port == port);
+        if filtered_port != self.filtered_port {
             self.events
-                .set_filter(&filter::program(&self.interest, spared))?;
-            self.spared = spared;
+                .set_filter(&filter::program(&self.scope, filtered_port))?;
+            self.filtered_port = filtered_port;
         }
-        self.own = port;
+        self.own_port = port;
         Ok(())
     }
 
-    /// Reads the events that are there, without waiting, some thousands at the most; if there are more, the descriptor stays
-    /// readable. After a loss all are read, for the kernel goes on to lose until its queue is empty; so look at the namespace
-    /// after this, not before.
+    /// Reads the queued events without waiting, some thousands at most; if there are more, the
+    /// descriptor stays readable. Read the namespace after this call, not before it: after a loss the
+    /// kernel loses more events until its queue is empty.
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) when the socket cannot be read. What was read before it is in
-    /// [`take`](Self::take), and what was not is unknown.
-    pub fn drain(&mut self) -> Result<Drained, Error> {
-        let mut drained = Drained::default();
+    /// [`Io`](ErrorKind::Io) when the socket cannot be read. Then everything is dirty.
+    pub fn drain(&mut self) -> Result<EventSummary, Error> {
+        let mut drained = EventSummary::default();
         for _ in 0..READS {
             let mut found = DirtySet::default();
             let Monitor {
                 events,
                 reader,
-                interest,
-                own,
+                scope,
+                own_port,
                 writers,
                 ..
             } = self;
@@ -161,12 +161,10 @@ impl Monitor {
             let read = events.receive(Duration::ZERO, |message| {
                 count += 1;
                 let port = message.header.port;
-                if *own == Some(port) {
+                if *own_port == Some(port) {
                     return;
                 }
-                if reader.read(&message, interest, &mut found)
-                    && port != 0
-                    && writers.len() < WRITERS
+                if reader.read(&message, scope, &mut found) && port != 0 && writers.len() < WRITERS
                 {
                     writers.insert(port);
                 }
@@ -175,7 +173,7 @@ impl Monitor {
             match read {
                 Ok(0) => {
                     if std::mem::take(&mut self.congested) {
-                        self.doubt_everything();
+                        self.mark_everything_dirty();
                     }
                     break;
                 }
@@ -183,39 +181,39 @@ impl Monitor {
                 Err(error) if error.is_loss() => {
                     drained.lost = true;
                     self.congested |= error.kind() == ErrorKind::Overrun;
-                    self.doubt_everything();
+                    self.mark_everything_dirty();
                 }
-                // Nobody knows what it was to say.
-                Err(error) if error.kind() == ErrorKind::Malformed => self.doubt_everything(),
+                // The event could have named anything.
+                Err(error) if error.kind() == ErrorKind::Malformed => self.mark_everything_dirty(),
                 Err(error) => {
-                    self.doubt_everything();
+                    self.mark_everything_dirty();
                     return Err(error);
                 }
             }
             drained.is_dirty |= !found.is_empty();
-            self.doubtful.extend(found);
+            self.dirty.extend(found);
         }
-        drained.is_dirty |= self.doubtful.everything;
+        drained.is_dirty |= self.dirty.everything;
         if self.congested {
-            // There is no end of it: what was lost since is told at the next look.
-            self.doubt_everything();
+            // The queue never was empty: later losses are reported by the next call.
+            self.mark_everything_dirty();
         }
         Ok(drained)
     }
 
-    /// What became doubtful since this was last asked.
-    pub fn take(&mut self) -> DirtySet {
+    /// Returns and clears the dirty set.
+    pub fn take_dirty(&mut self) -> DirtySet {
         self.writers.clear();
-        std::mem::take(&mut self.doubtful)
+        std::mem::take(&mut self.dirty)
     }
 
-    /// The port ids of those who made something doubtful since [`take`](Self::take), as far as the kernel told, some of
-    /// them where they are many. The first netlink socket of a process has the process's id.
+    /// Returns the port ids of the writers whose changes are in the dirty set, as far as the events
+    /// carry them, up to a limit. The first netlink socket of a process has the process's id.
     pub fn writers(&self) -> &BTreeSet<u32> {
         &self.writers
     }
 
-    /// As [`Multicast::receive_buffer`].
+    /// Returns the size of the receive queue, as [`Multicast::receive_buffer`].
     ///
     /// # Errors
     ///
@@ -224,7 +222,7 @@ impl Monitor {
         self.events.receive_buffer()
     }
 
-    /// As [`Multicast::set_receive_buffer`].
+    /// Sets the size of the receive queue, as [`Multicast::set_receive_buffer`].
     ///
     /// # Errors
     ///
@@ -233,9 +231,9 @@ impl Monitor {
         self.events.set_receive_buffer(bytes)
     }
 
-    fn doubt_everything(&mut self) {
+    fn mark_everything_dirty(&mut self) {
         self.reader.forget();
-        self.doubtful = DirtySet::everything();
+        self.dirty = DirtySet::everything();
     }
 }
 

@@ -5,10 +5,11 @@ use trueup_netlink::codec::Undecodable;
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::{Error, ErrorKind};
 
+use crate::completeness::{Incomplete, ReadResult};
+use crate::dump::{DumpRequest, RowReader, read_dump};
+use crate::dump_guard::{DumpKind, RowPosition};
 use crate::observer::Observer;
-use crate::read::{Dump, Rows, read};
-use crate::snapshot::{Incomplete, Read, ReadScope, families};
-use crate::witness::{Place, Sight};
+use crate::scope::ReadScope;
 
 /// What is dumped at once: a family, of one table or all.
 #[derive(Clone, Copy)]
@@ -40,7 +41,37 @@ fn ranges(scope: &ReadScope) -> Vec<Range> {
         };
         tables.iter().map(range).collect::<Vec<_>>()
     };
-    families(scope).flat_map(of).collect()
+    scope.families().flat_map(of).collect()
+}
+
+impl Observer {
+    /// Reads the routes within a scope that `keep` wants. Holds none of the others, so that reading
+    /// a few routes among many costs no memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn routes_where(
+        &mut self,
+        scope: &ReadScope,
+        keep: impl FnMut(&Route) -> bool,
+    ) -> Result<(Vec<Route>, Option<Incomplete>), Error> {
+        kept(self, scope, keep)
+    }
+
+    /// Reads the routes within a scope that do not fall through a matcher, and the mismatches in it.
+    /// Holds none of those that do.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn match_routes(
+        &mut self,
+        scope: &ReadScope,
+        matcher: &mut DumpMatcher<'_>,
+    ) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
+        matched(self, scope, matcher)
+    }
 }
 
 /// The routes within a scope that `keep` wants.
@@ -48,18 +79,18 @@ pub(crate) fn kept(
     observer: &mut Observer,
     scope: &ReadScope,
     mut keep: impl FnMut(&Route) -> bool,
-) -> Read<Route> {
+) -> ReadResult<Route> {
     let mut all = Collected::default();
     for range in ranges(scope) {
         let keep = &mut keep;
-        let (rows, doubt) = settle(observer, range, &mut Kept { range, keep })?;
+        let (rows, doubt) = read_range(observer, range, &mut Kept { range, keep })?;
         all.add(rows, doubt);
     }
     Ok(all.in_order())
 }
 
 /// What does not fall through a matcher of what there is in a scope, and the mismatches in it.
-pub(crate) fn matched(
+fn matched(
     observer: &mut Observer,
     scope: &ReadScope,
     matcher: &mut DumpMatcher<'_>,
@@ -73,7 +104,7 @@ pub(crate) fn matched(
             begun: false,
             found: Vec::new(),
         };
-        let (mut rows, mut doubt) = settle(observer, range, &mut dump)?;
+        let (mut rows, mut doubt) = read_range(observer, range, &mut dump)?;
         dump.end();
         let mut attempts = dump.found;
         let last = attempts.pop().unwrap_or_default();
@@ -87,7 +118,7 @@ pub(crate) fn matched(
         } else {
             let mut every = |_: &Route| true;
             let keep = &mut every;
-            (rows, doubt) = settle(observer, range, &mut Kept { range, keep })?;
+            (rows, doubt) = read_range(observer, range, &mut Kept { range, keep })?;
             matcher.begin(range.family);
             mismatches.add(matcher.end(range.family, range.table));
         }
@@ -125,7 +156,11 @@ impl Collected {
     }
 }
 
-fn settle(observer: &mut Observer, range: Range, rows: &mut impl Rows<Route>) -> Read<Route> {
+fn read_range(
+    observer: &mut Observer,
+    range: Range,
+    rows: &mut impl RowReader<Route>,
+) -> ReadResult<Route> {
     let strict = observer.socket.strict();
     let filter = match strict {
         true => route::Filter {
@@ -136,21 +171,22 @@ fn settle(observer: &mut Observer, range: Range, rows: &mut impl Rows<Route>) ->
         false => route::Filter::default(),
     };
     let family = range.family;
-    observer.settle(
+    observer.read_until_consistent(
         Kind::Route,
-        Sight::Routes(family, filter.table),
+        DumpKind::Routes(family, filter.table),
         |rows: &mut Vec<Route>| {
             if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
                 rows.sort_by_key(|row| row.key());
             }
         },
-        |socket, window, items| {
-            let dump = Dump {
+        |socket, guard, items| {
+            let dump = DumpRequest {
+                kind: Kind::Route,
                 encode: |buffer: &mut Vec<u8>| route::dump_request(buffer, family, &filter),
-                new: route::NEW,
+                row_type: route::NEW,
                 rows: &mut *rows,
             };
-            match read(socket, window, dump, items) {
+            match read_dump(socket, guard, dump, items) {
                 // A table that does not exist is empty.
                 Err(error) if filter.table.is_some() && is_absent(&error) => Ok((None, true)),
                 answer => answer,
@@ -169,8 +205,12 @@ struct Kept<'a, K> {
     keep: &'a mut K,
 }
 
-impl<K: FnMut(&Route) -> bool> Rows<Route> for Kept<'_, K> {
-    fn row(&mut self, body: &[u8], items: &mut Vec<Route>) -> Result<Option<Place>, Undecodable> {
+impl<K: FnMut(&Route) -> bool> RowReader<Route> for Kept<'_, K> {
+    fn row(
+        &mut self,
+        body: &[u8],
+        items: &mut Vec<Route>,
+    ) -> Result<Option<RowPosition>, Undecodable> {
         let Some(row) = Row::parse(body)? else {
             return Ok(None);
         };
@@ -180,7 +220,7 @@ impl<K: FnMut(&Route) -> bool> Rows<Route> for Kept<'_, K> {
                 items.push(route);
             }
         }
-        Ok(Place::of(&row))
+        Ok(RowPosition::of(&row))
     }
 }
 
@@ -202,7 +242,7 @@ impl MatchedDump<'_, '_> {
     }
 }
 
-impl Rows<Route> for MatchedDump<'_, '_> {
+impl RowReader<Route> for MatchedDump<'_, '_> {
     fn begin(&mut self) {
         if self.begun {
             self.end();
@@ -211,7 +251,11 @@ impl Rows<Route> for MatchedDump<'_, '_> {
         self.begun = true;
     }
 
-    fn row(&mut self, body: &[u8], items: &mut Vec<Route>) -> Result<Option<Place>, Undecodable> {
+    fn row(
+        &mut self,
+        body: &[u8],
+        items: &mut Vec<Route>,
+    ) -> Result<Option<RowPosition>, Undecodable> {
         let Some(row) = Row::parse(body)? else {
             return Ok(None);
         };
@@ -226,6 +270,6 @@ impl Rows<Route> for MatchedDump<'_, '_> {
                 RowMatch::KeptBoth(before) => items.extend([*before, row.to_route()]),
             }
         }
-        Ok(Place::of(&row))
+        Ok(RowPosition::of(&row))
     }
 }

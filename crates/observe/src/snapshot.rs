@@ -1,90 +1,23 @@
-//! Snapshots.
+//! [`Snapshot`]: the objects of a namespace, and which kinds are complete.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 
 use trueup_diff::{
-    Address, Dev, Family, ForwardingEntry, Item, Kind, Kinds, Link, LinkAddr, Neighbour,
-    NeighbourState, Nexthop, Observed, Rule,
+    Address, Dev, Family, ForwardingEntry, Item, Kind, Link, LinkAddr, Neighbour, NeighbourState,
+    Nexthop, Observed, Rule,
 };
 use trueup_netlink::codec::link::DecodedLink;
 use trueup_netlink::codec::{EncodeError, address, forwarding, link, neighbour, nexthop, rule};
 use trueup_netlink::{Error, ErrorKind};
 
+use crate::completeness::{Incomplete, ReadResult};
+use crate::dump::{DecodedRows, DumpRequest, read_dump};
+use crate::dump_guard::{DumpGuard, DumpKind};
 use crate::observer::Observer;
-use crate::read::{Decoded, Dump, read};
 use crate::routes;
-use crate::witness::{Sight, Window};
+use crate::scope::ReadScope;
 
-/// What to read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadScope {
-    /// The kinds to read. Links are read always: they give the devices their names.
-    pub kinds: Kinds,
-    /// Only routes of this protocol, and of nexthop objects those of this protocol, those with a number of its
-    /// ([`Nexthop::ids`]), and groups that lead to one.
-    pub protocol: Option<u8>,
-    /// Only routes of these tables.
-    pub tables: Option<BTreeSet<u32>>,
-    /// Only addresses and neighbours of these devices, by interface index.
-    pub devices: Option<BTreeSet<u32>>,
-    /// Only routes and rules of this family.
-    pub family: Option<Family>,
-}
-
-impl ReadScope {
-    /// Everything that the model holds.
-    pub fn whole() -> ReadScope {
-        ReadScope {
-            kinds: Kinds::ALL,
-            ..ReadScope::default()
-        }
-    }
-}
-
-/// Why a kind was not read whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Incomplete {
-    /// The dump of that kind was interrupted by changes each time it was tried.
-    Interrupted(Kind),
-    /// The same row came twice each time: others may have been left out for it.
-    Repeated(Kind),
-    /// Somebody wrote to that kind each time while it was read, where the kernel then leaves rows out. Those that were seen
-    /// in any of the times are there.
-    Changing(Kind),
-    /// A message of that kind could not be read.
-    Undecodable(Kind, &'static str),
-}
-
-impl Incomplete {
-    /// The kind in doubt.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Incomplete::Interrupted(kind)
-            | Incomplete::Repeated(kind)
-            | Incomplete::Changing(kind)
-            | Incomplete::Undecodable(kind, _) => *kind,
-        }
-    }
-}
-
-impl fmt::Display for Incomplete {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Incomplete::Interrupted(kind) => write!(f, "the {kind} dump was interrupted each time"),
-            Incomplete::Repeated(kind) => write!(f, "the {kind} dump repeated a row each time"),
-            Incomplete::Changing(kind) => {
-                write!(f, "somebody wrote to the {kind}s each time they were read")
-            }
-            Incomplete::Undecodable(kind, why) => {
-                write!(f, "a row of the {kind} dump cannot be read: {why}")
-            }
-        }
-    }
-}
-
-/// What was read, and what is in doubt about it.
+/// The objects that were read, and why kinds are incomplete.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The objects, in key order.
@@ -93,8 +26,44 @@ pub struct Snapshot {
     pub incomplete: Vec<Incomplete>,
 }
 
-/// Reads what is in a scope.
-pub(crate) fn take(observer: &mut Observer, scope: &ReadScope) -> Result<Snapshot, Error> {
+impl Snapshot {
+    /// Notes that a kind was read, and what is in doubt about it. The kind is complete if nothing is,
+    /// neither now nor by an earlier read: every read that adds to a snapshot ends here.
+    pub fn mark_read(&mut self, kind: Kind, doubts: impl IntoIterator<Item = Incomplete>) {
+        self.incomplete.extend(doubts);
+        let in_doubt = self.incomplete.iter().any(|doubt| doubt.kind() == kind);
+        self.observed.complete = match in_doubt {
+            true => self.observed.complete.without(kind),
+            false => self.observed.complete.with(kind),
+        };
+    }
+}
+
+impl Observer {
+    /// Reads what is in a scope.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses or breaks off a dump, or does not answer. A kind that was read
+    /// incompletely is no error: see [`Snapshot::incomplete`].
+    pub fn snapshot(&mut self, scope: &ReadScope) -> Result<Snapshot, Error> {
+        take(self, scope)
+    }
+
+    /// Reads the forwarding entries of bridges and VXLANs, learnt ones too, that `keep` wants.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn forwarding_where(
+        &mut self,
+        keep: impl FnMut(&ForwardingEntry) -> bool,
+    ) -> Result<(Vec<ForwardingEntry>, Option<Incomplete>), Error> {
+        forwarding(self, keep)
+    }
+}
+
+fn take(observer: &mut Observer, scope: &ReadScope) -> Result<Snapshot, Error> {
     let mut snapshot = Snapshot::default();
     let (links, doubt) = links(observer)?;
     let status = |link: &DecodedLink| (link.link.index, link.status);
@@ -140,53 +109,39 @@ pub(crate) fn take(observer: &mut Observer, scope: &ReadScope) -> Result<Snapsho
     Ok(snapshot)
 }
 
-impl Snapshot {
-    /// Notes that a kind was read, and what is in doubt about it. The kind is complete if nothing is,
-    /// neither now nor by an earlier read: every read that adds to a snapshot ends here.
-    pub fn mark_read(&mut self, kind: Kind, doubts: impl IntoIterator<Item = Incomplete>) {
-        self.incomplete.extend(doubts);
-        let in_doubt = self.incomplete.iter().any(|doubt| doubt.kind() == kind);
-        self.observed.complete = match in_doubt {
-            true => self.observed.complete.without(kind),
-            false => self.observed.complete.with(kind),
-        };
-    }
-}
-
-/// What was read, and why it is in doubt.
-pub(crate) type Read<T> = Result<(Vec<T>, Option<Incomplete>), Error>;
-
-fn links(observer: &mut Observer) -> Read<DecodedLink> {
+fn links(observer: &mut Observer) -> ReadResult<DecodedLink> {
     let mut links = Vec::new();
-    let dump = Dump {
+    let dump = DumpRequest {
+        kind: Kind::Link,
         encode: link::dump_request,
-        new: link::NEW,
-        rows: Decoded {
+        row_type: link::NEW,
+        rows: DecodedRows {
             decode: link::decode,
             keep: |_: &_| true,
         },
     };
-    let mut window = Window::new(&mut observer.witness, Sight::Flagged);
-    let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut links)?;
+    let mut guard = DumpGuard::new(&mut observer.listener, DumpKind::FlaggedByKernel);
+    let (flaw, _) = read_dump(&mut observer.socket, &mut guard, dump, &mut links)?;
     link::name_peers(&mut links);
-    Ok((links, flaw.map(|flaw| flaw.doubt(Kind::Link))))
+    Ok((links, flaw))
 }
 
-fn addresses(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> Read<Address> {
+fn addresses(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> ReadResult<Address> {
     let mut addresses = Vec::new();
     let mut flaws = Vec::new();
-    let index = only(&scope.devices).filter(|_| observer.socket.strict());
+    let index = scope.only_device().filter(|_| observer.socket.strict());
     for family in [Family::Inet, Family::Inet6] {
-        let dump = Dump {
+        let dump = DumpRequest {
+            kind: Kind::Address,
             encode: |buffer: &mut Vec<u8>| address::dump_request(buffer, family, index),
-            new: address::NEW,
-            rows: Decoded {
+            row_type: address::NEW,
+            rows: DecodedRows {
                 decode: address::decode,
-                keep: |address: &Address| on_device(scope, address.dev),
+                keep: |address: &Address| scope.covers_device(address.dev),
             },
         };
-        let mut window = Window::new(&mut observer.witness, Sight::Flagged);
-        let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut addresses)?;
+        let mut guard = DumpGuard::new(&mut observer.listener, DumpKind::FlaggedByKernel);
+        let (flaw, _) = read_dump(&mut observer.socket, &mut guard, dump, &mut addresses)?;
         flaws.extend(flaw);
     }
     let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
@@ -199,39 +154,40 @@ fn addresses(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> Read
         })
         .collect();
     addresses.sort_by_cached_key(Item::key);
-    let doubt = flaws.pop().map(|flaw| flaw.doubt(Kind::Address));
+    let doubt = flaws.pop();
     Ok((addresses, doubt))
 }
 
-fn neighbours(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> Read<Neighbour> {
+fn neighbours(observer: &mut Observer, scope: &ReadScope, links: &[Link]) -> ReadResult<Neighbour> {
     let mut neighbours = Vec::new();
     let mut doubts = Vec::new();
-    let index = only(&scope.devices).filter(|_| observer.socket.strict());
+    let index = scope.only_device().filter(|_| observer.socket.strict());
     for family in [Family::Inet, Family::Inet6] {
         type Request = fn(&mut Vec<u8>, Family, Option<u32>) -> Result<(), EncodeError>;
-        let dumps: [(Request, Sight); 2] = [
-            (neighbour::dump_request, Sight::Neighbours(family)),
-            (neighbour::proxy_dump_request, Sight::Proxies),
+        let dumps: [(Request, DumpKind); 2] = [
+            (neighbour::dump_request, DumpKind::Neighbours(family)),
+            (neighbour::proxy_dump_request, DumpKind::Proxies),
         ];
         for (request, sight) in dumps {
-            let (rows, doubt) = observer.settle(
+            let (rows, doubt) = observer.read_until_consistent(
                 Kind::Neighbour,
                 sight,
                 |rows: &mut Vec<Neighbour>| rows.sort_by_cached_key(Item::key),
-                |socket, window, rows| {
-                    let dump = Dump {
+                |socket, guard, rows| {
+                    let dump = DumpRequest {
+                        kind: Kind::Neighbour,
                         encode: |buffer: &mut Vec<u8>| request(buffer, family, index),
-                        new: neighbour::NEW,
-                        rows: Decoded {
+                        row_type: neighbour::NEW,
+                        rows: DecodedRows {
                             decode: neighbour::decode,
                             // All: one that comes twice tells of one that was left out.
                             keep: |_: &_| true,
                         },
                     };
-                    read(socket, window, dump, rows)
+                    read_dump(socket, guard, dump, rows)
                 },
             )?;
-            let wanted = |neighbour: &Neighbour| on_device(scope, neighbour.dev);
+            let wanted = |neighbour: &Neighbour| scope.covers_device(neighbour.dev);
             neighbours.extend(rows.into_iter().filter(wanted));
             doubts.extend(doubt);
         }
@@ -262,24 +218,25 @@ fn is_mapped(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     })
 }
 
-fn rules(observer: &mut Observer, scope: &ReadScope) -> Read<Rule> {
+fn rules(observer: &mut Observer, scope: &ReadScope) -> ReadResult<Rule> {
     let mut rules = Vec::new();
     let mut doubts = Vec::new();
-    for family in families(scope) {
-        let (rows, doubt) = observer.settle(
+    for family in scope.families() {
+        let (rows, doubt) = observer.read_until_consistent(
             Kind::Rule,
-            Sight::Rules(family),
+            DumpKind::Rules(family),
             |rows: &mut Vec<Rule>| rows.sort_by_cached_key(Item::key),
-            |socket, window, rows| {
-                let dump = Dump {
+            |socket, guard, rows| {
+                let dump = DumpRequest {
+                    kind: Kind::Rule,
                     encode: |buffer: &mut Vec<u8>| rule::dump_request(buffer, family),
-                    new: rule::NEW,
-                    rows: Decoded {
+                    row_type: rule::NEW,
+                    rows: DecodedRows {
                         decode: rule::decode,
                         keep: |_: &_| true,
                     },
                 };
-                read(socket, window, dump, rows)
+                read_dump(socket, guard, dump, rows)
             },
         )?;
         rules.extend(rows);
@@ -289,7 +246,7 @@ fn rules(observer: &mut Observer, scope: &ReadScope) -> Read<Rule> {
     Ok((rules, doubts.pop()))
 }
 
-fn nexthops(observer: &mut Observer, scope: &ReadScope) -> Read<Nexthop> {
+fn nexthops(observer: &mut Observer, scope: &ReadScope) -> ReadResult<Nexthop> {
     let mut nexthops = Vec::new();
     let wanted = |nexthop: &Nexthop| {
         scope.protocol.is_none_or(|protocol| {
@@ -298,66 +255,45 @@ fn nexthops(observer: &mut Observer, scope: &ReadScope) -> Read<Nexthop> {
             nexthop.protocol == protocol || numbers.any(|id| ids.contains(&id))
         })
     };
-    let dump = Dump {
+    let dump = DumpRequest {
+        kind: Kind::Nexthop,
         encode: nexthop::dump_request,
-        new: nexthop::NEW,
-        rows: Decoded {
+        row_type: nexthop::NEW,
+        rows: DecodedRows {
             decode: nexthop::decode,
             keep: wanted,
         },
     };
-    let mut window = Window::new(&mut observer.witness, Sight::Flagged);
-    let flaw = match read(&mut observer.socket, &mut window, dump, &mut nexthops) {
+    let mut guard = DumpGuard::new(&mut observer.listener, DumpKind::FlaggedByKernel);
+    let flaw = match read_dump(&mut observer.socket, &mut guard, dump, &mut nexthops) {
         // Before Linux 5.3 there are none.
         Err(error) if is_unheard_of(&error) => None,
         answer => answer?.0,
     };
     nexthops.sort_by_key(|nexthop| nexthop.id);
-    Ok((nexthops, flaw.map(|flaw| flaw.doubt(Kind::Nexthop))))
+    Ok((nexthops, flaw))
 }
 
-pub(crate) fn forwarding(
+fn forwarding(
     observer: &mut Observer,
     keep: impl FnMut(&ForwardingEntry) -> bool,
-) -> Read<ForwardingEntry> {
+) -> ReadResult<ForwardingEntry> {
     let mut entries = Vec::new();
-    let dump = Dump {
+    let dump = DumpRequest {
+        kind: Kind::Neighbour,
         encode: forwarding::dump_request,
-        new: forwarding::NEW,
-        rows: Decoded {
+        row_type: forwarding::NEW,
+        rows: DecodedRows {
             decode: forwarding::decode,
             keep,
         },
     };
-    let mut window = Window::new(&mut observer.witness, Sight::Flagged);
-    let (flaw, _) = read(&mut observer.socket, &mut window, dump, &mut entries)?;
+    let mut guard = DumpGuard::new(&mut observer.listener, DumpKind::FlaggedByKernel);
+    let (flaw, _) = read_dump(&mut observer.socket, &mut guard, dump, &mut entries)?;
     entries.sort_by_key(|entry| (entry.dev, entry.lladdr, entry.dst));
-    Ok((entries, flaw.map(|flaw| flaw.doubt(Kind::Neighbour))))
+    Ok((entries, flaw))
 }
 
 fn is_unheard_of(error: &Error) -> bool {
     error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::EOPNOTSUPP)
-}
-
-/// The one device, where there is one only: the kernel filters by no more.
-fn only(devices: &Option<BTreeSet<u32>>) -> Option<u32> {
-    devices
-        .as_ref()
-        .filter(|devices| devices.len() == 1)?
-        .first()
-        .copied()
-}
-
-/// The families of routes and rules that are in question.
-pub(crate) fn families(scope: &ReadScope) -> impl Iterator<Item = Family> {
-    let only = scope.family;
-    let all = [Family::Inet, Family::Inet6].into_iter();
-    all.filter(move |family| only.is_none_or(|only| only == *family))
-}
-
-fn on_device(scope: &ReadScope, dev: Dev) -> bool {
-    let Some(devices) = &scope.devices else {
-        return true;
-    };
-    dev.as_index().is_some_and(|index| devices.contains(&index))
 }

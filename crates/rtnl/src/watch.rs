@@ -75,7 +75,7 @@ impl Listening {
             Drained::Hint | Drained::Nothing => Drained::Nothing,
         };
         let mut doubtful = std::mem::take(&mut ear.left);
-        doubtful.extend(ear.monitor.take());
+        doubtful.extend(ear.monitor.take_dirty());
         Some(doubtful)
     }
 
@@ -94,7 +94,7 @@ impl Listening {
             // The driver meets the error itself.
             return;
         }
-        let heard = ear.monitor.take();
+        let heard = ear.monitor.take_dirty();
         let outside = region.outside(heard);
         if !outside.is_empty() {
             ear.left.extend(outside);

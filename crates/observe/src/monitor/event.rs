@@ -6,8 +6,8 @@ use trueup_diff::{Family, IfName, Item, Kind, ObjectKey};
 use trueup_netlink::codec::{address, link, neighbour, route, rule};
 use trueup_netlink::wire::{Message, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, read_u32};
 
-use super::interest::{WatchScope, has};
-use crate::doubtful::DirtySet;
+use super::watch_scope::{WatchScope, includes};
+use crate::dirty_set::DirtySet;
 
 /// `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP`: linux/rtnetlink.h. There is no codec for them.
 pub(super) const NEW_NEXTHOP: u16 = 104;
@@ -26,19 +26,19 @@ const BOTH: [Family; 2] = [Family::Inet, Family::Inet6];
 /// Reads events. It remembers the links that it heard of, so that a change of name is seen, and what is down is not said to
 /// go down again.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    links: HashMap<u32, Known>,
+pub(super) struct EventReader {
+    links: HashMap<u32, LinkState>,
 }
 
 /// What was last heard of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct LinkState {
     name: IfName,
     /// Whether it holds routes and addresses.
     usable: bool,
 }
 
-impl Reader {
+impl EventReader {
     /// Forgets all links: events were lost.
     pub(super) fn forget(&mut self) {
         self.links.clear();
@@ -48,16 +48,16 @@ impl Reader {
     pub(super) fn read(
         &mut self,
         event: &Message<'_>,
-        interest: &WatchScope,
+        scope: &WatchScope,
         found: &mut DirtySet,
     ) -> bool {
         let relevant = match event.header.kind {
-            link::NEW | link::DELETE => self.link(event, interest, found),
-            address::NEW | address::DELETE => self.addressed(event, interest, found),
-            neighbour::NEW | neighbour::DELETE => self.neighboured(event, interest, found),
-            route::NEW | route::DELETE => routed(event, interest, found),
-            rule::NEW | rule::DELETE => ruled(event, interest, found),
-            NEW_NEXTHOP | DELETE_NEXTHOP => hopped(event, interest, found),
+            link::NEW | link::DELETE => self.read_link(event, scope, found),
+            address::NEW | address::DELETE => self.read_address(event, scope, found),
+            neighbour::NEW | neighbour::DELETE => self.read_neighbour(event, scope, found),
+            route::NEW | route::DELETE => read_route(event, scope, found),
+            rule::NEW | rule::DELETE => read_rule(event, scope, found),
+            NEW_NEXTHOP | DELETE_NEXTHOP => read_nexthop(event, scope, found),
             // Such as the buckets of a nexthop group: no object here.
             _ => Some(false),
         };
@@ -69,10 +69,10 @@ impl Reader {
     }
 
     /// `None` of this and the following: it cannot be read.
-    fn link(
+    fn read_link(
         &mut self,
         event: &Message<'_>,
-        interest: &WatchScope,
+        scope: &WatchScope,
         found: &mut DirtySet,
     ) -> Option<bool> {
         let Some(decoded) = link::decode(event.body).ok()? else {
@@ -81,7 +81,7 @@ impl Reader {
         let link = decoded.link;
         let index = link.index;
         let is_new = event.header.kind == link::NEW;
-        let now = Known {
+        let now = LinkState {
             name: link.name,
             usable: is_new
                 && link.up == Some(true)
@@ -95,18 +95,18 @@ impl Reader {
         } else {
             self.links.remove(&index)
         };
-        let ours = interest.of_device(index) || interest.of_route_device(index);
+        let ours = scope.covers_device(index) || scope.covers_route_device(index);
         let other = !is_new || before.is_none_or(|before| before.name != now.name);
         if !ours && !other {
             return Some(false);
         }
         found.links = true;
         let went_down = !now.usable && before.is_none_or(|before| before.usable);
-        if went_down && interest.of_device(index) {
+        if went_down && scope.covers_device(index) {
             found.addresses.insert(index);
             found.neighbours.insert(index);
         }
-        if went_down && interest.of_route_device(index) {
+        if went_down && scope.covers_route_device(index) {
             // Those of IPv4 go without a word, those of IPv6 where `skip_notify_on_dev_down` is set.
             found.routes.extend(BOTH);
         }
@@ -116,13 +116,13 @@ impl Reader {
     /// Whether a device holds routes and addresses, as far as it was heard. One that does not has its addresses and
     /// neighbours removed by the kernel, which announces the link first (`dev_close_many` in net/core/dev.c).
     fn is_usable(&self, index: u32) -> bool {
-        self.links.get(&index).is_none_or(|known| known.usable)
+        self.links.get(&index).is_none_or(|state| state.usable)
     }
 
-    fn addressed(
+    fn read_address(
         &self,
         event: &Message<'_>,
-        interest: &WatchScope,
+        scope: &WatchScope,
         found: &mut DirtySet,
     ) -> Option<bool> {
         let Some(address) = address::decode(event.body).ok()? else {
@@ -130,9 +130,9 @@ impl Reader {
         };
         let index = address.dev.as_index()?;
         // What bears our protocol matters wherever it is.
-        let ours = interest.of_device(index) || address.protocol == interest.protocol;
-        let addresses = interest.kinds.contains(Kind::Address) && ours;
-        let of_routes = interest.of_route_device(index);
+        let ours = scope.covers_device(index) || address.protocol == scope.protocol;
+        let addresses = scope.kinds.contains(Kind::Address) && ours;
+        let of_routes = scope.covers_route_device(index);
         // A route that waits for a new one is not named: which it is, who desires it knows.
         let mut relevant = addresses || of_routes;
         if relevant {
@@ -141,9 +141,9 @@ impl Reader {
         if addresses && event.header.kind == address::DELETE && self.is_usable(index) {
             found.removed.insert(ObjectKey::Address(address.key()));
         }
-        if event.header.kind == address::DELETE && interest.routes() {
+        if event.header.kind == address::DELETE && scope.includes_routes() {
             let ip = address.address.ip();
-            if of_routes || has(&interest.route_sources, &ip) {
+            if of_routes || includes(&scope.route_sources, &ip) {
                 found.routes.insert(Family::of(ip));
                 relevant = true;
             }
@@ -151,10 +151,10 @@ impl Reader {
         Some(relevant)
     }
 
-    fn neighboured(
+    fn read_neighbour(
         &self,
         event: &Message<'_>,
-        interest: &WatchScope,
+        scope: &WatchScope,
         found: &mut DirtySet,
     ) -> Option<bool> {
         let Some(neighbour) = neighbour::decode(event.body).ok()? else {
@@ -162,10 +162,10 @@ impl Reader {
         };
         let index = neighbour.dev.as_index()?;
         // One of another protocol may have been ours before it was replaced.
-        let there =
-            interest.of_device(index) && (interest.any(Kind::Neighbour) || neighbour.protocol != 0);
-        let ours = neighbour.protocol == interest.protocol;
-        let relevant = interest.kinds.contains(Kind::Neighbour) && (there || ours);
+        let there = scope.covers_device(index)
+            && (scope.includes_foreign(Kind::Neighbour) || neighbour.protocol != 0);
+        let ours = neighbour.protocol == scope.protocol;
+        let relevant = scope.kinds.contains(Kind::Neighbour) && (there || ours);
         if relevant {
             found.neighbours.insert(index);
             if event.header.kind == neighbour::DELETE && self.is_usable(index) {
@@ -176,30 +176,30 @@ impl Reader {
     }
 }
 
-fn ruled(event: &Message<'_>, interest: &WatchScope, found: &mut DirtySet) -> Option<bool> {
+fn read_rule(event: &Message<'_>, scope: &WatchScope, found: &mut DirtySet) -> Option<bool> {
     let Some(rule) = rule::decode(event.body).ok()? else {
         return Some(false);
     };
-    let relevant = interest.kinds.contains(Kind::Rule)
-        && (interest.any(Kind::Rule) || rule.protocol == interest.protocol);
+    let relevant = scope.kinds.contains(Kind::Rule)
+        && (scope.includes_foreign(Kind::Rule) || rule.protocol == scope.protocol);
     if relevant {
         found.rules.insert(rule.family);
     }
     Some(relevant)
 }
 
-fn routed(event: &Message<'_>, interest: &WatchScope, found: &mut DirtySet) -> Option<bool> {
-    if !interest.routes() {
+fn read_route(event: &Message<'_>, scope: &WatchScope, found: &mut DirtySet) -> Option<bool> {
+    if !scope.includes_routes() {
         return Some(false);
     }
     let Some(route) = route::decode(event.body).ok()? else {
         return Some(false);
     };
     let is_new = event.header.kind == route::NEW;
-    let ours = route.protocol == interest.protocol;
+    let ours = route.protocol == scope.protocol;
     let beside = is_new && !is_alone(event);
-    let named = || has(&interest.foreign_routes, &route.key());
-    let relevant = ours || beside || interest.any(Kind::Route) && named();
+    let named = || includes(&scope.foreign_routes, &route.key());
+    let relevant = ours || beside || scope.includes_foreign(Kind::Route) && named();
     if relevant {
         found.tables.insert((route.family(), route.table));
         if !is_new {
@@ -229,13 +229,13 @@ fn is_taken_away(event: &Message<'_>) -> bool {
     }
 }
 
-fn hopped(event: &Message<'_>, interest: &WatchScope, found: &mut DirtySet) -> Option<bool> {
+fn read_nexthop(event: &Message<'_>, scope: &WatchScope, found: &mut DirtySet) -> Option<bool> {
     let (_, attrs) = event.split(NHMSG_LEN)?;
     let id = attrs.find(NHA_ID).and_then(read_u32)?;
     // An event of a nexthop object bears the flags of the request.
     let created = NLM_F_CREATE | NLM_F_REPLACE;
     let is_new = event.header.kind == NEW_NEXTHOP && event.header.flags & created == NLM_F_CREATE;
-    let relevant = interest.routes() && !is_new && has(&interest.nexthops, &id);
+    let relevant = scope.includes_routes() && !is_new && includes(&scope.nexthops, &id);
     if relevant {
         // Those of IPv6 go without a word too, unless `nexthop_compat_mode` is set.
         found.routes.extend(BOTH);

@@ -9,7 +9,7 @@ use trueup_netlink::filter::{Instruction, swapped, swapped_half};
 use trueup_netlink::wire::{HEADER_LEN, NLM_F_EXCL, NLM_F_REPLACE};
 
 use super::event::{DELETE_NEXTHOP, NEW_NEXTHOP};
-use super::interest::WatchScope;
+use super::watch_scope::WatchScope;
 
 const AF_UNSPEC: u32 = 0;
 const AF_INET: u32 = 2;
@@ -39,7 +39,7 @@ const SHORTEST: u32 = 32;
 const DEVICES: usize = 64;
 
 /// The program; it lets everything pass that may matter, less what our own port caused.
-pub(super) fn program(interest: &WatchScope, own: Option<u32>) -> Vec<Instruction> {
+pub(super) fn program(scope: &WatchScope, own: Option<u32>) -> Vec<Instruction> {
     let mut all = vec![
         Instruction::length(),
         Instruction::at_least(SHORTEST, 1, 0),
@@ -67,41 +67,41 @@ pub(super) fn program(interest: &WatchScope, own: Option<u32>) -> Vec<Instructio
             ],
         );
     }
-    of(address::NEW, addresses(interest, false));
-    of(address::DELETE, addresses(interest, true));
+    of(address::NEW, addresses(scope, false));
+    of(address::DELETE, addresses(scope, true));
     for number in [neighbour::NEW, neighbour::DELETE] {
-        of(number, neighbours(interest));
+        of(number, neighbours(scope));
     }
     for number in [rule::NEW, rule::DELETE] {
-        of(number, rules(interest));
+        of(number, rules(scope));
     }
-    of(route::NEW, routes(interest, true));
-    of(route::DELETE, routes(interest, false));
+    of(route::NEW, routes(scope, true));
+    of(route::DELETE, routes(scope, false));
     for number in [NEW_NEXTHOP, DELETE_NEXTHOP] {
-        let none = interest.nexthops.as_ref().is_some_and(BTreeSet::is_empty);
-        let matter = interest.routes() && !none;
+        let none = scope.nexthops.as_ref().is_some_and(BTreeSet::is_empty);
+        let matter = scope.includes_routes() && !none;
         of(number, vec![end(matter)]);
     }
     all.push(Instruction::pass());
     all
 }
 
-fn addresses(interest: &WatchScope, gone: bool) -> Vec<Instruction> {
-    let addresses = interest.kinds.contains(Kind::Address);
-    if !addresses && !interest.routes() {
+fn addresses(scope: &WatchScope, gone: bool) -> Vec<Instruction> {
+    let addresses = scope.kinds.contains(Kind::Address);
+    if !addresses && !scope.includes_routes() {
         return vec![Instruction::drop()];
     }
-    let sources = interest.route_sources.as_ref();
-    if gone && interest.routes() && sources.is_none_or(|sources| !sources.is_empty()) {
+    let sources = scope.route_sources.as_ref();
+    if gone && scope.includes_routes() && sources.is_none_or(|sources| !sources.is_empty()) {
         return vec![Instruction::pass()];
     }
     let none = BTreeSet::new();
     let of = |matter, devices| if matter { devices } else { Some(&none) };
-    let own = of(addresses, interest.devices.as_ref());
-    let of_routes = of(interest.routes(), interest.route_devices.as_ref());
+    let own = of(addresses, scope.devices.as_ref());
+    let of_routes = of(scope.includes_routes(), scope.route_devices.as_ref());
     match (own, of_routes) {
         (Some(own), Some(of_routes)) if addresses => {
-            let mut block = ours(ADDRESS_ATTRIBUTES, IFA_PROTO, interest.protocol);
+            let mut block = ours(ADDRESS_ATTRIBUTES, IFA_PROTO, scope.protocol);
             block.extend(on(own.union(of_routes)));
             block
         }
@@ -110,8 +110,8 @@ fn addresses(interest: &WatchScope, gone: bool) -> Vec<Instruction> {
     }
 }
 
-fn neighbours(interest: &WatchScope) -> Vec<Instruction> {
-    if !interest.kinds.contains(Kind::Neighbour) {
+fn neighbours(scope: &WatchScope) -> Vec<Instruction> {
+    if !scope.kinds.contains(Kind::Neighbour) {
         return vec![Instruction::drop()];
     }
     // Not a bridge's forwarding entries.
@@ -121,13 +121,13 @@ fn neighbours(interest: &WatchScope) -> Vec<Instruction> {
         Instruction::equal(AF_INET6, 1, 0),
         Instruction::drop(),
     ];
-    if !interest.any(Kind::Neighbour) {
+    if !scope.includes_foreign(Kind::Neighbour) {
         block.extend(Instruction::attribute(ATTRIBUTES, NDA_PROTOCOL));
         block.extend(drop_if(0));
     }
-    match &interest.devices {
+    match &scope.devices {
         Some(devices) => {
-            block.extend(ours(ATTRIBUTES, NDA_PROTOCOL, interest.protocol));
+            block.extend(ours(ATTRIBUTES, NDA_PROTOCOL, scope.protocol));
             block.extend(on(devices.iter()));
         }
         None => block.push(Instruction::pass()),
@@ -135,23 +135,23 @@ fn neighbours(interest: &WatchScope) -> Vec<Instruction> {
     block
 }
 
-fn rules(interest: &WatchScope) -> Vec<Instruction> {
-    if !interest.kinds.contains(Kind::Rule) {
+fn rules(scope: &WatchScope) -> Vec<Instruction> {
+    if !scope.kinds.contains(Kind::Rule) {
         return vec![Instruction::drop()];
     }
-    if interest.any(Kind::Rule) {
+    if scope.includes_foreign(Kind::Rule) {
         return vec![Instruction::pass()];
     }
     let mut block = Vec::from(Instruction::attribute(ATTRIBUTES, FRA_PROTOCOL));
     block.extend([Instruction::equal(0, 0, 1), Instruction::pass()]);
     block.extend(Instruction::first_byte());
-    block.extend(only(interest.protocol.into()));
+    block.extend(only(scope.protocol.into()));
     block
 }
 
-fn routes(interest: &WatchScope, new: bool) -> Vec<Instruction> {
-    if !interest.routes() || interest.any(Kind::Route) {
-        return vec![end(interest.routes())];
+fn routes(scope: &WatchScope, new: bool) -> Vec<Instruction> {
+    if !scope.includes_routes() || scope.includes_foreign(Kind::Route) {
+        return vec![end(scope.includes_routes())];
     }
     let mut block = Vec::new();
     if new {
@@ -165,7 +165,7 @@ fn routes(interest: &WatchScope, new: bool) -> Vec<Instruction> {
         ]);
     }
     block.push(Instruction::byte(ROUTE_PROTOCOL));
-    block.extend(only(interest.protocol.into()));
+    block.extend(only(scope.protocol.into()));
     block
 }
 

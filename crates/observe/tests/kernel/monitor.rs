@@ -33,7 +33,7 @@ pub(crate) fn listening(namespace: &Namespace, interest: WatchScope) -> Monitor 
 #[track_caller]
 pub(crate) fn heard(monitor: &mut Monitor) -> DirtySet {
     while monitor.drain().unwrap().events > 0 {}
-    monitor.take()
+    monitor.take_dirty()
 }
 
 #[track_caller]
@@ -344,13 +344,16 @@ pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
     let drained = monitor.drain().unwrap();
     assert!(drained.lost && drained.is_dirty, "{drained:?}");
     assert!(drained.events < 100, "{drained:?}");
-    assert_eq!(monitor.take(), DirtySet::everything());
+    assert_eq!(monitor.take_dirty(), DirtySet::everything());
     // The kernel loses without a word until its queue is empty: it is by now.
     let route = blackhole(OURS, "10.250.0.0/24");
     hand.add(&route);
     let drained = monitor.drain().unwrap();
     assert!(!drained.lost && drained.events == 1, "{drained:?}");
-    assert_eq!(monitor.take().tables, BTreeSet::from([(Family::Inet, 254)]));
+    assert_eq!(
+        monitor.take_dirty().tables,
+        BTreeSet::from([(Family::Inet, 254)])
+    );
     assert_eq!(monitor.drain().unwrap(), Default::default());
 }
 

@@ -1,5 +1,5 @@
-//! The changes that the kernel announces while one writes: whether an object was ever as it was written, and who made it what
-//! it is, no dump can tell.
+//! [`ChangeLog`]: the changes that the kernel announces during the caller's writes. No dump can tell
+//! whether an object ever was as it was written, and which writer made it what it is.
 
 use trueup_diff::Object;
 use trueup_netlink::codec::{Undecodable, address, link, neighbour, nexthop, route, rule};
@@ -8,67 +8,69 @@ use trueup_netlink::wire::Message;
 /// An object as the kernel announced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The object; a link without the name of its other end.
+    /// The object; a veth without the name of its peer.
     pub object: Object,
-    /// It was deleted.
+    /// The object was deleted.
     pub is_deleted: bool,
-    /// It was announced after [`Observer::mark_writes_done`](crate::Observer::written).
+    /// The change was announced after
+    /// [`Observer::mark_writes_done`](crate::Observer::mark_writes_done).
     pub is_after_writes: bool,
 }
 
-/// What is kept of them.
+/// A record of changes, up to a limit.
 #[derive(Debug)]
 pub(crate) struct ChangeLog {
     changes: Vec<Change>,
-    most: usize,
+    limit: usize,
     is_after_writes: bool,
-    is_whole: bool,
+    is_complete: bool,
 }
 
 impl ChangeLog {
-    pub(crate) fn new(most: usize) -> ChangeLog {
+    pub(crate) fn new(limit: usize) -> ChangeLog {
         ChangeLog {
             changes: Vec::new(),
-            most,
+            limit,
             is_after_writes: false,
-            is_whole: true,
+            is_complete: true,
         }
     }
 
     pub(crate) fn add(&mut self, message: &Message<'_>) {
-        if !self.is_whole {
+        if !self.is_complete {
             return;
         }
-        match decoded(message) {
+        match decode(message) {
             Ok(None) => {}
-            Ok(Some((object, is_deleted))) if self.changes.len() < self.most => {
+            Ok(Some((object, is_deleted))) if self.changes.len() < self.limit => {
                 self.changes.push(Change {
                     object,
                     is_deleted,
                     is_after_writes: self.is_after_writes,
                 });
             }
-            _ => self.lose(),
+            _ => self.invalidate(),
         }
     }
 
-    /// Something was not heard, or is too much to keep.
-    pub(crate) fn lose(&mut self) {
-        self.is_whole = false;
+    /// Drops the record: a change is missing in it.
+    pub(crate) fn invalidate(&mut self) {
+        self.is_complete = false;
         self.changes = Vec::new();
     }
 
-    pub(crate) fn written(&mut self) {
+    pub(crate) fn mark_writes_done(&mut self) {
         self.is_after_writes = true;
     }
 
-    /// All that there was, if it was kept.
-    pub(crate) fn end(self) -> Option<Vec<Change>> {
-        self.is_whole.then_some(self.changes)
+    /// Returns all changes, if none is missing.
+    pub(crate) fn into_changes(self) -> Option<Vec<Change>> {
+        self.is_complete.then_some(self.changes)
     }
 }
 
-fn decoded(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable> {
+/// Decodes an announcement, and returns whether the object was deleted.
+fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable> {
     let body = message.body;
     let kind = message.header.kind;
     let object = match kind {

@@ -20,7 +20,7 @@ const DELETE_NEXTHOP: u16 = 105;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// To a route of IPv4 in a table.
     Route4 {
         table: u32,
@@ -37,7 +37,7 @@ pub(super) enum Event {
     /// An address is gone, and routes of its family may follow without a word.
     AddressGone(Family),
     /// Something else that routes may follow without a word: a link that goes down, a nexthop object that is deleted.
-    Taker,
+    RemovesRoutes,
     /// Nothing that moves a place.
     Other,
     /// It cannot be told what.
@@ -61,7 +61,7 @@ impl Event {
             neighbour::DELETE => of_family(Event::NeighbourGone),
             address::DELETE => of_family(Event::AddressGone),
             link::NEW => linked(message),
-            link::DELETE | DELETE_NEXTHOP => Some(Event::Taker),
+            link::DELETE | DELETE_NEXTHOP => Some(Event::RemovesRoutes),
             _ => Some(Event::Other),
         }
     }
@@ -94,7 +94,7 @@ fn linked(message: &Message<'_>) -> Option<Event> {
     let usable = flags & IFF_UP != 0 && mtu.is_none_or(|mtu| mtu >= IPV6_MIN_MTU);
     let is_link = *head.first()? == AF_UNSPEC;
     Some(if is_link && !usable {
-        Event::Taker
+        Event::RemovesRoutes
     } else {
         Event::Other
     })

@@ -1,19 +1,19 @@
-//! What became doubtful since the last look: names, and nothing of what is there. A hint can be wrong in either direction, so
-//! nothing is ever concluded from one but that a look is due.
+//! [`DirtySet`]: the names of what may have changed since the last read. Events can be wrong in either
+//! direction, so a dirty set says what to read again, and nothing about the state.
 
 use std::collections::BTreeSet;
 
 use trueup_diff::{Family, ObjectKey, RouteKey};
 
-/// So many single names are kept of each sort; beyond that the whole of it is doubtful.
+/// The limit of single names for each field; beyond it the next larger unit is dirty.
 const NAMES: usize = 256;
 
-/// What became doubtful.
+/// The names of what may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirtySet {
-    /// Everything: events were lost.
+    /// Everything may have changed: events were lost.
     pub everything: bool,
-    /// The links.
+    /// The links may have changed.
     pub links: bool,
     /// The addresses of these devices, by interface index.
     pub addresses: BTreeSet<u32>,
@@ -25,17 +25,18 @@ pub struct DirtySet {
     pub routes: BTreeSet<Family>,
     /// The routes of these tables.
     pub tables: BTreeSet<(Family, u32)>,
-    /// Single routes that were said to be gone. Their tables are in [`tables`](Self::tables) as well.
+    /// Single routes that the kernel announced as deleted. Their tables are also in
+    /// [`tables`](Self::tables).
     pub deleted_routes: BTreeSet<RouteKey>,
-    /// Objects that another writer removed, where the kernel's own removals can be told from that: see
+    /// Objects that another writer removed, where such a removal differs from the kernel's own: see
     /// [`removed_by_another_writer`](Self::removed_by_another_writer).
     pub removed: BTreeSet<ObjectKey>,
-    /// More were removed than [`removed`](Self::removed) names.
+    /// More objects were removed than [`removed`](Self::removed) names.
     pub more_removed: bool,
 }
 
 impl DirtySet {
-    /// Everything.
+    /// Returns the set with everything in it.
     pub fn everything() -> DirtySet {
         DirtySet {
             everything: true,
@@ -44,22 +45,23 @@ impl DirtySet {
         }
     }
 
-    /// Whether another writer removed an object, or may have. What the kernel takes along as a side effect, with a link,
-    /// an address or a nexthop object, is not named: of what is missing and not named here, the kernel is the cause.
+    /// Returns whether another writer removed an object, or may have. What the kernel removes as a
+    /// side effect, with a link, an address or a nexthop object, is not in the set: of an object that
+    /// is missing and not in it, the kernel is the cause.
     ///
-    /// Routes and nexthop objects are named if the removal was a request, and others if their device was up. Of links and
-    /// rules it is not told apart.
+    /// Routes and nexthop objects are in the set if a request removed them; addresses and neighbours
+    /// if their device was up. For links and rules the causes cannot be distinguished.
     pub fn removed_by_another_writer(&self, key: &ObjectKey) -> bool {
-        let told_apart = !matches!(key, ObjectKey::Link(_) | ObjectKey::Rule(_));
-        self.more_removed || !told_apart || self.removed.contains(key)
+        let has_known_cause = !matches!(key, ObjectKey::Link(_) | ObjectKey::Rule(_));
+        self.more_removed || !has_known_cause || self.removed.contains(key)
     }
 
-    /// Whether nothing is.
+    /// Returns whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
         *self == DirtySet::default()
     }
 
-    /// Adds what became doubtful besides.
+    /// Adds another set.
     pub fn extend(&mut self, more: DirtySet) {
         self.everything |= more.everything;
         self.links |= more.links;
@@ -74,10 +76,10 @@ impl DirtySet {
         self.limit();
     }
 
-    /// Keeps the list of names short.
+    /// Replaces long lists of names by larger units.
     pub(crate) fn limit(&mut self) {
         if self.deleted_routes.len() > NAMES {
-            // Their tables are named.
+            // Their tables are in the set.
             self.deleted_routes.clear();
         }
         if self.removed.len() > NAMES {

@@ -1,0 +1,249 @@
+//! [`DumpGuard`]: finds out whether a dump is complete.
+//!
+//! The kernel never flags an interrupted dump of routes, rules or neighbours. It makes a dump in
+//! parts, each at one moment: under the table's lock (`fib6_dump_table` in net/ipv6/ip6_fib.c), or
+//! walking what RCU keeps stable (`fib_table_dump` in net/ipv4/fib_trie.c, `dump_rules` in
+//! net/core/fib_rules.c, `neigh_dump_table` in net/core/neighbour.c). Between two parts it keeps a
+//! cursor. A writer who changes something before the cursor moves it: rows are left out, or repeated.
+//! So a dump is complete
+//!
+//! - if it came in one part, or
+//! - if nothing that moves the cursor changed from its begin to its end.
+//!
+//! The cursor is a count: of rules, of neighbours in a bucket, of prefixes in a tree of IPv6. In a
+//! table of IPv4 it is a destination and a count among the routes to it, so that only changes of
+//! routes to the destinations at the border of two parts move it.
+//!
+//! A guard does not tell whether the rows are still current.
+
+use std::collections::BTreeSet;
+
+use trueup_diff::Family;
+use trueup_netlink::codec::route::Row;
+use trueup_netlink::{Error, Socket};
+
+use crate::listener::{ChangeListener, Event, barrier};
+
+/// What a dump lists, as far as its completeness depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DumpKind {
+    /// Objects whose dumps the kernel itself flags as interrupted.
+    FlaggedByKernel,
+    /// Routes of a family, of one table or all.
+    Routes(Family, Option<u32>),
+    /// Rules of a family.
+    Rules(Family),
+    /// Neighbours of a family.
+    Neighbours(Family),
+    /// Proxy entries, whose changes the kernel does not announce.
+    Proxies,
+}
+
+/// The position of a row in a dump of IPv4 routes, which lists table after table, and in each the
+/// destinations in ascending order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowPosition {
+    pub(crate) table: u32,
+    pub(crate) dst: u32,
+}
+
+impl RowPosition {
+    /// Returns the position of a route; `None` for IPv6, where the kernel counts.
+    pub(crate) fn of(row: &Row<'_>) -> Option<RowPosition> {
+        (row.family() == Family::Inet).then(|| RowPosition {
+            table: row.table(),
+            dst: row.address() as u32,
+        })
+    }
+}
+
+/// A part of this many bytes or more may be full: the next row, which is no larger than what is left,
+/// did not fit.
+const FULL: usize = 16 * 1024;
+/// The sizes of full parts, less a row, where the kernel has no 32 KiB in one piece to spare
+/// (`NLMSG_GOODSIZE` with pages of 4 KiB, and of more).
+const SMALL: [std::ops::RangeInclusive<usize>; 2] = [2_700..=3_776, 6_800..=7_872];
+
+/// Watches one dump, from its begin to its end.
+pub(crate) struct DumpGuard<'a> {
+    /// `None` where no event tells anything about the dump.
+    listener: Option<&'a mut ChangeListener>,
+    dump_kind: DumpKind,
+    /// Something that may have moved the cursor changed.
+    disturbed: bool,
+    /// The number of parts that had rows.
+    parts: usize,
+    /// Whether every part was smaller than a full one.
+    is_short: bool,
+    /// The first and the last row of the current part; `None` within: its position is unknown.
+    part: Option<(Option<RowPosition>, Option<RowPosition>)>,
+    /// The last row of the previous part.
+    last: Option<RowPosition>,
+    /// The tables that the dump has completed.
+    passed: BTreeSet<u32>,
+    /// The IPv4 routes changed in the last three drains. The kernel makes a part while we take the
+    /// one before: an event heard now belongs to the border just passed, to the next or, if it was
+    /// announced late, to the one before.
+    recent: [Vec<RowPosition>; 3],
+    /// The last of these: the kernel may not have made the change yet.
+    latest: Option<RowPosition>,
+    error: Option<Error>,
+}
+
+impl<'a> DumpGuard<'a> {
+    pub(crate) fn new(listener: &'a mut ChangeListener, dump_kind: DumpKind) -> DumpGuard<'a> {
+        let listens = !matches!(dump_kind, DumpKind::FlaggedByKernel | DumpKind::Proxies);
+        DumpGuard {
+            listener: listens.then_some(listener),
+            dump_kind,
+            disturbed: false,
+            parts: 0,
+            is_short: true,
+            part: None,
+            last: None,
+            passed: BTreeSet::new(),
+            recent: Default::default(),
+            latest: None,
+            error: None,
+        }
+    }
+
+    /// Discards the events up to now. To be called before the dump is requested.
+    pub(crate) fn open(&mut self, socket: &mut Socket) -> Result<(), Error> {
+        let Some(listener) = &mut self.listener else {
+            return Ok(());
+        };
+        let _lost = listener.drain(|_| {})?;
+        if matches!(self.dump_kind, DumpKind::Routes(..)) && listener.has_pending {
+            // Changes that are made until the lock was ours count.
+            barrier(socket);
+            listener.has_pending = false;
+        }
+        Ok(())
+    }
+
+    /// Begins an attempt of the dump.
+    pub(crate) fn begin(&mut self) {
+        self.disturbed = false;
+        self.parts = 0;
+        self.is_short = true;
+        self.part = None;
+        self.last = None;
+        self.passed.clear();
+        self.recent = Default::default();
+        self.latest = None;
+        self.drain_events();
+    }
+
+    /// Takes note of a row.
+    pub(crate) fn row(&mut self, position: Option<RowPosition>) {
+        let before = self.part.map_or(self.last, |(_, last)| last);
+        if let (Some(before), Some(position)) = (before, position)
+            && before.table != position.table
+        {
+            self.passed.insert(before.table);
+        }
+        match &mut self.part {
+            Some((_, last)) => *last = position,
+            None => self.part = Some((position, position)),
+        }
+    }
+
+    /// Ends a part of so many bytes.
+    pub(crate) fn part(&mut self, length: usize) {
+        let small = SMALL.iter().any(|small| small.contains(&length));
+        self.is_short &= length < FULL && !small;
+        self.drain_events();
+        self.end_part();
+    }
+
+    /// Ends the dump, and returns whether it is known to be complete.
+    pub(crate) fn end(&mut self, socket: &mut Socket) -> Result<bool, Error> {
+        self.end_part();
+        if self.parts <= 1 && self.is_short || self.dump_kind == DumpKind::FlaggedByKernel {
+            self.error.take().map_or(Ok(true), Err)
+        } else if self.dump_kind == DumpKind::Proxies {
+            Ok(false)
+        } else {
+            if !self.disturbed && self.listener.is_some() {
+                // A writer announces a change a little later, but before it releases the lock.
+                barrier(socket);
+            }
+            self.drain_events();
+            let last = self.last;
+            self.check_border(last, None);
+            self.error.take().map_or(Ok(!self.disturbed), Err)
+        }
+    }
+
+    /// Reads the events since the last call.
+    fn drain_events(&mut self) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        self.recent.rotate_left(1);
+        let [.., now] = &mut self.recent;
+        now.clear();
+        now.extend(self.latest);
+        let (dump_kind, disturbed) = (self.dump_kind, &mut self.disturbed);
+        let drained = listener.drain(|event| match (dump_kind, event) {
+            (_, Event::Other) => {}
+            (DumpKind::Routes(Family::Inet, of), Event::Route4 { table, dst })
+                if of.is_none_or(|of| of == table) =>
+            {
+                now.push(RowPosition { table, dst });
+            }
+            (DumpKind::Routes(Family::Inet6, of), Event::Route6 { table }) => {
+                *disturbed |= of.is_none_or(|of| of == table);
+            }
+            (DumpKind::Rules(family), Event::Rule(of)) => *disturbed |= family == of,
+            (DumpKind::Neighbours(family), Event::NeighbourGone(of)) => *disturbed |= family == of,
+            (DumpKind::Routes(family, _), Event::AddressGone(of)) => *disturbed |= family == of,
+            (DumpKind::Routes(..), Event::RemovesRoutes) | (_, Event::Unknown) => *disturbed = true,
+            _ => {}
+        });
+        self.latest = now.last().copied();
+        match drained {
+            Ok(is_whole) => *disturbed |= !is_whole,
+            Err(error) => {
+                *disturbed = true;
+                self.error.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Ends the current part.
+    fn end_part(&mut self) {
+        let Some((first, last)) = self.part.take() else {
+            return;
+        };
+        self.parts += 1;
+        if self.parts > 1 {
+            let before = self.last;
+            // A first row of unknown position may be anywhere in the rest of the dump.
+            self.check_border(before, first);
+        }
+        self.last = last;
+    }
+
+    /// Notes whether anything changed between the last row of a part and the first row of the next,
+    /// or the end.
+    fn check_border(&mut self, last: Option<RowPosition>, first: Option<RowPosition>) {
+        let passed = &self.passed;
+        let between = |position: &RowPosition| match (last, first) {
+            (Some(last), _) if position.table != last.table && passed.contains(&position.table) => {
+                false
+            }
+            (Some(last), Some(first)) if last.table == first.table => {
+                position.table == last.table && (last.dst..=first.dst).contains(&position.dst)
+            }
+            (last, first) => {
+                last.is_none_or(|last| position.table != last.table || position.dst >= last.dst)
+                    && first.is_none_or(|first| {
+                        position.table != first.table || position.dst <= first.dst
+                    })
+            }
+        };
+        self.disturbed |= self.recent.iter().flatten().any(between);
+    }
+}

@@ -1,0 +1,135 @@
+//! [`ChangeListener`]: the socket that hears of other writers' changes while a dump is read.
+
+mod event;
+
+use std::fmt;
+use std::time::Duration;
+
+use trueup_netlink::codec::link;
+use trueup_netlink::{Error, ErrorKind, Multicast, Namespace, Socket};
+
+use crate::change_log::{Change, ChangeLog};
+use crate::subscribe::listen;
+pub(crate) use event::Event;
+
+/// How many reads one [`ChangeListener::drain`] makes at most, each of up to 1,024 events.
+const READS: usize = 64;
+
+/// Listens to all kinds, unfiltered.
+pub(crate) struct ChangeListener {
+    events: Multicast,
+    /// A change was announced that the kernel may not have made yet. It announces the delete of an
+    /// IPv4 route before it deletes (`fib_table_delete` in net/ipv4/fib_trie.c), and that a link
+    /// goes down before it removes the link's routes. Both happen under one lock (RTNL), so only the
+    /// last announcement is in question: a [`barrier`] waits for it.
+    pub(crate) has_pending: bool,
+    /// The record of changes, while one is made.
+    log: Option<ChangeLog>,
+}
+
+impl ChangeListener {
+    pub(crate) fn open(namespace: &Namespace) -> Result<ChangeListener, Error> {
+        Ok(ChangeListener {
+            events: listen(namespace)?,
+            has_pending: true,
+            log: None,
+        })
+    }
+
+    /// Records the changes that are announced from now on.
+    pub(crate) fn record_changes(&mut self, limit: usize) {
+        self.log = None;
+        let drained = self.drain(|_| {});
+        self.log = Some(ChangeLog::new(limit));
+        self.invalidate_log_on_loss(drained);
+    }
+
+    /// Marks the changes that are announced from now on as after the caller's writes.
+    pub(crate) fn mark_writes_done(&mut self) {
+        if self.log.is_some() {
+            let drained = self.drain(|_| {});
+            self.invalidate_log_on_loss(drained);
+        }
+        if let Some(log) = &mut self.log {
+            log.mark_writes_done();
+        }
+    }
+
+    /// Returns the recorded changes, if none was lost.
+    pub(crate) fn take_changes(&mut self) -> Option<Vec<Change>> {
+        self.log.as_ref()?;
+        let drained = self.drain(|_| {});
+        self.invalidate_log_on_loss(drained);
+        self.log.take()?.into_changes()
+    }
+
+    fn invalidate_log_on_loss(&mut self, drained: Result<bool, Error>) {
+        if let (Some(log), Ok(false) | Err(_)) = (&mut self.log, drained) {
+            log.invalidate();
+        }
+    }
+
+    pub(crate) fn netns_cookie(&self) -> Result<u64, Error> {
+        self.events.netns_cookie()
+    }
+
+    /// Passes on all events since the last call, and returns whether none was lost.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
+        const FULL: usize = 1024;
+        let mut is_whole = true;
+        let mut has_pending = self.has_pending;
+        let mut each = |event| {
+            has_pending = true;
+            each(event);
+        };
+        let mut drained = Ok(false);
+        let log = &mut self.log;
+        for _ in 0..READS {
+            let read = self.events.receive(Duration::ZERO, |message| {
+                if let Some(log) = log {
+                    log.add(&message);
+                }
+                each(Event::read(&message));
+            });
+            drained = match read {
+                // There may be more. Until the queue is empty the kernel loses events without
+                // another error.
+                Ok(FULL..) => Ok(false),
+                Ok(0) => Ok(true),
+                Ok(_) => Ok(is_whole),
+                Err(error) if error.is_loss() || error.kind() == ErrorKind::Malformed => {
+                    if let Some(log) = log {
+                        log.invalidate();
+                    }
+                    is_whole = false;
+                    Ok(false)
+                }
+                Err(error) => Err(error),
+            };
+            if !matches!(drained, Ok(false)) {
+                break;
+            }
+        }
+        self.has_pending = has_pending || !is_whole;
+        drained.map(|is_empty| is_empty && is_whole)
+    }
+}
+
+impl fmt::Debug for ChangeListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeListener").finish_non_exhaustive()
+    }
+}
+
+/// Waits until every change that another writer has begun is announced: sends a request that takes
+/// the lock under which nearly all changes are made (`rtnl_getlink` in net/core/rtnetlink.c).
+pub(crate) fn barrier(socket: &mut Socket) {
+    let mut request = Vec::new();
+    let asked = "lo"
+        .parse()
+        .map(|lo| link::request_by_name(&mut request, &lo));
+    // Whatever the answer, the kernel took the lock.
+    if let Ok(Ok(())) = asked {
+        let _answer = socket.query(&request, |_| ());
+    }
+}
