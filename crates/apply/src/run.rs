@@ -1,57 +1,22 @@
-//! The batches.
+//! A run: the ops of a plan, sent in batches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::ops::Range;
 
 use trueup_diff::{Action, Dev, Hold, IfName, Item as _, Link, LinkKind, Object, Op, Plan, Route};
 use trueup_netlink::wire::NLM_F_EXCL;
 use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
 
-use crate::{Failure, Outcome, Outcomes, Pending};
-
-/// The least and the greatest index of an interface of ours. The kernel counts its own from 1, and does not get here.
-const INDEXES: Range<u32> = 1 << 24..1 << 31;
-
-/// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
-///
-/// Known before the kernel is asked, an index can be recorded beforehand; and one of some two thousand million that is there
-/// afterwards under the name that goes with it is there by our hand. The kernel refuses to create a link whose index is taken.
-pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
-    let mut drawn = BTreeSet::new();
-    plan.devices
-        .planned()
-        .map(|(dev, _)| {
-            let mut index = random(INDEXES);
-            while !drawn.insert(index) {
-                index = random(INDEXES);
-            }
-            (dev, index)
-        })
-        .collect()
-}
-
-pub(crate) fn random(among: Range<u32>) -> u32 {
-    // Each state has other keys, drawn by the operating system.
-    let random = RandomState::new().build_hasher().finish();
-    let span = u64::from(among.end - among.start);
-    among.start + (random % span) as u32
-}
-
-/// Whether an interface has an index that was [drawn](draw_indexes), by us or by another of our like.
-pub fn is_drawn_index(index: u32) -> bool {
-    INDEXES.contains(&index)
-}
+use crate::outcome::{Failure, Outcome, Outcomes, Pending};
 
 /// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
-/// `indexes` [drawn](draw_indexes) for them; the kernel numbers those that are not in it, and what
-/// rests on such a one waits.
+/// `indexes` [drawn](crate::draw_indexes) for them; the kernel numbers those that are not in it, and what
+/// depends on such a link waits.
 ///
-/// Before each batch `go_on` is asked whether to: once it says no, nothing more is sent, and the rest
-/// is pending ([`Hold::Cut`]).
+/// Calls `go_on` before each batch: once it returns false, nothing more is sent, and the rest is
+/// pending ([`Hold::Cut`]).
 ///
-/// Always gives one outcome for each op. If the socket fails altogether, the ops that it should
-/// have carried have failed with class `unknown`.
+/// Returns exactly one outcome for each op. If the socket fails altogether, the ops of the batch have
+/// failed with class `unknown`.
 pub fn apply(
     plan: &Plan,
     socket: &mut Socket,
@@ -61,8 +26,9 @@ pub fn apply(
     carry_out(plan, socket, indexes, go_on, false)
 }
 
-/// As [`apply`], and has the kernel tell what it makes of each route: see [`Outcomes::echoed`]. It is worth its cost where the
-/// ops are few, and few among many: two to three microseconds for each, where a dump takes half of one for each route there is.
+/// As [`apply`], and asks the kernel to echo each route that it stores or deletes: see
+/// [`Outcomes::echoed`]. An echo costs two to three microseconds for each op, a dump half a
+/// microsecond for each route in the table.
 pub fn apply_with_echo(
     plan: &Plan,
     socket: &mut Socket,
@@ -77,7 +43,7 @@ fn carry_out(
     socket: &mut Socket,
     indexes: &BTreeMap<Dev, u32>,
     go_on: &dyn Fn() -> bool,
-    hears: bool,
+    with_echo: bool,
 ) -> Outcomes {
     let mut run = Run {
         plan,
@@ -86,24 +52,24 @@ fn carry_out(
         sent: Vec::new(),
         outcomes: vec![None; plan.ops.len()],
         created: Default::default(),
-        found: BTreeSet::new(),
-        told: hears.then(BTreeMap::new),
-        gone: BTreeSet::new(),
-        missed: BTreeSet::new(),
+        found_existing: BTreeSet::new(),
+        echoed: with_echo.then(BTreeMap::new),
+        old_deleted: BTreeSet::new(),
+        old_missing: BTreeSet::new(),
         indexes,
         go_on,
-        cut: false,
+        stopped: false,
     };
     let mut at = 0;
     while at < plan.ops.len() {
-        at = run.together(at).unwrap_or_else(|| {
+        at = run.delete_link_group(at).unwrap_or_else(|| {
             run.op(at);
             at + 1
         });
     }
     run.flush();
-    let (mut told, gone) = (run.told.unwrap_or_default(), run.gone);
-    told.retain(|at, _| !plan.appends_then_deletes(&plan.ops[*at]) || gone.contains(at));
+    let (mut echoed, old_deleted) = (run.echoed.unwrap_or_default(), run.old_deleted);
+    echoed.retain(|at, _| !plan.appends_then_deletes(&plan.ops[*at]) || old_deleted.contains(at));
     let lost = || Outcome::Failed(Box::new(Failure::unknown("no answer")));
     Outcomes {
         outcomes: run
@@ -112,8 +78,8 @@ fn carry_out(
             .map(|outcome| outcome.unwrap_or_else(lost))
             .collect(),
         created: run.created,
-        found_existing: run.found,
-        echoed: told,
+        found_existing: run.found_existing,
+        echoed,
     }
 }
 
@@ -125,33 +91,33 @@ pub(crate) struct Run<'a> {
     sent: Vec<(usize, Part)>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
     created: BTreeMap<Dev, u32>,
-    found: BTreeSet<usize>,
-    /// What the kernel tells of routes, where it is asked to.
-    told: Option<BTreeMap<usize, Route>>,
-    /// Of which ops it has told that what a route was before is gone.
-    gone: BTreeSet<usize>,
-    /// Of which it has said that it was not there.
-    missed: BTreeSet<usize>,
+    found_existing: BTreeSet<usize>,
+    /// The routes that the kernel echoed, where it is asked to.
+    echoed: Option<BTreeMap<usize, Route>>,
+    /// The ops whose old route is deleted, or was alone on its key, by the kernel's echo.
+    old_deleted: BTreeSet<usize>,
+    /// The ops whose old route the kernel did not find.
+    old_missing: BTreeSet<usize>,
     indexes: &'a BTreeMap<Dev, u32>,
     go_on: &'a dyn Fn() -> bool,
-    /// Nothing more is sent.
-    cut: bool,
+    /// Nothing more is sent: the caller said no.
+    stopped: bool,
 }
 
 /// A message of an op.
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
-    /// A port's master alone.
+    /// The master of a port alone.
     Master,
-    /// The attributes of a link's kind, where the kernel does not take them with the others.
-    Kind,
-    /// A route beside what it was.
-    Beside,
-    /// What it was, which goes once the other is there.
-    Former,
-    /// The route itself, which goes again.
-    Back,
+    /// The attributes of a link's kind, where the kernel refuses them beside the others.
+    KindAttributes,
+    /// The new route, appended after the old one.
+    Append,
+    /// The delete of the old route.
+    DeleteOld,
+    /// The delete of the appended route.
+    RollBack,
 }
 
 fn parts(op: &Op) -> &'static [Part] {
@@ -163,17 +129,17 @@ fn parts(op: &Op) -> &'static [Part] {
     }
     // The kernel sets up before it makes a port (since 6.8; before that, after), but a bond refuses
     // a port that is up, and sets down one that it lets go.
-    let master = link.up == Some(true) && codec::link::changes_master(link, was(op));
-    match (master, codec::link::needs_kind_change(link, was(op))) {
+    let master = link.up == Some(true) && codec::link::changes_master(link, old_link(op));
+    match (master, codec::link::needs_kind_change(link, old_link(op))) {
         (false, false) => &[Part::Whole],
-        (false, true) => &[Part::Whole, Part::Kind],
+        (false, true) => &[Part::Whole, Part::KindAttributes],
         (true, false) => &[Part::Master, Part::Whole],
-        (true, true) => &[Part::Master, Part::Whole, Part::Kind],
+        (true, true) => &[Part::Master, Part::Whole, Part::KindAttributes],
     }
 }
 
-/// What a link is created with. The rest of what is stated follows in an update. A new bridge does
-/// not filter, and a kernel built without filtering refuses to be told so.
+/// Returns the part of a link that its create states; an update states the rest. A new bridge does not
+/// filter, and a kernel built without filtering refuses the attribute.
 fn bare(link: &Link) -> Link {
     let mut bare = Link {
         up: None,
@@ -194,14 +160,15 @@ fn peer(link: &Link) -> Option<IfName> {
     }
 }
 
-fn was(op: &Op) -> Option<&Link> {
+fn old_link(op: &Op) -> Option<&Link> {
     match op.was.as_deref() {
         Some(Object::Link(was)) => Some(was),
         _ => None,
     }
 }
 
-pub(crate) fn cut() -> Outcome {
+/// Returns the outcome of an op that was not sent because the caller said no.
+pub(crate) fn stopped() -> Outcome {
     Outcome::Pending(Pending::Held(Hold::Cut))
 }
 
@@ -219,11 +186,11 @@ impl Run<'_> {
             });
             return;
         }
-        if self.cut {
-            self.outcomes[at] = Some(cut());
+        if self.stopped {
+            self.outcomes[at] = Some(stopped());
             return;
         }
-        // What it needs may be in the batch at hand: its outcome has to be known first.
+        // An op that it needs may be in the current batch: its outcome has to be known first.
         if self
             .plan
             .needs(at)
@@ -242,7 +209,7 @@ impl Run<'_> {
             return;
         }
         if self.plan.appends_then_deletes(op) {
-            return self.beside(at);
+            return self.append_then_delete(at);
         }
         for &part in parts(op) {
             if !self.add(at, part) {
@@ -251,7 +218,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds a message of an op to the batch; not one that cannot be encoded.
+    /// Adds a message of an op to the batch, unless it cannot be encoded, and returns whether it did.
     fn add(&mut self, at: usize, part: Part) -> bool {
         let op = &self.plan.ops[at];
         let pushed = match self.push(op, part) {
@@ -268,22 +235,26 @@ impl Run<'_> {
         pushed.is_ok()
     }
 
-    /// Sends a message of an op, and tells whether the kernel has done what it says.
-    fn done(&mut self, at: usize, part: Part) -> bool {
+    /// Sends a message of an op, and returns whether the kernel carried it out.
+    fn send_now(&mut self, at: usize, part: Part) -> bool {
         let added = self.add(at, part);
         self.flush();
         added && self.outcomes[at] == Some(Outcome::Applied)
     }
 
-    /// A route comes beside what it was, which goes then. Where that is not there any more somebody else may have the key, and be
-    /// first on it: the new one goes again, until it was seen who that is.
-    fn beside(&mut self, at: usize) {
-        if !self.done(at, Part::Beside) || self.gone.contains(&at) || !self.done(at, Part::Former) {
+    /// Appends a route after the old one, and deletes the old one. If the old one is missing, another
+    /// writer may have a route on the key, and be first on it: the new route is deleted again, and the
+    /// op is a conflict until the key was read.
+    fn append_then_delete(&mut self, at: usize) {
+        if !self.send_now(at, Part::Append)
+            || self.old_deleted.contains(&at)
+            || !self.send_now(at, Part::DeleteOld)
+        {
             return;
         }
-        if self.missed.remove(&at) {
-            self.done(at, Part::Back);
-            let why = "what it was is not there any more";
+        if self.old_missing.remove(&at) {
+            self.send_now(at, Part::RollBack);
+            let why = "the route to replace does not exist any more";
             self.outcomes[at] = Some(Outcome::Failed(Box::new(Failure::conflict(why))));
         }
     }
@@ -324,9 +295,13 @@ impl Run<'_> {
                     ..(**link).clone()
                 };
                 match part {
-                    Part::Master => codec::link::change_master(buffer, &link, was(op), &resolve),
-                    Part::Kind => codec::link::change_kind(buffer, &link, was(op), &resolve),
-                    _ => codec::link::change(buffer, &link, was(op), &resolve),
+                    Part::Master => {
+                        codec::link::change_master(buffer, &link, old_link(op), &resolve)
+                    }
+                    Part::KindAttributes => {
+                        codec::link::change_kind(buffer, &link, old_link(op), &resolve)
+                    }
+                    _ => codec::link::change(buffer, &link, old_link(op), &resolve),
                 }
             }
             (Object::Link(link), Action::Delete) => codec::link::delete(buffer, link.index),
@@ -343,11 +318,11 @@ impl Run<'_> {
             (Object::Route(route), action) => match action {
                 Action::Create => codec::route::create(buffer, route, &resolve),
                 Action::Update => match (part, op.was.as_deref()) {
-                    (Part::Beside, _) => codec::route::append(buffer, route, &resolve),
-                    (Part::Former, Some(Object::Route(was))) => {
+                    (Part::Append, _) => codec::route::append(buffer, route, &resolve),
+                    (Part::DeleteOld, Some(Object::Route(was))) => {
                         codec::route::delete(buffer, was, &resolve)
                     }
-                    (Part::Back, _) => codec::route::delete(buffer, route, &resolve),
+                    (Part::RollBack, _) => codec::route::delete(buffer, route, &resolve),
                     _ => codec::route::replace(buffer, route, &resolve),
                 },
                 Action::Delete => codec::route::delete(buffer, route, &resolve),
@@ -371,31 +346,31 @@ impl Run<'_> {
         })
     }
 
-    /// Whether nothing more is sent. Asked before each batch.
-    pub(crate) fn is_cut(&mut self) -> bool {
-        self.cut = self.cut || !(self.go_on)();
-        self.cut
+    /// Returns whether nothing more is sent. To be called before each batch.
+    pub(crate) fn is_stopped(&mut self) -> bool {
+        self.stopped = self.stopped || !(self.go_on)();
+        self.stopped
     }
 
-    /// Sends the batch at hand and settles the ops in it.
+    /// Sends the current batch and notes the outcomes of its ops.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
-        if self.is_cut() {
+        if self.is_stopped() {
             self.batch.clear();
-            // Of an op of two messages the first may be done.
+            // The first message of an op of two may be done.
             for (at, _) in self.sent.drain(..) {
                 if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
-                    self.outcomes[at] = Some(cut());
+                    self.outcomes[at] = Some(stopped());
                 }
             }
             return;
         }
-        let answers = match &mut self.told {
+        let answers = match &mut self.echoed {
             None => self.socket.send_batch(&mut self.batch),
-            Some(told) => {
-                let (sent, gone, ops) = (&self.sent, &mut self.gone, &self.plan.ops);
+            Some(echoed) => {
+                let (sent, old_deleted, ops) = (&self.sent, &mut self.old_deleted, &self.plan.ops);
                 let was = |at: usize, route: &Route| match ops[at].was.as_deref() {
                     Some(Object::Route(was)) => {
                         was.key() == route.key()
@@ -415,17 +390,17 @@ impl Run<'_> {
                         let (Some(route), Some((at, part))) = (route, sent.get(index)) else {
                             return;
                         };
-                        // Nobody else is on the key.
+                        // No other route was on the key.
                         let alone = message.header.flags & NLM_F_EXCL != 0;
                         match part {
-                            Part::Former if !was(*at, &route) => {}
-                            Part::Back => {}
-                            Part::Former => drop(gone.insert(*at)),
+                            Part::DeleteOld if !was(*at, &route) => {}
+                            Part::RollBack => {}
+                            Part::DeleteOld => drop(old_deleted.insert(*at)),
                             _ => {
-                                if matches!(part, Part::Beside) && alone {
-                                    gone.insert(*at);
+                                if matches!(part, Part::Append) && alone {
+                                    old_deleted.insert(*at);
                                 }
-                                told.insert(*at, route);
+                                echoed.insert(*at, route);
                             }
                         }
                     })
@@ -446,9 +421,9 @@ impl Run<'_> {
         for ((at, part), answer) in sent.drain(..).zip(answers) {
             let op = &self.plan.ops[at];
             let (object, action) = match (part, op.was.as_deref()) {
-                (Part::Beside, _) => (&op.object, Action::Create),
-                (Part::Former, Some(was)) => (was, Action::Delete),
-                (Part::Back, _) => (&op.object, Action::Delete),
+                (Part::Append, _) => (&op.object, Action::Create),
+                (Part::DeleteOld, Some(was)) => (was, Action::Delete),
+                (Part::RollBack, _) => (&op.object, Action::Delete),
                 _ => (&op.object, op.action),
             };
             let outcome = match answer {
@@ -457,10 +432,10 @@ impl Run<'_> {
                     let failure = Failure::refused(object, action, error);
                     if failure.class().is_done() {
                         if op.action == Action::Create {
-                            self.found.insert(at);
+                            self.found_existing.insert(at);
                         }
-                        if matches!(part, Part::Former) {
-                            self.missed.insert(at);
+                        if matches!(part, Part::DeleteOld) {
+                            self.old_missing.insert(at);
                         }
                         Outcome::Applied
                     } else {
@@ -479,7 +454,7 @@ impl Run<'_> {
                 let came = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
                 self.created.extend(came);
             }
-            // Of an op of two messages the first refusal stands.
+            // Of an op of two messages the first refusal counts.
             if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
                 self.outcomes[at] = Some(outcome);
             }

@@ -1,14 +1,13 @@
-//! What the kernel's refusals mean, by errno, kind of object and action.
+//! The class of a kernel's refusal, by errno, kind of object and action.
 
 use trueup_diff::{Action, Family, Kind, NextHops, Object};
 use trueup_netlink::KernelError;
 use trueup_reconcile::ErrorClass;
 
-/// The class of a refusal.
+/// Returns the class of a refusal.
 ///
-/// Errno values are overloaded: the same number means another thing for another kind, and what the
-/// kernel says besides may tell two causes apart. The sources
-/// are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
+/// The same errno means different things for different kinds, and the kernel's own message may
+/// distinguish two causes. The sources are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
 /// `neighbour.c`, `fib_rules.c` and `nexthop.c`.
 pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> ErrorClass {
     let kind = object.kind();
@@ -19,7 +18,7 @@ pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> 
             .is_some_and(|message| message.starts_with(words))
     };
     match (action, kind, errno) {
-        // What is to be deleted is gone, or the device that it was on is.
+        // The object to delete does not exist any more, or its device does not.
         (Action::Delete, Kind::Route, libc::ESRCH)
         | (Action::Delete, Kind::Rule | Kind::Neighbour | Kind::Nexthop, libc::ENOENT)
         | (Action::Delete, Kind::Address, libc::EADDRNOTAVAIL)
@@ -44,14 +43,14 @@ pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> 
         {
             ErrorClass::Invalid
         }
-        // What else is wrong with a neighbour is refused before it is sent. The device has no IPv6
+        // Other invalid neighbours are refused before they are sent. The device has no IPv6
         // (an MTU below 1280), or has just gone down ("Neighbor entry is now dead").
         (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL) => ErrorClass::Dependency,
-        // Somebody deleted the object that the route is to point at.
+        // Another writer deleted the nexthop object that the route uses.
         (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_object(object) => {
             ErrorClass::Dependency
         }
-        // A group of which a member is gone.
+        // A member of the group does not exist.
         (Action::Create | Action::Update, Kind::Nexthop, libc::ENOENT) => ErrorClass::Dependency,
         // A replace finds no table or no route to replace.
         (Action::Update, Kind::Route, libc::ENOENT | libc::ESRCH) => ErrorClass::Unknown,

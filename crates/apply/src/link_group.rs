@@ -1,41 +1,43 @@
-//! Many links deleted at once.
+//! The delete of many links in one group.
 //!
-//! Before a link goes the kernel waits until nobody can be using it any more, some sixteen
-//! milliseconds; links that go in one message have one such wait together. So those that a plan
-//! deletes in a row are put into a group of their own, and then the group is deleted, all in one
-//! send (`rtnl_group_dellink` in net/core/rtnetlink.c).
+//! Before the kernel removes a link it waits until nothing uses the link any more, some sixteen
+//! milliseconds; links that one message deletes share that wait. So the links that a plan deletes in
+//! a row are put into a group of their own, and then the group is deleted, all in one send
+//! (`rtnl_group_dellink` in net/core/rtnetlink.c).
 //!
-//! No more goes than a delete of each would take:
+//! The group removes no more than a delete of each link would:
 //!
 //! - Only links of the plan are put into the group, each by the index by which it would be deleted.
-//!   What they take along, such as the other end of a pair, goes with either.
-//! - The group's number is drawn anew for each send, from some two thousand million, and none that a
-//!   link bore when the plan was made. For a stranger's link to be in it, he would have to read
-//!   the number from one of ours and use it while the kernel carries out that one send.
-//! - The kernel deletes none of a group of which it cannot delete one. Whatever it did not say of
-//!   both messages that it did, goes again by itself, so that each op has an answer of its own.
-//! - Who is killed between two messages leaves links of ours in a group that they were not in. What
-//!   they are ours by, their index in the ledger, is as it was: the next pass deletes them.
+//!   What the kernel removes with them, such as the peer of a veth, is the same either way.
+//! - The group's number is drawn for each send, from some two thousand million, and is none that a
+//!   link had when the plan was made. To get a link of its own into the group, another writer would
+//!   have to read the number from one of ours and use it while the kernel carries out that one send.
+//! - The kernel deletes none of a group of which it cannot delete one. A link whose two messages the
+//!   kernel did not both confirm is deleted by itself, so that each op has an answer of its own.
+//! - A process killed between two messages leaves links of ours in a group. They are ours by their
+//!   index in the ledger, and the next pass deletes them.
 
 use std::ops::Range;
 
 use trueup_diff::{Action, Object};
 use trueup_netlink::{BATCH_MESSAGES, Outcome as Answer, codec};
 
-use crate::run::{Run, cut, random};
-use crate::{Failure, Outcome};
+use crate::indexes::random;
+use crate::outcome::{Failure, Outcome};
+use crate::run::{Run, stopped};
 
-/// From so many on it pays: with four, the detour takes a third of the time.
-const MIN: usize = 4;
-/// So many links and the delete of their group are one batch.
-const MAX: usize = BATCH_MESSAGES - 1;
-/// Who numbers groups by hand does not get here, and the kernel compares them as signed numbers.
+/// The least number of links for a group: four take a third of the time that single deletes take.
+const MIN_LINKS: usize = 4;
+/// The greatest number of links: with the delete of their group they fill one batch.
+const MAX_LINKS: usize = BATCH_MESSAGES - 1;
+/// The range of group numbers: above what people choose, and positive as a signed number, as the
+/// kernel compares them.
 const GROUPS: Range<u32> = 1 << 24..1 << 31;
 
 impl Run<'_> {
     /// Deletes the links that the plan deletes in a row from a position on, if there are enough of
-    /// them, and gives the position after them.
-    pub(crate) fn together(&mut self, from: usize) -> Option<usize> {
+    /// them, and returns the position after them.
+    pub(crate) fn delete_link_group(&mut self, from: usize) -> Option<usize> {
         let is_delete = |at: &usize| {
             let op = &self.plan.ops[*at];
             op.action == Action::Delete
@@ -44,20 +46,20 @@ impl Run<'_> {
                 && self.plan.needs(*at).next().is_none()
         };
         let count = (from..self.plan.ops.len()).take_while(is_delete).count();
-        if count < MIN {
+        if count < MIN_LINKS {
             return None;
         }
         self.flush();
         let to = from + count;
-        for first in (from..to).step_by(MAX) {
-            self.group(first..to.min(first + MAX));
+        for first in (from..to).step_by(MAX_LINKS) {
+            self.delete_group(first..to.min(first + MAX_LINKS));
         }
         Some(to)
     }
 
-    fn group(&mut self, links: Range<usize>) {
-        if self.is_cut() {
-            self.outcomes[links].fill(Some(cut()));
+    fn delete_group(&mut self, links: Range<usize>) {
+        if self.is_stopped() {
+            self.outcomes[links].fill(Some(stopped()));
             return;
         }
         let group = self.free_group();
@@ -82,7 +84,7 @@ impl Run<'_> {
             let object = &self.plan.ops[at].object;
             let is_done = match answer {
                 Answer::Done => gone,
-                // It is gone already.
+                // The link does not exist any more.
                 Answer::Failed(error) => Failure::refused(object, Action::Delete, error)
                     .class()
                     .is_done(),

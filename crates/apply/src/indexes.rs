@@ -1,0 +1,43 @@
+//! The interface indexes of new links.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::Range;
+
+use trueup_diff::{Dev, Plan};
+
+/// The range of the indexes that trueup draws. The kernel numbers interfaces from 1 and does not get
+/// here.
+const INDEXES: Range<u32> = 1 << 24..1 << 31;
+
+/// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
+///
+/// The caller can record an index before the kernel is asked. A link that afterwards has the index (one
+/// of some two thousand million) and the name was then created by trueup. The kernel refuses to create
+/// a link whose index is taken.
+pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
+    let mut drawn = BTreeSet::new();
+    plan.devices
+        .planned()
+        .map(|(dev, _)| {
+            let mut index = random(INDEXES);
+            while !drawn.insert(index) {
+                index = random(INDEXES);
+            }
+            (dev, index)
+        })
+        .collect()
+}
+
+/// Returns a random number of a range.
+pub(crate) fn random(among: Range<u32>) -> u32 {
+    // Each `RandomState` has its own keys, from the operating system.
+    let random = RandomState::new().build_hasher().finish();
+    let span = u64::from(among.end - among.start);
+    among.start + (random % span) as u32
+}
+
+/// Returns whether an index was [drawn](draw_indexes), by this trueup or by another.
+pub fn is_drawn_index(index: u32) -> bool {
+    INDEXES.contains(&index)
+}
