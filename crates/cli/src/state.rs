@@ -134,7 +134,7 @@ impl Place {
     /// When the journal cannot be read or is damaged.
     pub(crate) fn peek(&self, of: Of) -> Result<JournalLedger> {
         let file = self.file();
-        let journal = Journal::peek(&file).map_err(|error| explain(error, &file))?;
+        let journal = Journal::open_read_only(&file).map_err(|error| explain(error, &file))?;
         self.ledger(of, &journal, &boot_id()?)
     }
 

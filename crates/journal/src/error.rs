@@ -1,4 +1,4 @@
-//! The crate's error: what was not done, and what can be done about it.
+//! The error of the crate: what failed, and what to do about it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::Holder;
 
-/// Why the journal did not do what was asked.
+/// An error of the journal.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -21,27 +21,30 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another process, or another part of this one, has the journal open: [`Error::holder`] names it.
+    /// Another process, or another part of this one, has the journal open: [`Error::holder`] names
+    /// it.
     Held,
-    /// The file is not what was written, and cannot be read whole: [`Error::remedy`] says what to do.
+    /// The file is not as it was written, and not all of it can be read: [`Error::remedy`] says what
+    /// to do.
     Damaged,
-    /// The file is no journal, or one of a version that is unknown here.
+    /// The file is no journal, or one of an unknown version.
     Format,
-    /// What was asked for may be on disk or not: writing it failed, or the sync after it. The operating system's error is
-    /// [`source`](StdError::source). The journal is read-only from then on.
+    /// The change may be on disk or not: its write failed, or the sync after it. The operating
+    /// system's error is [`source`](StdError::source). The journal is read-only from then on.
     NotDurable,
-    /// Nothing was written: an earlier write failed, and that failure is [`source`](StdError::source); or the journal was
-    /// opened to be read alone, and there is no source.
+    /// Nothing was written: an earlier write failed, and that failure is
+    /// [`source`](StdError::source); or the journal was opened read-only, and there is no source.
     ReadOnly,
-    /// The step is impossible in the present state: [`Error::refusal`] tells why. Nothing was written.
+    /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was written.
     Refused,
     /// An argument is out of its range. Nothing was written.
     Invalid,
-    /// The operating system refused a file, a lock or a read. Its error is [`source`](StdError::source), a [`std::io::Error`].
+    /// The operating system refused a file, a lock or a read. Its error is
+    /// [`source`](StdError::source), a [`std::io::Error`].
     Os,
 }
 
-/// Why a step is impossible.
+/// The reason why a step is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// No operation of that name was begun.
@@ -52,46 +55,47 @@ pub enum Refusal {
     Ended,
     /// The key is not reserved.
     NotReserved,
-    /// The key is being executed by someone who holds its reservation.
+    /// Another caller has the key's reservation and is executing it.
     InProgress,
-    /// The key has reached success.
+    /// The key has succeeded.
     Succeeded,
-    /// The ledger's key has an intent that is still open: it is to be settled first.
+    /// The ledger's key has an open intent: its outcome is to be committed first.
     OpenIntent,
 }
 
 impl Error {
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Why the step is impossible, if it is [`ErrorKind::Refused`].
+    /// Returns why the step is impossible, if the kind is [`ErrorKind::Refused`].
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }
 
-    /// Who has the journal open, if it is [`ErrorKind::Held`] and the holder has left its name.
+    /// Returns the process that has the journal open, if the kind is [`ErrorKind::Held`] and the
+    /// holder has written its name.
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }
 
-    /// Another has the journal open.
+    /// True if another holder has the journal open.
     pub fn is_held(&self) -> bool {
         self.kind == ErrorKind::Held
     }
 
-    /// The file is damaged.
+    /// True if the file is damaged.
     pub fn is_damaged(&self) -> bool {
         self.kind == ErrorKind::Damaged
     }
 
-    /// The journal does not write, or not any more: [`remedy`](Self::remedy) says what to do.
+    /// True if the journal does not write, or not any more: [`remedy`](Self::remedy) says what to do.
     pub fn is_read_only(&self) -> bool {
         matches!(self.kind, ErrorKind::NotDurable | ErrorKind::ReadOnly)
     }
 
-    /// What can be done about it, in a sentence for whoever runs the program.
+    /// Returns what to do about it, in a sentence for the person who runs the program.
     pub fn remedy(&self) -> Option<&'static str> {
         match self.kind {
             ErrorKind::Held => Some("stop the other one, or use another journal"),
@@ -130,7 +134,7 @@ impl Error {
         Error::new(ErrorKind::Damaged, what)
     }
 
-    /// With more to say about what is wrong.
+    /// Adds `more` to the message.
     pub(crate) fn and(self, more: &str) -> Self {
         Error {
             what: format!("{}; {more}", self.what),
@@ -160,7 +164,7 @@ impl Error {
         }
     }
 
-    /// Of the write that failed.
+    /// The error of the write that failed.
     pub(crate) fn not_durable(cause: &Error) -> Self {
         Error {
             kind: ErrorKind::NotDurable,
@@ -168,7 +172,7 @@ impl Error {
         }
     }
 
-    /// Of every write after the one that failed, or to what was opened to be read alone.
+    /// The error of every write after the one that failed, or to a journal that is open read-only.
     pub(crate) fn read_only(cause: &Error) -> Self {
         if cause.kind == ErrorKind::ReadOnly {
             return cause.clone();
@@ -182,8 +186,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn peeked() -> Self {
-        let what = "the journal was opened to be read alone";
+    pub(crate) fn opened_read_only() -> Self {
+        let what = "the journal was opened read-only";
         Error::new(ErrorKind::ReadOnly, what)
     }
 }
@@ -229,7 +233,7 @@ impl fmt::Display for Refusal {
             Refusal::Ended => "the operation has ended",
             Refusal::NotReserved => "the key is not reserved",
             Refusal::InProgress => "the key is being executed",
-            Refusal::Succeeded => "the key has reached success",
+            Refusal::Succeeded => "the key has succeeded",
             Refusal::OpenIntent => "an earlier intent is still open",
         })
     }
@@ -241,7 +245,7 @@ impl StdError for Error {
     }
 }
 
-/// What redb says, in our words. `during` says what was being done.
+/// Converts redb's error. `during` says what was being done.
 pub(crate) fn from_redb(error: impl Into<redb::Error>, during: &str) -> Error {
     match error.into() {
         redb::Error::Io(cause) => from_io(during, cause),
@@ -249,7 +253,8 @@ pub(crate) fn from_redb(error: impl Into<redb::Error>, during: &str) -> Error {
     }
 }
 
-/// What ends too early, or says something else than it should, is damaged; the rest is the system's.
+/// Converts an I/O error. A file that ends too early or has invalid content is damaged; any other
+/// error is the operating system's.
 pub(crate) fn from_io(during: &str, cause: io::Error) -> Error {
     match cause.kind() {
         io::ErrorKind::UnexpectedEof => {

@@ -1,132 +1,119 @@
-//! Idempotency keys: what is to happen once happens once. Not what happens.
+//! Idempotency keys: an action with a key is executed once, across restarts.
 //!
-//! To look a key up and to record it is one step. A key that was reserved and never settled, because the process died, is in
-//! doubt: nobody executes it again until someone who has looked says what came of it.
+//! One step looks a key up and records it. A key that was reserved and has no recorded outcome,
+//! because the process died, is in doubt: it is not executed again until the caller has looked and
+//! resolves it.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::journal::Inner;
-use crate::operations::{OperationState, Stored};
-use crate::record::{Fields, Fill, MAX_KEY, MAX_VALUE, Space, Tx, check_len, get, scan};
+use crate::operations::{OperationState, StoredOperation};
+use crate::record::{
+    Decoder, Encoder, Keyspace, MAX_KEY, MAX_VALUE, Transaction, check_len, get, scan,
+};
 use crate::retention::{Keep, millis, time};
+use crate::store::Store;
 use crate::{Error, Refusal};
 
-/// The journal's face for idempotency keys.
+/// The idempotency keys in a journal.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    inner: Arc<Inner>,
+    store: Arc<Store>,
 }
 
-/// What [`Keys::reserve`] answers.
+/// The answer of [`Keys::reserve`].
 #[derive(Debug)]
 pub enum Reserved {
-    /// Execute it, and settle the reservation.
+    /// The caller executes the key, and then records its outcome in the reservation.
     Execute(Reservation),
-    /// Someone in this process executes it at the moment.
+    /// Another caller in this process is executing the key.
     InProgress,
-    /// It has reached success, with this answer.
+    /// The key succeeded, with this answer.
     Succeeded(Vec<u8>),
-    /// It was reserved, and what came of it is not known. Look, then [`Keys::resolve`] it.
+    /// The key was reserved, and its outcome is not known. Look, then [`Keys::resolve`] it.
     InDoubt,
 }
 
-/// What is recorded of a key.
+/// The recorded state of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Someone in this process executes it.
+    /// A caller in this process is executing it.
     InProgress,
-    /// It has reached success.
+    /// It succeeded.
     Succeeded {
-        /// The answer for all who ask.
+        /// The answer for every later caller.
         answer: Vec<u8>,
-        /// When, in milliseconds.
+        /// The time of the success, in whole milliseconds.
         at: SystemTime,
     },
-    /// It was reserved, and what came of it is not known.
+    /// It was reserved, and its outcome is not known.
     InDoubt,
 }
 
-/// What came of a key in doubt, as found out by looking.
+/// The outcome of a key in doubt, as the caller found it by looking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// It took effect, with this answer.
     Succeeded(Vec<u8>),
-    /// It had no effect: the key is free again.
+    /// It had no effect: the key can be reserved again.
     NotExecuted,
 }
 
-/// How an operation ends together with its key.
+/// The outcome of an operation and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It took effect: the operation has succeeded, and so has the key, with this answer.
+    /// It took effect: operation and key have succeeded, the key with this answer.
     Succeeded(Vec<u8>),
-    /// It had no effect, for this reason: the operation has failed, and the key is free again.
+    /// It had no effect, for this reason: the operation has failed, and the key can be reserved
+    /// again.
     Failed(String),
 }
 
-/// The right to execute a key. Dropped without a word, it leaves the key in doubt.
+/// The right to execute a key. Dropped without an outcome, it leaves the key in doubt.
 #[derive(Debug)]
 #[must_use = "dropped, it leaves the key in doubt"]
 pub struct Reservation {
-    inner: Arc<Inner>,
+    store: Arc<Store>,
     key: Vec<u8>,
 }
 
-/// The keys whose reservation someone holds. One comes before its record is durable and goes after its outcome is, so whoever
-/// holds the lock while a view is taken knows of each reserved key in the view whether it is in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Live(Mutex<HashSet<Vec<u8>>>);
-
-impl Live {
-    fn keys(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is in it, and lets go of it: the view is there.
-    fn of(keys: MutexGuard<'_, HashSet<Vec<u8>>>) -> HashSet<Vec<u8>> {
-        keys.clone()
-    }
-}
-
 impl Keys {
-    pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Keys { inner }
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Keys { store }
     }
 
-    /// Reserves `key`, or tells why there is nothing to execute. However many ask at once, one is told to execute.
+    /// Reserves `key`, or returns why there is nothing to execute. Of all callers that ask at once,
+    /// one gets the reservation.
     ///
-    /// An empty key is no key: the answer is to execute, each time, and nothing is recorded. What
-    /// is not to run again needs a key.
+    /// An empty key is no key: each caller is to execute, and nothing is recorded.
     ///
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the key is longer than 65536 bytes; as every write
-    /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly), and then nothing is to be
-    /// executed.
+    /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly), and
+    /// then nothing may be executed.
     pub fn reserve(&self, key: &[u8]) -> Result<Reserved, Error> {
         check_len("a key", key, MAX_KEY)?;
         let reservation = || Reservation {
-            inner: Arc::clone(&self.inner),
+            store: Arc::clone(&self.store),
             key: key.to_vec(),
         };
         if key.is_empty() {
             return Ok(Reserved::Execute(reservation()));
         }
-        // Most that ask again find success: that costs no write.
+        // Most repeated requests find success, which costs no write.
         if let Some(KeyState::Succeeded { answer, .. }) = self.state(key)? {
             return Ok(Reserved::Succeeded(answer));
         }
-        let (wanted, live) = (key.to_vec(), Arc::clone(&self.inner.live));
-        let found = self.inner.commits.write(move |tx| {
-            let place = Space::Key.key(&wanted);
-            let mut live = live.keys();
-            match tx.get(&place)? {
-                Some(value) => KeyState::parse(&value, live.contains(&wanted)).map(Some),
+        let (wanted, held_keys) = (key.to_vec(), Arc::clone(self.store.held_keys()));
+        let found = self.store.write(move |transaction| {
+            let record = Keyspace::Key.key(&wanted);
+            let mut held = held_keys.lock();
+            match transaction.get(&record)? {
+                Some(value) => KeyState::parse(&value, held.contains(&wanted)).map(Some),
                 None => {
-                    tx.put(&place, &KeyState::InProgress.encode())?;
-                    live.insert(wanted);
+                    transaction.put(&record, &KeyState::InProgress.encode())?;
+                    held.insert(wanted);
                     Ok(None)
                 }
             }
@@ -139,33 +126,39 @@ impl Keys {
         })
     }
 
-    /// What is recorded of `key`.
+    /// Returns the recorded state of `key`.
     ///
     /// # Errors
     ///
     /// When it cannot be read.
     pub fn state(&self, key: &[u8]) -> Result<Option<KeyState>, Error> {
-        let live = self.inner.live.keys();
-        self.inner.commits.read(move |view| {
-            let live = Live::of(live).contains(key);
-            let value = get(view, &Space::Key.key(key))?;
-            value.map(|value| KeyState::parse(&value, live)).transpose()
+        let held = self.store.held_keys().lock();
+        self.store.read(move |records| {
+            // The table is open: the lock is not needed any more.
+            let is_held = held.contains(key);
+            drop(held);
+            let value = get(records, &Keyspace::Key.key(key))?;
+            value
+                .map(|value| KeyState::parse(&value, is_held))
+                .transpose()
         })
     }
 
-    /// The keys in doubt, in their own order.
+    /// Returns the keys in doubt, in the order of their bytes.
     ///
     /// # Errors
     ///
     /// When they cannot be read.
     pub fn in_doubt(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let live = self.inner.live.keys();
-        self.inner.commits.read(move |view| {
-            let live = Live::of(live);
+        let held = self.store.held_keys().lock();
+        self.store.read(move |records| {
+            // Copied, because the table is open: the lock is not needed any more.
+            let in_progress = held.clone();
+            drop(held);
             let mut found = Vec::new();
-            for entry in scan(view, &Space::Key.key(&[]))? {
+            for entry in scan(records, &Keyspace::Key.key(&[]))? {
                 let (key, value) = entry?;
-                if KeyState::parse(&value, live.contains(&key))? == KeyState::InDoubt {
+                if KeyState::parse(&value, in_progress.contains(&key))? == KeyState::InDoubt {
                     found.push(key);
                 }
             }
@@ -173,7 +166,7 @@ impl Keys {
         })
     }
 
-    /// Says what came of a key in doubt, at the time `now`.
+    /// Records the outcome of a key in doubt, at the time `now`.
     ///
     /// # Errors
     ///
@@ -186,17 +179,17 @@ impl Keys {
         resolution: Resolution,
         now: SystemTime,
     ) -> Result<(), Error> {
-        settle(&self.inner, key, None, resolution.into(), now, false)
+        commit_outcome(&self.store, key, None, resolution.into(), now, false)
     }
 
-    /// Says how `operation` and its key in doubt ended, at the time `now`, in one commit: after a
-    /// crash both have ended, or neither. With an empty key, which is none, the operation
-    /// alone ends.
+    /// Records the outcome of `operation` and its key in doubt, at the time `now`, in one commit:
+    /// after a crash both have ended, or neither. With an empty key, which is none, only the
+    /// operation ends.
     ///
     /// # Errors
     ///
     /// As [`resolve`](Self::resolve), and [`Refused`](crate::ErrorKind::Refused) with
-    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). Of an error neither has
+    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). After an error neither has
     /// ended.
     pub fn end(
         &self,
@@ -205,20 +198,20 @@ impl Keys {
         ending: Ending,
         now: SystemTime,
     ) -> Result<(), Error> {
-        settle(&self.inner, key, Some(operation), ending, now, false)
+        commit_outcome(&self.store, key, Some(operation), ending, now, false)
     }
 
-    /// Forgets keys that have reached success, but for those to `keep`: they can be executed again. Those in progress or in
-    /// doubt stay. Returns how many went.
+    /// Forgets keys that succeeded, except those to `keep`: forgotten keys can be executed again.
+    /// Keys in progress or in doubt stay. Returns the number of keys forgotten.
     ///
     /// # Errors
     ///
     /// As every write.
     pub fn forget(&self, keep: Keep) -> Result<u64, Error> {
-        self.inner.commits.write(move |tx| {
-            let forgotten = keep.forget(tx, Space::Succeeded)?;
+        self.store.write(move |transaction| {
+            let forgotten = keep.prune(transaction, Keyspace::Succeeded)?;
             for key in &forgotten {
-                tx.remove(&Space::Key.key(key))?;
+                transaction.remove(&Keyspace::Key.key(key))?;
             }
             Ok(forgotten.len() as u64)
         })
@@ -226,34 +219,34 @@ impl Keys {
 }
 
 impl Reservation {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Records that it took effect, and the answer for all who will ask, at the time `now`.
+    /// Records that the key took effect at the time `now`, and the answer for later callers.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as every write. The key is in
-    /// doubt then.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as every
+    /// write. The key is in doubt then.
     pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
         let ending = Ending::Succeeded(answer.to_vec());
-        settle(&self.inner, &self.key, None, ending, now, true)
+        commit_outcome(&self.store, &self.key, None, ending, now, true)
     }
 
-    /// Gives the key free again: it is certain that there was no effect.
+    /// Frees the key: the caller is certain that there was no effect.
     ///
     /// # Errors
     ///
     /// As every write. The key is in doubt then.
     pub fn not_executed(self) -> Result<(), Error> {
         let (ending, now) = (Resolution::NotExecuted.into(), SystemTime::UNIX_EPOCH);
-        settle(&self.inner, &self.key, None, ending, now, true)
+        commit_outcome(&self.store, &self.key, None, ending, now, true)
     }
 
-    /// Records how `operation` and this key ended, at the time `now`, in one commit: after a crash
-    /// both have ended, or neither.
+    /// Records the outcome of `operation` and this key, at the time `now`, in one commit: after a
+    /// crash both have ended, or neither.
     ///
     /// # Errors
     ///
@@ -262,13 +255,13 @@ impl Reservation {
     /// reason is longer than 16 MiB; otherwise as every write. The key is in doubt then, and the
     /// operation as it was.
     pub fn end(self, operation: &str, ending: Ending, now: SystemTime) -> Result<(), Error> {
-        settle(&self.inner, &self.key, Some(operation), ending, now, true)
+        commit_outcome(&self.store, &self.key, Some(operation), ending, now, true)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.inner.live.keys().remove(&self.key);
+        self.store.held_keys().lock().remove(&self.key);
     }
 }
 
@@ -281,60 +274,66 @@ impl From<Resolution> for Ending {
     }
 }
 
-/// Ends a key, and the operation of it if there is one. All is looked at before the first write, so
-/// that a refusal writes nothing. `held` says that the caller has the reservation; otherwise no thread
-/// may have it.
-fn settle(
-    inner: &Arc<Inner>,
+/// Records the outcome of a key, and of its operation if there is one. Everything is checked before
+/// the first write, so that a refusal writes nothing. `is_holder` is true if the caller has the
+/// reservation; otherwise no thread may have it.
+fn commit_outcome(
+    store: &Arc<Store>,
     key: &[u8],
     operation: Option<&str>,
     ending: Ending,
     now: SystemTime,
-    held: bool,
+    is_holder: bool,
 ) -> Result<(), Error> {
     match &ending {
         Ending::Succeeded(answer) => check_len("an answer", answer, MAX_VALUE)?,
         Ending::Failed(why) => check_len("a reason", why.as_bytes(), MAX_VALUE)?,
     }
-    let live = Arc::clone(&inner.live);
+    let held_keys = Arc::clone(store.held_keys());
     let key = key.to_vec();
     let operation = operation.map(str::to_owned);
-    inner.commits.write(move |tx| {
-        // Without a key there is nothing to end but the operation.
-        let is_key = !(key.is_empty() && (held || operation.is_some()));
-        if is_key {
-            check_open(tx, &key, live.keys().contains(&key), held)?;
+    store.write(move |transaction| {
+        // Without a key only the operation ends.
+        let has_key = !(key.is_empty() && (is_holder || operation.is_some()));
+        if has_key {
+            let is_held = held_keys.lock().contains(&key);
+            check_open(transaction, &key, is_held, is_holder)?;
         }
         if let Some(name) = operation {
             let state = match &ending {
                 Ending::Succeeded(_) => OperationState::Succeeded,
                 Ending::Failed(why) => OperationState::Failed(why.clone()),
             };
-            Stored::in_flight(tx, &name)?.end(tx, state, now)?;
+            StoredOperation::in_flight(transaction, &name)?.end(transaction, state, now)?;
         }
-        let place = Space::Key.key(&key);
+        let record = Keyspace::Key.key(&key);
         match ending {
-            _ if !is_key => Ok(()),
-            Ending::Failed(_) => tx.remove(&place),
+            _ if !has_key => Ok(()),
+            Ending::Failed(_) => transaction.remove(&record),
             Ending::Succeeded(answer) => {
-                let number = tx.next();
-                let index = Fill::default().u64(millis(now)).bytes(&key);
-                tx.put(&Space::Succeeded.numbered(number), &index.0)?;
-                tx.put(&place, &KeyState::Succeeded { answer, at: now }.encode())
+                let number = transaction.next();
+                let index = Encoder::default().u64(millis(now)).bytes(&key);
+                transaction.put(&Keyspace::Succeeded.numbered(number), &index.0)?;
+                transaction.put(&record, &KeyState::Succeeded { answer, at: now }.encode())
             }
         }
     })
 }
 
-/// Refuses a key that has nothing to end.
-fn check_open(tx: &Tx<'_>, key: &[u8], live: bool, held: bool) -> Result<(), Error> {
+/// Refuses a key whose outcome is recorded, or that another caller executes.
+fn check_open(
+    transaction: &Transaction<'_>,
+    key: &[u8],
+    is_held: bool,
+    is_holder: bool,
+) -> Result<(), Error> {
     let refused = |refusal| Err(Error::refused(refusal, String::from_utf8_lossy(key)));
-    let Some(value) = tx.get(&Space::Key.key(key))? else {
+    let Some(value) = transaction.get(&Keyspace::Key.key(key))? else {
         return refused(Refusal::NotReserved);
     };
-    match KeyState::parse(&value, live)? {
+    match KeyState::parse(&value, is_held)? {
         KeyState::Succeeded { .. } => refused(Refusal::Succeeded),
-        KeyState::InProgress if !held => refused(Refusal::InProgress),
+        KeyState::InProgress if !is_holder => refused(Refusal::InProgress),
         KeyState::InProgress | KeyState::InDoubt => Ok(()),
     }
 }
@@ -343,17 +342,18 @@ impl KeyState {
     fn encode(&self) -> Vec<u8> {
         match self {
             KeyState::Succeeded { answer, at } => {
-                Fill::default().u8(1).u64(millis(*at)).bytes(answer).0
+                Encoder::default().u8(1).u64(millis(*at)).bytes(answer).0
             }
-            KeyState::InProgress | KeyState::InDoubt => Fill::default().u8(0).0,
+            KeyState::InProgress | KeyState::InDoubt => Encoder::default().u8(0).0,
         }
     }
 
-    /// Whether a reserved key is in progress is not on disk: `live` tells.
-    pub(crate) fn parse(value: &[u8], live: bool) -> Result<KeyState, Error> {
-        let mut fields = Fields(value);
+    /// Parses a record. A reserved key is in progress if `is_held`, and in doubt otherwise: the
+    /// difference is not on disk.
+    pub(crate) fn parse(value: &[u8], is_held: bool) -> Result<KeyState, Error> {
+        let mut fields = Decoder(value);
         match fields.u8()? {
-            0 if live => Ok(KeyState::InProgress),
+            0 if is_held => Ok(KeyState::InProgress),
             0 => Ok(KeyState::InDoubt),
             1 => {
                 let at = time(fields.u64()?);

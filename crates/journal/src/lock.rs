@@ -1,4 +1,5 @@
-//! One process at a time: a lock file beside the journal that says who holds it.
+//! The lock: a file beside the journal that is locked while the journal is open, and names the
+//! process that holds it.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -14,12 +15,12 @@ use rustix::io::Errno;
 use crate::Error;
 use crate::regular::open_regular;
 
-/// Who has a journal open.
+/// The process that has a journal open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process id, as it sees it itself: in a pid namespace it is another one than from outside.
+    /// Its process id in its own pid namespace.
     pub pid: u32,
-    /// Its command line, as `/proc/PID/cmdline` has it, with spaces between the words.
+    /// Its command line from `/proc/PID/cmdline`, with spaces between the words.
     pub command: String,
 }
 
@@ -29,35 +30,35 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Held until dropped. It goes with the process, however that ends.
+/// The lock of a journal, held until dropped. The kernel releases it when the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
-    /// The lock file, if it is new and not to stay.
-    made: Option<PathBuf>,
+    /// The lock file, if this created it and deletes it when dropped.
+    delete_on_drop: Option<PathBuf>,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Before the lock goes: the next one to lock this file finds that it is not there any more.
-        if let Some(path) = &self.made {
+        // Before the lock is released: a process that locks this file next finds it deleted.
+        if let Some(path) = &self.delete_on_drop {
             let _may_stay = fs::remove_file(path);
         }
-        // Closing it is not enough: a child that another thread has forked has it open as well, until it executes something.
+        // Closing it is not enough: a child that another thread forked has it open until it executes.
         let _closed_next = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// How often, and how far apart, a holder that has not yet left its name is asked for it.
-const ASK: (u32, Duration) = (20, Duration::from_millis(5));
+/// How often, and how far apart, the name of a holder is read that has not written it yet.
+const NAME_READS: (u32, Duration) = (20, Duration::from_millis(5));
 
-/// How often the lock file is opened again that its holder deleted meanwhile.
+/// How often a lock file is opened again that its holder deleted meanwhile.
 const TRIES: u32 = 100;
 
 impl Lock {
-    /// Takes the lock of the journal at `path`, without waiting for one who holds it. A lock file
-    /// that was not there goes again with the lock, unless it is to be [kept](Lock::keep).
-    pub(crate) fn take(path: &Path) -> Result<Lock, Error> {
+    /// Locks the journal at `path` without waiting for another holder. A lock file that this
+    /// creates is deleted with the lock, unless it is [kept](Lock::keep_file).
+    pub(crate) fn acquire(path: &Path) -> Result<Lock, Error> {
         let path = lock_file(path);
         let shown = path.display();
         let os = |cause| Error::os(format!("cannot open the lock {shown}"), cause);
@@ -67,29 +68,32 @@ impl Lock {
             let file = open_regular(&path, options.mode(0o600)).map_err(os)?;
             lock(&file, FlockOperation::NonBlockingLockExclusive, &path)?;
             // Two processes that lock two files of one name do not exclude each other.
-            if !is_at(&file, &path).map_err(os)? {
+            if !is_file_at(&file, &path).map_err(os)? {
                 continue;
             }
-            // One that nobody has held before bears no name, whoever made it.
+            // A lock file that no process has held is empty, whoever created it.
             let is_new = file.metadata().map_err(os)?.len() == 0;
-            // The former holder's name goes first, so that no process is named that is not there.
+            // The previous holder's name is removed first, so that no ended process is named.
             file.set_len(0)
-                .and_then(|()| file.write_all_at(name().as_bytes(), 0))
+                .and_then(|()| file.write_all_at(holder_line().as_bytes(), 0))
                 .map_err(|cause| Error::os(format!("cannot write the lock {shown}"), cause))?;
-            let made = is_new.then_some(path);
-            return Ok(Lock { file, made });
+            let delete_on_drop = is_new.then_some(path);
+            return Ok(Lock {
+                file,
+                delete_on_drop,
+            });
         }
         Err(Error::held(shown.to_string(), None))
     }
 
-    /// Leaves the lock file where it is when the lock goes.
-    pub(crate) fn keep(mut self) -> Lock {
-        self.made = None;
+    /// Keeps the lock file when the lock is dropped.
+    pub(crate) fn keep_file(mut self) -> Lock {
+        self.delete_on_drop = None;
         self
     }
 }
 
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+fn is_file_at(file: &File, path: &Path) -> io::Result<bool> {
     let held = file.metadata()?;
     match fs::metadata(path) {
         Ok(there) => Ok((held.dev(), held.ino()) == (there.dev(), there.ino())),
@@ -104,47 +108,50 @@ fn lock(file: &File, operation: FlockOperation, path: &Path) -> Result<(), Error
         match flock(file, operation) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Error::held(shown.to_string(), holder(file))),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::held(shown.to_string(), read_holder(file)));
+            }
             Err(errno) => return Err(Error::os(format!("cannot lock {shown}"), errno)),
         }
     }
 }
 
-/// Asks whether nobody has the journal at `path` open, at this moment. Nothing is made, and nobody is kept from opening it
-/// for longer than the asking takes.
+/// Checks that no process has the journal at `path` open at this moment. It creates nothing, and
+/// blocks an opener only as long as the check takes.
 ///
 /// # Errors
 ///
-/// [`Held`](crate::ErrorKind::Held) if somebody has; [`Os`](crate::ErrorKind::Os) if that cannot be told.
-pub fn unheld(path: impl AsRef<Path>) -> Result<(), Error> {
+/// [`Held`](crate::ErrorKind::Held) if a process has; [`Os`](crate::ErrorKind::Os) if the lock file
+/// cannot be read.
+pub fn check_not_held(path: impl AsRef<Path>) -> Result<(), Error> {
     let path = lock_file(path);
     let shown = path.display();
     let file = match open_regular(&path, OpenOptions::new().read(true)) {
-        // Who opens a journal makes its lock.
+        // A process that opens a journal creates its lock file.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => {
             opened.map_err(|cause| Error::os(format!("cannot open the lock {shown}"), cause))?
         }
     };
-    // Shared with others who ask; it goes with the file.
+    // Shared with other checks; released when the file is closed.
     lock(&file, FlockOperation::NonBlockingLockShared, &path)
 }
 
-/// The lock file of the journal at `path`: whoever opens that makes it.
+/// Returns the path of the lock file of the journal at `path`.
 pub fn lock_file(path: impl AsRef<Path>) -> PathBuf {
-    beside(path.as_ref(), "lock")
+    sibling(path.as_ref(), "lock")
 }
 
-/// A file that goes with the journal at `path`.
-pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
+/// Returns `path` with `.extension` added: the name of a file that goes with the journal.
+pub(crate) fn sibling(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(extension);
     name.into()
 }
 
-/// Ends in a newline, by which a reader knows that it is whole.
-fn name() -> String {
+/// Returns this process's line for the lock file. Its newline shows a reader that it is whole.
+fn holder_line() -> String {
     let pid = std::process::id();
     let command = fs::read("/proc/self/cmdline").unwrap_or_default();
     let command = String::from_utf8_lossy(&command)
@@ -153,21 +160,21 @@ fn name() -> String {
     format!("{pid} {command}\n")
 }
 
-/// Who left its name. Someone who died holding the lock does not hold it any more, so a name of a process that is gone is
-/// that of a former holder, and the present one is about to write its own.
-fn holder(file: &File) -> Option<Holder> {
-    for _ in 0..ASK.0 {
-        if let Some(holder) = read(file).ok().flatten()
+/// Reads the name of the holder. The kernel releases the lock of a process that ends, so the name of
+/// an ended process is that of a previous holder, and the present one is about to write its own.
+fn read_holder(file: &File) -> Option<Holder> {
+    for _ in 0..NAME_READS.0 {
+        if let Some(holder) = parse_holder(file).ok().flatten()
             && Path::new("/proc").join(holder.pid.to_string()).exists()
         {
             return Some(holder);
         }
-        thread::sleep(ASK.1);
+        thread::sleep(NAME_READS.1);
     }
-    read(file).ok().flatten()
+    parse_holder(file).ok().flatten()
 }
 
-fn read(mut file: &File) -> io::Result<Option<Holder>> {
+fn parse_holder(mut file: &File) -> io::Result<Option<Holder>> {
     let mut text = String::new();
     io::Seek::rewind(&mut file)?;
     file.read_to_string(&mut text)?;

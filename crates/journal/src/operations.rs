@@ -1,68 +1,72 @@
-//! Operations: what was begun, what runs where, what came of it. Not the operations themselves.
+//! Operations: the record of an action that takes a while, from its start to its outcome.
 //!
-//! A crash leaves an operation in flight, and never says that it failed: whether it took effect, only the world can tell.
+//! A crash leaves an operation in flight, and never records that it failed: only the system that it
+//! acts on knows whether it took effect.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::journal::Inner;
-use crate::opening::View;
-use crate::record::{Fields, Fill, MAX_KEY, MAX_VALUE, Space, Tx, check_len, get, scan, text};
+use crate::database::ReadTable;
+use crate::record::{
+    Decoder, Encoder, Keyspace, MAX_KEY, MAX_VALUE, Transaction, check_len, get, scan, text,
+};
 use crate::retention::{Keep, millis, time};
+use crate::store::Store;
 use crate::{Error, Refusal};
 
-/// The journal's face for operations: see the methods for the steps that are possible.
+/// The operations in a journal. These steps are possible:
 ///
 /// | from | `begin` | `running` | `succeeded`, `failed` |
 /// |---|---|---|---|
-/// | not there | started | refused | refused |
+/// | not recorded | started | refused | refused |
 /// | started, running | refused | running | ended |
 /// | ended | started anew | refused | refused |
 #[derive(Clone, Debug)]
 pub struct Operations {
-    inner: Arc<Inner>,
+    store: Arc<Store>,
 }
 
-/// An operation, as recorded last.
+/// The latest record of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
     /// Its name, chosen by the caller.
     pub name: String,
-    /// What was said of it at its beginning.
+    /// The description given when it began.
     pub what: Vec<u8>,
-    /// How far it is.
+    /// Its state.
     pub state: OperationState,
-    /// When it ended, in milliseconds; `None` while it is in flight.
+    /// The time when it ended, in whole milliseconds; `None` while it is in flight.
     pub ended: Option<SystemTime>,
 }
 
-/// How far an operation is.
+/// The state of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationState {
     /// It was begun.
     Started,
-    /// Someone outside works on it, under this task id.
+    /// Another system works on it, under this task id.
     Running(String),
     /// It took effect.
     Succeeded,
-    /// It did not, for this reason.
+    /// It did not take effect, for this reason.
     Failed(String),
 }
 
 impl OperationState {
-    /// It has ended, either way.
+    /// True if it succeeded or failed.
     pub fn is_ended(&self) -> bool {
         matches!(self, OperationState::Succeeded | OperationState::Failed(_))
     }
 }
 
 impl Operations {
-    pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Operations { inner }
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Operations { store }
     }
 
-    /// Records that `name` begins, and `what` it is. One that has ended begins anew: the latest counts.
+    /// Records that the operation `name` begins, with `what` as its description. A name whose
+    /// operation has ended can begin again: the latest counts.
     ///
     /// # Errors
     ///
@@ -73,26 +77,26 @@ impl Operations {
         check_len("an operation's name", name.as_bytes(), MAX_KEY)?;
         check_len("an operation's description", what, MAX_VALUE)?;
         let (name, what) = (name.to_owned(), what.to_vec());
-        self.inner.commits.write(move |tx| {
-            if let Some(before) = Stored::load(tx, &name)? {
+        self.store.write(move |transaction| {
+            if let Some(before) = StoredOperation::load(transaction, &name)? {
                 if !before.operation.state.is_ended() {
                     return Err(Error::refused(Refusal::InFlight, &name));
                 }
-                tx.remove(&Space::Ended.numbered(before.number))?;
+                transaction.remove(&Keyspace::Ended.numbered(before.number))?;
             }
-            let number = tx.next();
-            tx.put(&Space::InFlight.numbered(number), name.as_bytes())?;
+            let number = transaction.next();
+            transaction.put(&Keyspace::InFlight.numbered(number), name.as_bytes())?;
             let operation = Operation {
                 name,
                 what,
                 state: OperationState::Started,
                 ended: None,
             };
-            Stored { number, operation }.save(tx)
+            StoredOperation { number, operation }.save(transaction)
         })
     }
 
-    /// Records that someone outside works on it as `task`. Of several task ids the latest counts.
+    /// Records that another system works on it as `task`. Of several task ids the latest counts.
     ///
     /// # Errors
     ///
@@ -101,10 +105,10 @@ impl Operations {
     pub fn running(&self, name: &str, task: &str) -> Result<(), Error> {
         check_len("a task id", task.as_bytes(), MAX_KEY)?;
         let (name, task) = (name.to_owned(), task.to_owned());
-        self.inner.commits.write(move |tx| {
-            let mut stored = Stored::in_flight(tx, &name)?;
+        self.store.write(move |transaction| {
+            let mut stored = StoredOperation::in_flight(transaction, &name)?;
             stored.operation.state = OperationState::Running(task);
-            stored.save(tx)
+            stored.save(transaction)
         })
     }
 
@@ -129,52 +133,53 @@ impl Operations {
 
     fn end(&self, name: &str, state: OperationState, now: SystemTime) -> Result<(), Error> {
         let name = name.to_owned();
-        self.inner.commits.write(move |tx| {
-            let stored = Stored::in_flight(tx, &name)?;
-            stored.end(tx, state, now)
+        self.store.write(move |transaction| {
+            let stored = StoredOperation::in_flight(transaction, &name)?;
+            stored.end(transaction, state, now)
         })
     }
 
-    /// Returns what is recorded of `name`, with the time at which it ended.
+    /// Returns the record of `name`, with the time at which it ended.
     ///
     /// # Errors
     ///
     /// When it cannot be read.
     pub fn find(&self, name: &str) -> Result<Option<Operation>, Error> {
-        self.inner.commits.read(|view| {
-            let value = get(view, &Space::Operation.key(name.as_bytes()))?;
-            value.map(|value| read(view, name, &value)).transpose()
+        self.store.read(|records| {
+            let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?;
+            value.map(|value| read(records, name, &value)).transpose()
         })
     }
 
-    /// All that were begun and have not ended, in the order in which they were begun.
+    /// Returns the operations that have not ended, in the order in which they began.
     ///
     /// # Errors
     ///
     /// When they cannot be read.
     pub fn in_flight(&self) -> Result<Vec<Operation>, Error> {
-        self.inner.commits.read(|view| {
+        self.store.read(|records| {
             let mut found = Vec::new();
-            for entry in scan(view, &Space::InFlight.key(&[]))? {
+            for entry in scan(records, &Keyspace::InFlight.key(&[]))? {
                 let name = text(&entry?.1)?;
-                let value = get(view, &Space::Operation.key(name.as_bytes()))?
+                let value = get(records, &Keyspace::Operation.key(name.as_bytes()))?
                     .ok_or_else(|| Error::damaged("an operation in flight is not there"))?;
-                found.push(Stored::parse(&name, &value)?.operation);
+                found.push(StoredOperation::parse(&name, &value)?.operation);
             }
             Ok(found)
         })
     }
 
-    /// Forgets operations that have ended, but for those to `keep`. Those in flight stay. Returns how many went.
+    /// Forgets operations that have ended, except those to `keep`. Operations in flight stay. Returns
+    /// the number of operations forgotten.
     ///
     /// # Errors
     ///
     /// As every write.
     pub fn forget(&self, keep: Keep) -> Result<u64, Error> {
-        self.inner.commits.write(move |tx| {
-            let forgotten = keep.forget(tx, Space::Ended)?;
+        self.store.write(move |transaction| {
+            let forgotten = keep.prune(transaction, Keyspace::Ended)?;
             for name in &forgotten {
-                tx.remove(&Space::Operation.key(name))?;
+                transaction.remove(&Keyspace::Operation.key(name))?;
             }
             Ok(forgotten.len() as u64)
         })
@@ -182,34 +187,39 @@ impl Operations {
 }
 
 /// Reads the record of an operation, and the time of its end.
-pub(crate) fn read(view: &View, name: &str, value: &[u8]) -> Result<Operation, Error> {
-    let Stored {
+pub(crate) fn read(records: &ReadTable, name: &str, value: &[u8]) -> Result<Operation, Error> {
+    let StoredOperation {
         number,
         mut operation,
-    } = Stored::parse(name, value)?;
+    } = StoredOperation::parse(name, value)?;
     if operation.state.is_ended() {
-        let ended = get(view, &Space::Ended.numbered(number))?
+        let ended = get(records, &Keyspace::Ended.numbered(number))?
             .ok_or_else(|| Error::damaged("an operation that ended is not listed as such"))?;
-        operation.ended = Some(time(Fields(&ended).u64()?));
+        operation.ended = Some(time(Decoder(&ended).u64()?));
     }
     Ok(operation)
 }
 
 /// A record of an operation.
-pub(crate) struct Stored {
-    /// Of its entry among those in flight, or among those that ended.
+pub(crate) struct StoredOperation {
+    /// The number of its entry in the index of operations in flight, or of those that ended.
     number: u64,
     operation: Operation,
 }
 
-impl Stored {
-    fn load(tx: &Tx<'_>, name: &str) -> Result<Option<Stored>, Error> {
-        let value = tx.get(&Space::Operation.key(name.as_bytes()))?;
-        value.map(|value| Stored::parse(name, &value)).transpose()
+impl StoredOperation {
+    fn load(transaction: &Transaction<'_>, name: &str) -> Result<Option<StoredOperation>, Error> {
+        let value = transaction.get(&Keyspace::Operation.key(name.as_bytes()))?;
+        value
+            .map(|value| StoredOperation::parse(name, &value))
+            .transpose()
     }
 
-    pub(crate) fn in_flight(tx: &Tx<'_>, name: &str) -> Result<Stored, Error> {
-        match Stored::load(tx, name)? {
+    pub(crate) fn in_flight(
+        transaction: &Transaction<'_>,
+        name: &str,
+    ) -> Result<StoredOperation, Error> {
+        match StoredOperation::load(transaction, name)? {
             None => Err(Error::refused(Refusal::NoOperation, name)),
             Some(stored) if stored.operation.state.is_ended() => {
                 Err(Error::refused(Refusal::Ended, name))
@@ -220,40 +230,40 @@ impl Stored {
 
     pub(crate) fn end(
         mut self,
-        tx: &mut Tx<'_>,
+        transaction: &mut Transaction<'_>,
         state: OperationState,
         now: SystemTime,
     ) -> Result<(), Error> {
-        tx.remove(&Space::InFlight.numbered(self.number))?;
-        self.number = tx.next();
+        transaction.remove(&Keyspace::InFlight.numbered(self.number))?;
+        self.number = transaction.next();
         self.operation.state = state;
         let name = self.operation.name.as_bytes();
-        let ended = Fill::default().u64(millis(now)).bytes(name);
-        tx.put(&Space::Ended.numbered(self.number), &ended.0)?;
-        self.save(tx)
+        let ended = Encoder::default().u64(millis(now)).bytes(name);
+        transaction.put(&Keyspace::Ended.numbered(self.number), &ended.0)?;
+        self.save(transaction)
     }
 
-    fn save(&self, tx: &mut Tx<'_>) -> Result<(), Error> {
+    fn save(&self, transaction: &mut Transaction<'_>) -> Result<(), Error> {
         let (state, said) = match &self.operation.state {
             OperationState::Started => (0, ""),
             OperationState::Running(task) => (1, task.as_str()),
             OperationState::Succeeded => (2, ""),
             OperationState::Failed(why) => (3, why.as_str()),
         };
-        let value = Fill::default()
+        let value = Encoder::default()
             .u64(self.number)
             .u8(state)
             .bytes(said.as_bytes())
             .bytes(&self.operation.what);
-        tx.put(
-            &Space::Operation.key(self.operation.name.as_bytes()),
+        transaction.put(
+            &Keyspace::Operation.key(self.operation.name.as_bytes()),
             &value.0,
         )
     }
 
-    /// Without the time of its end, which is beside its number.
-    fn parse(name: &str, value: &[u8]) -> Result<Stored, Error> {
-        let mut fields = Fields(value);
+    /// Parses a record. The time of the end is not in it, but in the index of ended operations.
+    fn parse(name: &str, value: &[u8]) -> Result<StoredOperation, Error> {
+        let mut fields = Decoder(value);
         let number = fields.u64()?;
         let state = fields.u8()?;
         let said = fields.string()?;
@@ -272,6 +282,6 @@ impl Stored {
             state,
             ended: None,
         };
-        Ok(Stored { number, operation })
+        Ok(StoredOperation { number, operation })
     }
 }

@@ -1,4 +1,4 @@
-//! How records lie in redb: one table of bytes to bytes, its keys told apart by their first byte. Not what they mean.
+//! Records in redb: one table of bytes to bytes. The first byte of a key is its keyspace.
 
 use redb::{ReadableTable, TableDefinition};
 
@@ -16,27 +16,27 @@ pub(crate) const MAX_VALUE: usize = 16 * 1024 * 1024;
 /// The first byte of a record's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Space {
-    /// The number used last; see [`Tx::next`].
+pub(crate) enum Keyspace {
+    /// The last number used: see [`Transaction::next`].
     Sequence = b's',
-    /// Operation by name.
+    /// Name of an operation to its record.
     Operation = b'o',
-    /// Number of the beginning to the name of an operation in flight.
+    /// Number of its start to the name of an operation in flight.
     InFlight = b'f',
-    /// Number of the end to the time and the name of an operation that ended.
+    /// Number of its end to the time and the name of an operation that ended.
     Ended = b'e',
-    /// Idempotency key.
+    /// Idempotency key to its state.
     Key = b'k',
     /// Number of the success to its time and key.
     Succeeded = b'u',
-    /// What is owned: source, scope and key to what was last applied.
+    /// Source, scope and key of an owned object to the value last applied.
     Owned = b'l',
-    /// Open intents: source, scope and key to what is intended.
+    /// Source, scope and key of an open intent to the intended claim.
     Intent = b'i',
 }
 
-impl Space {
-    /// The key of a record of this space.
+impl Keyspace {
+    /// Returns the key of a record in this keyspace.
     pub(crate) fn key(self, rest: &[u8]) -> Vec<u8> {
         let mut key = Vec::with_capacity(1 + rest.len());
         key.push(self as u8);
@@ -44,49 +44,49 @@ impl Space {
         key
     }
 
-    /// The key of a record that is found by a number.
+    /// Returns the key of a numbered record.
     pub(crate) fn numbered(self, number: u64) -> Vec<u8> {
         self.key(&number.to_be_bytes())
     }
 }
 
-/// What is put at a key, or that it is removed.
+/// A key with its new value, or with `None` if it is removed.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// A write under way: all that is done in it becomes durable together.
-pub(crate) struct Tx<'t> {
+/// A write in progress. All its changes become durable together.
+pub(crate) struct Transaction<'t> {
     table: redb::Table<'t, &'static [u8], &'static [u8]>,
     sequence: u64,
     changes: u64,
-    /// What was done, in order, if that is to be done elsewhere again.
-    kept: Option<Vec<Change>>,
+    /// The changes in order, if they are to be repeated in another database.
+    recorded: Option<Vec<Change>>,
 }
 
-/// What a write did.
-pub(crate) struct Done {
+/// The result of a write.
+pub(crate) struct WriteSummary {
     /// The number of the commit.
     pub(crate) number: u64,
-    /// How many records were put or removed.
+    /// The number of records put or removed.
     pub(crate) changes: u64,
-    /// Which, if they were to be kept.
-    pub(crate) kept: Vec<Change>,
+    /// The changes, if they were to be recorded.
+    pub(crate) recorded: Vec<Change>,
 }
 
-impl<'t> Tx<'t> {
+impl<'t> Transaction<'t> {
     pub(crate) fn new(
         table: redb::Table<'t, &'static [u8], &'static [u8]>,
-        keep: bool,
+        record: bool,
     ) -> Result<Self, Error> {
-        let sequence = sequence(&table)?;
-        Ok(Tx {
+        let sequence = last_sequence(&table)?;
+        Ok(Transaction {
             table,
             sequence,
             changes: 0,
-            kept: keep.then(Vec::new),
+            recorded: record.then(Vec::new),
         })
     }
 
-    /// A number that is greater than all before.
+    /// Returns a number greater than all before.
     pub(crate) fn next(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
@@ -102,8 +102,8 @@ impl<'t> Tx<'t> {
 
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.changes += 1;
-        if let Some(kept) = &mut self.kept {
-            kept.push((key.to_vec(), Some(value.to_vec())));
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push((key.to_vec(), Some(value.to_vec())));
         }
         let put = self.table.insert(key, value).map(drop);
         put.map_err(|error| from_redb(error, "cannot write a record"))
@@ -111,35 +111,35 @@ impl<'t> Tx<'t> {
 
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         self.changes += 1;
-        if let Some(kept) = &mut self.kept {
-            kept.push((key.to_vec(), None));
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push((key.to_vec(), None));
         }
         let removed = self.table.remove(key).map(drop);
         removed.map_err(|error| from_redb(error, "cannot remove a record"))
     }
 
-    /// Numbers what was done. `None` if nothing was.
-    pub(crate) fn finish(mut self) -> Result<Option<Done>, Error> {
+    /// Numbers the changes. Returns `None` if there are none.
+    pub(crate) fn finish(mut self) -> Result<Option<WriteSummary>, Error> {
         let changes = self.changes;
         if changes == 0 {
             return Ok(None);
         }
         let number = self.next();
-        self.put(&Space::Sequence.key(&[]), &number.to_be_bytes())?;
-        Ok(Some(Done {
+        self.put(&Keyspace::Sequence.key(&[]), &number.to_be_bytes())?;
+        Ok(Some(WriteSummary {
             number,
             changes,
-            kept: self.kept.unwrap_or_default(),
+            recorded: self.recorded.unwrap_or_default(),
         }))
     }
 }
 
-/// The number used last: it goes up with every commit.
-pub(crate) fn sequence(
+/// Returns the last number used: it goes up with every commit.
+pub(crate) fn last_sequence(
     table: &impl ReadableTable<&'static [u8], &'static [u8]>,
 ) -> Result<u64, Error> {
-    match get(table, &Space::Sequence.key(&[]))? {
-        Some(value) => Fields(&value).u64(),
+    match get(table, &Keyspace::Sequence.key(&[]))? {
+        Some(value) => Decoder(&value).u64(),
         None => Ok(0),
     }
 }
@@ -154,11 +154,11 @@ pub(crate) fn get(
     Ok(value.map(|value| value.value().to_vec()))
 }
 
-/// Key, without the prefix that was asked for, and value.
+/// A key without the prefix that was asked for, and its value.
 pub(crate) type Record = (Vec<u8>, Vec<u8>);
 pub(crate) type Scan<'a> = Box<dyn Iterator<Item = Result<Record, Error>> + 'a>;
 
-/// All records whose key begins with `prefix`, in the order of their keys.
+/// Returns all records whose key begins with `prefix`, in the order of their keys.
 pub(crate) fn scan<'a>(
     table: &'a impl ReadableTable<&'static [u8], &'static [u8]>,
     prefix: &[u8],
@@ -178,11 +178,11 @@ pub(crate) fn scan<'a>(
     Ok(Box::new(records))
 }
 
-/// Puts fields one after the other.
+/// Encodes fields one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Fill(pub(crate) Vec<u8>);
+pub(crate) struct Encoder(pub(crate) Vec<u8>);
 
-impl Fill {
+impl Encoder {
     pub(crate) fn u8(mut self, value: u8) -> Self {
         self.0.push(value);
         self
@@ -193,7 +193,7 @@ impl Fill {
         self
     }
 
-    /// With the length before. What is longer than `u32` can say was refused before.
+    /// Adds the length and the bytes. The caller has refused what is longer than `u32` can say.
     pub(crate) fn bytes(mut self, value: &[u8]) -> Self {
         self.0
             .extend_from_slice(&(value.len() as u32).to_be_bytes());
@@ -202,11 +202,11 @@ impl Fill {
     }
 }
 
-/// Takes fields out again.
+/// Decodes fields one after the other.
 #[derive(Debug)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub(crate) struct Decoder<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> Decoder<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self
             .0
@@ -244,7 +244,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<String, Error> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::damaged("a name is not UTF-8"))
 }
 
-/// Refuses what is too long. Nothing that is empty is refused: a key may be.
+/// Refuses bytes that are longer than `max`. Empty bytes pass: a key may be empty.
 pub(crate) fn check_len(what: &str, bytes: &[u8], max: usize) -> Result<(), Error> {
     if bytes.len() <= max {
         return Ok(());

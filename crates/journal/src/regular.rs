@@ -1,4 +1,4 @@
-//! Opens regular files, and nothing else.
+//! Opens regular files only.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -9,14 +9,14 @@ use rustix::fs::OFlags;
 
 /// Opens the regular file at `path` with `options`, without waiting.
 ///
-/// To open a FIFO waits for its other end, a device may be read for ever, and to open some devices
-/// acts on them. So what is no regular file is not opened at all, and what takes its place at that
-/// moment is closed again.
+/// Opening a FIFO waits for its other end, a device can be read for ever, and opening some devices
+/// acts on them. So a path that is no regular file is not opened at all, and one that is replaced
+/// at that moment is closed again.
 ///
 /// # Errors
 ///
 /// The system call's own; [`IsADirectory`](io::ErrorKind::IsADirectory) for a directory, and
-/// [`InvalidInput`](io::ErrorKind::InvalidInput) with what it is for anything else.
+/// [`InvalidInput`](io::ErrorKind::InvalidInput), which names the kind of file, for anything else.
 pub fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     if let Ok(found) = fs::metadata(path) {
         require_regular(&found)?;

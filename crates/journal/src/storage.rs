@@ -1,28 +1,28 @@
-//! Where a journal lies: a file, or whatever else keeps bytes. Not what the bytes mean.
+//! The storage of a journal: a file, an image in memory, or an overlay that keeps writes in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that outlive the process: a file, or in tests a device that loses what was not synced.
+/// Bytes that outlive the process: a file, or in tests a device that loses unsynced writes.
 ///
-/// The journal never calls a method that changes something from two threads at once.
+/// The journal calls the methods that change something from one thread at a time.
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the length cannot be read.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the length is 0.
+    /// Returns true if the length is 0.
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the length cannot be read.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -31,28 +31,29 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When it cannot be filled, also because the end comes before.
+    /// When it cannot be filled, also because the storage ends before.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors
     ///
-    /// When not all was written.
+    /// When not all of it was written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Cuts, or extends with zeros.
+    /// Cuts the storage, or extends it with zeros.
     ///
     /// # Errors
     ///
-    /// When it did not happen.
+    /// When the length was not changed.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Returns once all that was written before, and the length, would be read back after a loss of power.
+    /// Makes all earlier writes and the length durable: they are read back after a loss of power.
     ///
     /// # Errors
     ///
-    /// When that is not sure. What was written before is then lost or not; a second call says nothing about it.
+    /// When that is not certain. Earlier writes are then lost or not, and a second call says nothing
+    /// about them.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -78,39 +79,40 @@ impl Storage for File {
     }
 }
 
-/// Reads from another storage and keeps in memory what is written: it looks at a file, and can even repair what it sees,
-/// without a write to it.
+/// Reads from another storage and keeps writes in memory. So redb can open a file, and even repair
+/// it, without a write to it.
 #[derive(Debug)]
 pub(crate) struct Overlay {
-    below: Arc<dyn Storage>,
-    over: Mutex<Over>,
+    base: Arc<dyn Storage>,
+    layer: Mutex<Layer>,
 }
 
 #[derive(Debug)]
-struct Over {
+struct Layer {
     len: u64,
-    /// What lies below counts up to here.
-    below: u64,
+    /// The length up to which the base is read; zeros follow.
+    base_len: u64,
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
 const PAGE: u64 = 4096;
 
 impl Overlay {
-    pub(crate) fn new(below: Arc<dyn Storage>) -> io::Result<Self> {
-        let len = below.len()?;
-        let over = Over {
+    pub(crate) fn new(base: Arc<dyn Storage>) -> io::Result<Self> {
+        let len = base.len()?;
+        let layer = Layer {
             len,
-            below: len,
+            base_len: len,
             pages: BTreeMap::new(),
         };
         Ok(Overlay {
-            below,
-            over: Mutex::new(over),
+            base,
+            layer: Mutex::new(layer),
         })
     }
 
-    /// Calls `each` with every page touched by the range, the offset in it and the range of the buffer.
+    /// Calls `each` for every page in the range: its number, the offset in it, and the range of the
+    /// buffer.
     fn pages(
         offset: u64,
         len: usize,
@@ -127,70 +129,103 @@ impl Overlay {
         Ok(())
     }
 
-    fn read_below(&self, over: &Over, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let there = over.below.saturating_sub(offset).min(out.len() as u64) as usize;
-        let (from_below, rest) = out.split_at_mut(there);
-        rest.fill(0);
-        if from_below.is_empty() {
+    fn read_base(&self, layer: &Layer, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let len = layer.base_len.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (from_base, zeros) = out.split_at_mut(len);
+        zeros.fill(0);
+        if from_base.is_empty() {
             return Ok(());
         }
-        self.below.read(offset, from_below)
+        self.base.read(offset, from_base)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Layer> {
+        self.layer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Storage for Overlay {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.over.lock().unwrap_or_else(PoisonError::into_inner).len)
+        Ok(self.lock().len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        if offset.saturating_add(out.len() as u64) > over.len {
+        let layer = self.lock();
+        if offset.saturating_add(out.len() as u64) > layer.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Overlay::pages(offset, out.len(), |page, within, range| {
             let out = &mut out[range];
-            match over.pages.get(&page) {
+            match layer.pages.get(&page) {
                 Some(bytes) => {
                     out.copy_from_slice(&bytes[within..within + out.len()]);
                     Ok(())
                 }
-                None => self.read_below(&over, page * PAGE + within as u64, out),
+                None => self.read_base(&layer, page * PAGE + within as u64, out),
             }
         })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layer = self.lock();
         Overlay::pages(offset, data.len(), |page, within, range| {
-            if !over.pages.contains_key(&page) {
+            if !layer.pages.contains_key(&page) {
                 let mut bytes = vec![0; PAGE as usize].into_boxed_slice();
-                self.read_below(&over, page * PAGE, &mut bytes)?;
-                over.pages.insert(page, bytes);
+                self.read_base(&layer, page * PAGE, &mut bytes)?;
+                layer.pages.insert(page, bytes);
             }
-            if let Some(bytes) = over.pages.get_mut(&page) {
+            if let Some(bytes) = layer.pages.get_mut(&page) {
                 bytes[within..within + range.len()].copy_from_slice(&data[range]);
             }
             Ok(())
         })?;
-        over.len = over.len.max(offset.saturating_add(data.len() as u64));
+        layer.len = layer.len.max(offset.saturating_add(data.len() as u64));
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        if len < over.len {
-            over.below = over.below.min(len);
-            let _ = over.pages.split_off(&len.div_ceil(PAGE));
-            if let Some(bytes) = over.pages.get_mut(&(len / PAGE)) {
+        let mut layer = self.lock();
+        if len < layer.len {
+            layer.base_len = layer.base_len.min(len);
+            let _ = layer.pages.split_off(&len.div_ceil(PAGE));
+            if let Some(bytes) = layer.pages.get_mut(&(len / PAGE)) {
                 bytes[(len % PAGE) as usize..].fill(0);
             }
         }
-        over.len = len;
+        layer.len = len;
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The bytes of a file as they were read. It cannot be written.
+#[derive(Debug)]
+pub(crate) struct Image(pub(crate) Vec<u8>);
+
+impl Storage for Image {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let found = self.0.get(from..from.saturating_add(out.len()));
+        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 }

@@ -345,7 +345,7 @@ fn journals(
         }
         let mut held = false;
         let mut holder = None;
-        if let Err(error) = journal::unheld(&file) {
+        if let Err(error) = journal::check_not_held(&file) {
             held = error.is_held();
             holder = error.holder().map(|holder| Holder {
                 pid: holder.pid,
@@ -353,7 +353,7 @@ fn journals(
             });
             problems.push(Problem::of(&error, &file, protocol));
         }
-        match Journal::peek(&file) {
+        match Journal::open_read_only(&file) {
             Err(error) => problems.push(Problem::of(&error, &file, protocol)),
             Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
                 problems.push(Problem {

@@ -156,7 +156,10 @@ impl Host<'_> {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|known| known == "journal") {
                 let mut lines = Vec::new();
-                Journal::peek(&path).unwrap().export(&mut lines).unwrap();
+                Journal::open_read_only(&path)
+                    .unwrap()
+                    .export(&mut lines)
+                    .unwrap();
                 let lines = String::from_utf8(lines).unwrap();
                 assert!(!lines.contains("intent"), "{lines}");
                 assert!(lines.is_empty() || file.marked > 0, "{lines}");

@@ -4,8 +4,8 @@ use std::fs;
 
 use trueup_journal::{ErrorKind, Journal, Loss, repair};
 
-use crate::care::Directory;
 use crate::common::{Disk, Random, export, workload};
+use crate::maintenance::Directory;
 
 /// A journal as it lies there while it is open, all synced; and closed; and its records.
 fn images() -> ([Vec<u8>; 2], String) {

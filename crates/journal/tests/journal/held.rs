@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use trueup_journal::{Error, Journal, Loss, Repaired, check, repair, unheld};
+use trueup_journal::{Error, Journal, Loss, Repaired, check, check_not_held, repair};
 
-use crate::care::Directory;
+use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_HOLD";
 
@@ -50,22 +50,22 @@ fn assert_names(error: &Error, pid: u32) {
 fn a_second_process_is_told_who_holds_the_journal() {
     let directory = Directory::new("held");
     let path = directory.journal();
-    unheld(&path).unwrap();
+    check_not_held(&path).unwrap();
     assert!(
         !path.with_extension("lock").exists() && !path.exists(),
         "asking makes nothing"
     );
     let mut child = hold(&path);
     assert_names(&Journal::open(&path).unwrap_err(), child.id());
-    assert_names(&unheld(&path).unwrap_err(), child.id());
+    assert_names(&check_not_held(&path).unwrap_err(), child.id());
     assert_eq!(check(&path).unwrap().operations, 1, "to look is free");
     assert_names(&repair(&path, Loss::Accept).unwrap_err(), child.id());
     // Killed, it holds nothing any more.
     child.kill().unwrap();
     child.wait().unwrap();
-    unheld(&path).unwrap();
+    check_not_held(&path).unwrap();
     let journal = Journal::open(&path).unwrap();
-    assert_names(&unheld(&path).unwrap_err(), std::process::id());
+    assert_names(&check_not_held(&path).unwrap_err(), std::process::id());
     let error = Journal::open(&path).unwrap_err();
     assert_names(&error, std::process::id());
     drop(journal);

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::process::{Signal, getpid, kill_process};
 use trueup_journal::{Journal, Loss, Repaired, Storage, repair};
 
-use crate::care::Directory;
 use crate::common::{Disk, export, workload};
+use crate::maintenance::Directory;
 
 const PATH: &str = "JOURNAL_TEST_KILL";
 const POINT: &str = "JOURNAL_TEST_KILL_AT";

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod care;
 mod common;
 mod crash;
 mod cut;
@@ -11,6 +10,7 @@ mod held;
 mod keys;
 mod kill;
 mod ledger;
+mod maintenance;
 mod opening;
 mod operations;
 mod threads;

@@ -9,8 +9,8 @@ use std::thread;
 use trueup_journal::{ErrorKind, Journal, JournalLedger, LedgerScope, Reserved};
 use trueup_reconcile::{Claim, Ledger as _};
 
-use crate::care::Directory;
 use crate::common::{Disk, Event, cause, claims, export, ours};
+use crate::maintenance::Directory;
 
 fn ledger(journal: &Journal) -> JournalLedger {
     journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap()
@@ -80,7 +80,9 @@ fn what_is_not_there_is_made_by_the_first_change() {
         .unwrap();
     assert_eq!(names(&directory.0), ["journal", "journal.lock"]);
     // By what is on disk at this moment, too.
-    let seen = ledger(&Journal::peek(&path).unwrap()).owned().unwrap();
+    let seen = ledger(&Journal::open_read_only(&path).unwrap())
+        .owned()
+        .unwrap();
     assert_eq!(seen, ledger(&journal).owned().unwrap());
     drop(journal);
     let journal = Journal::open(&path).unwrap();
@@ -183,14 +185,14 @@ fn one_that_cannot_be_made_is_read_only_and_empty() {
 fn a_peek_changes_nothing_and_needs_no_lock() {
     let directory = Directory::new("peek");
     let path = directory.journal();
-    let peeked = Journal::peek(&path).unwrap();
+    let peeked = Journal::open_read_only(&path).unwrap();
     assert_eq!(export(&peeked), "");
     assert!(names(&directory.0).is_empty());
 
     let journal = Journal::open(&path).unwrap();
     let mut writer = ledger(&journal);
     writer.begin(claims([("k", ours("v"))])).unwrap();
-    let peeked = Journal::peek(&path).unwrap();
+    let peeked = Journal::open_read_only(&path).unwrap();
     let mut reader = ledger(&peeked);
     assert_eq!(reader.open_intents().unwrap(), claims([("k", ours("v"))]));
     writer.commit_outcomes(claims([("k", ours("v"))])).unwrap();
@@ -209,7 +211,7 @@ fn a_peek_changes_nothing_and_needs_no_lock() {
         let error = cause(&error);
         assert_eq!(error.kind(), ErrorKind::ReadOnly);
         let text = error.to_string();
-        assert_eq!(text, "the journal was opened to be read alone");
+        assert_eq!(text, "the journal was opened read-only");
         assert!(error.remedy().is_some());
     }
     assert!(peeked.compact().unwrap_err().is_read_only());
@@ -241,7 +243,7 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         });
         let mut last = 0;
         while !done.load(Ordering::Relaxed) {
-            let seen = match Journal::peek(&path) {
+            let seen = match Journal::open_read_only(&path) {
                 Ok(peeked) => ledger(&peeked).owned().unwrap(),
                 // A writer that does nothing else may spoil every attempt, and then that is what is told.
                 Err(error) => {
@@ -257,7 +259,9 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         }
     });
     assert_eq!(
-        ledger(&Journal::peek(&path).unwrap()).owned().unwrap()[&b"a"[..]],
+        ledger(&Journal::open_read_only(&path).unwrap())
+            .owned()
+            .unwrap()[&b"a"[..]],
         399u32.to_be_bytes()
     );
 }
@@ -277,12 +281,12 @@ fn a_fifo_in_the_place_of_a_file_of_the_journal_is_refused_at_once() {
     };
     let journal = fifo("journal");
     refused(Journal::open(&journal).unwrap_err());
-    refused(Journal::peek(&journal).unwrap_err());
+    refused(Journal::open_read_only(&journal).unwrap_err());
     refused(trueup_journal::check(&journal).unwrap_err());
     fifo("locked.lock");
     let locked = directory.0.join("locked");
     refused(Journal::open(&locked).unwrap_err());
-    refused(trueup_journal::unheld(&locked).unwrap_err());
+    refused(trueup_journal::check_not_held(&locked).unwrap_err());
     fifo("new.new");
     let journal = Journal::open(directory.0.join("new")).unwrap();
     let error = ledger(&journal).commit_outcomes(claims([("k", ours("v"))]));

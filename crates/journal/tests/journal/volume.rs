@@ -6,8 +6,8 @@ use std::time::Instant;
 use trueup_journal::{Journal, LedgerScope, check};
 use trueup_reconcile::{Claim, Ledger as _};
 
-use crate::care::Directory;
 use crate::common::{claims, ours};
+use crate::maintenance::Directory;
 
 const MILLION: u32 = 1_000_000;
 

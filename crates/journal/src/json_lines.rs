@@ -1,4 +1,4 @@
-//! Records as lines of JSON, for people and for other programs. Not read back by anything here.
+//! Records as lines of JSON, for people and for other programs. trueup does not read them back.
 
 use std::io::{self, Write};
 
@@ -6,27 +6,32 @@ use serde::{Serialize, Serializer};
 use trueup_reconcile::Claim;
 
 use crate::Error;
+use crate::database::ReadTable;
 use crate::keys::KeyState;
-use crate::ledger::{parse_claim, parse_place};
-use crate::opening::View;
+use crate::ledger::{parse_claim, parse_record_key};
 use crate::operations::{self, OperationState};
-use crate::record::{Record, Space, scan, text};
+use crate::record::{Keyspace, Record, scan, text};
 use crate::retention::millis;
 
-/// The spaces that are told. The others only find records of these.
-const TOLD: [Space; 4] = [Space::Operation, Space::Key, Space::Owned, Space::Intent];
+/// The keyspaces that are written. The others are indexes of these.
+const WRITTEN: [Keyspace; 4] = [
+    Keyspace::Operation,
+    Keyspace::Key,
+    Keyspace::Owned,
+    Keyspace::Intent,
+];
 
 /// Writes all records.
-pub(crate) fn write(view: &View, out: &mut dyn Write) -> Result<(), Error> {
+pub(crate) fn write(records: &ReadTable, out: &mut dyn Write) -> Result<(), Error> {
     let os = |cause: io::Error| Error::os("cannot write the export", cause);
-    each(view, |line| {
+    for_each_record(records, |line| {
         serde_json::to_writer(&mut *out, &line).map_err(|cause| os(cause.into()))?;
         out.write_all(b"\n").map_err(os)
     })?;
     out.flush().map_err(os)
 }
 
-/// How many records there are of each kind.
+/// The number of records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -34,16 +39,16 @@ pub struct Counts {
     pub operations: u64,
     /// Idempotency keys.
     pub keys: u64,
-    /// Keys that a ledger says are owned.
+    /// Owned keys in ledgers.
     pub owned: u64,
-    /// Intents whose outcome is not recorded.
+    /// Open intents in ledgers.
     pub intents: u64,
 }
 
-/// Reads every record, and counts.
-pub(crate) fn count(view: &View) -> Result<Counts, Error> {
+/// Reads every record, and counts them.
+pub(crate) fn count(records: &ReadTable) -> Result<Counts, Error> {
     let mut counts = Counts::default();
-    each(view, |line| {
+    for_each_record(records, |line| {
         let count = match line {
             Line::Operation { .. } => &mut counts.operations,
             Line::Key { .. } => &mut counts.keys,
@@ -56,10 +61,13 @@ pub(crate) fn count(view: &View) -> Result<Counts, Error> {
     Ok(counts)
 }
 
-fn each(view: &View, mut tell: impl FnMut(Line) -> Result<(), Error>) -> Result<(), Error> {
-    for space in TOLD {
-        for entry in scan(view, &space.key(&[]))? {
-            tell(Line::parse(view, space, entry?)?)?;
+fn for_each_record(
+    records: &ReadTable,
+    mut visit: impl FnMut(Line) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for space in WRITTEN {
+        for entry in scan(records, &space.key(&[]))? {
+            visit(Line::parse(records, space, entry?)?)?;
         }
     }
     Ok(())
@@ -89,12 +97,12 @@ enum Line {
     },
     Owned {
         #[serde(flatten)]
-        place: Place,
+        at: LedgerKey,
         value: Bytes,
     },
     Intent {
         #[serde(flatten)]
-        place: Place,
+        at: LedgerKey,
         intended: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         value: Option<Bytes>,
@@ -102,7 +110,7 @@ enum Line {
 }
 
 #[derive(Serialize)]
-struct Place {
+struct LedgerKey {
     source: String,
     namespace: String,
     boot: String,
@@ -125,9 +133,9 @@ impl Serialize for Bytes {
 }
 
 impl Line {
-    fn parse(view: &View, space: Space, (key, value): Record) -> Result<Line, Error> {
+    fn parse(records: &ReadTable, space: Keyspace, (key, value): Record) -> Result<Line, Error> {
         match space {
-            Space::Key => {
+            Keyspace::Key => {
                 let (state, answer, ended) = match KeyState::parse(&value, false)? {
                     KeyState::Succeeded { answer, at } => {
                         ("succeeded", Some(Bytes(answer)), Some(millis(at)))
@@ -141,24 +149,24 @@ impl Line {
                     ended,
                 })
             }
-            Space::Owned => Ok(Line::Owned {
-                place: Place::parse(&key)?,
+            Keyspace::Owned => Ok(Line::Owned {
+                at: LedgerKey::parse(&key)?,
                 value: Bytes(value),
             }),
-            Space::Intent => {
+            Keyspace::Intent => {
                 let (intended, value) = match parse_claim(&value)? {
                     Claim::Ours(value) => ("ours", Some(Bytes(value))),
                     Claim::NotOurs => ("not ours", None),
                 };
-                let place = Place::parse(&key)?;
+                let at = LedgerKey::parse(&key)?;
                 Ok(Line::Intent {
-                    place,
+                    at,
                     intended,
                     value,
                 })
             }
             _ => {
-                let stored = operations::read(view, &text(&key)?, &value)?;
+                let stored = operations::read(records, &text(&key)?, &value)?;
                 let (state, task, why) = match stored.state {
                     OperationState::Started => ("started", None, None),
                     OperationState::Running(task) => ("running", Some(task), None),
@@ -178,10 +186,10 @@ impl Line {
     }
 }
 
-impl Place {
-    fn parse(key: &[u8]) -> Result<Place, Error> {
-        let (source, scope, key) = parse_place(key)?;
-        Ok(Place {
+impl LedgerKey {
+    fn parse(key: &[u8]) -> Result<LedgerKey, Error> {
+        let (source, scope, key) = parse_record_key(key)?;
+        Ok(LedgerKey {
             source,
             namespace: scope.namespace().to_owned(),
             boot: scope.boot().to_owned(),

@@ -1,4 +1,5 @@
-//! What a person does with a journal: check it and export it, also while a program has it open; repair it.
+//! Maintenance by a person: check and export a journal, also while a program has it open, and repair
+//! it.
 
 use std::fs;
 use std::io;
@@ -7,109 +8,114 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _};
 
-use crate::lock::{Lock, beside};
-use crate::opening::{
-    Image, NewFile, Salvaged, format, glance, look, open_file, open_journal, read_file, salvage,
-    sync_directory, view,
-};
-use crate::{Counts, Error, Storage, lines};
+use crate::database::{Salvaged, create_database, open_database, open_file, read_table, salvage};
+use crate::lock::{Lock, sibling};
+use crate::new_file::{NewFile, sync_directory};
+use crate::snapshot::{open_journal, read_file, read_snapshot};
+use crate::storage::Image;
+use crate::{Counts, Error, Storage, json_lines};
 
-/// Whether a repair may lose what cannot be read.
+/// The permission to lose unreadable records in a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// No: rather fail.
+    /// The repair fails instead.
     Refuse,
-    /// Yes. What is lost may be done again, and what was owned by it alone is nobody's.
+    /// The repair drops them. A lost operation or key can be executed again, and an object that only
+    /// the ledger marked as ours is not ours any more.
     Accept,
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repaired {
-    /// Nothing: every record is there.
+    /// The journal was not damaged, and is unchanged.
     Whole,
-    /// Every record is in the new journal. The head alone was damaged.
+    /// Every record is in the new journal. Only the header was damaged.
     Restored {
-        /// The file as it was.
+        /// The path of the damaged file.
         damaged: PathBuf,
     },
-    /// The last commits are missing, all before them is there.
+    /// The last commits are missing, and all before them are there.
     Shortened {
-        /// The file as it was.
+        /// The path of the damaged file.
         damaged: PathBuf,
     },
-    /// Nothing could be read: the journal is empty.
+    /// No record could be read: the journal is empty.
     Emptied {
-        /// The file as it was.
+        /// The path of the damaged file.
         damaged: PathBuf,
     },
 }
 
-/// Reads the journal at `path` whole and tells how many records there are. Writes nothing, and may be done while someone has
-/// it open.
+/// Reads every record of the journal at `path` and counts them. It writes nothing, and works while a
+/// process has the journal open.
 ///
 /// # Errors
 ///
 /// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or [`Os`](crate::ErrorKind::Os) if it cannot
-/// be read, also because it is not there.
+/// be read, also because it does not exist.
 pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
-    lines::count(&view(&read(path.as_ref())?)?)
+    json_lines::count(&read_table(&read(path.as_ref())?)?)
 }
 
-/// Writes every record of the journal at `path` as a line of JSON, as [`Journal::export`](crate::Journal::export) does, and
-/// reads it as [`check`] does. Of one that is damaged it writes what a [`repair`] would keep.
+/// Writes every record of the journal at `path` as a line of JSON, as
+/// [`Journal::export`](crate::Journal::export) does. Of a damaged journal it writes the records that
+/// a [`repair`] would keep. It works while a process has the journal open.
 ///
 /// # Errors
 ///
-/// As [`check`], also when something could be read and was written; and
+/// As [`check`], also if some records could be read and were written; and
 /// [`Os`](crate::ErrorKind::Os) if `out` fails.
 pub fn export(path: impl AsRef<Path>, out: &mut dyn io::Write) -> Result<(), Error> {
     let path = path.as_ref();
     let damage = match read(path) {
-        Ok(seen) => return lines::write(&view(&seen)?, out),
+        Ok(database) => return json_lines::write(&read_table(&database)?, out),
         Err(error) if error.is_damaged() => error,
         Err(error) => return Err(error),
     };
-    // As it is at this moment: another process may have it open.
+    // As it is at this moment, because another process may have it open.
     let image = read_file(path)?.ok_or_else(|| missing(path))?;
     let image: Arc<dyn Storage> = Arc::new(Image(image));
-    let Some(found) = salvage_readable(&image)? else {
+    let Some(salvaged) = salvage_readable(&image)? else {
         return Err(damage.and("nothing of it can be read"));
     };
-    lines::write(&view(&found.database)?, out)?;
-    Err(damage.and(match found.is_complete {
+    json_lines::write(&read_table(&salvaged.database)?, out)?;
+    Err(damage.and(match salvaged.is_complete {
         true => "every record could be read",
         false => "the last commits are missing, the records before them could be read",
     }))
 }
 
-/// Makes the journal at `path` one that can be opened. One that is whole is left alone.
+/// Replaces the damaged journal at `path` by one with all readable records. A journal that is whole
+/// stays as it is.
 ///
-/// The damaged file stays, as `path.damaged` or, if there is one, `path.damaged.1` and so on. The new one takes its place at
-/// once or not at all. The lock file `path.lock` stays only if it was there before.
+/// The damaged file stays as `path.damaged` or, if that exists, `path.damaged.1` and so on. The new
+/// file replaces it whole or not at all. The lock file `path.lock` stays only if it existed before.
 ///
 /// # Errors
 ///
-/// What is wrong with it, if something would be lost and `loss` refuses that;
-/// [`Format`](crate::ErrorKind::Format) if it does not begin as a journal, whatever `loss` says;
-/// [`Held`](crate::ErrorKind::Held) if anybody has it open; otherwise as [`check`].
+/// The damage, if records would be lost and `loss` refuses that;
+/// [`Format`](crate::ErrorKind::Format) if the file does not begin as a journal, whatever `loss`
+/// says; [`Held`](crate::ErrorKind::Held) if a process has it open; otherwise as [`check`].
 pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     let path = path.as_ref();
-    // Beside what is no journal nothing is made, not even for a moment.
+    // Beside a file that is no journal not even a lock file is created.
     open_journal(path)?.ok_or_else(|| missing(path))?;
-    let _lock = Lock::take(path)?;
+    let _lock = Lock::acquire(path)?;
     let file = open_file(path, false)?.ok_or_else(|| missing(path))?;
     let storage: Arc<dyn Storage> = Arc::new(file);
-    let damage = match look(&storage).and_then(|seen| lines::count(&view(&seen)?)) {
+    let whole =
+        open_database(&storage).and_then(|database| json_lines::count(&read_table(&database)?));
+    let damage = match whole {
         Ok(_) => return Ok(Repaired::Whole),
         Err(error) => error,
     };
     if !damage.is_damaged() {
         return Err(damage);
     }
-    let found = salvage_readable(&storage)?;
-    let lost = match &found {
-        Some(found) if found.is_complete => None,
+    let salvaged = salvage_readable(&storage)?;
+    let lost = match &salvaged {
+        Some(salvaged) if salvaged.is_complete => None,
         Some(_) => Some("a repair would lose the last commits"),
         None => Some("a repair would lose everything"),
     };
@@ -118,12 +124,14 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
     {
         return Err(damage.and(lost));
     }
-    let records = found.as_ref().map(|found| view(&found.database));
+    let records = salvaged
+        .as_ref()
+        .map(|salvaged| read_table(&salvaged.database));
     let records = records.transpose()?;
-    let damaged = keep(path)?;
+    let damaged = keep_damaged(path)?;
     let new = NewFile::new(path);
-    new.open()?;
-    format(Arc::new(new.clone()), |table| {
+    new.create()?;
+    create_database(Arc::new(new.clone()), |table| {
         if let Some(records) = &records {
             for entry in records.iter()? {
                 let (key, value) = entry?;
@@ -133,25 +141,30 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
         Ok(())
     })?;
     new.publish()?;
-    Ok(match found {
-        Some(found) if found.is_complete => Repaired::Restored { damaged },
+    Ok(match salvaged {
+        Some(salvaged) if salvaged.is_complete => Repaired::Restored { damaged },
         Some(_) => Repaired::Shortened { damaged },
         None => Repaired::Emptied { damaged },
     })
 }
 
-/// Salvages what can be read; `None` where nothing can. An error of another kind, such as of a
-/// device that does not answer, says nothing of what is in the file.
+/// Salvages a journal of which every remaining record can be read. Returns `None` if there is none.
+/// Any other error, such as that of a device that does not answer, says nothing about the content of
+/// the file.
 fn salvage_readable(storage: &Arc<dyn Storage>) -> Result<Option<Salvaged>, Error> {
-    match salvage(storage) {
-        Ok(found) => Ok(Some(found)),
+    let readable = salvage(storage).and_then(|salvaged| {
+        json_lines::count(&read_table(&salvaged.database)?)?;
+        Ok(salvaged)
+    });
+    match readable {
+        Ok(salvaged) => Ok(Some(salvaged)),
         Err(error) if error.is_damaged() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 fn read(path: &Path) -> Result<Database, Error> {
-    glance(path)?.ok_or_else(|| missing(path))
+    read_snapshot(path)?.ok_or_else(|| missing(path))
 }
 
 fn missing(path: &Path) -> Error {
@@ -159,13 +172,13 @@ fn missing(path: &Path) -> Error {
     Error::os(what, io::ErrorKind::NotFound)
 }
 
-/// Gives the file a second name that is not taken.
-fn keep(path: &Path) -> Result<PathBuf, Error> {
+/// Links the file to a free name, and returns that name.
+fn keep_damaged(path: &Path) -> Result<PathBuf, Error> {
     let os = |cause| Error::os(format!("cannot keep {}", path.display()), cause);
     for attempt in 0..u32::MAX {
         let name = match attempt {
-            0 => beside(path, "damaged"),
-            _ => beside(path, &format!("damaged.{attempt}")),
+            0 => sibling(path, "damaged"),
+            _ => sibling(path, &format!("damaged.{attempt}")),
         };
         match fs::hard_link(path, &name) {
             Ok(()) => return sync_directory(path).map(|()| name).map_err(os),

@@ -1,0 +1,203 @@
+//! The redb database in a journal's file: opened for reading and checked, opened for writing,
+//! created, salvaged.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::backends::InMemoryBackend;
+use redb::{Builder, Database, ReadableDatabase as _};
+
+use crate::error::from_redb;
+use crate::journal_file::{Backend, HEADER_LEN, JournalFile, read_header};
+use crate::new_file::NewFile;
+use crate::record::{Change, RECORDS, last_sequence};
+use crate::regular::open_regular;
+use crate::storage::{Image, Overlay};
+use crate::{Error, Storage};
+
+/// Memory for pages that were read or are to be written, in bytes.
+const CACHE: usize = 32 * 1024 * 1024;
+
+/// The part of redb's header that it reads before it checks a checksum: the first 64 bytes, and the
+/// version in each of its two slots. It is equal in every journal but for the flags, and for the
+/// length, which redb computes anew if the flags ask for recovery.
+const REDB_FIXED: [Range<usize>; 3] = [0..64, 64..65, 192..193];
+const REDB_FLAGS: usize = 9;
+const REDB_RECOVER: u8 = 2;
+
+/// All records, for reading.
+pub(crate) type ReadTable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// All records, for writing.
+pub(crate) type WriteTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+
+/// Opens the database on `storage` for reading and checks all of it, without a write to `storage`.
+///
+/// # Errors
+///
+/// [`Damaged`](crate::ErrorKind::Damaged) if an acknowledged commit is missing.
+pub(crate) fn open_database(storage: &Arc<dyn Storage>) -> Result<Database, Error> {
+    let file = JournalFile::new(overlay(storage)?);
+    let marked = file.open()?;
+    let (database, last) = open_checked(&file)?;
+    if last < marked {
+        return Err(Error::damaged(format!(
+            "what was acknowledged last is missing: commit {marked} was durable, {last} is the last one that is whole"
+        )));
+    }
+    Ok(database)
+}
+
+/// The readable part of a damaged journal: its state after a commit, never half of one.
+pub(crate) struct Salvaged {
+    pub(crate) database: Database,
+    /// True if no acknowledged commit is missing.
+    pub(crate) is_complete: bool,
+}
+
+/// Reads what it can of the journal on `storage`, without a write to it.
+///
+/// The journal's header and the first bytes of redb's are not needed: they are equal in every
+/// journal. redb's two slots and each of its pages have a checksum of their own.
+///
+/// # Errors
+///
+/// [`Damaged`](crate::ErrorKind::Damaged) if no commit is whole, and
+/// [`Format`](crate::ErrorKind::Format) if it is no journal.
+pub(crate) fn salvage(storage: &Arc<dyn Storage>) -> Result<Salvaged, Error> {
+    let os = |cause| Error::os("cannot read", cause);
+    let overlay = overlay(storage)?;
+    let file = JournalFile::new(Arc::clone(&overlay));
+    let header = read_header(&**storage)?;
+    let empty: Arc<dyn Storage> = self::overlay(&(Arc::new(Image(Vec::new())) as _))?;
+    create_database(Arc::clone(&empty), |_| Ok(()))?;
+    let mut redb_header = [0; 256];
+    empty.read(HEADER_LEN, &mut redb_header).map_err(os)?;
+    redb_header[REDB_FLAGS] = REDB_RECOVER;
+    for range in REDB_FIXED {
+        let at = HEADER_LEN + range.start as u64;
+        overlay.write(at, &redb_header[range]).map_err(os)?;
+    }
+    let (database, last) = open_checked(&file)?;
+    Ok(Salvaged {
+        database,
+        is_complete: last >= header.marked && (header.damage.is_none() || header.marked > 0),
+    })
+}
+
+fn overlay(storage: &Arc<dyn Storage>) -> Result<Arc<dyn Storage>, Error> {
+    match Overlay::new(Arc::clone(storage)) {
+        Ok(overlay) => Ok(Arc::new(overlay)),
+        Err(cause) => Err(Error::os("cannot tell the length", cause)),
+    }
+}
+
+/// Opens and checks the database behind the header, and returns the number of its last commit.
+fn open_checked(file: &Arc<JournalFile>) -> Result<(Database, u64), Error> {
+    let database = builder()
+        .set_check_integrity_on_open(true)
+        .create_with_backend(Backend(Arc::clone(file)))
+        .map_err(|error| file.error(error, "cannot open"))?;
+    let last = last_sequence(&read_table(&database)?)?;
+    Ok((database, last))
+}
+
+/// Creates an empty journal in memory.
+pub(crate) fn create_in_memory() -> Result<Database, Error> {
+    let during = "cannot make an empty journal in memory";
+    let database = builder()
+        .create_with_backend(InMemoryBackend::new())
+        .map_err(|error| from_redb(error, during))?;
+    write_records(&database, |_| Ok(())).map_err(|error| from_redb(error, during))?;
+    Ok(database)
+}
+
+/// Opens the records for reading, as the last commit left them.
+pub(crate) fn read_table(database: &Database) -> Result<ReadTable, Error> {
+    let during = "cannot read";
+    let transaction = database
+        .begin_read()
+        .map_err(|error| from_redb(error, during))?;
+    transaction
+        .open_table(RECORDS)
+        .map_err(|error| from_redb(error, during))
+}
+
+/// Opens a database that was checked for writing, and makes the first changes in one commit. A file
+/// that is `new` is created with these changes.
+pub(crate) fn open_for_writing(
+    file: &Arc<JournalFile>,
+    new: Option<&NewFile>,
+    changes: &[Change],
+) -> Result<Database, Error> {
+    if let Some(new) = new {
+        new.create()?;
+        file.create()?;
+    }
+    let during = "cannot open for writing";
+    let database = builder()
+        .create_with_backend(Backend(Arc::clone(file)))
+        .map_err(|error| file.error(error, during))?;
+    if new.is_some() || !changes.is_empty() {
+        let written = write_records(&database, |records| {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => drop(records.insert(key.as_slice(), value.as_slice())?),
+                    None => drop(records.remove(key.as_slice())?),
+                }
+            }
+            Ok(())
+        });
+        written.map_err(|error| file.error(error, during))?;
+    }
+    if let Some(new) = new {
+        new.publish()?;
+    }
+    Ok(database)
+}
+
+/// Creates a journal with some records on a storage that is empty, and closes it.
+pub(crate) fn create_database(
+    storage: Arc<dyn Storage>,
+    fill: impl FnOnce(&mut WriteTable<'_>) -> Result<(), redb::Error>,
+) -> Result<(), Error> {
+    let os = |cause| Error::os("cannot tell the length", cause);
+    if !storage.is_empty().map_err(os)? {
+        return Err(Error::format("there is something in the storage already"));
+    }
+    let file = JournalFile::new(storage);
+    file.create()?;
+    let failed = |error: redb::Error| file.error(error, "cannot make a journal");
+    let database = builder()
+        .create_with_backend(Backend(Arc::clone(&file)))
+        .map_err(|error| failed(error.into()))?;
+    write_records(&database, fill).map_err(failed)?;
+    database.close().map_err(|error| failed(error.into()))
+}
+
+fn write_records(
+    database: &Database,
+    fill: impl FnOnce(&mut WriteTable<'_>) -> Result<(), redb::Error>,
+) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    fill(&mut transaction.open_table(RECORDS)?)?;
+    Ok(transaction.commit()?)
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE);
+    builder
+}
+
+/// Opens a journal's file. Returns `None` if there is none.
+pub(crate) fn open_file(path: &Path, write: bool) -> Result<Option<File>, Error> {
+    match open_regular(path, OpenOptions::new().read(true).write(write)) {
+        Ok(file) => Ok(Some(file)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(Error::os(format!("cannot open {}", path.display()), cause)),
+    }
+}

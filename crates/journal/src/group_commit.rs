@@ -1,0 +1,302 @@
+//! Group commit: one commit, and one sync, for all writes that wait at the same moment.
+//!
+//! The first thread that waits becomes the leader and commits for all that wait, while later threads
+//! gather for the next commit. There is no thread of its own and no delay: a single write commits
+//! at once.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+use redb::Database;
+
+use crate::database::{open_database, open_for_writing};
+use crate::journal_file::JournalFile;
+use crate::new_file::NewFile;
+use crate::record::{Change, RECORDS, Transaction};
+use crate::{Error, Stats};
+
+/// One caller's write. An error that is not a refusal fails the whole commit.
+type Write = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<(), Error> + Send>;
+
+#[derive(Debug)]
+pub(crate) struct GroupCommit {
+    file: Arc<JournalFile>,
+    access: RwLock<Access>,
+    queue: Mutex<Queue>,
+    group_done: Condvar,
+}
+
+/// How the database is open.
+#[derive(Debug)]
+enum Access {
+    /// For reading: before the first change, and after a failed write. Writes to it stay in memory.
+    ReadOnly(Database, Option<NewFile>),
+    /// For writing.
+    Writable(Database),
+    /// Not at all: after a failed write the storage could not be read.
+    Unreadable,
+}
+
+impl Access {
+    fn database(&self) -> Option<&Database> {
+        match self {
+            Access::ReadOnly(database, _) | Access::Writable(database) => Some(database),
+            Access::Unreadable => None,
+        }
+    }
+}
+
+/// The writes that wait. They are numbered by groups; each group is one commit.
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Write>,
+    /// The number of the group that new writes join.
+    open_group: u64,
+    /// All groups before this one are done.
+    done_before: u64,
+    /// True while a thread commits.
+    has_leader: bool,
+    /// The first group that failed. All groups after it have failed too.
+    failed_group: Option<u64>,
+    commits: u64,
+    changes: u64,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("done_before", &self.done_before)
+            .finish_non_exhaustive()
+    }
+}
+
+impl GroupCommit {
+    /// Starts with `database` open for reading; `new` if its file does not exist yet.
+    pub(crate) fn new(file: Arc<JournalFile>, database: Database, new: Option<NewFile>) -> Self {
+        GroupCommit {
+            file,
+            access: RwLock::new(Access::ReadOnly(database, new)),
+            queue: Mutex::default(),
+            group_done: Condvar::new(),
+        }
+    }
+
+    /// Starts with `database` open for reading, and refuses every write.
+    pub(crate) fn read_only(file: Arc<JournalFile>, database: Database) -> Self {
+        file.fail(Error::opened_read_only());
+        let commits = GroupCommit::new(file, database, None);
+        commits.queue().failed_group = Some(0);
+        commits
+    }
+
+    /// Runs `work` and returns its result once its changes are durable. A refusal writes nothing.
+    pub(crate) fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let answer = Arc::new(Mutex::new(None));
+        let answered = Arc::clone(&answer);
+        let write: Write = Box::new(move |transaction| {
+            let result = work(transaction);
+            let fatal = result
+                .as_ref()
+                .err()
+                .filter(|error| error.refusal().is_none())
+                .cloned();
+            *answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            fatal.map_or(Ok(()), Err)
+        });
+
+        let mut queue = self.queue();
+        if queue.failed_group.is_some() {
+            return Err(self.read_only_error());
+        }
+        let group = queue.open_group;
+        queue.waiting.push(write);
+        while queue.done_before <= group {
+            queue = if queue.has_leader {
+                self.wait(queue)
+            } else {
+                self.lead(queue)
+            };
+        }
+        if let Some(failed) = queue.failed_group.filter(|failed| *failed <= group) {
+            drop(queue);
+            return Err(match self.file.failed() {
+                Some(error) if failed == group => Error::not_durable(error),
+                _ => self.read_only_error(),
+            });
+        }
+        drop(queue);
+        let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        answer.unwrap_or_else(|| Err(self.read_only_error()))
+    }
+
+    /// Runs `work` with the database as the last commit left it.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        work(access.database().ok_or_else(|| self.read_only_error())?)
+    }
+
+    /// Runs `work` between two commits, with the database to itself.
+    pub(crate) fn exclusively<T>(
+        &self,
+        work: impl FnOnce(&mut Database) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut queue = self.queue();
+        while queue.has_leader {
+            queue = self.wait(queue);
+        }
+        if queue.failed_group.is_some() {
+            return Err(self.read_only_error());
+        }
+        queue.has_leader = true;
+        drop(queue);
+        let mut leader = Leader(self, None);
+        let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
+        let result = self
+            .ensure_writable(&mut access, &[])
+            .and_then(|()| match &mut *access {
+                Access::Writable(database) => work(database),
+                Access::ReadOnly(..) | Access::Unreadable => Err(self.read_only_error()),
+            });
+        drop(access);
+        leader.1 = Some(result.as_ref().map(|_| None).map_err(Error::clone));
+        drop(leader);
+        result.map_err(|error| Error::not_durable(&error))
+    }
+
+    pub(crate) fn file(&self) -> &Arc<JournalFile> {
+        &self.file
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let queue = self.queue();
+        Stats {
+            commits: queue.commits,
+            changes: queue.changes,
+            ..self.file.stats()
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        self.group_done
+            .wait(queue)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_only_error(&self) -> Error {
+        match self.file.failed() {
+            Some(cause) => Error::read_only(cause),
+            None => Error::read_only(&Error::damaged("the cause is not known")),
+        }
+    }
+
+    /// Commits the writes of all threads that wait.
+    fn lead<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        let group = std::mem::take(&mut queue.waiting);
+        queue.open_group += 1;
+        queue.has_leader = true;
+        drop(queue);
+        let mut leader = Leader(self, None);
+        leader.1 = Some(self.commit(group));
+        drop(leader);
+        self.queue()
+    }
+
+    /// Returns the number of changes, or `None` if there was nothing to write.
+    fn commit(&self, group: Vec<Write>) -> Result<Option<u64>, Error> {
+        let failed = |error: redb::Error| self.file.error(error, "cannot commit");
+        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        let database = access.database().ok_or_else(|| self.read_only_error())?;
+        let is_first = matches!(*access, Access::ReadOnly(..));
+        let of_redb = database
+            .begin_write()
+            .map_err(|error| failed(error.into()))?;
+        let table = of_redb
+            .open_table(RECORDS)
+            .map_err(|error| failed(error.into()))?;
+        let mut transaction = Transaction::new(table, is_first)?;
+        for write in group {
+            write(&mut transaction)?;
+        }
+        let summary = transaction.finish()?;
+        let ended = if summary.is_none() || is_first {
+            of_redb.abort().map_err(redb::Error::from)
+        } else {
+            of_redb.commit().map_err(redb::Error::from)
+        };
+        ended.map_err(failed)?;
+        let Some(summary) = summary else {
+            return Ok(None);
+        };
+        if is_first {
+            // The changes were made in memory, to learn whether there are any. Only the leader
+            // opens the database for writing, so it is still closed here.
+            drop(access);
+            let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
+            self.ensure_writable(&mut access, &summary.recorded)?;
+        }
+        self.file.mark(summary.number);
+        Ok(Some(summary.changes))
+    }
+
+    /// Opens the database for writing unless it is open, and makes the first changes.
+    fn ensure_writable(&self, access: &mut Access, changes: &[Change]) -> Result<(), Error> {
+        if let Access::ReadOnly(_, new) = access {
+            *access = Access::Writable(open_for_writing(&self.file, new.as_ref(), changes)?);
+        }
+        Ok(())
+    }
+
+    /// Closes the database, which must not write any more, and opens what the storage has now for
+    /// reading.
+    fn turn_read_only(&self, error: Error) {
+        self.file.fail(error);
+        let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
+        match open_database(self.file.storage()) {
+            Ok(database) => *access = Access::ReadOnly(database, None),
+            // The state before the first change still holds: that change is not known to be durable.
+            Err(_) if matches!(*access, Access::ReadOnly(..)) => {}
+            Err(_) => *access = Access::Unreadable,
+        }
+    }
+}
+
+/// The right to commit, until dropped. Dropped without a result, it reports a panic.
+struct Leader<'a>(&'a GroupCommit, Option<Result<Option<u64>, Error>>);
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let commits = self.0;
+        let panicked = || Err(Error::damaged("redb panicked"));
+        let result = self.1.take().unwrap_or_else(panicked);
+        if let Err(error) = &result {
+            commits.turn_read_only(error.clone());
+        }
+        let mut queue = commits.queue();
+        match result {
+            Ok(Some(changes)) => {
+                queue.commits += 1;
+                queue.changes += changes;
+            }
+            Ok(None) => {}
+            Err(_) => {
+                let failed = queue.done_before;
+                queue.failed_group.get_or_insert(failed);
+                // The writes that gathered meanwhile fail too: nothing is committed any more.
+                queue.waiting.clear();
+                queue.open_group += 1;
+            }
+        }
+        queue.has_leader = false;
+        queue.done_before = queue.open_group;
+        commits.group_done.notify_all();
+    }
+}

@@ -1,0 +1,306 @@
+//! A journal's file: a header, and redb's database behind it. It counts reads and writes, and
+//! refuses every write after one that failed.
+//!
+//! redb commits with a single sync. After a crash it falls back by one commit if the last one is not
+//! whole. That is right for a commit that was not acknowledged yet, and wrong for one that was
+//! acknowledged and damaged since. To tell them apart, the header holds a mark: the number of the
+//! last commit known to be durable. It is written after that commit's sync, without a sync of its
+//! own. A mark that is lost with the power only makes the check less strict.
+//!
+//! redb shortens its file as soon as half of it is free, and extends it again soon after, which
+//! costs a sync each time. So the file keeps its length until it is compacted, and a sync with
+//! nothing to make durable is left out.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{from_io, from_redb};
+use crate::{Error, Stats, Storage};
+
+/// Length of the header. redb's bytes follow.
+pub(crate) const HEADER_LEN: u64 = 4096;
+/// The first of redb's bytes. They identify a journal whose header is damaged.
+const REDB_MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
+/// Marks are written in turn to two blocks, so that a torn write leaves one of them whole.
+const MARK_OFFSETS: [u64; 2] = [512, 1024];
+/// The first bytes of a journal. The version of its format follows, then a checksum.
+const MAGIC: &[u8; 16] = b"trueup-journal\n\0";
+const VERSION: u32 = 1;
+
+pub(crate) struct JournalFile {
+    storage: Arc<dyn Storage>,
+    failed: OnceLock<Error>,
+    /// The length that redb works with; the file may be longer. `u64::MAX` until it is first read.
+    redb_len: AtomicU64,
+    /// True if redb has written since the last sync. Marks do not count: no caller waits for them.
+    dirty: AtomicBool,
+    marks: AtomicU64,
+    syncs: AtomicU64,
+    writes: AtomicU64,
+    written: AtomicU64,
+}
+
+/// The content of a journal's header.
+#[derive(Debug)]
+pub(crate) struct Header {
+    /// The number of the last commit known to be durable, 0 if none is.
+    pub(crate) marked: u64,
+    next_mark: u64,
+    /// The error if the header is not as it was written.
+    pub(crate) damage: Option<Error>,
+}
+
+/// redb's view of the file: the bytes behind the header.
+#[derive(Clone, Debug)]
+pub(crate) struct Backend(pub(crate) Arc<JournalFile>);
+
+impl JournalFile {
+    pub(crate) fn new(storage: Arc<dyn Storage>) -> Arc<JournalFile> {
+        Arc::new(JournalFile {
+            storage,
+            failed: OnceLock::new(),
+            redb_len: AtomicU64::new(u64::MAX),
+            dirty: AtomicBool::new(true),
+            marks: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    /// Writes the header of a new journal.
+    pub(crate) fn create(&self) -> Result<(), Error> {
+        let mut header = vec![0; HEADER_LEN as usize];
+        header[..16].copy_from_slice(MAGIC);
+        header[16..20].copy_from_slice(&VERSION.to_le_bytes());
+        seal(&mut header[..24]);
+        self.write_at(0, &header)
+            .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
+    }
+
+    /// Reads the header, and returns the number of the last commit known to be durable, 0 if none is.
+    pub(crate) fn open(&self) -> Result<u64, Error> {
+        let header = read_header(&*self.storage)?;
+        match header.damage {
+            Some(damage) => Err(damage),
+            None => {
+                self.marks.store(header.next_mark, Ordering::Relaxed);
+                Ok(header.marked)
+            }
+        }
+    }
+
+    /// Records that `commit` is durable. A failure makes the next write fail: this commit stays
+    /// durable.
+    pub(crate) fn mark(&self, commit: u64) {
+        let mut mark = [0; 12];
+        mark[..8].copy_from_slice(&commit.to_le_bytes());
+        seal(&mut mark);
+        let slot = self.marks.fetch_add(1, Ordering::Relaxed) % MARK_OFFSETS.len() as u64;
+        let _ = self.write_at(MARK_OFFSETS[slot as usize], &mark);
+    }
+
+    /// Cuts the file to the length that redb works with. The caller makes sure that redb does not
+    /// work with it meanwhile.
+    pub(crate) fn truncate(&self) -> Result<(), Error> {
+        let truncated = self.len().and_then(|len| {
+            self.check_not_failed()?;
+            let set = self.storage.set_len(len.saturating_add(HEADER_LEN));
+            self.record_failure(set, "the length cannot be set")?;
+            self.dirty.store(true, Ordering::Relaxed);
+            self.sync()
+        });
+        truncated.map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot cut the file"))
+    }
+
+    /// Returns the first failure. After it nothing is written.
+    pub(crate) fn failed(&self) -> Option<&Error> {
+        self.failed.get()
+    }
+
+    /// Records a failure that the storage did not cause. Only the first failure counts.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.failed.set(error);
+    }
+
+    /// Converts redb's error. If the file has failed, redb only passes that failure on, and the
+    /// result is that failure.
+    pub(crate) fn error(&self, error: impl Into<redb::Error>, during: &str) -> Error {
+        match self.failed() {
+            Some(failed) => failed.clone(),
+            None => from_redb(error, during),
+        }
+    }
+
+    /// Returns the counters of this file; those of commits are 0.
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            syncs: self.syncs.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            written: self.written.load(Ordering::Relaxed),
+            ..Stats::default()
+        }
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check_not_failed()?;
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.record_failure(self.storage.write(offset, data), "a write failed")
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let known = self.redb_len.load(Ordering::Relaxed);
+        if known != u64::MAX {
+            return Ok(known);
+        }
+        let len = self.record_failure(self.storage.len(), "cannot tell the length")?;
+        let len = len.saturating_sub(HEADER_LEN);
+        self.redb_len.store(len, Ordering::Relaxed);
+        Ok(len)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check_not_failed()?;
+        let there = self.record_failure(self.storage.len(), "cannot tell the length")?;
+        if len.saturating_add(HEADER_LEN) > there {
+            self.dirty.store(true, Ordering::Relaxed);
+            let set = self.storage.set_len(len.saturating_add(HEADER_LEN));
+            self.record_failure(set, "the length cannot be set")?;
+        }
+        self.redb_len.store(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.check_not_failed()?;
+        // Before the sync: what is written while it lasts is not covered by it.
+        if !self.dirty.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.record_failure(self.storage.sync(), "a sync failed")
+    }
+
+    fn check_not_failed(&self) -> io::Result<()> {
+        match self.failed() {
+            Some(failed) => Err(io::Error::other(failed.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns `result`, and records its failure.
+    fn record_failure<T>(&self, result: io::Result<T>, what: &str) -> io::Result<T> {
+        result.or_else(|cause| {
+            self.fail(from_io(what, cause));
+            self.check_not_failed()
+                .and(Err(io::ErrorKind::Other.into()))
+        })
+    }
+}
+
+/// Reads the header, also a damaged one.
+///
+/// # Errors
+///
+/// [`Format`](crate::ErrorKind::Format) if it is no journal, [`Damaged`](crate::ErrorKind::Damaged)
+/// if the file is shorter than the header.
+pub(crate) fn read_header(storage: &dyn Storage) -> Result<Header, Error> {
+    let os = |cause| Error::os("cannot read the header", cause);
+    let len = storage.len().map_err(os)?;
+    let mut bytes = vec![0; len.min(HEADER_LEN + REDB_MAGIC.len() as u64) as usize];
+    storage.read(0, &mut bytes).map_err(os)?;
+    let has_magic = bytes.starts_with(MAGIC) || MAGIC.starts_with(&bytes);
+    let body = bytes.get(HEADER_LEN as usize..);
+    if !has_magic && body != Some(REDB_MAGIC) {
+        return Err(Error::format("the file does not begin as a journal does"));
+    }
+    if len < HEADER_LEN {
+        return Err(Error::damaged(format!(
+            "the file has {len} bytes, less than its header alone"
+        )));
+    }
+    let is_whole = has_magic && is_sealed(&bytes[..24]);
+    let version = u32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    if is_whole && version != VERSION {
+        return Err(Error::format(format!(
+            "the journal is of version {version}, not {VERSION}"
+        )));
+    }
+    let mut header = Header {
+        marked: 0,
+        next_mark: 0,
+        damage: (!is_whole).then(|| Error::damaged("the header's checksum does not match")),
+    };
+    for (slot, at) in MARK_OFFSETS.into_iter().enumerate() {
+        let at = at as usize;
+        let mark = &bytes[at..at + 12];
+        let commit = u64::from_le_bytes(mark[..8].try_into().unwrap_or_default());
+        if is_sealed(mark) && commit > header.marked {
+            header.marked = commit;
+            header.next_mark = slot as u64 + 1;
+        }
+    }
+    Ok(header)
+}
+
+impl fmt::Debug for JournalFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.storage.fmt(f)
+    }
+}
+
+impl redb::StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        let len = self
+            .0
+            .record_failure(self.0.storage.len(), "cannot tell the length")?;
+        Ok(len.saturating_sub(HEADER_LEN))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let read = self.0.storage.read(offset.saturating_add(HEADER_LEN), out);
+        self.0.record_failure(read, "a read failed")
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.dirty.store(true, Ordering::Relaxed);
+        self.0.write_at(offset.saturating_add(HEADER_LEN), data)
+    }
+}
+
+/// Writes the checksum of all bytes but the last four into those four.
+fn seal(bytes: &mut [u8]) {
+    let (content, sum) = bytes.split_at_mut(bytes.len() - 4);
+    sum.copy_from_slice(&crc32fast::hash(content).to_le_bytes());
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
+    let (content, sum) = bytes.split_at(bytes.len() - 4);
+    sum == crc32fast::hash(content).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_crc_32_of_ieee_802_3() {
+        assert_eq!(crc32fast::hash(b"123456789"), 0xCBF4_3926);
+        assert!(!is_sealed(&[0; 12]), "zeros are no mark");
+    }
+}

@@ -1,0 +1,137 @@
+//! The store below operations, keys and ledgers: it opens the database, commits writes to it, and
+//! keeps the lock and the reservations as long as a journal is open.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::database::{
+    ReadTable, create_database, create_in_memory, open_database, open_file, read_table,
+};
+use crate::group_commit::GroupCommit;
+use crate::journal_file::JournalFile;
+use crate::lock::Lock;
+use crate::new_file::NewFile;
+use crate::record::Transaction;
+use crate::snapshot::read_snapshot;
+use crate::{Compacted, Error, Stats, Storage};
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    // Dropped in this order: the file is closed before the lock is released.
+    commits: GroupCommit,
+    held_keys: Arc<HeldKeys>,
+    _lock: Option<Lock>,
+}
+
+/// The idempotency keys whose reservation a thread of this process holds.
+///
+/// A key is added before its record is durable and removed after its outcome is. So a thread that
+/// holds this lock while it opens a read table knows of each reserved key in that table whether it
+/// is in progress.
+#[derive(Debug, Default)]
+pub(crate) struct HeldKeys(Mutex<HashSet<Vec<u8>>>);
+
+impl HeldKeys {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Opens the journal at `path` under its lock. A journal that does not exist is empty, and is
+    /// created by the first change.
+    pub(crate) fn open(path: &Path) -> Result<Store, Error> {
+        let lock = Lock::acquire(path)?;
+        match open_file(path, true)? {
+            Some(file) => Store::open_storage(Arc::new(file), Some(lock)),
+            None => {
+                let new = NewFile::new(path);
+                let file = JournalFile::new(Arc::new(new.clone()));
+                let commits = GroupCommit::new(file, create_in_memory()?, Some(new));
+                Ok(Store::with(commits, Some(lock)))
+            }
+        }
+    }
+
+    /// Reads the journal at `path` without its lock. Every write to the store is refused.
+    pub(crate) fn open_read_only(path: &Path) -> Result<Store, Error> {
+        let database = match read_snapshot(path)? {
+            Some(database) => database,
+            None => create_in_memory()?,
+        };
+        // Its storage is never written.
+        let file = JournalFile::new(Arc::new(NewFile::new(path)));
+        Ok(Store::with(GroupCommit::read_only(file, database), None))
+    }
+
+    /// Opens the journal on `storage`, without a lock.
+    pub(crate) fn open_on(storage: Arc<dyn Storage>) -> Result<Store, Error> {
+        Store::open_storage(storage, None)
+    }
+
+    /// Creates an empty journal on `storage`, which is empty, and closes it.
+    pub(crate) fn create_on(storage: Arc<dyn Storage>) -> Result<(), Error> {
+        create_database(storage, |_| Ok(()))
+    }
+
+    fn open_storage(storage: Arc<dyn Storage>, lock: Option<Lock>) -> Result<Store, Error> {
+        let database = open_database(&storage)?;
+        let file = JournalFile::new(storage);
+        file.open()?;
+        Ok(Store::with(GroupCommit::new(file, database, None), lock))
+    }
+
+    fn with(commits: GroupCommit, lock: Option<Lock>) -> Store {
+        Store {
+            commits,
+            held_keys: Arc::default(),
+            _lock: lock.map(Lock::keep_file),
+        }
+    }
+
+    /// Runs `work` and returns its result once its changes are durable. A refusal writes nothing.
+    pub(crate) fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.commits.write(work)
+    }
+
+    /// Reads the durable records. After a failed write also those of that write, if the storage
+    /// has them.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&ReadTable) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.commits.read(|database| work(&read_table(database)?))
+    }
+
+    pub(crate) fn held_keys(&self) -> &Arc<HeldKeys> {
+        &self.held_keys
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.commits.stats()
+    }
+
+    /// Returns the first failure, if there was one.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.commits.file().failed().cloned()
+    }
+
+    /// Gives the file's free pages back to the file system.
+    pub(crate) fn compact(&self) -> Result<Compacted, Error> {
+        let file = Arc::clone(self.commits.file());
+        self.commits.exclusively(|database| {
+            let os = |cause| Error::os("cannot tell the length", cause);
+            let before = file.storage().len().map_err(os)?;
+            database
+                .compact()
+                .map_err(|error| file.error(error, "cannot compact"))?;
+            file.truncate()?;
+            let after = file.storage().len().map_err(os)?;
+            Ok(Compacted { before, after })
+        })
+    }
+}
