@@ -32,31 +32,31 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the batch takes no more: [`BATCH_MESSAGES`] messages, or [`BATCH_BYTES`] reached.
+    /// Returns whether the batch takes no more: [`BATCH_MESSAGES`] messages, or [`BATCH_BYTES`] reached.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.ends.len() >= BATCH_MESSAGES || self.buffer.len() >= BATCH_BYTES
     }
 
-    /// Whether there is no message in it.
+    /// Returns whether the batch has no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Number of messages in it.
+    /// Returns the number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Takes all messages out.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         self.buffer.clear();
         self.ends.clear();
@@ -68,7 +68,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// What `encode` answers; the batch is then as before.
+    /// The error of `encode`; the batch is then as before.
     pub fn push<E>(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -104,7 +104,7 @@ impl Batch {
     fn stamp(&mut self, from: usize, to: usize, mut sequence: u32, room: usize) {
         for index in from..to {
             let start = self.start(index);
-            let echo = if echo::asked_of(self.message(index), room) {
+            let echo = if echo::is_requested(self.message(index), room) {
                 NLM_F_ECHO
             } else {
                 0
@@ -121,17 +121,17 @@ impl Batch {
     }
 }
 
-/// What became of a message offered to a [`Batch`].
+/// The result of [`Batch::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a message that was not added must be offered again"]
 pub enum Push {
-    /// It is in the batch.
+    /// The message is in the batch.
     Added,
-    /// It is not: send the batch, then offer it again.
+    /// The batch is full: send it, then push the message again.
     Full,
 }
 
-/// What became of one message of a batch.
+/// The outcome of one message of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The kernel carried it out.
@@ -142,12 +142,12 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Who hears of echoes: which message of the batch, and what the kernel tells.
-type Each<'a> = &'a mut dyn FnMut(usize, Message<'_>);
+/// The receiver of echoes: the position in the batch, and the kernel's message.
+type EchoHandler<'a> = &'a mut dyn FnMut(usize, Message<'_>);
 
 impl Socket {
-    /// Sends all messages of a batch and empties it. The answer has one outcome for each message,
-    /// in their order.
+    /// Sends all messages of a batch and empties it. Returns one outcome for each message, in their
+    /// order.
     ///
     /// A batch that does not fit the socket's buffers is sent in parts. A message that alone is
     /// larger than the send buffer fails with `EMSGSIZE`.
@@ -160,11 +160,11 @@ impl Socket {
         self.deliver(batch, None)
     }
 
-    /// Sends a batch in as many parts as it takes, and asks for echoes if there is someone to tell.
+    /// Sends a batch in as many parts as it takes, and requests echoes if there is a handler.
     fn deliver(
         &mut self,
         batch: &mut Batch,
-        mut each: Option<Each<'_>>,
+        mut each: Option<EchoHandler<'_>>,
     ) -> Result<Vec<Outcome>, Error> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut window = self.window;
@@ -173,8 +173,8 @@ impl Socket {
             let (room, to) = match each {
                 None => (0, batch.len()),
                 Some(_) => {
-                    let room = echo::room(self.window);
-                    (room, echo::fit(batch, from, room))
+                    let room = echo::budget(self.window);
+                    (room, echo::part_end(batch, from, room))
                 }
             };
             let to = to.min(from + window);
@@ -211,7 +211,7 @@ impl Socket {
         batch: &Batch,
         sent: Range<usize>,
         first: u32,
-        each: &mut Option<Each<'_>>,
+        each: &mut Option<EchoHandler<'_>>,
         outcomes: &mut Vec<Outcome>,
     ) {
         let mut answers: Vec<Option<Outcome>> = vec![None; sent.len()];
@@ -237,7 +237,7 @@ impl Socket {
                 };
                 let index = sent.start + index;
                 if message.header.kind != NLMSG_ERROR {
-                    if let Some(each) = each.as_mut().filter(|_| echo::is_one(&message)) {
+                    if let Some(each) = each.as_mut().filter(|_| echo::is_notification(&message)) {
                         each(index, message);
                     }
                     continue;

@@ -1,9 +1,8 @@
-//! One transport with its receive buffer: what [`Socket`](crate::Socket) and
-//! [`Multicast`](crate::Multicast) have in common. It moves datagrams and knows nothing of
-//! requests.
+//! [`Channel`]: a transport with its receive buffer, which [`Socket`](crate::Socket) and
+//! [`Multicast`](crate::Multicast) share. It moves datagrams and does not interpret them.
 //!
-//! The quirks of receiving are here and nowhere else: a datagram that does not fit is told by its
-//! real length and never passed on cut short; ENOBUFS is an overrun; every wait has an end.
+//! A datagram that does not fit is an error with its real length, and is never passed on truncated;
+//! ENOBUFS is an overrun; every wait has a bound.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,8 +20,8 @@ const RECEIVE_BUFFER: usize = 64 * 1024;
 /// A single object's message does not come near this.
 const RECEIVE_BUFFER_MAX: usize = 16 * 1024 * 1024;
 
-/// How many datagrams that are not from the kernel are passed over once the deadline is over.
-const PASSED_OVER: usize = 1000;
+/// How many datagrams that are not from the kernel are ignored once the deadline is over.
+const MAX_FOREIGN_DATAGRAMS: usize = 1000;
 
 pub(crate) struct Channel {
     transport: Box<dyn Transport>,
@@ -34,7 +33,7 @@ impl Channel {
         Self::open_with(namespace, RECEIVE_BUFFER)
     }
 
-    /// One that receives so many bytes at once, until a datagram has more.
+    /// Opens a channel that receives so many bytes at once, until a datagram has more.
     pub(crate) fn open_with(namespace: &Namespace, receive: usize) -> Result<Self, Error> {
         Ok(Self {
             transport: namespace.connect()?,
@@ -56,14 +55,14 @@ impl Channel {
             .map_err(|source| Error::io("cannot read SO_NETNS_COOKIE", source))
     }
 
-    /// The receive queue's size in bytes as the kernel accounts for it.
+    /// Returns the receive queue's size in bytes as the kernel accounts for it.
     pub(crate) fn receive_buffer(&self) -> Result<usize, Error> {
         self.transport
             .receive_buffer()
             .map_err(|source| Error::io("cannot read SO_RCVBUF", source))
     }
 
-    /// Asks for a receive queue of `bytes` as the kernel accounts for it, and says what it became.
+    /// Asks for a receive queue of `bytes` as the kernel accounts for it, and returns its size.
     pub(crate) fn set_receive_buffer(&mut self, bytes: usize) -> Result<usize, Error> {
         self.transport
             .set_receive_buffer(bytes)
@@ -82,10 +81,10 @@ impl Channel {
         }
     }
 
-    /// The next datagram from the kernel; `None` when there was none by the deadline. A deadline
-    /// that has passed means: what is there already, without waiting.
+    /// Returns the next datagram from the kernel, or `None` if none came by the deadline. With a
+    /// deadline in the past it does not wait.
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Option<&[u8]>, Error> {
-        let mut passed_over = 0;
+        let mut foreign = 0;
         loop {
             match self.transport.receive(&mut self.buffer) {
                 Ok(length) if length > self.buffer.len() => {
@@ -102,11 +101,12 @@ impl Channel {
                     _ if error.kind() != io::ErrorKind::Interrupted => {
                         return Err(Error::io("cannot receive from the kernel", error));
                     }
-                    // No way to keep us here for ever; but what is there is not hidden by a few of a stranger's datagrams.
-                    _ if passed_over >= PASSED_OVER && Instant::now() >= deadline => {
+                    // Datagrams of other processes cannot keep the caller for ever, and a few of them
+                    // do not hide the kernel's.
+                    _ if foreign >= MAX_FOREIGN_DATAGRAMS && Instant::now() >= deadline => {
                         return Ok(None);
                     }
-                    _ => passed_over += 1,
+                    _ => foreign += 1,
                 },
             }
         }
@@ -118,7 +118,7 @@ impl Channel {
         self.buffer = Vec::with_capacity(bytes);
     }
 
-    /// Waits until there is something to receive; false when there is not by the deadline.
+    /// Waits for a datagram, and returns whether one came by the deadline.
     fn wait(&self, deadline: Instant) -> Result<bool, Error> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -142,7 +142,7 @@ impl AsFd for Channel {
     }
 }
 
-/// The instant `timeout` from now; a year at the most, so that no duration overflows.
+/// Returns the instant `timeout` from now; a year at the most, so that no duration overflows.
 pub(crate) fn deadline(timeout: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + timeout.min(YEAR)

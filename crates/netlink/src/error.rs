@@ -1,15 +1,14 @@
-//! What can go wrong on the wire: one opaque [`Error`], and the [`KernelError`] inside it that
-//! keeps the kernel's errno and its own words.
+//! [`Error`], and the [`KernelError`] inside it that keeps the kernel's errno and message.
 //!
-//! It classifies by what happened, not by what a caller should do about an object: "no such
-//! route" is success for a delete and failure for a replace, and only the caller knows which.
+//! The kinds say what happened, not what a caller should do about an object: "no such route" is
+//! success for a delete and failure for a replace, and only the caller knows which.
 
 use std::fmt;
 use std::io;
 
 use crate::wire::TooLarge;
 
-/// What happened.
+/// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -20,13 +19,13 @@ pub enum ErrorKind {
     /// A message was larger than the receive buffer and is lost. The buffer has been enlarged, the
     /// same call again is likely to succeed.
     Truncated,
-    /// Bytes that are no netlink message, from the kernel or from the caller.
+    /// Bytes from the kernel or from the caller are no netlink message.
     Malformed,
     /// The kernel was silent for longer than the bound. Whether the request took effect is unknown.
     Timeout,
     /// A dump stayed inconsistent through all its attempts.
     Interrupted,
-    /// Messages were lost for want of room in the receive queue: whatever they said is unknown.
+    /// The receive queue was full and messages were lost: their content is unknown.
     Overrun,
     /// A namespace could not be found, opened or entered.
     Namespace,
@@ -43,7 +42,7 @@ pub struct Error(Box<Repr>);
 enum Repr {
     #[error(transparent)]
     Kernel(KernelError),
-    #[error("{context}: {}", Words::of(source))]
+    #[error("{context}: {}", ErrnoText::of(source))]
     Io {
         context: &'static str,
         source: io::Error,
@@ -68,7 +67,7 @@ enum Repr {
 }
 
 impl Error {
-    /// What happened.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
@@ -84,7 +83,7 @@ impl Error {
         }
     }
 
-    /// The kernel's answer, when it gave one.
+    /// Returns the kernel's answer, if it gave one.
     #[must_use]
     pub fn kernel(&self) -> Option<&KernelError> {
         match &*self.0 {
@@ -93,7 +92,7 @@ impl Error {
         }
     }
 
-    /// The errno (positive), from the kernel's answer or from a system call.
+    /// Returns the errno (positive), from the kernel's answer or from a system call.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &*self.0 {
@@ -105,19 +104,19 @@ impl Error {
         }
     }
 
-    /// The kernel's own words, from its extended acknowledgement.
+    /// Returns the kernel's message, from its extended acknowledgement.
     #[must_use]
     pub fn kernel_message(&self) -> Option<&str> {
         self.kernel()?.message()
     }
 
-    /// Whether a privilege is missing (`EPERM`, `EACCES`).
+    /// Returns whether a privilege is missing (`EPERM`, `EACCES`).
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// Whether the same call again may succeed without anything else being changed: time outs,
+    /// Returns whether the same call may succeed when repeated, with nothing else changed: time outs,
     /// overruns, truncation, interrupted dumps, `EBUSY`, and whatever [`is_transient`] says.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -132,9 +131,9 @@ impl Error {
         }
     }
 
-    /// Whether what names a network namespace leads to none: there is no such name, file or
+    /// Returns whether the name of a network namespace names none: there is no such name, file or
     /// process, or the file is something else. A namespace that exists and could not be opened or
-    /// entered, for want of a descriptor, a thread or a privilege, is not gone.
+    /// entered, because a descriptor, a thread or a privilege was missing, is not gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         use libc::{EINVAL, ENOENT, ENOTDIR, ESRCH};
@@ -149,7 +148,7 @@ impl Error {
         }
     }
 
-    /// Whether events or acknowledgements were lost, so that the kernel's state must be read anew
+    /// Returns whether events or acknowledgements were lost, so that the kernel's state must be read again
     /// ([`ErrorKind::Overrun`] and [`ErrorKind::Truncated`]).
     #[must_use]
     pub fn is_loss(&self) -> bool {
@@ -201,9 +200,9 @@ impl From<TooLarge> for Error {
     }
 }
 
-/// Whether an errno says that something ran out which others give back: descriptors (`EMFILE`,
-/// `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and what else is to be had later
-/// (`EAGAIN`), an interrupted call (`EINTR`). The same call may succeed a moment later.
+/// Returns whether an errno says that a resource was exhausted that is freed again: descriptors
+/// (`EMFILE`, `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and others (`EAGAIN`), or
+/// that a call was interrupted (`EINTR`). The same call may succeed a moment later.
 #[must_use]
 pub fn is_transient(errno: i32) -> bool {
     use libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
@@ -212,8 +211,8 @@ pub fn is_transient(errno: i32) -> bool {
 
 /// The kernel's refusal of one message.
 ///
-/// Displayed as `No such device: Device does not exist (ENODEV 19)`: the errno's words, the
-/// kernel's own, the errno.
+/// Displayed as `No such device: Device does not exist (ENODEV 19)`: the errno's text, the kernel's
+/// message, the errno.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct KernelError {
     pub(crate) errno: i32,
@@ -224,7 +223,7 @@ pub struct KernelError {
 }
 
 impl KernelError {
-    /// A refusal of which nothing but the errno (positive) is known.
+    /// Makes a refusal of which only the errno (positive) is known.
     #[must_use]
     pub fn from_errno(errno: i32) -> Self {
         Self {
@@ -236,55 +235,55 @@ impl KernelError {
         }
     }
 
-    /// The errno, positive.
+    /// Returns the errno, positive.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.errno
     }
 
-    /// The errno's name such as `ENODEV`, where this crate knows it.
+    /// Returns the errno's name such as `ENODEV`, if this crate knows it.
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         errno_name(self.errno)
     }
 
-    /// The kernel's own words (`NLMSGERR_ATTR_MSG`). Many paths in the kernel give none.
+    /// Returns the kernel's message (`NLMSGERR_ATTR_MSG`). Many paths in the kernel give none.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
-    /// The attribute that the kernel objects to (`NLMSGERR_ATTR_OFFS`).
+    /// Returns the attribute that the kernel objects to (`NLMSGERR_ATTR_OFFS`).
     #[must_use]
     pub fn attribute(&self) -> Option<&Attribute> {
         self.attribute.as_ref()
     }
 
-    /// The attribute that the kernel misses (`NLMSGERR_ATTR_MISS_TYPE`).
+    /// Returns the attribute that the kernel misses (`NLMSGERR_ATTR_MISS_TYPE`).
     #[must_use]
     pub fn missing(&self) -> Option<&Missing> {
         self.missing.as_ref()
     }
 
-    /// What the kernel accepts for the attribute (`NLMSGERR_ATTR_POLICY`).
+    /// Returns what the kernel accepts for the attribute (`NLMSGERR_ATTR_POLICY`).
     #[must_use]
     pub fn policy(&self) -> Option<&Policy> {
         self.policy.as_deref()
     }
 
-    /// Whether a privilege is missing (`EPERM`, `EACCES`).
+    /// Returns whether a privilege is missing (`EPERM`, `EACCES`).
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno, libc::EPERM | libc::EACCES)
     }
 
-    /// Whether the object is there already (`EEXIST`).
+    /// Returns whether the object exists already (`EEXIST`).
     #[must_use]
     pub fn is_exists(&self) -> bool {
         self.errno == libc::EEXIST
     }
 
-    /// Whether the object, or its device, is not there. The kernel says it by object: route
+    /// Returns whether the object, or its device, does not exist. The errno depends on the kind: route
     /// `ESRCH`, rule and neighbour `ENOENT`, address `EADDRNOTAVAIL`, link `ENODEV`.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
@@ -298,7 +297,7 @@ impl fmt::Display for KernelError {
         write!(
             f,
             "{}",
-            Words::of(&io::Error::from_raw_os_error(self.errno))
+            ErrnoText::of(&io::Error::from_raw_os_error(self.errno))
         )?;
         if let Some(message) = &self.message {
             write!(f, ": {message}")?;
@@ -379,10 +378,10 @@ pub struct Policy {
     pub mask: Option<u64>,
 }
 
-/// The C library's words for an errno, without the standard library's `(os error N)`.
-struct Words(String);
+/// The C library's text for an errno, without the standard library's `(os error N)`.
+struct ErrnoText(String);
 
-impl Words {
+impl ErrnoText {
     fn of(error: &io::Error) -> Self {
         let mut words = error.to_string();
         if let Some(end) = words.find(" (os error") {
@@ -392,7 +391,7 @@ impl Words {
     }
 }
 
-impl fmt::Display for Words {
+impl fmt::Display for ErrnoText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

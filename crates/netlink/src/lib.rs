@@ -35,27 +35,30 @@
 //! ```
 
 mod batch;
-mod boot;
+mod boot_id;
 mod channel;
 pub mod codec;
 mod dump;
 mod error;
 mod extack;
 pub mod filter;
+mod group;
+mod kernel_socket;
 mod markers;
 mod multicast;
 mod netns;
 mod socket;
-mod sys;
+mod socket_options;
 mod transport;
 pub mod wire;
 
 pub use batch::{BATCH_BYTES, BATCH_MESSAGES, Batch, Outcome, Push};
-pub use boot::boot_id;
+pub use boot_id::boot_id;
 pub use dump::{DUMP_ATTEMPTS, Dump, DumpStep};
 pub use error::{Attribute, Error, ErrorKind, KernelError, Missing, Policy, is_transient};
+pub use group::Group;
 pub use markers::{Marker, Markers, markers};
-pub use multicast::{Group, Multicast};
+pub use multicast::Multicast;
 pub use netns::Namespace;
 pub use socket::{DEFAULT_TIMEOUT, Socket};
 pub use transport::{Connect, Transport};

@@ -1,18 +1,18 @@
-//! Which of the protocols that mark an object as somebody's the kernel keeps ([`markers`]).
+//! [`markers`]: the kinds of objects on which the kernel keeps the protocol that marks their owner.
 //!
-//! A kernel takes an attribute that it does not know from a write and drops it without a word, so
-//! whoever wants to know his own objects by their marker has to know beforehand whether it stays.
-//! Nothing is written to find out: dumps are asked for, which takes no privilege.
+//! A kernel drops an attribute that it does not know from a write, without an error. So a writer that
+//! recognises its objects by their marker has to know beforehand whether the kernel keeps it.
+//! [`markers`] writes nothing to find out: it requests dumps, which needs no privilege.
 //!
-//! - *Routes* and *nexthop objects* bear it in their fixed header, on every kernel that has them.
-//! - Each *rule* that a kernel with `FRA_PROTOCOL` (Linux 4.17) tells of has one, if only 0
+//! - *Routes* and *nexthop objects* have it in their fixed header, on every kernel that has them.
+//! - A kernel with `FRA_PROTOCOL` (Linux 4.17) puts it on every *rule*, even as 0
 //!   (`fib_nl_fill_rule` in net/core/fib_rules.c): one rule is enough to see it.
-//! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) bear it only
-//!   when it is not 0, so there may be none to look at. But a dump may be asked for by attributes,
-//!   and under strict checking (Linux 4.20) the kernel refuses one that it knows and cannot filter by
-//!   in other words than one that it does not know (`__nla_validate_parse` in lib/nlattr.c). How it
-//!   speaks of the latter is learnt by asking with a number that no kernel has. A kernel that does
-//!   not check strictly is older than both.
+//! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) have it only
+//!   when it is not 0, so there may be no object to look at. But a dump request may carry attributes,
+//!   and under strict checking (Linux 4.20) the kernel refuses an attribute that it knows and cannot
+//!   filter by with another message than one that it does not know (`__nla_validate_parse` in
+//!   lib/nlattr.c). The latter message is learnt from a request with a number that no kernel uses. A
+//!   kernel without strict checking is older than both attributes.
 //!
 //! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
 
@@ -22,18 +22,18 @@ use crate::error::Error;
 use crate::socket::Socket;
 use crate::wire::{MessageWriter, NLA_TYPE_MASK, NLM_F_REQUEST};
 
-/// Whether a kernel gives the marker of a kind of object back.
+/// Whether a kernel keeps the marker of a kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Marker {
-    /// It does.
+    /// The kernel stores and reports it.
     Kept,
-    /// It takes it, and forgets it.
+    /// The kernel drops it without an error.
     NotKept,
-    /// It could not be told, as there was no rule to look at, and so none of anybody's.
+    /// It is unknown, as there was no rule to look at, and so no rule of any owner.
     Unknown,
 }
 
-/// What [`markers`] found.
+/// The result of [`markers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Markers {
@@ -50,23 +50,23 @@ pub struct Markers {
     pub nexthop: Marker,
 }
 
-/// Finds out which markers the kernel keeps, in the socket's namespace. Nothing is changed, and no
-/// privilege is needed. It costs six refused dumps and one of the rules; a kernel stays the same
-/// while it runs, so once for a namespace is enough, unless rules were [`Marker::Unknown`].
+/// Returns which markers the kernel keeps, in the socket's namespace. It changes nothing and needs no
+/// privilege. It costs six refused dumps and one of the rules; once for a namespace is enough, unless
+/// rules were [`Marker::Unknown`].
 ///
 /// # Errors
 ///
-/// As for [`Socket::dump`], when the kernel could not be asked or answered something unheard of.
+/// As for [`Socket::dump`], when the kernel could not be asked or gave an unexpected answer.
 pub fn markers(socket: &mut Socket) -> Result<Markers, Error> {
     let mut address = |family| {
         let header = [family, 0, 0, 0, 0, 0, 0, 0];
-        of_attribute(socket, codec::address::GET, &header, IFA_PROTO)
+        marker_of_attribute(socket, codec::address::GET, &header, IFA_PROTO)
     };
     let (inet, inet6) = (address(AF_INET)?, address(AF_INET6)?);
     Ok(Markers {
         route: Marker::Kept,
-        rule: of_rules(socket)?,
-        neighbour: of_attribute(socket, codec::neighbour::GET, &[0; 12], NDA_PROTOCOL)?,
+        rule: marker_of_rules(socket)?,
+        neighbour: marker_of_attribute(socket, codec::neighbour::GET, &[0; 12], NDA_PROTOCOL)?,
         // The worse of both.
         address: inet.max(inet6),
         nexthop: Marker::Kept,
@@ -76,20 +76,20 @@ pub fn markers(socket: &mut Socket) -> Result<Markers, Error> {
 const IFA_PROTO: u16 = 11;
 const NDA_PROTOCOL: u16 = 12;
 const FRA_PROTOCOL: u16 = 21;
-/// The greatest number that an attribute can have. The kernel counts them up from 1.
-const NOBODYS: u16 = NLA_TYPE_MASK;
+/// The greatest attribute number, which no kernel uses: the kernel numbers attributes from 1.
+const UNUSED_ATTRIBUTE: u16 = NLA_TYPE_MASK;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Whether the kernel knows an attribute, by how it speaks of it in a dump's request.
-fn of_attribute(
+/// Returns whether the kernel knows an attribute, by its message about a dump request with it.
+fn marker_of_attribute(
     socket: &mut Socket,
     kind: u16,
     header: &[u8],
     number: u16,
 ) -> Result<Marker, Error> {
-    let Some(unknown) = refusal(socket, kind, header, NOBODYS)? else {
+    let Some(unknown) = refusal(socket, kind, header, UNUSED_ATTRIBUTE)? else {
         return Ok(Marker::NotKept);
     };
     Ok(match refusal(socket, kind, header, number)? {
@@ -98,7 +98,7 @@ fn of_attribute(
     })
 }
 
-/// The kernel's words for not dumping by an attribute; `None` where it dumps.
+/// Returns the kernel's message about a dump request with an attribute; `None` if it dumps.
 fn refusal(
     socket: &mut Socket,
     kind: u16,
@@ -112,7 +112,7 @@ fn refusal(
     message.finish()?;
     match socket.dump(&request, |_| {}) {
         Ok(_) => Ok(None),
-        // Without words all refusals are alike, and the marker counts as not kept.
+        // Without a message all refusals are alike, and the marker counts as not kept.
         Err(error) if error.errno() == Some(libc::EINVAL) => {
             Ok(Some(error.kernel_message().unwrap_or_default().into()))
         }
@@ -120,8 +120,8 @@ fn refusal(
     }
 }
 
-/// Whether rules show their marker. An incomplete dump does as well: one rule is enough.
-fn of_rules(socket: &mut Socket) -> Result<Marker, Error> {
+/// Returns whether rules show their marker. An incomplete dump is enough: one rule shows it.
+fn marker_of_rules(socket: &mut Socket) -> Result<Marker, Error> {
     let mut request = Vec::new();
     let mut message = MessageWriter::begin(&mut request, codec::rule::GET, NLM_F_REQUEST);
     message.body(&[0; 12]);

@@ -1,9 +1,8 @@
-//! Events: a socket that listens to the kernel's multicast groups.
+//! [`Multicast`]: a socket for the kernel's events.
 //!
-//! An event says that something changed, not that all changes were told: some are silent (IPv4
-//! routes vanish without a word when their link goes down), their order against a dump is
-//! unspecified, and the queue can overrun. `NETLINK_NO_ENOBUFS`, which hides overruns, is never
-//! set.
+//! An event says that something changed. Some changes have no event (the kernel removes IPv4 routes
+//! without one when their link goes down), the order of events and dump rows is unspecified, and the
+//! queue can overrun. `NETLINK_NO_ENOBUFS`, which hides overruns, is never set.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,48 +11,12 @@ use std::time::{Duration, Instant};
 use crate::channel::{Channel, deadline};
 use crate::error::Error;
 use crate::filter::Instruction;
+use crate::group::Group;
 use crate::netns::Namespace;
 use crate::wire::{Message, Messages};
 
-/// An rtnetlink multicast group (`RTNLGRP_*` in `linux/rtnetlink.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Group(pub u32);
-
-impl Group {
-    /// Links.
-    pub const LINK: Self = Self(1);
-    /// Neighbours and forwarding entries.
-    pub const NEIGHBOUR: Self = Self(3);
-    /// IPv4 addresses.
-    pub const IPV4_ADDRESS: Self = Self(5);
-    /// IPv4 routes.
-    pub const IPV4_ROUTE: Self = Self(7);
-    /// IPv4 rules.
-    pub const IPV4_RULE: Self = Self(8);
-    /// IPv6 addresses.
-    pub const IPV6_ADDRESS: Self = Self(9);
-    /// IPv6 routes.
-    pub const IPV6_ROUTE: Self = Self(11);
-    /// IPv6 rules.
-    pub const IPV6_RULE: Self = Self(19);
-    /// Nexthop objects (Linux 5.3).
-    pub const NEXTHOP: Self = Self(32);
-
-    /// All groups of the objects that trueup knows, but [`NEXTHOP`](Self::NEXTHOP).
-    pub const OBJECTS: [Self; 8] = [
-        Self::LINK,
-        Self::NEIGHBOUR,
-        Self::IPV4_ADDRESS,
-        Self::IPV4_ROUTE,
-        Self::IPV4_RULE,
-        Self::IPV6_ADDRESS,
-        Self::IPV6_ROUTE,
-        Self::IPV6_RULE,
-    ];
-}
-
-/// How many datagrams one [`Multicast::receive`] takes at the most, so that a flood of events
-/// cannot keep it for ever.
+/// How many datagrams one [`Multicast::receive`] takes at most, so that a flood of events cannot
+/// keep it for ever.
 const DRAIN: usize = 1024;
 
 /// A blocking socket for events of one namespace.
@@ -88,7 +51,7 @@ impl Multicast {
             .map_err(|source| Error::io("cannot join a multicast group", source))
     }
 
-    /// Size of the receive queue in bytes as the kernel accounts for it; an event is charged about
+    /// Returns the size of the receive queue in bytes as the kernel accounts for it; an event is charged about
     /// 832.
     ///
     /// # Errors
@@ -98,8 +61,8 @@ impl Multicast {
         self.channel.receive_buffer()
     }
 
-    /// Asks for a receive queue of `bytes`, and gives back what it really became: without
-    /// CAP_NET_ADMIN in the first user namespace it is silently held to `net.core.rmem_max`.
+    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN in
+    /// the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
     ///
     /// # Errors
     ///
@@ -108,7 +71,8 @@ impl Multicast {
         self.channel.set_receive_buffer(bytes)
     }
 
-    /// The cookie of the socket's namespace, as [`Socket::netns_cookie`](crate::Socket::netns_cookie).
+    /// Returns the cookie of the socket's namespace, as
+    /// [`Socket::netns_cookie`](crate::Socket::netns_cookie).
     ///
     /// # Errors
     ///
@@ -117,12 +81,12 @@ impl Multicast {
         self.channel.netns_cookie()
     }
 
-    /// Has the kernel leave out what the program does not pass, from now on; an empty one lets all pass again. It saves work
-    /// and room in the queue, no more: a namespace that is reached through something else may not heed it.
+    /// Sets the filter of the receive queue; an empty program removes it. A filter only saves work and
+    /// room in the queue: a [`Transport`](crate::Transport) other than the kernel's may ignore it.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) when the kernel does not take it; what held before holds on.
+    /// [`Io`](crate::ErrorKind::Io) when the kernel does not take it; the filter is then as before.
     pub fn set_filter(&mut self, program: &[Instruction]) -> Result<(), Error> {
         self.channel
             .transport()
@@ -130,14 +94,14 @@ impl Multicast {
             .map_err(|source| Error::io("cannot set a socket filter", source))
     }
 
-    /// Waits up to `timeout` for events, passes all that are there to `each`, and gives back their
-    /// number, 0 when there were none. The sender's port id is in each message's header.
+    /// Waits up to `timeout` for events, passes all queued ones to `each`, and returns their number.
+    /// The sender's port id is in each message's header.
     ///
     /// # Errors
     ///
-    /// [`Overrun`](crate::ErrorKind::Overrun) once for each time that events were lost, and
-    /// [`Truncated`](crate::ErrorKind::Truncated) for one that did not fit: all that the events
-    /// were to tell must be read anew ([`Error::is_loss`]). Events queued before are still there.
+    /// [`Overrun`](crate::ErrorKind::Overrun) once for each loss of events, and
+    /// [`Truncated`](crate::ErrorKind::Truncated) for an event that did not fit: the kernel's state
+    /// must be read again ([`Error::is_loss`]). Events queued before the loss are still there.
     /// [`Malformed`](crate::ErrorKind::Malformed), [`Io`](crate::ErrorKind::Io).
     pub fn receive(
         &mut self,

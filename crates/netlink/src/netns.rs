@@ -14,7 +14,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::LinkNameSpaceType;
 
 use crate::error::Error;
-use crate::socket::Socket;
 use crate::transport::Connect;
 
 /// Where iproute2 keeps named namespaces.
@@ -122,18 +121,6 @@ impl Namespace {
             _ => self.open_file()?,
         };
         Ok(Self::from_fd(fd))
-    }
-
-    /// Returns the namespace's cookie, which no other namespace has until the next boot: see
-    /// [`Socket::netns_cookie`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Socket::open`](crate::Socket::open) and [`Socket::netns_cookie`].
-    ///
-    /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
-    pub fn cookie(&self) -> Result<u64, Error> {
-        Socket::open(self)?.netns_cookie()
     }
 
     /// Runs `inside` in the namespace and gives back its result.

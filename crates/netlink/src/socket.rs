@@ -60,9 +60,10 @@ impl Socket {
         Self::over(Channel::open(namespace)?)
     }
 
-    /// As [`open`](Self::open), with dumps that come in parts of so many bytes at the most, where the kernel would go up to
-    /// 32 KiB: what changes between two parts is told at other places then. A row that does not fit into a part ends a dump
-    /// without an error, so such a dump proves nothing of what is not in it.
+    /// Opens a socket as [`open`](Self::open) does, whose dumps come in parts of at most so many bytes
+    /// instead of 32 KiB, so that the borders of the parts are at other rows. A row that does not fit
+    /// into a part ends a dump without an error, so such a dump does not prove that a missing object
+    /// does not exist.
     ///
     /// # Errors
     ///
@@ -90,24 +91,24 @@ impl Socket {
         if obtained < RECEIVE_BUFFER_WANTED {
             socket.set_receive_buffer(RECEIVE_BUFFER_WANTED)?;
         }
-        socket.show_the_kernel_our_buffer()?;
+        socket.prime_dump_buffer()?;
         Ok(socket)
     }
 
-    /// Whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20): only
+    /// Returns whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20): only
     /// then are dumps filtered by it.
     #[must_use]
     pub fn strict(&self) -> bool {
         self.strict
     }
 
-    /// The port id that the kernel gave the socket: it marks the events that our writes cause.
+    /// Returns the port id that the kernel gave the socket. The events of the socket's writes carry it.
     #[must_use]
     pub fn port_id(&self) -> u32 {
         self.channel.port()
     }
 
-    /// The cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot, where inode
+    /// Returns the cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot, where inode
     /// numbers, names and process ids are used again.
     ///
     /// # Errors
@@ -117,7 +118,7 @@ impl Socket {
         self.channel.netns_cookie()
     }
 
-    /// How long the kernel may be silent on a request. A long dump is not silence.
+    /// Returns how long the kernel may be silent on a request. A long dump is not silence.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -128,7 +129,7 @@ impl Socket {
         self.timeout = timeout;
     }
 
-    /// Size of the receive queue in bytes, as the kernel accounts for it (`SO_RCVBUF`: twice what
+    /// Returns the size of the receive queue in bytes, as the kernel accounts for it (`SO_RCVBUF`: twice what
     /// was asked for; an acknowledgement is charged 832).
     ///
     /// # Errors
@@ -138,8 +139,8 @@ impl Socket {
         self.channel.receive_buffer()
     }
 
-    /// Asks for a receive queue of `bytes`, and gives back what it really became: without
-    /// CAP_NET_ADMIN in the first user namespace it is silently held to `net.core.rmem_max`.
+    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN in
+    /// the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
     ///
     /// # Errors
     ///
@@ -150,11 +151,11 @@ impl Socket {
         Ok(obtained)
     }
 
-    /// Has the kernel see how much we receive at once: it makes the parts of a dump as large as what
-    /// the socket has received with before (`max_recvmsg_len` in net/netlink/af_netlink.c), up to 32
-    /// KiB. On a fresh socket the first part has less than 4 KiB, and if the first row does not fit
-    /// it, the dump is empty, and says that it is whole.
-    fn show_the_kernel_our_buffer(&mut self) -> Result<(), Error> {
+    /// Primes the kernel's `max_recvmsg_len` (net/netlink/af_netlink.c), so that large dump rows fit:
+    /// the kernel makes the parts of a dump as large as the largest buffer that the socket has
+    /// received with, up to 32 KiB. On a fresh socket the first part has less than 4 KiB; if the first
+    /// row does not fit, the dump is empty and not flagged.
+    fn prime_dump_buffer(&mut self) -> Result<(), Error> {
         let mut nothing = Vec::new();
         MessageWriter::begin(&mut nothing, NLMSG_NOOP, 0).finish()?;
         self.request(&nothing)
@@ -174,18 +175,18 @@ impl Socket {
         self.exchange(message, |_| {})
     }
 
-    /// Asks whether the kernel would take changes from us in the socket's namespace, and changes
-    /// nothing.
+    /// Checks whether the kernel would take changes from the caller in the socket's namespace, and
+    /// changes nothing.
     ///
-    /// It takes `CAP_NET_ADMIN` in the user namespace that owns the network namespace, and nobody
-    /// but the kernel knows which one that is. So it is asked to delete a link without being told
-    /// which: it looks at the privilege first (`rtnetlink_rcv_msg` in net/core/rtnetlink.c), and
-    /// only then misses the name (`rtnl_dellink`, `EINVAL`). Both count: who opened the socket,
-    /// and who asks (`netlink_net_capable` in net/netlink/af_netlink.c).
+    /// Changes need `CAP_NET_ADMIN` in the user namespace that owns the network namespace, and only
+    /// the kernel knows which one that is. So this asks it to delete a link without naming one: the
+    /// kernel checks the privilege first (`rtnetlink_rcv_msg` in net/core/rtnetlink.c), and then
+    /// misses the name (`rtnl_dellink`, `EINVAL`). Both the process that opened the socket and the
+    /// process that asks need the privilege (`netlink_net_capable` in net/netlink/af_netlink.c).
     ///
     /// # Errors
     ///
-    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when it would not; else as for
+    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when the privilege is missing; else as for
     /// [`request`](Self::request) when it could not be asked.
     pub fn check_privilege(&mut self) -> Result<(), Error> {
         let mut nameless = Vec::new();
@@ -198,8 +199,8 @@ impl Socket {
         }
     }
 
-    /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asked again by
-    /// itself, with more room, if the reply did not fit; `read` sees one reply only.
+    /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asks again, with more
+    /// room, if the reply did not fit; `read` gets one reply only.
     ///
     /// # Errors
     ///
@@ -248,8 +249,7 @@ impl Socket {
         })
     }
 
-    /// Stamps one message with `flags` and a fresh sequence number, which it gives back, and sends
-    /// it.
+    /// Stamps one message with `flags` and a fresh sequence number, sends it, and returns the number.
     pub(crate) fn send(&mut self, message: &[u8], flags: u16) -> Result<u32, Error> {
         let header = Header::read(message)
             .filter(|header| usize::try_from(header.length) == Ok(message.len()))
@@ -277,15 +277,29 @@ impl Socket {
     }
 }
 
-/// How many messages may be in flight for a receive queue of so many bytes: the kernel carries
-/// all out before `sendmsg` returns, so all their answers must fit.
+impl Namespace {
+    /// Returns the namespace's cookie, which no other namespace has until the next boot: see
+    /// [`Socket::netns_cookie`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::open`](crate::Socket::open) and [`Socket::netns_cookie`].
+    ///
+    /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
+    pub fn cookie(&self) -> Result<u64, Error> {
+        Socket::open(self)?.netns_cookie()
+    }
+}
+
+/// Returns how many messages may be in flight for a receive queue of so many bytes: the kernel
+/// carries all out before `sendmsg` returns, so all their answers must fit.
 fn window(receive_buffer: usize) -> usize {
     (receive_buffer / ANSWER_CHARGE)
         .saturating_sub(6)
         .clamp(1, WINDOW_MAX)
 }
 
-/// What comes in answer to a request.
+/// A part of the answer to a request.
 pub(crate) enum Reply<'a> {
     Message(Message<'a>),
     /// Something was lost ([`Error::is_loss`]).

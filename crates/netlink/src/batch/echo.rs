@@ -1,7 +1,7 @@
-//! Echoes: the kernel sends whoever changes something what it made of it, as it stored it
-//! (`NLM_F_ECHO`; `nlmsg_notify` in net/netlink/af_netlink.c). It is what the kernel announces to
-//! everyone, in the words of a dump, and comes before the acknowledgement: so a few changes are
-//! read back without a dump.
+//! Echoes: with `NLM_F_ECHO` the kernel sends the writer the object as it stored it (`nlmsg_notify` in
+//! net/netlink/af_netlink.c). An echo is the message that the kernel sends to the multicast group, in
+//! the format of a dump, and comes before the acknowledgement: so a few changes are read back without
+//! a dump.
 
 use super::{Batch, Outcome};
 use crate::codec::route;
@@ -19,24 +19,24 @@ const HOP_LEN: usize = 28;
 const INET6: u8 = 10;
 
 impl Socket {
-    /// As [`send_batch`](Self::send_batch), and passes what the kernel tells of each message to
-    /// `each`, with the message's place in the batch: one or several messages of the kind that the
-    /// kernel's dumps and events have, such as `RTM_NEWROUTE`, to be read with the same
+    /// Sends a batch as [`send_batch`](Self::send_batch) does, and passes the kernel's echoes to `each`,
+    /// with the position of the message in the batch. A message has one or several echoes, in the
+    /// format of the kernel's dumps and events, such as `RTM_NEWROUTE`, to be read with the same
     /// [`codec`](crate::codec).
     ///
-    /// An echo says what the kernel has stored, and comes while it holds the lock that the change was
-    /// made under: nobody else's change is in it. What is *not* echoed says nothing:
+    /// An echo says what the kernel has stored, and comes while the kernel holds the lock of the
+    /// change: it contains no other writer's change. A missing echo says nothing:
     ///
-    /// - an IPv4 route replace that changes nothing is told to nobody;
+    /// - the kernel does not announce an IPv4 route replace that changes nothing;
     /// - IPv4 and IPv6 routes, rules, IPv4 addresses and, since Linux 6.2, links are echoed; IPv6
     ///   addresses and neighbours are not;
-    /// - an echo may be lost, as any answer may. The outcomes of the messages after it that had no
-    ///   answer of their own are then [`Unknown`](Outcome::Unknown), and so are those before it;
-    /// - one that would not fit the receive queue alone is not asked for.
+    /// - an echo may be lost, as any answer may. The outcomes of all messages without an answer of
+    ///   their own are then [`Unknown`](Outcome::Unknown);
+    /// - an echo that would not fit the receive queue alone is not requested.
     ///
-    /// So what is [`Done`](Outcome::Done) and was not told must be read back in another way. A delete
-    /// of an IPv6 route is echoed once for each next hop. An echo does not stand for the outcome:
-    /// what could not be carried out to its end may have been told before it failed.
+    /// So a message that is [`Done`](Outcome::Done) without an echo must be read back in another way. A
+    /// delete of an IPv6 route is echoed once for each next hop. An echo is not the outcome: a change
+    /// that failed half way may have been echoed before it failed.
     ///
     /// # Errors
     ///
@@ -50,18 +50,19 @@ impl Socket {
     }
 }
 
-/// The bytes that the answers to one part of a batch may be charged, if `window` bare ones fit.
-pub(super) fn room(window: usize) -> usize {
+/// Returns the bytes that the answers to one part of a batch may be charged, if `window` bare
+/// acknowledgements fit.
+pub(super) fn budget(window: usize) -> usize {
     window * ANSWER_CHARGE
 }
 
-/// Where the part of a batch ends that begins at `from` and whose answers fit into `room` together.
-/// It has one message at the least.
-pub(super) fn fit(batch: &Batch, from: usize, room: usize) -> usize {
+/// Returns the end of the part of a batch that begins at `from` and whose answers fit into `room`
+/// together. A part has at least one message.
+pub(super) fn part_end(batch: &Batch, from: usize, room: usize) -> usize {
     let mut left = room;
     let fitting = (from..batch.len()).take_while(|index| {
         let message = batch.message(*index);
-        let charge = match asked_of(message, room) {
+        let charge = match is_requested(message, room) {
             true => charge(message),
             false => ANSWER_CHARGE,
         };
@@ -72,24 +73,24 @@ pub(super) fn fit(batch: &Batch, from: usize, room: usize) -> usize {
     from + fitting.count().max(1)
 }
 
-/// Whether a message is to be echoed where `room` is for the answers: not one whose echo cannot
-/// arrive.
-pub(super) fn asked_of(message: &[u8], room: usize) -> bool {
+/// Returns whether to request the echo of a message if the answers have `room`: not if the echo
+/// cannot arrive.
+pub(super) fn is_requested(message: &[u8], room: usize) -> bool {
     room != 0 && charge(message) <= room
 }
 
-/// What the answers to a message may be charged together, if it is echoed.
+/// Returns the bytes that the answers to a message may be charged together, if it is echoed.
 fn charge(message: &[u8]) -> usize {
     let one = (2 * message.len() + ECHO_CHARGE).max(ANSWER_CHARGE);
     let deletes = Header::read(message).is_some_and(|header| header.kind == route::DELETE);
     if deletes && message.get(HEADER_LEN) == Some(&INET6) {
-        // Each next hop is told by itself.
+        // Each next hop has an echo of its own.
         return (message.len() / HOP_LEN) * ECHO_CHARGE + one;
     }
     one
 }
 
-/// Whether this is news of an object, not of the protocol.
-pub(super) fn is_one(message: &Message<'_>) -> bool {
+/// Returns whether a message is about an object, and not the protocol's own.
+pub(super) fn is_notification(message: &Message<'_>) -> bool {
     message.header.kind >= NLMSG_MIN_TYPE
 }

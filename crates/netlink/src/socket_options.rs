@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::filter::Instruction;
 
-/// The cookie of the network namespace that a socket belongs to (Linux 5.14).
+/// Returns the cookie of the network namespace that a socket belongs to (Linux 5.14).
 pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut cookie = 0_u64;
     let mut length = libc::socklen_t::try_from(size_of::<u64>()).map_err(io::Error::other)?;
@@ -27,7 +27,7 @@ pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(cookie)
 }
 
-/// Puts a filter on what a socket queues, in the place of the one that is there; an empty one lets all pass.
+/// Sets the filter of a socket's receive queue; an empty program removes it.
 pub(crate) fn set_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
     let mut program: Vec<libc::sock_filter> = program
         .iter()
@@ -44,8 +44,9 @@ pub(crate) fn set_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io:
         libc::SO_ATTACH_FILTER
     };
     let length = libc::socklen_t::try_from(size_of_val(&filter)).map_err(io::Error::other)?;
-    // SAFETY: `filter` is a live local of that `length`, which the kernel only reads, and it tells the place and the number of
-    // the instructions in `program`, which lives as long. To detach, only the room for an int is looked at.
+    // SAFETY: `filter` is a live local of that `length`, which the kernel only reads. It holds the
+    // address and the number of the instructions in `program`, which lives as long. To detach, the
+    // kernel checks only that there is room for an int.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -57,7 +58,7 @@ pub(crate) fn set_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io:
     };
     if result < 0 {
         let error = io::Error::last_os_error();
-        // There was none to take away.
+        // There was no filter to remove.
         if program.is_empty() && error.raw_os_error() == Some(libc::ENOENT) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The boot's id: what tells the cookies and indexes of one boot from those of another.
+//! The boot id, which distinguishes the cookies and indexes of one boot from those of another.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::Error;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// More than an id has.
+/// More bytes than an id has.
 const LIMIT: u64 = 256;
 
 /// Returns the id of this boot (`/proc/sys/kernel/random/boot_id`).
@@ -15,7 +15,7 @@ const LIMIT: u64 = 256;
 /// # Errors
 ///
 /// [`Io`](crate::ErrorKind::Io) when the file cannot be read, as without `/proc`, or is empty: two
-/// boots of which the id is not known are never the same boot.
+/// boots without a known id must not count as the same boot.
 pub fn boot_id() -> Result<String, Error> {
     read(Path::new(BOOT_ID))
         .map_err(|cause| Error::io("cannot read /proc/sys/kernel/random/boot_id", cause))
