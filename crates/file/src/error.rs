@@ -1,50 +1,49 @@
-//! What is wrong with a file: every problem with its place, one a line.
+//! Errors of a file: each problem with its place, one a line.
 
 use std::fmt;
 use std::io;
 
 use trueup_netlink::is_transient;
 
-use crate::Place;
+use crate::place::Place;
 
-/// How many problems one error tells of.
-pub(crate) const SHOWN: usize = 20;
+/// The number of problems that one error lists.
+pub(crate) const MAX_PROBLEMS: usize = 20;
 
-/// Why a file is not a desired state. Its text has one line for each problem, in the form
+/// The problems for which a file was refused. Its text has one line for each, in the form
 /// `edge.toml:12:7: what is wrong, and what to write instead`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     file: String,
     problems: Vec<Problem>,
-    more: bool,
-    transient: bool,
+    has_more: bool,
+    is_transient: bool,
 }
 
-/// What sort of error it is.
+/// The sort of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The file could not be read: missing, a directory, no permission.
     Unreadable,
-    /// It is not TOML, not JSON, or not UTF-8.
+    /// It is neither TOML nor JSON, or not UTF-8.
     Syntax,
-    /// It is well formed and says something that cannot be.
+    /// It is well formed, and declares what cannot be.
     Invalid,
 }
 
-/// One thing that is wrong.
+/// One problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where; `None` for the file as a whole.
+    /// The place; `None` for the file as a whole.
     pub place: Option<Place>,
     /// What is wrong, and what to write instead.
     pub message: String,
 }
 
 impl Error {
-    /// An error about one place of a file, for what turns out only later, such as a device that
-    /// does not exist.
+    /// Returns an error at one place of a file that was read, such as a device that does not exist.
     pub fn at(file: &str, place: Option<Place>, message: impl Into<String>) -> Error {
         let problem = Problem {
             place,
@@ -53,12 +52,12 @@ impl Error {
         Error::new(ErrorKind::Invalid, file, vec![problem])
     }
 
-    /// An error about a file that could not be read, with the remedy where there is one.
+    /// Returns the error of a file that could not be read, with the remedy if there is one.
     pub fn unreadable(file: &str, error: &io::Error) -> Error {
         let message = match error.kind() {
             io::ErrorKind::NotFound => "no such file".to_owned(),
             io::ErrorKind::IsADirectory => "is a directory: name a file in it".to_owned(),
-            // Of what is no regular file.
+            // From a caller that opens regular files alone.
             io::ErrorKind::InvalidInput => {
                 format!("{error}: name one, or `-` and pass it on the standard input")
             }
@@ -70,41 +69,41 @@ impl Error {
             file,
             vec![Problem { place, message }],
         );
-        unreadable.transient = error.raw_os_error().is_some_and(is_transient);
+        unreadable.is_transient = error.raw_os_error().is_some_and(is_transient);
         unreadable
     }
 
-    /// Whether the file could not be read for want of something that others give back, such as a
-    /// descriptor: a moment later it may well be read.
+    /// Returns true if the file could not be read for lack of a resource that becomes free again,
+    /// such as a descriptor.
     pub fn is_transient(&self) -> bool {
-        self.transient
+        self.is_transient
     }
 
-    /// What sort of error it is.
+    /// Returns the sort of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the file could not be read at all.
+    /// Returns true if the file could not be read at all.
     pub fn is_unreadable(&self) -> bool {
         self.kind == ErrorKind::Unreadable
     }
 
-    /// The problems in the order of the file, 20 at most.
+    /// Returns the problems in the order of the file, at most 20.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
     pub(crate) fn new(kind: ErrorKind, file: &str, mut problems: Vec<Problem>) -> Error {
         problems.sort_by_key(|problem| problem.place);
-        let more = problems.len() > SHOWN;
-        problems.truncate(SHOWN);
+        let has_more = problems.len() > MAX_PROBLEMS;
+        problems.truncate(MAX_PROBLEMS);
         Error {
             kind,
             file: file.to_owned(),
             problems,
-            more,
-            transient: false,
+            has_more,
+            is_transient: false,
         }
     }
 }
@@ -121,7 +120,7 @@ impl fmt::Display for Error {
             }
             write!(f, " {}", problem.message)?;
         }
-        if self.more {
+        if self.has_more {
             write!(f, "\n{}: and more errors", self.file)?;
         }
         Ok(())
@@ -135,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_problem_in_the_order_of_the_file_and_a_word_on_the_rest() {
+    fn each_problem_is_a_line_in_the_order_of_the_file_and_the_rest_is_mentioned() {
         let problem = |line| Problem {
             place: Some(Place { line, column: 1 }),
             message: "no".to_owned(),

@@ -1,7 +1,7 @@
 //! JSON of the same shape as the TOML, one object at a time.
 //!
-//! serde_json tells no places, but it lends the text of each value where it stands in the input:
-//! the place is the distance between the two.
+//! serde_json reports no places, but it lends the text of each value from the input: the position of
+//! a value is the distance between the two.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,18 +9,15 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::Collector;
-use crate::settings::{self, SYSCTL};
-use crate::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
-
-/// Deeper than any object nests.
-const DEEPEST: usize = 8;
+use crate::collect::Collector;
+use crate::file_keys::{self, SYSCTL};
+use crate::value::{Fault, Key, MAX_DEPTH, Node, Result, Table, Value, fraction, too_deep};
 
 /// Reads a whole text into `collector`.
 ///
 /// # Errors
 ///
-/// At the first violation of JSON; what the objects say is the collector's to judge.
+/// At the first violation of JSON. Faults of objects are added to the collector.
 pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let mut input = Input {
         text,
@@ -30,20 +27,20 @@ pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<(
     for (key, value) in pairs.0 {
         let key = input.key(key)?;
         input.is_sysctl = key.name == SYSCTL;
-        if !value.get().starts_with('[') || settings::key(&key.name).is_some() {
-            collector.pair(key, input.value(value, DEEPEST)?)?;
+        if !value.get().starts_with('[') || file_keys::find(&key.name).is_some() {
+            collector.pair(key, input.value(value, MAX_DEPTH)?)?;
             continue;
         }
         let elements: Vec<&'a RawValue> = input.parse(value.get())?;
         collector.list(&key)?;
         for element in elements {
-            collector.element(&key.name, input.value(element, DEEPEST)?);
+            collector.element(&key.name, input.value(element, MAX_DEPTH)?);
         }
     }
     Ok(())
 }
 
-/// The pairs of an object in the order of the file, repeated keys and all.
+/// The pairs of an object in the order of the file, with repeated keys.
 struct Pairs<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Pairs<'de> {
@@ -73,12 +70,12 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
 
 struct Input<'a> {
     text: &'a str,
-    /// Within the one section whose tables may have any number of keys.
+    /// True within the one section whose tables may have any number of keys.
     is_sysctl: bool,
 }
 
 impl<'a> Input<'a> {
-    /// The byte at which a part of the text starts.
+    /// Returns the byte at which a part of the text starts.
     fn offset(&self, part: &str) -> usize {
         (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize)
     }
@@ -100,7 +97,7 @@ impl<'a> Input<'a> {
         Ok(Key { at, name })
     }
 
-    /// A string literal; borrowed where it holds no escapes.
+    /// Reads a string literal; it is borrowed unless it has escapes.
     fn string(&self, literal: &'a str) -> Result<Cow<'a, str>> {
         let inner = literal
             .strip_prefix('"')
@@ -115,7 +112,7 @@ impl<'a> Input<'a> {
         let text = raw.get();
         let at = self.offset(text);
         if depth == 0 {
-            return fault(at, format!("nested more than {DEEPEST} deep"));
+            return Err(too_deep(at));
         }
         let node = match text.as_bytes().first() {
             Some(b'"') => Node::Text(self.string(text)?),
@@ -129,7 +126,7 @@ impl<'a> Input<'a> {
             }
             Some(b'{') => {
                 let mut table = match self.is_sysctl {
-                    true => Table::roomy(),
+                    true => Table::unbounded(),
                     false => Table::default(),
                 };
                 for (key, value) in self.parse::<Pairs<'a>>(text)?.0 {
@@ -151,7 +148,8 @@ fn number<'a>(text: &str) -> Node<'a> {
     }
 }
 
-/// The byte of serde_json's line and column, which count bytes from 1 and name the last one read.
+/// Returns the byte at a line and column of serde_json, which count bytes from 1 and name the last one
+/// read.
 fn position(text: &str, line: usize, column: usize) -> usize {
     let before = text.split_inclusive('\n').take(line.saturating_sub(1));
     let start: usize = before.map(str::len).sum();

@@ -1,31 +1,48 @@
-//! What holds for a file as a whole: the keys at its top, and `[ownership]`. Not `[sysctl]`, though it is
-//! a key at the top, too: see `sysctl.rs`.
+//! The settings of a file as a whole: the keys at its top but `sysctl`, and `[ownership]`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trueup_diff::{DEFAULT_PROTOCOL, Kind, NexthopMode, OnConflict, Ownership, Protocols};
 
-use crate::value::{Fault, Fields, Node, Result, Table, Value, fault};
-use crate::{Tables, words};
+use crate::fields::Fields;
+use crate::file_keys::{
+    ADOPT, ADOPT_PROTOCOLS, GRACE, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL, SYSCTL_REVERT,
+};
+use crate::parse;
+use crate::tables::Tables;
+use crate::value::{Node, Result, Table, Value, fault};
 
-/// What a file says of a pass as a whole.
+const CONFLICT_WORDS: [(&str, OnConflict); 2] =
+    [("report", OnConflict::Report), ("take", OnConflict::Take)];
+
+const PROOF_WORDS: [(&str, Ownership); 2] =
+    [("marker", Ownership::Marker), ("ledger", Ownership::Ledger)];
+
+/// The word for nexthop objects. Without one, next hops are written out in each route.
+const OBJECTS: &str = "objects";
+
+/// The longest grace in seconds: a day.
+const MAX_GRACE: u32 = 86_400;
+
+/// The settings of a file, which hold for all of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The marker that the kernel is to keep on each object, 5 to 255 but 9 (`rtm_protocol`).
+    /// The marker that the kernel keeps on each object (`rtm_protocol`): 5 to 255 but 9.
     pub protocol: u8,
-    /// Whether what is there already as declared becomes ours.
+    /// True if objects that exist as declared, and are not ours, become ours.
     pub adopt: bool,
     /// The protocols of other agents whose objects may be adopted.
     pub adopt_protocols: Protocols,
-    /// What is done about a foreign object on a declared key.
+    /// What happens to a foreign object on a declared key.
     pub on_conflict: OnConflict,
-    /// How long an object that bears our marker and is not declared is left alone, at most a day; `None` is the command's
-    /// own default.
+    /// How long an object stays that bears our marker and is not declared, at most a day; `None`
+    /// leaves it to the caller.
     pub grace: Option<Duration>,
-    /// What proves objects of a kind to be ours, where it is said. The kernel stores no marker on links.
+    /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores no
+    /// marker on links.
     pub ownership: BTreeMap<Kind, Ownership>,
-    /// Whether a sysctl that is no longer declared gets its former value back.
+    /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,
 }
 
@@ -43,89 +60,36 @@ impl Default for Settings {
     }
 }
 
-const KEYS: [(&str, &str); 9] = [
-    ("protocol", "protocol = 116"),
-    ("adopt", "adopt = true"),
-    ("adopt_protocols", "adopt_protocols = [ 12 ]"),
-    ("on_conflict", "on_conflict = \"take\""),
-    ("grace", "grace = 10"),
-    (NEXTHOPS, "nexthops = \"objects\""),
-    (OWNERSHIP, "[ownership]"),
-    (SYSCTL, "[sysctl]"),
-    ("sysctl_revert", "sysctl_revert = true"),
-];
-
-/// A key at the top that is no section, with how it is written.
-pub(crate) fn key(name: &str) -> Option<(&'static str, &'static str)> {
-    KEYS.into_iter().find(|(known, _)| *known == name)
-}
-
-/// The names of those keys.
-pub(crate) fn keys() -> impl Iterator<Item = &'static str> {
-    KEYS.into_iter().map(|(name, _)| name)
-}
-
-/// How the kernel is told where routes lead: part of what is desired.
-pub(crate) const NEXTHOPS: &str = "nexthops";
-
-/// The shape that [`NEXTHOPS`] names.
-pub(crate) fn shape(value: &Value<'_>) -> Result<NexthopMode> {
-    let shape = words::one_of(value, "shape of next hops", &[(OBJECTS, ())]);
-    shape.map(|()| NexthopMode::Objects).map_err(|fault| Fault {
-        message: format!(
-            "{NEXTHOPS}: {}; without this key they are written out in each route",
-            fault.message
-        ),
-        ..fault
-    })
-}
-
-const OBJECTS: &str = "objects";
-
-/// Those of them that are tables.
-pub(crate) const OWNERSHIP: &str = "ownership";
-pub(crate) const SYSCTL: &str = "sysctl";
-
-const ON_CONFLICT: [(&str, OnConflict); 2] =
-    [("report", OnConflict::Report), ("take", OnConflict::Take)];
-
-const PROOFS: [(&str, Ownership); 2] =
-    [("marker", Ownership::Marker), ("ledger", Ownership::Ledger)];
-
-/// The longest grace in seconds: a day.
-const LONGEST_GRACE: u32 = 86_400;
-
 impl Settings {
-    /// Takes the value of one of [`keys`] but [`SYSCTL`] and [`NEXTHOPS`].
+    /// Takes the value of a key at the top, but `sysctl` and `nexthops`.
     pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
-        let named = |fault: Fault| Fault {
-            message: format!("{key}: {}", fault.message),
-            ..fault
-        };
+        self.set(key, value, tables)
+            .map_err(|fault| match (key, &value.node) {
+                // What is in the table names its own key.
+                (OWNERSHIP, Node::Table(_)) => fault,
+                _ => fault.in_key(key),
+            })
+    }
+
+    fn set(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
         match key {
-            "protocol" => self.protocol = words::marker(value)?,
-            "adopt" => self.adopt = words::flag(value).map_err(named)?,
-            "adopt_protocols" => {
+            PROTOCOL => self.protocol = parse::marker(value)?,
+            ADOPT => self.adopt = parse::flag(value)?,
+            ADOPT_PROTOCOLS => {
                 let Node::List(protocols) = &value.node else {
-                    let expected = "a list of protocols, such as [ 12 ]";
-                    return value.unexpected(expected).map_err(named);
+                    return value.unexpected("a list of protocols, such as [ 12 ]");
                 };
-                let protocols = protocols.iter().map(words::number(5..=u8::MAX));
-                self.adopt_protocols = protocols.collect::<Result<_>>().map_err(named)?;
+                let protocols = protocols.iter().map(parse::number(5..=u8::MAX));
+                self.adopt_protocols = protocols.collect::<Result<_>>()?;
             }
-            "sysctl_revert" => self.sysctl_revert = words::flag(value).map_err(named)?,
-            "on_conflict" => {
-                let taken = words::one_of(value, "answer to a conflict", &ON_CONFLICT);
-                self.on_conflict = taken.map_err(named)?;
+            SYSCTL_REVERT => self.sysctl_revert = parse::flag(value)?,
+            ON_CONFLICT => {
+                self.on_conflict = parse::one_of(value, "answer to a conflict", &CONFLICT_WORDS)?;
             }
-            "grace" => {
-                let seconds = words::seconds(value, LONGEST_GRACE).map_err(named)?;
-                self.grace = Some(seconds);
-            }
+            GRACE => self.grace = Some(parse::seconds(value, MAX_GRACE)?),
             _ => {
                 let Node::Table(table) = &value.node else {
-                    let expected = "a table, such as { route = \"ledger\" }";
-                    return value.unexpected(expected).map_err(named);
+                    return value.unexpected("a table, such as { route = \"ledger\" }");
                 };
                 self.ownership = ownership(value.at, table, tables)?;
             }
@@ -133,55 +97,50 @@ impl Settings {
         Ok(())
     }
 
-    /// The keys of what is not as it is unless said otherwise; the marker always.
-    pub(crate) fn write(&self, shape: &NexthopMode) -> Table<'static> {
+    /// Returns the keys that differ from their defaults, and the marker always.
+    pub(crate) fn write(&self, nexthops: &NexthopMode) -> Table<'static> {
         let mut table = Table::default();
-        table.push("protocol", Node::Integer(self.protocol.into()));
-        if self.adopt {
-            table.push("adopt", Node::Bool(true));
-        }
+        table.set(PROTOCOL, u32::from(self.protocol));
+        table.set_true(ADOPT, self.adopt);
         if self.adopt_protocols != Protocols::NONE {
-            let number = |protocol: u8| Value {
-                at: 0,
-                node: Node::Integer(protocol.into()),
-            };
-            let numbers = self.adopt_protocols.iter().map(number).collect();
-            table.push("adopt_protocols", Node::List(numbers));
+            let numbers = self.adopt_protocols.iter();
+            let numbers: Node<'_> = numbers.map(|number| u32::from(number).into()).collect();
+            table.set(ADOPT_PROTOCOLS, numbers);
         }
         if self.on_conflict != OnConflict::Report {
-            table.push("on_conflict", word(self.on_conflict, &ON_CONFLICT));
+            table.set(ON_CONFLICT, parse::word(self.on_conflict, &CONFLICT_WORDS));
         }
-        if let Some(grace) = self.grace {
-            table.push("grace", words::seconds_node(grace));
+        table.set_some(GRACE, self.grace.map(parse::seconds_node));
+        if *nexthops != NexthopMode::Inline {
+            table.set(NEXTHOPS, Node::Text(OBJECTS.into()));
         }
-        if *shape != NexthopMode::Inline {
-            table.push(NEXTHOPS, Node::Text(OBJECTS.into()));
-        }
-        if self.sysctl_revert {
-            table.push("sysctl_revert", Node::Bool(true));
-        }
+        table.set_true(SYSCTL_REVERT, self.sysctl_revert);
         if !self.ownership.is_empty() {
             let mut proofs = Table::default();
             for (kind, proof) in &self.ownership {
-                proofs.push(kind.name(), word(*proof, &PROOFS));
+                proofs.set(kind.name(), parse::word(*proof, &PROOF_WORDS));
             }
-            table.push(OWNERSHIP, Node::Table(proofs));
+            table.set(OWNERSHIP, Node::Table(proofs));
         }
         table
     }
 }
 
+/// Reads how routes reach their next hops: the value of `nexthops`.
+pub(crate) fn nexthops(value: &Value<'_>) -> Result<NexthopMode> {
+    let found = parse::one_of(value, "mode of next hops", &[(OBJECTS, ())]);
+    found.map(|()| NexthopMode::Objects).map_err(|mut fault| {
+        fault.message += "; without this key they are written out in each route";
+        fault.in_key(NEXTHOPS)
+    })
+}
+
 fn ownership(at: usize, table: &Table<'_>, tables: &Tables) -> Result<BTreeMap<Kind, Ownership>> {
-    let fields = Fields::new(
-        "[ownership]",
-        at,
-        table,
-        &Kind::DECLARED.map(Kind::name),
-        tables,
-    )?;
+    let kinds = Kind::DECLARED.map(Kind::name);
+    let fields = Fields::new("[ownership]", at, table, &kinds, tables)?;
     let mut ownership = BTreeMap::new();
     for kind in Kind::DECLARED {
-        let read = |value| match words::one_of(value, "proof of ownership", &PROOFS)? {
+        let read = |value| match parse::one_of(value, "proof of ownership", &PROOF_WORDS)? {
             Ownership::Marker if kind == Kind::Link => fault(
                 value.at,
                 "the kernel stores no marker on links: write \"ledger\", or leave it out",
@@ -191,10 +150,4 @@ fn ownership(at: usize, table: &Table<'_>, tables: &Tables) -> Result<BTreeMap<K
         ownership.extend(fields.read(kind.name(), read)?.map(|proof| (kind, proof)));
     }
     Ok(ownership)
-}
-
-/// The word of a value; every value has one.
-fn word<T: Copy + PartialEq>(value: T, words: &[(&'static str, T)]) -> Node<'static> {
-    let found = words.iter().find(|(_, known)| *known == value);
-    Node::Text(found.map_or("", |(word, _)| word).into())
 }

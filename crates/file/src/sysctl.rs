@@ -1,51 +1,66 @@
-//! `[sysctl]`: values of `/proc/sys/net` by key, as sysctl(8) has them.
+//! `[sysctl]`: values of `/proc/sys/net` by key, as in sysctl(8).
 //!
-//! A key is written whole (`"net.ipv4.conf.eth0/100.rp_filter" = 1`), or its parts are what TOML makes of dots, tables in tables
-//! (`net.ipv4.ip_forward = 1`). In the latter form each part stands for itself, so that a name with a dot is quoted.
+//! A key is written whole (`"net.ipv4.conf.eth0/100.rp_filter" = 1`), or in parts, which TOML turns
+//! into tables in tables (`net.ipv4.ip_forward = 1`). In parts, a name with a dot is quoted.
 
-use trueup_sysctl::{self as sysctl, Desired};
+use std::collections::BTreeMap;
 
-use crate::value::{Key, Node, Result, Table, Value, fault};
-use crate::{Collector, error};
+use trueup_sysctl::{Desired, Error, Key as SysctlKey, Value as SysctlValue};
 
-impl Collector<'_> {
-    /// Takes the section's value.
-    pub(crate) fn sysctls(&mut self, section: &Value<'_>) {
-        let desired = self.sysctl.insert(Desired::default());
+use crate::error::MAX_PROBLEMS;
+use crate::place::{Cursor, Place};
+use crate::value::{Fault, Key, Node, Result, Table, Value, fault};
+
+/// The sysctls of a file, and their places.
+#[derive(Default)]
+pub(crate) struct Sysctls {
+    pub(crate) desired: Desired,
+    pub(crate) places: BTreeMap<SysctlKey, Place>,
+}
+
+impl Sysctls {
+    /// Reads the section; faults are added to `faults`.
+    pub(crate) fn read(
+        section: &Value<'_>,
+        cursor: &mut Cursor<'_>,
+        faults: &mut Vec<Fault>,
+    ) -> Sysctls {
+        let mut sysctls = Sysctls::default();
         let Node::Table(table) = &section.node else {
             let expected = "sysctls as a table, such as { \"net.ipv4.ip_forward\" = 1 }";
-            self.faults.extend(section.unexpected::<()>(expected).err());
-            return;
+            faults.extend(section.unexpected::<()>(expected).err());
+            return sysctls;
         };
         let mut entries = Vec::new();
         flatten(table, &mut Vec::new(), &mut entries);
         // Keys with dots may have been added to a table above others.
         entries.sort_by_key(|(path, _)| path.last().map_or(0, |key| key.at));
         for (path, value) in entries {
-            // A file of which every line is wrong is not judged to its end.
-            if self.faults.len() > error::SHOWN {
-                return;
+            // Of a file with a fault in every line only the first ones are reported.
+            if faults.len() > MAX_PROBLEMS {
+                break;
             }
-            let read = entry(&path, value).and_then(|(key, value)| {
-                let at = path.last().map_or(0, |last| last.at);
-                if let Some(first) = self.places.sysctls.get(&key) {
-                    let message = format!("a second {key}: the first is at {first}; remove one");
-                    return fault(at, message);
-                }
-                let place = self.cursor.place(at);
-                self.places.sysctls.insert(key.clone(), place);
-                desired
-                    .insert(key, value)
-                    .or_else(|error| fault(at, error.to_string()))
-            });
-            self.faults.extend(read.err());
+            faults.extend(sysctls.add(&path, value, cursor).err());
         }
+        sysctls
+    }
+
+    fn add(&mut self, path: &[&Key<'_>], value: &Value<'_>, cursor: &mut Cursor<'_>) -> Result<()> {
+        let (key, value) = entry(path, value)?;
+        let at = path.last().map_or(0, |last| last.at);
+        if let Some(first) = self.places.get(&key) {
+            let message = format!("a second {key}: the first is at {first}; remove one");
+            return fault(at, message);
+        }
+        self.places.insert(key.clone(), cursor.place(at));
+        let inserted = self.desired.insert(key, value);
+        inserted.or_else(|error| fault(at, error.to_string()))
     }
 }
 
 type Entry<'t, 'a> = (Vec<&'t Key<'a>>, &'t Value<'a>);
 
-/// What is in a table and in those in it, each with the way to it.
+/// Lists the values of a table and of those nested in it, each with its path.
 fn flatten<'t, 'a>(
     table: &'t Table<'a>,
     path: &mut Vec<&'t Key<'a>>,
@@ -54,7 +69,7 @@ fn flatten<'t, 'a>(
     for (key, value) in table.iter() {
         path.push(key);
         match &value.node {
-            // An empty one is no key and no value, and told as that.
+            // An empty table is no value, which `entry` reports.
             Node::Table(table) if table.iter().next().is_some() => flatten(table, path, entries),
             _ => entries.push((path.clone(), value)),
         }
@@ -62,7 +77,7 @@ fn flatten<'t, 'a>(
     }
 }
 
-fn entry(path: &[&Key<'_>], value: &Value<'_>) -> Result<(sysctl::Key, sysctl::Value)> {
+fn entry(path: &[&Key<'_>], value: &Value<'_>) -> Result<(SysctlKey, SysctlValue)> {
     let key = key(path)?;
     let read = match &value.node {
         Node::Text(text) => text.parse(),
@@ -77,19 +92,19 @@ fn entry(path: &[&Key<'_>], value: &Value<'_>) -> Result<(sysctl::Key, sysctl::V
     Ok((key, read))
 }
 
-fn key(path: &[&Key<'_>]) -> Result<sysctl::Key> {
+fn key(path: &[&Key<'_>]) -> Result<SysctlKey> {
     let (text, at) = match path {
         [whole] => (whole.name.to_string(), whole.at),
         [first, between @ .., last] => {
-            // Only a device's name has dots in it, and that is never the first or the last part.
+            // Only the name of a device has dots, and it is neither the first nor the last part.
             let dotted = [first, last]
                 .into_iter()
                 .find(|part| part.name.contains('.'));
             let slashed = || path.iter().find(|part| part.name.contains('/'));
             if let Some(part) = dotted.or_else(slashed) {
                 let message = format!(
-                    "`{}` is more than one part of a key: write each part alone, or the whole key as one string, such as \
-                     \"net/ipv4/conf/eth0.100/rp_filter\"",
+                    "`{}` is more than one part of a key: write each part alone, or the whole key \
+                     as one string, such as \"net/ipv4/conf/eth0.100/rp_filter\"",
                     part.name,
                 );
                 return fault(last.at, message);
@@ -102,5 +117,5 @@ fn key(path: &[&Key<'_>]) -> Result<sysctl::Key> {
         [] => (String::new(), 0),
     };
     text.parse()
-        .or_else(|error: sysctl::Error| fault(at, error.to_string()))
+        .or_else(|error: Error| fault(at, error.to_string()))
 }

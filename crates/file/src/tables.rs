@@ -1,4 +1,4 @@
-//! The names of routing tables. The names that this system gives are read here and nowhere else.
+//! The names of routing tables, and those that the system configures.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use trueup_diff::table;
 use trueup_netlink::is_transient;
 
-use crate::Error;
+use crate::error::Error;
 
-/// The size of a file that is read at most, in bytes: more than all tables with names have.
-const LIMIT: u64 = 1 << 20;
+/// The largest file of names that is read, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Numbers of routing tables by name.
+/// The numbers of routing tables by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tables(BTreeMap<String, u32>);
 
 impl Default for Tables {
-    /// `main`, `default` and `local`, which every system has.
+    /// Returns `main`, `default` and `local`, which every system has.
     fn default() -> Tables {
         let fixed = [
             ("main", table::MAIN),
@@ -30,14 +30,15 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// The names that this system knows: those of `/usr/share/iproute2`, over them those of
-    /// `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`. A file that is missing or
-    /// cannot be read gives none, as for iproute2, nor does one that is no regular file.
+    /// Reads the names that the system configures: those in `/usr/share/iproute2`, overridden by
+    /// those in `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`. As iproute2 does, it
+    /// skips a file that is missing, unreadable, or not a regular file.
     ///
     /// # Errors
     ///
-    /// When a file could be read a moment later, such as for want of a descriptor, or is larger than
-    /// 1 MiB: without it a name would be unknown. The error names the file.
+    /// When a file is larger than 1 MiB, or cannot be read for lack of a resource that becomes free
+    /// again, such as a descriptor: to skip it would make its names unknown. The error names the
+    /// file.
     pub fn system() -> Result<Tables, Error> {
         let mut tables = Tables::default();
         for base in ["/usr/share/iproute2", "/etc/iproute2"] {
@@ -51,23 +52,27 @@ impl Tables {
     fn add_file(&mut self, path: &Path) -> Result<(), Error> {
         let mut bytes = Vec::new();
         let read = fs::metadata(path).and_then(|found| match found.is_file() {
-            true => File::open(path)?.take(LIMIT + 1).read_to_end(&mut bytes),
+            true => File::open(path)?
+                .take(MAX_BYTES + 1)
+                .read_to_end(&mut bytes),
             // Opening a FIFO would wait for its other end.
             false => Err(io::ErrorKind::InvalidInput.into()),
         });
-        if now_or_never(path, read)?.is_none() {
+        if skip_unreadable(path, read)?.is_none() {
             return Ok(());
         }
-        if bytes.len() as u64 > LIMIT {
-            let why = io::Error::other("it is larger than 1 MiB, more than names of tables take");
+        if bytes.len() as u64 > MAX_BYTES {
+            let why = io::Error::other(
+                "it is larger than 1 MiB: split it, or remove what is no name of a table",
+            );
             return Err(unreadable(path, &why));
         }
         self.add(&String::from_utf8_lossy(&bytes));
         Ok(())
     }
 
-    /// Adds the names of a text in the form of `rt_tables`: a number, white space, a name.
-    /// Comments start with `#`. What is no such line is skipped, and so is table 0, which is none.
+    /// Adds the names of a text in the format of `rt_tables`: a number, white space, a name.
+    /// Comments start with `#`. Other lines are skipped, and so is number 0, which is no table.
     pub fn add(&mut self, text: &str) {
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default();
@@ -86,19 +91,19 @@ impl Tables {
         }
     }
 
-    /// The number of a name.
+    /// Returns the number of a name.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.0.get(name).copied()
     }
 
-    /// All names in their order.
+    /// Iterates over all names in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
-/// What could be read; `None` for what cannot, and an error for what could be a moment later.
-fn now_or_never<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, Error> {
+/// Turns an error into `None`, unless it is transient.
+fn skip_unreadable<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, Error> {
     match read {
         Err(error) if error.raw_os_error().is_some_and(is_transient) => {
             Err(unreadable(path, &error))
@@ -113,7 +118,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
 
 fn rt_tables(base: &Path) -> Result<Vec<PathBuf>, Error> {
     let more = base.join("rt_tables.d");
-    let entries = now_or_never(&more, fs::read_dir(&more))?;
+    let entries = skip_unreadable(&more, fs::read_dir(&more))?;
     let mut more: Vec<PathBuf> = entries
         .into_iter()
         .flatten()
@@ -160,7 +165,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_now_or_is_too_large_is_named() {
         let path = std::env::temp_dir().join(format!("trueup-large-{}", std::process::id()));
-        fs::write(&path, "\n".repeat(LIMIT as usize) + "100 blue\n").unwrap();
+        fs::write(&path, "\n".repeat(MAX_BYTES as usize) + "100 blue\n").unwrap();
         let error = Tables::default().add_file(&path).unwrap_err();
         let shown = path.display().to_string();
         assert!(
@@ -168,14 +173,14 @@ mod tests {
             "{error}"
         );
         assert!(error.to_string().contains("larger than 1 MiB") && !error.is_transient());
-        fs::write(&path, "\n".repeat(LIMIT as usize - 9) + "100 blue\n").unwrap();
+        fs::write(&path, "\n".repeat(MAX_BYTES as usize - 9) + "100 blue\n").unwrap();
         let mut tables = Tables::default();
         tables.add_file(&path).unwrap();
         assert_eq!(tables.number("blue"), Some(100));
         fs::remove_file(&path).unwrap();
 
         let none: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EMFILE));
-        let error = now_or_never(&path, none).unwrap_err();
+        let error = skip_unreadable(&path, none).unwrap_err();
         assert!(error.to_string().starts_with(&shown) && error.is_transient());
     }
 }

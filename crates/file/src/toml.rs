@@ -1,9 +1,9 @@
 //! TOML, one object at a time.
 //!
-//! The text is cut into tokens lazily; those from one header (`[[route]]`) to the next are parsed
-//! as a document of their own and handed on. So memory is that of the largest object, however
-//! long the file is. What TOML has and this form does not (`[tables]`, dotted keys) is refused
-//! with a word on what to write. Only `[sysctl]` has keys with dots: its own are.
+//! The text is cut into tokens lazily, and the tokens from one header (`[[route]]`) to the next are
+//! parsed as a document of their own: the memory that this takes is that of the largest object,
+//! however long the file is. Tables and keys with dots, which TOML has and this format has not, are
+//! refused with what to write instead. Only `[sysctl]` has keys with dots.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,15 @@ use toml_parser::lexer::{Token, TokenKind};
 use toml_parser::parser::EventReceiver;
 use toml_parser::{ErrorSink, ParseError, Source, Span};
 
-use crate::Collector;
-use crate::settings::{OWNERSHIP, SYSCTL};
-use crate::value::{Fault, Key, Node, Result, Table, Value, fault, fraction};
-
-/// Deeper than any object nests.
-const DEEPEST: usize = 8;
+use crate::collect::Collector;
+use crate::file_keys::{self, SYSCTL};
+use crate::value::{Fault, Key, MAX_DEPTH, Node, Result, Table, Value, fault, fraction, too_deep};
 
 /// Reads a whole text into `collector`.
 ///
 /// # Errors
 ///
-/// At the first violation of TOML; what the objects say is the collector's to judge.
+/// At the first violation of TOML. Faults of objects are added to the collector.
 pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<()> {
     let source = Source::new(text);
     let mut open: Option<Object<'a>> = None;
@@ -49,12 +46,12 @@ pub(crate) fn read<'a>(text: &'a str, collector: &mut Collector<'a>) -> Result<(
     Ok(())
 }
 
-/// An object whose `[[section.list]]` may still follow.
+/// An object of which a `[[section.list]]` may still follow.
 struct Object<'a> {
     section: Key<'a>,
     at: usize,
     table: Table<'a>,
-    /// The lists that such headers have begun: no other list may be added to.
+    /// The lists that such headers began. Such a header adds to no other list.
     lists: Vec<Cow<'a, str>>,
 }
 
@@ -74,7 +71,7 @@ fn below_header<'a>(
     let mut path = header.path.into_iter();
     if let Some(section) = path.as_slice().first()
         && section.name == SYSCTL
-        && (header.array || path.len() > 1)
+        && (header.is_array || path.len() > 1)
     {
         let message = "`sysctl` is one table: write [sysctl], and whole keys below it, such as \
                        net.ipv4.ip_forward = 1";
@@ -83,8 +80,8 @@ fn below_header<'a>(
     let (Some(section), list, None) = (path.next(), path.next(), path.next()) else {
         return fault(header.at, "this header is too deep: write [[SECTION]]");
     };
-    let is_table = section.name == OWNERSHIP || section.name == SYSCTL;
-    if is_table && !header.array && list.is_none() {
+    let is_table = file_keys::TABLES.contains(&&*section.name);
+    if is_table && !header.is_array && list.is_none() {
         if let Some(object) = open.take() {
             object.finish(collector);
         }
@@ -92,8 +89,8 @@ fn below_header<'a>(
         let at = header.at;
         return collector.pair(section, Value { at, node });
     }
-    let kind = crate::section(&section)?;
-    if !header.array {
+    let kind = collector.kind(&section)?;
+    if !header.is_array {
         let message = format!("`{kind}` is a list: write [[{kind}]] in double brackets");
         return fault(header.at, message);
     }
@@ -101,7 +98,7 @@ fn below_header<'a>(
         if let Some(object) = open.take() {
             object.finish(collector);
         }
-        collector.append(&section)?;
+        collector.header(&section)?;
         *open = Some(Object {
             section,
             at: header.at,
@@ -136,15 +133,15 @@ fn below_header<'a>(
     Ok(())
 }
 
-/// Cuts a stream of tokens before each header: a `[` that opens a line outside all brackets.
+/// Cuts a stream of tokens before each header: a `[` at the start of a line, outside all brackets.
 struct Chunks<I> {
     tokens: I,
-    /// The bracket that ended the chunk before.
+    /// The bracket that ended the previous chunk.
     header: Option<Token>,
 }
 
 impl<I: Iterator<Item = Token>> Chunks<I> {
-    /// Fills `chunk` with the next tokens; whether there were any.
+    /// Fills `chunk` with the next tokens. Returns false if there are none.
     fn next(&mut self, chunk: &mut Vec<Token>) -> bool {
         chunk.clear();
         let (mut depth, mut line_start) = (0_usize, true);
@@ -177,7 +174,7 @@ impl<I: Iterator<Item = Token>> Chunks<I> {
 
 struct Header<'a> {
     at: usize,
-    array: bool,
+    is_array: bool,
     path: Vec<Key<'a>>,
 }
 
@@ -226,17 +223,17 @@ fn syntax(error: &ParseError) -> Fault {
     }
 }
 
-/// Makes values of the parser's events. It reports what the parser leaves to it: keys given
-/// twice, numbers out of range, what this form does not have. After the first report the rest of
-/// what it holds means nothing.
+/// Builds values from the events of the parser. It reports what the parser does not check: keys given
+/// twice, numbers out of range, what this format does not have. After the first report its values
+/// mean nothing.
 struct Builder<'a> {
     source: Source<'a>,
     header: Option<Header<'a>>,
     in_header: bool,
     pairs: Table<'a>,
-    /// The keys whose values are still to come, outermost first, each with its parts.
+    /// The keys that still lack their values, outermost first, each with its parts.
     keys: Vec<Vec<Key<'a>>>,
-    /// A dot was read: what follows is a part of the last key.
+    /// True after a dot: what follows is a part of the last key.
     is_part: bool,
     /// The lists and tables that are still open, outermost first.
     open: Vec<Value<'a>>,
@@ -261,7 +258,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Within the one section whose keys have dots and may be many.
+    /// Returns true within the one section whose keys may have dots and may be many.
     fn is_sysctl(&self) -> bool {
         let header = self.header.as_ref().map(|header| &header.path);
         let path = header.or(self.keys.first());
@@ -271,16 +268,15 @@ impl<'a> Builder<'a> {
 
     fn table(&self) -> Table<'a> {
         match self.is_sysctl() {
-            true => Table::roomy(),
+            true => Table::unbounded(),
             false => Table::default(),
         }
     }
 
     fn enter(&mut self, span: Span, node: Node<'a>, error: &mut dyn ErrorSink) -> bool {
         let at = span.start();
-        if self.open.len() >= DEEPEST {
-            let message = format!("nested more than {DEEPEST} deep");
-            report(Fault { at, message }, error);
+        if self.open.len() >= MAX_DEPTH {
+            report(too_deep(at), error);
             return false;
         }
         self.open.push(Value { at, node });
@@ -293,10 +289,10 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn header(&mut self, span: Span, array: bool) {
+    fn header(&mut self, span: Span, is_array: bool) {
         self.header = Some(Header {
             at: span.start(),
-            array,
+            is_array,
             path: Vec::new(),
         });
         self.in_header = true;
@@ -353,8 +349,8 @@ impl EventReceiver for Builder<'_> {
         match &mut self.header {
             Some(header) if self.in_header => header.path.push(key),
             _ if std::mem::take(&mut self.is_part) => {
-                // One part more than is told of as too deep.
-                if let Some(path) = self.keys.last_mut().filter(|path| path.len() <= DEEPEST) {
+                // One part more than `key_sep` reports as too deep.
+                if let Some(path) = self.keys.last_mut().filter(|path| path.len() <= MAX_DEPTH) {
                     path.push(key);
                 }
             }
@@ -370,14 +366,12 @@ impl EventReceiver for Builder<'_> {
         let path = self.keys.last();
         let at = path.and_then(|path| path.first()).map(|key| key.at);
         let at = at.unwrap_or(span.start());
-        let message = if !self.is_sysctl() {
-            "a key with a dot in it: write a header instead, or { ... }".to_owned()
-        } else if path.is_some_and(|path| path.len() == DEEPEST) {
-            format!("nested more than {DEEPEST} deep")
-        } else {
-            return;
-        };
-        report(Fault { at, message }, error);
+        if !self.is_sysctl() {
+            let message = "a key with a dot in it: write a header instead, or { ... }".to_owned();
+            report(Fault { at, message }, error);
+        } else if path.is_some_and(|path| path.len() == MAX_DEPTH) {
+            report(too_deep(at), error);
+        }
     }
 
     fn scalar(&mut self, span: Span, encoding: Option<Encoding>, error: &mut dyn ErrorSink) {

@@ -1,12 +1,18 @@
-//! A file's values with their places: what TOML and JSON have in common. One object at a time is
-//! held in this form; it knows nothing of networks.
+//! The values of a file with their positions: what TOML and JSON have in common. One object at a time
+//! is held in this form. Nothing here knows of networks.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Display;
 
-use crate::{Tables, settings};
+/// The depth to which values may nest; no object nests deeper.
+pub(crate) const MAX_DEPTH: usize = 8;
 
-/// Something wrong at a byte of the file.
+/// The number of keys that a table may have, unless it is [unbounded](Table::unbounded). No object
+/// has as many.
+const MAX_KEYS: usize = 64;
+
+/// A problem at a byte of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) at: usize,
@@ -15,12 +21,28 @@ pub(crate) struct Fault {
 
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
-/// A fault at a place, as the error of a result.
+impl Fault {
+    /// Puts the name of the key before the message.
+    pub(crate) fn in_key(self, name: &str) -> Fault {
+        Fault {
+            message: format!("{name}: {}", self.message),
+            ..self
+        }
+    }
+}
+
+/// Returns a fault as the error of a result.
 pub(crate) fn fault<T>(at: usize, message: impl Into<String>) -> Result<T> {
     Err(Fault {
         at,
         message: message.into(),
     })
+}
+
+/// Returns the fault of values that nest deeper than [`MAX_DEPTH`].
+pub(crate) fn too_deep(at: usize) -> Fault {
+    let message = format!("nested more than {MAX_DEPTH} deep");
+    Fault { at, message }
 }
 
 /// A value, and the byte at which it starts.
@@ -34,17 +56,17 @@ pub(crate) struct Value<'a> {
 pub(crate) enum Node<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
-    /// With a point or an exponent, or what counts as such: infinity, no number.
+    /// A number with a point or an exponent, infinity, or not a number.
     Fraction(f64),
     Bool(bool),
     List(Vec<Value<'a>>),
     Table(Table<'a>),
-    /// Anything that no key takes, by its description: a date, `null`.
+    /// The description of a value that no key takes: a date, `null`.
     Other(&'static str),
 }
 
 impl Value<'_> {
-    /// The value's sort, for "expected ..., found ...".
+    /// Returns the sort of the value, for "expected ..., found ...".
     pub(crate) fn sort(&self) -> &'static str {
         match &self.node {
             Node::Text(_) => "a string",
@@ -57,8 +79,8 @@ impl Value<'_> {
         }
     }
 
-    /// "expected ..., found ...".
-    pub(crate) fn unexpected<T>(&self, expected: impl std::fmt::Display) -> Result<T> {
+    /// Returns the fault "expected ..., found ...".
+    pub(crate) fn unexpected<T>(&self, expected: impl Display) -> Result<T> {
         fault(
             self.at,
             format!("expected {expected}, found {}", self.sort()),
@@ -66,7 +88,7 @@ impl Value<'_> {
     }
 }
 
-/// A number with a point or an exponent, without its separators.
+/// Returns the value of a number with a point or an exponent, written without separators.
 pub(crate) fn fraction<'a>(text: &str) -> Node<'a> {
     text.parse()
         .map_or(Node::Other("a fraction"), Node::Fraction)
@@ -79,38 +101,59 @@ pub(crate) struct Key<'a> {
     pub(crate) name: Cow<'a, str>,
 }
 
-/// More keys than any object takes.
-const MOST_KEYS: usize = 64;
+/// Returns the text of a value as a node.
+pub(crate) fn text(value: impl Display) -> Node<'static> {
+    Node::Text(value.to_string().into())
+}
+
+impl From<bool> for Node<'_> {
+    fn from(flag: bool) -> Self {
+        Node::Bool(flag)
+    }
+}
+
+impl From<u32> for Node<'_> {
+    fn from(number: u32) -> Self {
+        Node::Integer(number.into())
+    }
+}
+
+impl<'a> FromIterator<Node<'a>> for Node<'a> {
+    fn from_iter<I: IntoIterator<Item = Node<'a>>>(nodes: I) -> Self {
+        let values = nodes.into_iter().map(|node| Value { at: 0, node });
+        Node::List(values.collect())
+    }
+}
 
 /// Keys and values in the order of the file, no key twice.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table<'a> {
     entries: Vec<(Key<'a>, Value<'a>)>,
-    /// Of a table that may have any number of keys: where each is.
+    /// The position of each key, in a table that may have any number of keys.
     index: Option<HashMap<Cow<'a, str>, usize>>,
-    /// It was made by a key with dots, so that others may add to it.
-    dotted: bool,
+    /// True if a key with dots created it, so that other such keys may add to it.
+    is_dotted: bool,
 }
 
 impl<'a> Table<'a> {
-    /// A table of any number of keys.
-    pub(crate) fn roomy() -> Table<'a> {
+    /// Returns an empty table that may have any number of keys.
+    pub(crate) fn unbounded() -> Table<'a> {
         Table {
             index: Some(HashMap::new()),
             ..Table::default()
         }
     }
 
-    /// Adds a pair. The keys of an object are few, so that looking at each is the fastest: more than
-    /// any object has is refused, lest a hostile file make that slow.
+    /// Adds a pair. An object has few keys, so that comparing with each of them is fastest; the bound
+    /// keeps a hostile file from making that slow.
     pub(crate) fn insert(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
         if self.position(&key.name).is_some() {
             return fault(key.at, format!("`{}` is given twice", key.name));
         }
         match &mut self.index {
             Some(index) => _ = index.insert(key.name.clone(), self.entries.len()),
-            None if self.entries.len() >= MOST_KEYS => {
-                return fault(key.at, format!("more than {MOST_KEYS} keys in one table"));
+            None if self.entries.len() >= MAX_KEYS => {
+                return fault(key.at, format!("more than {MAX_KEYS} keys in one table"));
             }
             None => {}
         }
@@ -118,8 +161,8 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Adds a pair whose key has dots: each part but the last is a table, which other such keys may
-    /// share.
+    /// Adds a pair whose key has dots. Each part of the key but the last names a table, which other
+    /// such keys may share.
     pub(crate) fn insert_at(
         &mut self,
         mut path: impl Iterator<Item = Key<'a>>,
@@ -132,14 +175,14 @@ impl<'a> Table<'a> {
         let (at, name) = (first.at, first.name.clone());
         if self.position(&name).is_none() {
             let table = Table {
-                dotted: true,
-                ..Table::roomy()
+                is_dotted: true,
+                ..Table::unbounded()
             };
             let node = Node::Table(table);
             self.insert(first, Value { at, node })?;
         }
         match self.get_mut(&name).map(|value| &mut value.node) {
-            Some(Node::Table(table)) if table.dotted => table.insert_at(path, last, value),
+            Some(Node::Table(table)) if table.is_dotted => table.insert_at(path, last, value),
             _ => fault(at, format!("`{name}` is given twice")),
         }
     }
@@ -151,13 +194,31 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds a pair that comes from no file; the caller uses no key twice.
-    pub(crate) fn push(&mut self, name: &'static str, node: Node<'a>) {
+    /// Adds a pair that was not read from a file. The caller uses no key twice.
+    pub(crate) fn set(&mut self, name: &'static str, node: impl Into<Node<'a>>) {
         let key = Key {
             at: 0,
             name: Cow::Borrowed(name),
         };
+        let node = node.into();
         self.entries.push((key, Value { at: 0, node }));
+    }
+
+    /// The same, if there is a value.
+    pub(crate) fn set_some(&mut self, name: &'static str, node: Option<impl Into<Node<'a>>>) {
+        if let Some(node) = node {
+            self.set(name, node);
+        }
+    }
+
+    /// The same, for a key whose default is `false`.
+    pub(crate) fn set_true(&mut self, name: &'static str, flag: bool) {
+        self.set_some(name, flag.then_some(true));
+    }
+
+    /// The same, for a key whose default is 0.
+    pub(crate) fn set_nonzero(&mut self, name: &'static str, number: u32) {
+        self.set_some(name, (number != 0).then_some(number));
     }
 
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Value<'a>> {
@@ -171,172 +232,5 @@ impl<'a> Table<'a> {
 
     pub(crate) fn into_entries(self) -> Vec<(Key<'a>, Value<'a>)> {
         self.entries
-    }
-}
-
-/// A table whose keys are all known, to be read key by key.
-pub(crate) struct Fields<'t> {
-    /// The object's first byte.
-    pub(crate) at: usize,
-    table: &'t Table<'t>,
-    /// The names of routing tables.
-    pub(crate) tables: &'t Tables,
-}
-
-impl<'t> Fields<'t> {
-    /// # Errors
-    ///
-    /// At the first key that is not among `keys`.
-    pub(crate) fn new(
-        what: &str,
-        at: usize,
-        table: &'t Table<'t>,
-        keys: &[&str],
-        tables: &'t Tables,
-    ) -> Result<Fields<'t>> {
-        for (key, _) in table.iter() {
-            if keys.contains(&&*key.name) {
-                continue;
-            }
-            let message = match settings::key(&key.name) {
-                Some((name, _)) => {
-                    format!("`{name}` is a key of the file, not of {what}: write it at the top")
-                }
-                None => unknown("key", &key.name, what, keys),
-            };
-            return fault(key.at, message);
-        }
-        Ok(Fields { at, table, tables })
-    }
-
-    /// The value of a key.
-    pub(crate) fn get(&self, name: &str) -> Option<&'t Value<'t>> {
-        let found = self.table.iter().find(|(key, _)| key.name == name);
-        found.map(|(_, value)| value)
-    }
-
-    /// Whether a key is given.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.get(name).is_some()
-    }
-
-    /// All pairs.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &'t (Key<'t>, Value<'t>)> {
-        self.table.iter()
-    }
-
-    /// Where a key's value starts, or the object where it is not given.
-    pub(crate) fn place(&self, name: &str) -> usize {
-        self.get(name).map_or(self.at, |value| value.at)
-    }
-
-    /// Reads a key where it is given; what is wrong with it is told with its name.
-    pub(crate) fn read<T>(
-        &self,
-        name: &str,
-        read: impl FnOnce(&'t Value<'t>) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let value = self.get(name).map(read).transpose();
-        value.map_err(|fault| Fault {
-            message: format!("{name}: {}", fault.message),
-            ..fault
-        })
-    }
-
-    /// Reads a key that must be given; `example` says how.
-    pub(crate) fn required<T>(
-        &self,
-        name: &str,
-        example: &str,
-        read: impl FnOnce(&'t Value<'t>) -> Result<T>,
-    ) -> Result<T> {
-        match self.read(name, read)? {
-            Some(value) => Ok(value),
-            None => fault(self.at, format!("`{name}` is missing: write {example}")),
-        }
-    }
-
-    /// A fault at the value of a key, or at the object.
-    pub(crate) fn fault<T>(&self, name: &str, message: impl Into<String>) -> Result<T> {
-        fault(self.place(name), message)
-    }
-}
-
-/// The message about a word that is not known, with the nearest that is. `of` may be nothing.
-pub(crate) fn unknown(sort: &str, word: &str, of: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|candidate| (distance(word, candidate), candidate))
-        .min()
-        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1));
-    let shown: String = word.chars().take(40).collect();
-    let of = match of {
-        "" => String::new(),
-        of => format!(" of {of}"),
-    };
-    match nearest {
-        Some((_, nearest)) => format!("unknown {sort} `{shown}`{of}; did you mean `{nearest}`?"),
-        None => format!(
-            "unknown {sort} `{shown}`{of}; write one of {}",
-            known.join(", ")
-        ),
-    }
-}
-
-/// The number of insertions, deletions, exchanges and swaps of neighbours between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    // No candidate is near a word of this length.
-    if a.len() > 40 {
-        return usize::MAX;
-    }
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                let shift = rows[i - 1][j].min(rows[i][j - 1]) + 1;
-                let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                let swap = if swapped {
-                    rows[i - 2][j - 2] + 1
-                } else {
-                    change
-                };
-                change.min(shift).min(swap)
-            };
-        }
-    }
-    rows[a.len()][b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_suggested_and_far_ones_are_not() {
-        let known = ["dst", "metric", "nexthops"];
-        let told = |word: &str| unknown("key", word, "a route", &known);
-        assert_eq!(
-            told("metrc"),
-            "unknown key `metrc` of a route; did you mean `metric`?"
-        );
-        assert!(told("dest").ends_with("did you mean `dst`?"));
-        assert!(told("gateway").ends_with("write one of dst, metric, nexthops"));
-        assert!(told(&"x".repeat(1000)).len() < 120);
-    }
-
-    #[test]
-    fn distance_counts_edits() {
-        for (a, b, expected) in [
-            ("", "abc", 3),
-            ("abc", "abc", 0),
-            ("abc", "xbcd", 2),
-            ("ab", "ba", 1),
-        ] {
-            assert_eq!((distance(a, b), distance(b, a)), (expected, expected));
-        }
     }
 }

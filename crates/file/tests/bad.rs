@@ -1,4 +1,4 @@
-//! Files that are wrong, each with the exact text of its error: `tests/bad/*.toml` open with
+//! Files that are wrong, each with the exact text of its error: `tests/bad/*.toml` start with
 //! comments that hold it, one line a problem.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ fn errors(name: &str, text: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn each_bad_file_is_told_as_it_says() {
+fn each_bad_file_has_the_error_that_it_names() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bad");
     let mut seen = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -35,7 +35,7 @@ fn error(name: &str, text: &[u8]) -> String {
 }
 
 #[test]
-fn json_is_told_with_line_and_column_too() {
+fn json_errors_have_line_and_column() {
     let cases = [
         ("", "f.json:1:1: EOF while parsing a value"),
         (
@@ -52,9 +52,9 @@ fn json_is_told_with_line_and_column_too() {
         ),
         (
             "{ \"protocol\": 1, \"rule\": [] }",
-            "f.json:1:15: protocol: 1 (redirect) marks nothing, as what the kernel makes and what \
-             is made by hand bears 0 to 4 and 9: write a number from 5 to 255 that no other \
-             program here uses; 100 to 185 are assigned to nobody, 116 is the default",
+            "f.json:1:15: protocol: 1 (redirect) cannot be a marker, as the kernel and objects made \
+             by hand bear 0 to 4 and 9: write a number from 5 to 255 that no other program here \
+             uses; 100 to 185 are unassigned, 116 is the default",
         ),
         (
             "{ \"rule\": [],\n  \"rule\": [] }",
@@ -117,7 +117,7 @@ fn json_is_known_by_its_name_or_its_first_character() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_are_told_with_their_place() {
+fn bytes_that_are_not_utf8_are_reported_with_their_place() {
     let expected = "f:2:4: this is not UTF-8: save the file as UTF-8 text";
     assert_eq!(error("f", b"route = []\n# \xc3\xa4\xff"), expected);
 }
@@ -156,10 +156,10 @@ fn nesting_without_end_is_refused_and_does_not_overflow() {
 #[test]
 fn errors_without_end_are_cut_short() {
     let text = "[[rule]]\n".repeat(100_000);
-    let told = errors("f", text.as_bytes());
-    assert_eq!(told.len(), 21);
-    assert_eq!(told[20], "f: and more errors");
+    let lines = errors("f", text.as_bytes());
+    assert_eq!(lines.len(), 21);
+    assert_eq!(lines[20], "f: and more errors");
     let keys: String = (0..100_000).map(|n| format!("k{n} = 1\n")).collect();
-    let told = error("f", format!("[[rule]]\n{keys}").as_bytes());
-    assert_eq!(told, "f:66:1: more than 64 keys in one table");
+    let text = error("f", format!("[[rule]]\n{keys}").as_bytes());
+    assert_eq!(text, "f:66:1: more than 64 keys in one table");
 }

@@ -366,7 +366,7 @@ fn the_reference_is_right_and_complete() {
     for block in &blocks {
         read(block);
     }
-    let told = |section: &str, key: &str| {
+    let has_row_and_example = |section: &str, key: &str| {
         let row = |line: &str| line.starts_with('|') && line.contains(&format!("`{key}`"));
         assert!(section.lines().any(row), "no row for {key}: {section}");
         let used = |line: &str| {
@@ -378,13 +378,14 @@ fn the_reference_is_right_and_complete() {
     let kinds = Kind::DECLARED.map(Kind::name);
     assert!(kinds.iter().all(|kind| top.remove(*kind)), "{top:?}");
     let section = text.split("\n## `link`\n").next().unwrap();
-    top.iter().for_each(|key| told(section, key));
+    top.iter().for_each(|key| has_row_and_example(section, key));
     for kind in kinds {
         let keys = known(&format!("[[{kind}]]\nqqqqqqqq = 1"));
         assert!(keys.len() >= 6, "{keys:?}");
         let section = text.split(&format!("\n## `{kind}`\n")).nth(1).unwrap();
         let section = section.split("\n## ").next().unwrap();
-        keys.iter().for_each(|key| told(section, key));
+        keys.iter()
+            .for_each(|key| has_row_and_example(section, key));
     }
 }
 

@@ -161,7 +161,7 @@ proptest! {
         }
     }
 
-    /// What is taken for TOML is TOML, and a place that is told lies in the file.
+    /// What is taken for TOML is TOML, and a reported place lies in the file.
     #[test]
     fn no_change_of_a_good_file_makes_it_panic(
         desired in desired(),

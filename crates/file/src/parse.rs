@@ -1,5 +1,5 @@
-//! The words of a file: numbers, addresses, prefixes, names. Each function reads one value and
-//! says, where it cannot, what to write.
+//! Single values: numbers, addresses, prefixes, names. A function reads one value, and its fault says
+//! what to write; the function beside it with `_node` in its name does the reverse.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -7,12 +7,16 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use trueup_diff::{FOREVER, Family, IfName, IpNetwork, Label, LinkAddr, ParseError, Prefix, Scope};
+use trueup_diff::{
+    DEFAULT_PROTOCOL, FOREVER, Family, IfName, IpNetwork, Label, LinkAddr, ParseError, Prefix,
+    Scope,
+};
 
-use crate::Tables;
-use crate::value::{Node, Result, Value, fault, unknown};
+use crate::suggest::unknown;
+use crate::tables::Tables;
+use crate::value::{Node, Result, Value, fault};
 
-/// iproute2's words for scopes.
+/// The words of iproute2 for scopes.
 const SCOPES: [(&str, Scope); 5] = [
     ("global", Scope::UNIVERSE),
     ("site", Scope::SITE),
@@ -21,7 +25,7 @@ const SCOPES: [(&str, Scope); 5] = [
     ("nowhere", Scope::NOWHERE),
 ];
 
-/// Names of IP protocols (IANA's registry of protocol numbers), those that rules are written for.
+/// The IP protocols that rules are written for, by their names in IANA's registry.
 const IP_PROTOCOLS: [(&str, u8); 18] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -43,7 +47,7 @@ const IP_PROTOCOLS: [(&str, u8); 18] = [
     ("udplite", 136),
 ];
 
-/// A string.
+/// Reads a string.
 pub(crate) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> {
     match &value.node {
         Node::Text(text) => Ok(text),
@@ -51,7 +55,7 @@ pub(crate) fn text<'v>(value: &'v Value<'_>, expected: &str) -> Result<&'v str> 
     }
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub(crate) fn flag(value: &Value<'_>) -> Result<bool> {
     match value.node {
         Node::Bool(flag) => Ok(flag),
@@ -59,7 +63,7 @@ pub(crate) fn flag(value: &Value<'_>) -> Result<bool> {
     }
 }
 
-/// A whole number in a range.
+/// Reads a whole number in a range.
 pub(crate) fn number<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
 where
     T: TryFrom<i64> + PartialOrd + Display,
@@ -87,7 +91,7 @@ where
     }
 }
 
-/// A whole number, or a string of it in hex: `"0x10"`.
+/// Reads a whole number, or a string of it in hex: `"0x10"`.
 pub(crate) fn bits<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<T>
 where
     T: TryFrom<i64> + PartialOrd + Display,
@@ -107,7 +111,7 @@ where
     }
 }
 
-/// A number, or two as `"FIRST-LAST"`.
+/// Reads a number, or two as `"FIRST-LAST"`.
 pub(crate) fn span<T>(range: RangeInclusive<T>) -> impl Fn(&Value<'_>) -> Result<RangeInclusive<T>>
 where
     T: TryFrom<i64> + PartialOrd + Display + Copy,
@@ -143,23 +147,22 @@ where
     }
 }
 
-/// The text of a range, as [`span`] reads it.
+/// The reverse of [`span`].
 pub(crate) fn span_node(first: u32, last: u32) -> Node<'static> {
-    if first == last {
-        Node::Integer(first.into())
-    } else {
-        Node::Text(format!("{first}-{last}").into())
+    match first == last {
+        true => first.into(),
+        false => Node::Text(format!("{first}-{last}").into()),
     }
 }
 
-/// Whatever parses from a string.
+/// Reads a string that parses as `T`.
 fn parsed<T: FromStr<Err = ParseError>>(value: &Value<'_>, expected: &str) -> Result<T> {
     let text = text(value, expected)?;
     text.parse()
         .or_else(|error: ParseError| fault(value.at, error.to_string()))
 }
 
-/// An IP address without a prefix length.
+/// Reads an IP address without a prefix length.
 pub(crate) fn address(value: &Value<'_>) -> Result<IpAddr> {
     let text = text(value, "an address, such as \"10.0.0.1\"")?;
     text.parse().or_else(|_| {
@@ -174,8 +177,8 @@ pub(crate) fn address(value: &Value<'_>) -> Result<IpAddr> {
     })
 }
 
-/// An address with its prefix length, host bits and all; the length of a bare address is that of
-/// its family.
+/// Reads an address with its prefix length, host bits included. Without a length it is that of one
+/// address.
 pub(crate) fn network(value: &Value<'_>) -> Result<IpNetwork> {
     parse_network(
         value,
@@ -183,7 +186,7 @@ pub(crate) fn network(value: &Value<'_>) -> Result<IpNetwork> {
     )
 }
 
-/// A prefix; bits behind its length are refused.
+/// Reads a prefix, without bits behind its length.
 pub(crate) fn prefix(value: &Value<'_>) -> Result<Prefix> {
     let network = parse_network(value, "a prefix, such as \"10.0.0.0/8\"")?;
     Prefix::try_from(network).or_else(|error| fault(value.at, error.to_string()))
@@ -216,7 +219,7 @@ fn parse_network(value: &Value<'_>, expected: &str) -> Result<IpNetwork> {
     })
 }
 
-/// An interface name; one that is not UTF-8 as a list of its bytes.
+/// Reads an interface name: a string, or a list of bytes if it is not UTF-8.
 pub(crate) fn name(value: &Value<'_>) -> Result<IfName> {
     match &value.node {
         Node::List(_) => IfName::from_bytes(&bytes(value, "an interface name")?)
@@ -225,17 +228,17 @@ pub(crate) fn name(value: &Value<'_>) -> Result<IfName> {
     }
 }
 
-/// [`name`], backwards.
+/// The reverse of [`name`].
 pub(crate) fn name_node(name: &IfName) -> Node<'static> {
     bytes_node(name.as_bytes())
 }
 
-/// The label of an address, in the same forms.
+/// Reads the label of an address, in the same two forms.
 pub(crate) fn label(value: &Value<'_>) -> Result<Label> {
     Label::from_bytes(&bytes(value, "a label")?).or_else(|error| fault(value.at, error.to_string()))
 }
 
-/// A string, or a list of bytes.
+/// Reads a string or a list of bytes.
 pub(crate) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
     match &value.node {
         Node::Text(text) => Ok(text.as_bytes().to_vec()),
@@ -244,35 +247,26 @@ pub(crate) fn bytes(value: &Value<'_>, expected: &str) -> Result<Vec<u8>> {
     }
 }
 
-/// [`bytes`], backwards: a string where it can be one.
+/// The reverse of [`bytes`]: a string if it is UTF-8.
 pub(crate) fn bytes_node(bytes: &[u8]) -> Node<'static> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Node::Text(text.to_owned().into()),
-        Err(_) => {
-            let byte = |byte: &u8| Value {
-                at: 0,
-                node: Node::Integer((*byte).into()),
-            };
-            Node::List(bytes.iter().map(byte).collect())
-        }
+        Err(_) => bytes.iter().map(|byte| u32::from(*byte).into()).collect(),
     }
 }
 
-/// A hardware address.
+/// Reads a hardware address.
 pub(crate) fn lladdr(value: &Value<'_>) -> Result<LinkAddr> {
     parsed(value, "a hardware address, such as \"02:00:00:00:00:09\"")
 }
 
-/// `inet` or `inet6`.
+/// Reads `inet` or `inet6`.
 pub(crate) fn family(value: &Value<'_>) -> Result<Family> {
-    match text(value, "\"inet\" or \"inet6\"")? {
-        "inet" => Ok(Family::Inet),
-        "inet6" => Ok(Family::Inet6),
-        other => fault(value.at, unknown("family", other, "", &["inet", "inet6"])),
-    }
+    let families = [Family::Inet, Family::Inet6].map(|family| (family.name(), family));
+    one_of(value, "family", &families)
 }
 
-/// A scope, by word or number.
+/// Reads a scope: a word or a number.
 pub(crate) fn scope(value: &Value<'_>) -> Result<Scope> {
     match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(0..=255)).map(Scope),
@@ -280,15 +274,12 @@ pub(crate) fn scope(value: &Value<'_>) -> Result<Scope> {
     }
 }
 
-/// [`scope`], backwards.
+/// The reverse of [`scope`].
 pub(crate) fn scope_node(scope: Scope) -> Node<'static> {
-    match SCOPES.iter().find(|(_, known)| *known == scope) {
-        Some((word, _)) => Node::Text((*word).into()),
-        None => Node::Integer(scope.0.into()),
-    }
+    known_word(scope, &SCOPES).unwrap_or(Node::Integer(scope.0.into()))
 }
 
-/// An IP protocol, by name or number.
+/// Reads an IP protocol: a name or a number.
 pub(crate) fn ip_protocol(value: &Value<'_>) -> Result<u8> {
     match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(1..=255)),
@@ -296,15 +287,12 @@ pub(crate) fn ip_protocol(value: &Value<'_>) -> Result<u8> {
     }
 }
 
-/// [`ip_protocol`], backwards.
+/// The reverse of [`ip_protocol`].
 pub(crate) fn ip_protocol_node(number: u8) -> Node<'static> {
-    match IP_PROTOCOLS.iter().find(|(_, known)| *known == number) {
-        Some((word, _)) => Node::Text((*word).into()),
-        None => Node::Integer(number.into()),
-    }
+    known_word(number, &IP_PROTOCOLS).unwrap_or(Node::Integer(number.into()))
 }
 
-/// One of a few words.
+/// Reads one of the known words.
 pub(crate) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]) -> Result<T> {
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let text = text(value, &format!("one of {}", known.join(", ")))?;
@@ -314,7 +302,21 @@ pub(crate) fn one_of<T: Copy>(value: &Value<'_>, what: &str, words: &[(&str, T)]
     }
 }
 
-/// A routing table, by number or name.
+/// The reverse of [`one_of`]; every value has a word.
+pub(crate) fn word<T: Copy + PartialEq>(value: T, words: &[(&'static str, T)]) -> Node<'static> {
+    known_word(value, words).unwrap_or(Node::Text("".into()))
+}
+
+/// The same, if the value has a word.
+pub(crate) fn known_word<T: Copy + PartialEq>(
+    value: T,
+    words: &[(&'static str, T)],
+) -> Option<Node<'static>> {
+    let found = words.iter().find(|(_, known)| *known == value);
+    found.map(|(word, _)| Node::Text((*word).into()))
+}
+
+/// Reads a routing table: a number or a name.
 pub(crate) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32> + use<'t> {
     move |value| match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(1..=u32::MAX)),
@@ -335,7 +337,7 @@ pub(crate) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32
     }
 }
 
-/// A lifetime in seconds, or `"forever"`.
+/// Reads a lifetime: seconds, or `"forever"`.
 pub(crate) fn lifetime(value: &Value<'_>) -> Result<u32> {
     match &value.node {
         Node::Text(text) if text == "forever" => Ok(FOREVER),
@@ -344,33 +346,33 @@ pub(crate) fn lifetime(value: &Value<'_>) -> Result<u32> {
     }
 }
 
-/// [`lifetime`], backwards.
+/// The reverse of [`lifetime`].
 pub(crate) fn lifetime_node(lifetime: u32) -> Node<'static> {
     match lifetime {
         FOREVER => Node::Text("forever".into()),
-        seconds => Node::Integer(seconds.into()),
+        seconds => seconds.into(),
     }
 }
 
-/// A time of seconds and parts of them, up to `most`.
-pub(crate) fn seconds(value: &Value<'_>, most: u32) -> Result<Duration> {
+/// Reads seconds and fractions of them, up to `max`.
+pub(crate) fn seconds(value: &Value<'_>, max: u32) -> Result<Duration> {
     let seconds = match value.node {
         Node::Integer(number) => {
-            return in_range(value.at, number, &(0..=most)).map(|n| Duration::from_secs(n.into()));
+            return in_range(value.at, number, &(0..=max)).map(|n| Duration::from_secs(n.into()));
         }
         Node::Fraction(seconds) => seconds,
-        _ => return value.unexpected(format_args!("seconds as a number from 0 to {most}")),
+        _ => return value.unexpected(format_args!("seconds as a number from 0 to {max}")),
     };
     match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if time <= Duration::from_secs(most.into()) => Ok(time),
+        Ok(time) if time <= Duration::from_secs(max.into()) => Ok(time),
         _ => fault(
             value.at,
-            format!("{seconds:?} is out of range: write seconds as a number from 0 to {most}"),
+            format!("{seconds:?} is out of range: write seconds as a number from 0 to {max}"),
         ),
     }
 }
 
-/// [`seconds`], backwards.
+/// The reverse of [`seconds`].
 pub(crate) fn seconds_node(time: Duration) -> Node<'static> {
     match time.subsec_nanos() {
         0 => Node::Integer(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)),
@@ -378,30 +380,23 @@ pub(crate) fn seconds_node(time: Duration) -> Node<'static> {
     }
 }
 
-/// The marker (`rtm_protocol`). The kernel puts 0 to 3 and 9 on what it makes itself and on what
-/// bears no other, `ip` and routing daemons put 4 on what is written by hand, so that these prove
-/// nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
+/// Reads a marker (`rtm_protocol`). The kernel puts 0 to 3 and 9 on its own objects and on those
+/// that were given no protocol, `ip` and routing daemons put 4 on what is written by hand: these
+/// numbers prove nothing (`RTPROT_*` in `include/uapi/linux/rtnetlink.h`).
 pub(crate) fn marker(value: &Value<'_>) -> Result<u8> {
-    match value.node {
-        Node::Integer(number @ (0..=4 | 9)) => {
-            let owner = match number {
-                0 => "unspec",
-                1 => "redirect",
-                2 => "kernel",
-                3 => "boot",
-                4 => "static",
-                _ => "ra",
-            };
-            let message = format!(
-                "protocol: {number} ({owner}) marks nothing, as what the kernel makes and what is \
-                 made by hand bears 0 to 4 and 9: write a number from 5 to 255 that no other \
-                 program here uses; 100 to 185 are assigned to nobody, 116 is the default",
-            );
-            fault(value.at, message)
-        }
-        _ => number(5..=255)(value).map_err(|mut fault| {
-            fault.message.insert_str(0, "protocol: ");
-            fault
-        }),
-    }
+    let (number, owner) = match value.node {
+        Node::Integer(0) => (0, "unspec"),
+        Node::Integer(1) => (1, "redirect"),
+        Node::Integer(2) => (2, "kernel"),
+        Node::Integer(3) => (3, "boot"),
+        Node::Integer(4) => (4, "static"),
+        Node::Integer(9) => (9, "ra"),
+        _ => return number(5..=u8::MAX)(value),
+    };
+    let message = format!(
+        "{number} ({owner}) cannot be a marker, as the kernel and objects made by hand bear 0 to 4 \
+         and 9: write a number from 5 to 255 that no other program here uses; 100 to 185 are \
+         unassigned, {DEFAULT_PROTOCOL} is the default",
+    );
+    fault(value.at, message)
 }

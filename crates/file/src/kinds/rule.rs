@@ -2,10 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-use trueup_diff::{Family, FwMark, IpNetwork, Kind, Prefix, Rule, RuleAction};
+use trueup_diff::{
+    Desired, Family, FwMark, IpNetwork, Kind, PortRange, Prefix, Rule, RuleAction, UidRange,
+};
 
-use crate::value::{Fields, Node, Result, Table, Value, fault};
-use crate::{Declared, Form, words};
+use super::object::{Declared, FileObject, from_list};
+use crate::fields::Fields;
+use crate::parse;
+use crate::place::Place;
+use crate::value::{Result, Table, Value, fault, text};
 
 const ACTIONS: [(&str, RuleAction); 3] = [
     ("blackhole", RuleAction::Blackhole),
@@ -13,16 +18,16 @@ const ACTIONS: [(&str, RuleAction); 3] = [
     ("prohibit", RuleAction::Prohibit),
 ];
 
-/// What says what a rule does, exactly one of them.
+/// The keys for what a rule does; each rule has exactly one of them.
 const ACTION_KEYS: [&str; 4] = ["table", "goto", "action", "l3mdev"];
 
 /// The ports of a rule. The kernel refuses 0 and 65535 (`fib_rule_port_range_valid` in
 /// include/net/fib_rules.h).
 const PORTS: RangeInclusive<u16> = 1..=65534;
 
-impl Form for Rule {
+impl FileObject for Rule {
     const KIND: Kind = Kind::Rule;
-    const WHAT: &'static str = "a rule";
+    const WITH_ARTICLE: &'static str = "a rule";
     const KEYS: &'static [&'static str] = &[
         "priority",
         "family",
@@ -46,97 +51,71 @@ impl Form for Rule {
         "action",
         "adopt",
     ];
-    type Key<'a> = Rule;
-
-    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
-        &mut desired.rules
-    }
+    const REMEDY: &'static str = "another priority";
+    type Key = Rule;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let priority = priority(fields)?;
-        let prefix = |value: &Value<'_>| words::prefix(value).map(IpNetwork::from);
+        let prefix = |value: &Value<'_>| parse::prefix(value).map(IpNetwork::from);
         let from = fields.read("from", prefix)?;
         let to = fields.read("to", prefix)?;
         let family = family(fields, from, to)?;
-        let l3mdev = fields.read("l3mdev", words::flag)?.unwrap_or(false);
+        let l3mdev = fields.read("l3mdev", parse::flag)?.unwrap_or(false);
         let action = action(fields, priority, l3mdev)?;
         Ok(Rule {
-            not: fields.read("not", words::flag)?.unwrap_or(false),
+            not: fields.read("not", parse::flag)?.unwrap_or(false),
             from,
             to,
-            iif: fields.read("iif", words::name)?,
-            oif: fields.read("oif", words::name)?,
+            iif: fields.read("iif", parse::name)?,
+            oif: fields.read("oif", parse::name)?,
             fwmark: fwmark(fields)?,
-            tos: fields.read("tos", words::bits(0..=255))?.unwrap_or(0),
-            ipproto: fields.read("ipproto", words::ip_protocol)?,
-            sport: fields.read("sport", words::span(PORTS))?.map(Into::into),
-            dport: fields.read("dport", words::span(PORTS))?.map(Into::into),
+            tos: fields.read("tos", parse::bits(0..=255))?.unwrap_or(0),
+            ipproto: fields.read("ipproto", parse::ip_protocol)?,
+            sport: fields.read("sport", parse::span(PORTS))?.map(Into::into),
+            dport: fields.read("dport", parse::span(PORTS))?.map(Into::into),
             uidrange: fields
-                .read("uidrange", words::span(0..=u32::MAX - 1))?
+                .read("uidrange", parse::span(0..=u32::MAX - 1))?
                 .map(Into::into),
             l3mdev,
-            suppress_prefixlength: fields.read("suppress_prefixlength", words::number(0..=128))?,
-            suppress_ifgroup: fields.read("suppress_ifgroup", words::number(0..=u32::MAX - 1))?,
+            suppress_prefixlength: fields.read("suppress_prefixlength", parse::number(0..=128))?,
+            suppress_ifgroup: fields.read("suppress_ifgroup", parse::number(0..=u32::MAX - 1))?,
             ..Rule::new(family, priority, action)
         })
     }
 
     fn write(&self, table: &mut Table<'static>) {
-        table.push("priority", Node::Integer(self.priority.into()));
-        let network = |network: IpNetwork| Node::Text(network.to_string().into());
+        table.set("priority", self.priority);
         if self.from.is_none() && self.to.is_none() && self.family == Family::Inet6 {
-            table.push("family", Node::Text(self.family.name().into()));
+            table.set("family", text(self.family));
         }
-        if self.not {
-            table.push("not", Node::Bool(true));
-        }
-        let mut optional = |key, node: Option<Node<'static>>| {
-            if let Some(node) = node {
-                table.push(key, node);
-            }
-        };
-        optional("from", self.from.map(network));
-        optional("to", self.to.map(network));
-        optional("iif", self.iif.as_ref().map(words::name_node));
-        optional("oif", self.oif.as_ref().map(words::name_node));
+        table.set_true("not", self.not);
+        table.set_some("from", self.from.map(text));
+        table.set_some("to", self.to.map(text));
+        table.set_some("iif", self.iif.as_ref().map(parse::name_node));
+        table.set_some("oif", self.oif.as_ref().map(parse::name_node));
         if let Some(FwMark { mark, mask }) = self.fwmark {
-            optional("fwmark", Some(Node::Integer(mark.into())));
-            let mask = (mask != u32::MAX).then(|| Node::Text(format!("{mask:#x}").into()));
-            optional("fwmask", mask);
+            table.set("fwmark", mark);
+            let mask = (mask != u32::MAX).then(|| text(format_args!("{mask:#x}")));
+            table.set_some("fwmask", mask);
         }
-        optional(
-            "tos",
-            (self.tos != 0).then(|| Node::Integer(self.tos.into())),
-        );
-        optional("ipproto", self.ipproto.map(words::ip_protocol_node));
-        let ports =
-            |range: trueup_diff::PortRange| words::span_node(range.start.into(), range.end.into());
-        optional("sport", self.sport.map(ports));
-        optional("dport", self.dport.map(ports));
-        let uids = self.uidrange;
-        optional(
-            "uidrange",
-            uids.map(|uids| words::span_node(uids.start, uids.end)),
-        );
-        let number = |number: u32| Node::Integer(number.into());
-        optional(
-            "suppress_prefixlength",
-            self.suppress_prefixlength.map(number),
-        );
-        optional("suppress_ifgroup", self.suppress_ifgroup.map(number));
-        optional("l3mdev", self.l3mdev.then_some(Node::Bool(true)));
+        table.set_nonzero("tos", self.tos.into());
+        table.set_some("ipproto", self.ipproto.map(parse::ip_protocol_node));
+        let ports = |range: PortRange| parse::span_node(range.start.into(), range.end.into());
+        table.set_some("sport", self.sport.map(ports));
+        table.set_some("dport", self.dport.map(ports));
+        let users = |range: UidRange| parse::span_node(range.start, range.end);
+        table.set_some("uidrange", self.uidrange.map(users));
+        table.set_some("suppress_prefixlength", self.suppress_prefixlength);
+        table.set_some("suppress_ifgroup", self.suppress_ifgroup);
+        table.set_true("l3mdev", self.l3mdev);
         match self.action {
-            RuleAction::Lookup(0) => {}
-            RuleAction::Lookup(table) => optional("table", Some(number(table))),
-            RuleAction::Goto(target) => optional("goto", Some(number(target))),
-            action => {
-                let word = ACTIONS.iter().find(|(_, known)| *known == action);
-                optional("action", word.map(|(word, _)| Node::Text((*word).into())));
-            }
+            RuleAction::Lookup(id) => table.set_nonzero("table", id),
+            RuleAction::Goto(target) => table.set("goto", target),
+            action => table.set_some("action", parse::known_word(action, &ACTIONS)),
         }
     }
 
-    fn plain(&self) -> Self {
+    fn authored(&self) -> Self {
         Rule {
             protocol: 0,
             ..self.clone()
@@ -147,9 +126,16 @@ impl Form for Rule {
         self.clone().canonical()
     }
 
-    fn key_words(&self) -> (String, &'static str) {
-        let words = format!("rule of priority {} that is the same in all", self.priority);
-        (words, "another priority")
+    fn describe(&self) -> String {
+        format!("rule of priority {} that is the same in all", self.priority)
+    }
+
+    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
+        declared.into_list(&mut desired.rules, &mut desired.adopt)
+    }
+
+    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
+        from_list(&desired.rules, &desired.adopt)
     }
 }
 
@@ -161,7 +147,7 @@ fn priority(fields: &Fields<'_>) -> Result<u32> {
              another each time",
         );
     }
-    match fields.read("priority", words::number(0..=u32::MAX))? {
+    match fields.read("priority", parse::number(0..=u32::MAX))? {
         Some(priority @ 1..) => Ok(priority),
         _ => fields.fault(
             "priority",
@@ -174,7 +160,7 @@ fn priority(fields: &Fields<'_>) -> Result<u32> {
 fn family(fields: &Fields<'_>, from: Option<IpNetwork>, to: Option<IpNetwork>) -> Result<Family> {
     let of = |network: IpNetwork| Prefix::containing(network).family();
     let given = [
-        ("family", fields.read("family", words::family)?),
+        ("family", fields.read("family", parse::family)?),
         ("from", from.map(of)),
         ("to", to.map(of)),
     ];
@@ -207,25 +193,25 @@ fn action(fields: &Fields<'_>, priority: u32, l3mdev: bool) -> Result<RuleAction
         let message = format!("`{first}` and `{second}` exclude each other: leave one out");
         return fields.fault(second, message);
     }
-    if let Some(table) = fields.read("table", words::table(fields.tables))? {
+    if let Some(table) = fields.read("table", parse::table(fields.tables))? {
         return Ok(RuleAction::Lookup(table));
     }
-    if let Some(target) = fields.read("goto", words::number(1..=u32::MAX))? {
+    if let Some(target) = fields.read("goto", parse::number(1..=u32::MAX))? {
         if target <= priority {
             let message = format!("goto: only forward: write a priority above {priority}");
             return fields.fault("goto", message);
         }
         return Ok(RuleAction::Goto(target));
     }
-    let word = |value: &Value<'_>| words::one_of(value, "action", &ACTIONS);
+    let word = |value: &Value<'_>| parse::one_of(value, "action", &ACTIONS);
     Ok(fields
         .read("action", word)?
         .unwrap_or(RuleAction::Lookup(0)))
 }
 
 fn fwmark(fields: &Fields<'_>) -> Result<Option<FwMark>> {
-    let mark = fields.read("fwmark", words::bits(0..=u32::MAX))?;
-    let mask = fields.read("fwmask", words::bits(0..=u32::MAX))?;
+    let mark = fields.read("fwmark", parse::bits(0..=u32::MAX))?;
+    let mask = fields.read("fwmask", parse::bits(0..=u32::MAX))?;
     match (mark, mask) {
         (None, Some(_)) => fields.fault("fwmask", "`fwmask` needs `fwmark`: write fwmark = 0"),
         (mark, mask) => Ok(mark.map(|mark| FwMark {

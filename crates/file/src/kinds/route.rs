@@ -3,13 +3,17 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Family, IfName, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteType, table,
+    Desired, Family, IfName, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteKey,
+    RouteType, table,
 };
 
-use crate::value::{Fields, Node, Result, Table, Value, fault};
-use crate::{Declared, Form, words};
+use super::object::{Declared, FileObject};
+use crate::fields::Fields;
+use crate::parse;
+use crate::place::Place;
+use crate::value::{Node, Result, Table, Value, fault, text};
 
-/// The types that a file may name.
+/// The types that a file can name.
 const TYPES: [(&str, RouteType); 6] = [
     ("unicast", RouteType::Unicast),
     ("blackhole", RouteType::Blackhole),
@@ -19,14 +23,20 @@ const TYPES: [(&str, RouteType); 6] = [
     ("local", RouteType::Local),
 ];
 
+/// The destination that has the family of the rest of the route.
+const DEFAULT: &str = "default";
+
+/// What stands before the value of a metric that the kernel may not adapt.
+const LOCK: &str = "lock ";
+
 const HOP_KEYS: [&str; 4] = ["via", "dev", "weight", "onlink"];
 
 /// The bit of `congctl` in the mask of locked metrics (`RTAX_CC_ALGO`).
 const CONGCTL: u32 = 16;
 
-impl Form for Route<IfName> {
+impl FileObject for Route<IfName> {
     const KIND: Kind = Kind::Route;
-    const WHAT: &'static str = "a route";
+    const WITH_ARTICLE: &'static str = "a route";
     const KEYS: &'static [&'static str] = &[
         "dst",
         "family",
@@ -59,31 +69,28 @@ impl Form for Route<IfName> {
         "congctl",
         "adopt",
     ];
-    type Key<'a> = (u32, Prefix, u32, u8, Option<Prefix>);
-
-    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
-        &mut desired.routes
-    }
+    const REMEDY: &'static str = "another metric or table";
+    type Key = RouteKey;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
-        let type_word = |value: &Value<'_>| words::one_of(value, "type", &TYPES);
+        let type_word = |value: &Value<'_>| parse::one_of(value, "type", &TYPES);
         let kind = fields.read("type", type_word)?.unwrap_or_default();
-        let src = fields.read("src", words::address)?;
-        let from = fields.read("from", words::prefix)?;
+        let src = fields.read("src", parse::address)?;
+        let from = fields.read("from", parse::prefix)?;
         let nexthops = nexthops(fields, kind)?;
         let dst = destination(fields, nexthops.as_slice(), src, from)?;
         let route = Route {
             table: fields
-                .read("table", words::table(fields.tables))?
+                .read("table", parse::table(fields.tables))?
                 .unwrap_or(table::MAIN),
             metric: fields
-                .read("metric", words::number(0..=u32::MAX))?
+                .read("metric", parse::number(0..=u32::MAX))?
                 .unwrap_or(0),
-            tos: fields.read("tos", words::bits(0..=255))?.unwrap_or(0),
+            tos: fields.read("tos", parse::bits(0..=255))?.unwrap_or(0),
             from,
             kind,
             src,
-            scope: fields.read("scope", words::scope)?,
+            scope: fields.read("scope", parse::scope)?,
             metrics: metrics(fields)?,
             ..Route::new(dst, nexthops)
         };
@@ -92,18 +99,15 @@ impl Form for Route<IfName> {
     }
 
     fn write(&self, table: &mut Table<'static>) {
-        let family = self.family();
-        if self.dst.is_default() {
-            table.push("dst", Node::Text("default".into()));
-            table.push("family", Node::Text(family.name().into()));
-        } else {
-            table.push("dst", Node::Text(self.dst.to_string().into()));
+        match self.dst.is_default() {
+            true => {
+                table.set("dst", text(DEFAULT));
+                table.set("family", text(self.family()));
+            }
+            false => table.set("dst", text(self.dst)),
         }
         if self.kind != RouteType::Unicast {
-            table.push(
-                "type",
-                Node::Text(self.kind.name().unwrap_or_default().into()),
-            );
+            table.set("type", text(self.kind.name().unwrap_or_default()));
         }
         match &self.nexthops {
             NextHops::One(hop) => write_hop(hop, table),
@@ -111,71 +115,87 @@ impl Form for Route<IfName> {
                 let hop = |hop| {
                     let mut table = Table::default();
                     write_hop(hop, &mut table);
-                    let node = Node::Table(table);
-                    Value { at: 0, node }
+                    Node::Table(table)
                 };
-                table.push("nexthops", Node::List(hops.iter().map(hop).collect()));
+                table.set("nexthops", hops.iter().map(hop).collect::<Node<'_>>());
             }
             NextHops::None | NextHops::Object(..) => {}
         }
-        if let Some(src) = self.src {
-            table.push("src", Node::Text(src.to_string().into()));
-        }
-        if let Some(from) = self.from {
-            table.push("from", Node::Text(from.to_string().into()));
-        }
-        if self.metric != 0 {
-            table.push("metric", Node::Integer(self.metric.into()));
-        }
+        table.set_some("src", self.src.map(text));
+        table.set_some("from", self.from.map(text));
+        table.set_nonzero("metric", self.metric);
         if self.table != table::MAIN {
-            table.push("table", Node::Integer(self.table.into()));
+            table.set("table", self.table);
         }
-        if self.tos != 0 {
-            table.push("tos", Node::Integer(self.tos.into()));
-        }
-        if let Some(scope) = self.scope {
-            table.push("scope", words::scope_node(scope));
-        }
+        table.set_nonzero("tos", self.tos.into());
+        table.set_some("scope", self.scope.map(parse::scope_node));
         write_metrics(&self.metrics, table);
     }
 
-    fn plain(&self) -> Self {
-        let mut plain = self.clone();
-        plain.protocol = 0;
-        plain.nexthops = plain.nexthops.canonical();
-        // An observed route says the scope that follows from its type and gateway; left open, it
-        // will follow again.
-        let scope = plain.scope.take();
-        let follows = plain.clone().canonical().scope;
+    fn authored(&self) -> Self {
+        let mut authored = self.clone();
+        authored.protocol = 0;
+        authored.nexthops = authored.nexthops.canonical();
+        // A scope that follows from the type and the gateway is left open, and will follow again.
+        let scope = authored.scope.take();
+        let follows = authored.clone().canonical().scope;
         if self.family() == Family::Inet && scope != follows {
-            plain.scope = scope;
+            authored.scope = scope;
         }
-        plain
+        authored
     }
 
-    fn key(&self) -> Self::Key<'_> {
-        let default_metric = match self.family() {
-            Family::Inet6 if self.metric == 0 => 1024,
-            _ => self.metric,
-        };
-        let from = self.from.filter(|from| !from.is_default());
-        (self.table, self.dst, default_metric, self.tos, from)
+    fn key(&self) -> RouteKey {
+        self.canonical_key()
     }
 
-    fn key_words(&self) -> (String, &'static str) {
-        let (table, dst, metric, tos, from) = self.key();
-        let mut words = format!("route to {dst} in table {table} with metric {metric}");
+    fn describe(&self) -> String {
+        let RouteKey {
+            table,
+            dst,
+            metric,
+            tos,
+            from,
+        } = self.canonical_key();
+        let mut text = format!("route to {dst} in table {table} with metric {metric}");
         if tos != 0 {
-            words.push_str(&format!(", tos {tos}"));
+            text.push_str(&format!(", tos {tos}"));
         }
         if let Some(from) = from {
-            words.push_str(&format!(", from {from}"));
+            text.push_str(&format!(", from {from}"));
         }
-        (words, "another metric or table")
+        text
+    }
+
+    /// The routes of a desired state are in the order of their keys, and name by key which of them
+    /// are to be adopted.
+    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
+        let Declared {
+            objects,
+            places,
+            adopted,
+        } = declared;
+        let key = |position: &usize| objects[*position].canonical_key();
+        let adopted: Vec<_> = adopted.iter().map(key).collect();
+        let mut order: Vec<usize> = (0..objects.len()).collect();
+        order.sort_by_cached_key(key);
+        let places = order.iter().map(|position| places[*position]).collect();
+        let routes = desired.routes.insert(objects.into_iter().collect());
+        adopted.into_iter().for_each(|key| routes.adopt(key));
+        places
+    }
+
+    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
+        let routes = desired.routes.as_ref()?;
+        let is_adopted = |route: &Self| routes.adopted().contains(&route.canonical_key());
+        Some(routes.iter().map(move |route| {
+            let is_adopted = is_adopted(&route);
+            (route, is_adopted)
+        }))
     }
 }
 
-/// Where the route leads, with all that does not depend on the family checked.
+/// Reads the next hops, and checks what does not depend on the family.
 fn nexthops(fields: &Fields<'_>, kind: RouteType) -> Result<NextHops<IfName>> {
     let given = ["nexthops", "via", "dev", "onlink"];
     let given = given.into_iter().find(|key| fields.has(key));
@@ -230,20 +250,20 @@ fn many(fields: &Fields<'_>, list: &Value<'_>) -> Result<NextHops<IfName>> {
             return value.unexpected("a next hop such as { via = \"10.0.0.1\" }");
         };
         let fields = Fields::new("a next hop", value.at, table, &HOP_KEYS, fields.tables)?;
-        let weight = fields.read("weight", words::number(1..=256))?;
+        let weight = fields.read("weight", parse::number(1..=256))?;
         Ok(hop(&fields)?.weight(weight.unwrap_or(1)))
     };
     let hops = elements.iter().map(one).collect::<Result<_>>()?;
     Ok(NextHops::Many(hops).canonical())
 }
 
-/// One next hop, its weight aside.
+/// Reads one next hop, except its weight.
 fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
     let hop = NextHop {
-        via: fields.read("via", words::address)?,
-        dev: fields.read("dev", words::name)?,
+        via: fields.read("via", parse::address)?,
+        dev: fields.read("dev", parse::name)?,
         weight: 1,
-        onlink: fields.read("onlink", words::flag)?.unwrap_or(false),
+        onlink: fields.read("onlink", parse::flag)?.unwrap_or(false),
     };
     if hop.via.is_none() && hop.dev.is_none() {
         return fault(fields.at, "a next hop needs `via` or `dev`");
@@ -255,19 +275,18 @@ fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
     Ok(hop)
 }
 
-/// The destination: `default` has the family that the rest tells.
+/// Reads the destination. `default` has the family of the rest of the route.
 fn destination(
     fields: &Fields<'_>,
     hops: &[NextHop<IfName>],
     src: Option<IpAddr>,
     from: Option<Prefix>,
 ) -> Result<Prefix> {
-    let family = fields.read("family", words::family)?;
-    let is_default =
-        |value: &Value<'_>| matches!(&value.node, Node::Text(text) if text == "default");
+    let family = fields.read("family", parse::family)?;
+    let is_default = |value: &Value<'_>| matches!(&value.node, Node::Text(text) if text == DEFAULT);
     let example = "dst = \"10.0.0.0/8\", or dst = \"default\"";
     if !fields.required("dst", example, |value| Ok(is_default(value)))? {
-        let dst = fields.required("dst", example, words::prefix)?;
+        let dst = fields.required("dst", example, parse::prefix)?;
         return match family {
             Some(family) if family != dst.family() => {
                 let message = format!("`dst` is {}: leave `family` out", dst.family());
@@ -278,11 +297,11 @@ fn destination(
     }
     let mut vias = hops.iter().filter_map(|hop| hop.via).map(Family::of);
     let via = vias.next().filter(|first| vias.all(|next| next == *first));
-    let told = family
+    let family = family
         .or(src.map(Family::of))
         .or(from.map(Prefix::family))
         .or(via);
-    match told {
+    match family {
         Some(family) => Ok(Prefix::default_route(family)),
         None => fields.fault(
             "dst",
@@ -291,7 +310,7 @@ fn destination(
     }
 }
 
-/// What one family has and the other has not.
+/// Checks what only one family has.
 fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
     let family = route.family();
     if let Some(src) = route.src
@@ -320,13 +339,13 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
             Some(Node::List(elements)) => elements.get(index).map(|element| element.at),
             _ => None,
         };
-        let at = element.unwrap_or(fields.place("via"));
+        let at = element.unwrap_or(fields.position("via"));
         return fault(at, "an IPv6 route cannot go through an IPv4 gateway");
     }
     Ok(())
 }
 
-/// The metrics: a number, or `"lock 1400"`.
+/// Reads the metrics: each a number, or a string as `"lock 1400"`.
 fn metrics(fields: &Fields<'_>) -> Result<Metrics> {
     let mut metrics = Metrics::default();
     let mut lock = 0;
@@ -349,8 +368,8 @@ fn metrics(fields: &Fields<'_>) -> Result<Metrics> {
         }
         lock |= u32::from(locked) << metric as u8;
     }
-    if let Some(name) = fields.read("congctl", |value| words::text(value, "a name"))? {
-        let (name, locked) = match name.strip_prefix("lock ") {
+    if let Some(name) = fields.read("congctl", |value| parse::text(value, "a name"))? {
+        let (name, locked) = match name.strip_prefix(LOCK) {
             Some(name) => (name, true),
             None => (name, false),
         };
@@ -371,9 +390,9 @@ fn metrics(fields: &Fields<'_>) -> Result<Metrics> {
 
 fn metric_value(value: &Value<'_>) -> Result<(u32, bool)> {
     let Node::Text(text) = &value.node else {
-        return Ok((words::number(0..=u32::MAX)(value)?, false));
+        return Ok((parse::number(0..=u32::MAX)(value)?, false));
     };
-    let number = text.strip_prefix("lock ").filter(|n| !n.starts_with('+'));
+    let number = text.strip_prefix(LOCK).filter(|n| !n.starts_with('+'));
     match number.map(str::parse) {
         Some(Ok(number)) => Ok((number, true)),
         _ => fault(value.at, "write a number such as 1400, or \"lock 1400\""),
@@ -381,37 +400,30 @@ fn metric_value(value: &Value<'_>) -> Result<(u32, bool)> {
 }
 
 fn write_hop(hop: &NextHop<IfName>, table: &mut Table<'static>) {
-    if let Some(via) = hop.via {
-        table.push("via", Node::Text(via.to_string().into()));
-    }
-    if let Some(dev) = &hop.dev {
-        table.push("dev", words::name_node(dev));
-    }
+    table.set_some("via", hop.via.map(text));
+    table.set_some("dev", hop.dev.as_ref().map(parse::name_node));
     if hop.weight != 1 {
-        table.push("weight", Node::Integer(hop.weight.into()));
+        table.set("weight", u32::from(hop.weight));
     }
-    if hop.onlink {
-        table.push("onlink", Node::Bool(true));
-    }
+    table.set_true("onlink", hop.onlink);
 }
 
 fn write_metrics(metrics: &Metrics, table: &mut Table<'static>) {
     if metrics.is_empty() {
         return;
     }
-    let locked = |number: u32| metrics.lock() & 1 << number != 0;
+    let is_locked = |number: u32| metrics.lock() & 1 << number != 0;
     for metric in Metric::ALL {
-        match (metrics.value(metric), locked(metric as u32)) {
-            (None, false) => {}
-            (Some(value), false) => table.push(metric.name(), Node::Integer(value.into())),
+        match (metrics.value(metric), is_locked(metric as u32)) {
+            (value, false) => table.set_some(metric.name(), value),
             (value, true) => {
-                let text = format!("lock {}", value.unwrap_or(0));
-                table.push(metric.name(), Node::Text(text.into()));
+                let value = format!("{LOCK}{}", value.unwrap_or(0));
+                table.set(metric.name(), text(value));
             }
         }
     }
     if let Some(name) = metrics.congctl() {
-        let lock = if locked(CONGCTL) { "lock " } else { "" };
-        table.push("congctl", Node::Text(format!("{lock}{name}").into()));
+        let lock = if is_locked(CONGCTL) { LOCK } else { "" };
+        table.set("congctl", text(format_args!("{lock}{name}")));
     }
 }

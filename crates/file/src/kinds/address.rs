@@ -2,14 +2,19 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{Address, AddressFlags, FOREVER, Family, IfName, Kind, Lifetimes, Prefix};
+use trueup_diff::{
+    Address, AddressFlags, AddressKey, Desired, FOREVER, Family, IfName, Kind, Lifetimes,
+};
 
-use crate::value::{Fields, Node, Result, Table, Value};
-use crate::{Declared, Form, words};
+use super::object::{Declared, FileObject, from_list};
+use crate::fields::Fields;
+use crate::parse;
+use crate::place::Place;
+use crate::value::{Result, Table, Value, text};
 
-impl Form for Address<IfName> {
+impl FileObject for Address<IfName> {
     const KIND: Kind = Kind::Address;
-    const WHAT: &'static str = "an address";
+    const WITH_ARTICLE: &'static str = "an address";
     const KEYS: &'static [&'static str] = &[
         "dev",
         "address",
@@ -27,16 +32,13 @@ impl Form for Address<IfName> {
         "autojoin",
         "adopt",
     ];
-    type Key<'a> = (IfName, IpAddr, Option<Prefix>);
-
-    fn list(desired: &mut Declared) -> &mut Option<Vec<Self>> {
-        &mut desired.addresses
-    }
+    const REMEDY: &'static str = "another address";
+    type Key = AddressKey<IfName>;
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
-        let dev = fields.required("dev", "dev = \"eth0\"", words::name)?;
+        let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
         let example = "address = \"10.0.0.1/24\"";
-        let mut address = Address::new(dev, fields.required("address", example, words::network)?);
+        let mut address = Address::new(dev, fields.required("address", example, parse::network)?);
         let family = address.family();
         let v4_alone = ["label", "scope", "broadcast"];
         if let Some(key) = v4_alone.into_iter().find(|key| fields.has(key))
@@ -46,9 +48,9 @@ impl Form for Address<IfName> {
             return fields.fault(key, message);
         }
         address.peer = peer(fields, &address)?;
-        address.scope = fields.read("scope", words::scope)?.unwrap_or(address.scope);
-        address.label = fields.read("label", words::label)?;
-        address.broadcast = match fields.read("broadcast", words::address)? {
+        address.scope = fields.read("scope", parse::scope)?.unwrap_or(address.scope);
+        address.label = fields.read("label", parse::label)?;
+        address.broadcast = match fields.read("broadcast", parse::address)? {
             Some(IpAddr::V4(broadcast)) => Some(broadcast),
             Some(IpAddr::V6(_)) => {
                 return fields.fault("broadcast", "broadcast: write an inet address");
@@ -57,75 +59,82 @@ impl Form for Address<IfName> {
         };
         address.lifetimes = lifetimes(fields)?;
         for (flag, word) in AddressFlags::ALL {
-            if fields.read(word, words::flag)? == Some(true) {
+            if fields.read(word, parse::flag)? == Some(true) {
                 address.flags = address.flags | flag;
             }
         }
-        let metric = fields.read("metric", words::number(0..=u32::MAX))?;
+        let metric = fields.read("metric", parse::number(0..=u32::MAX))?;
         address.metric = metric.unwrap_or(0);
         Ok(address)
     }
 
     fn write(&self, table: &mut Table<'static>) {
-        table.push("dev", words::name_node(&self.dev));
-        table.push("address", Node::Text(self.address.to_string().into()));
-        if let Some(peer) = self.peer {
-            table.push("peer", Node::Text(peer.to_string().into()));
-        }
+        table.set("dev", parse::name_node(&self.dev));
+        table.set("address", text(self.address));
+        table.set_some("peer", self.peer.map(text));
         if self.scope != Address::new(self.dev, self.address).scope {
-            table.push("scope", words::scope_node(self.scope));
+            table.set("scope", parse::scope_node(self.scope));
         }
-        if let Some(label) = &self.label {
-            table.push("label", words::bytes_node(label.as_bytes()));
-        }
-        if let Some(broadcast) = self.broadcast {
-            table.push("broadcast", Node::Text(broadcast.to_string().into()));
-        }
+        let label = self.label.as_ref();
+        table.set_some(
+            "label",
+            label.map(|label| parse::bytes_node(label.as_bytes())),
+        );
+        table.set_some("broadcast", self.broadcast.map(text));
         let Lifetimes { valid, preferred } = self.lifetimes;
         if valid != FOREVER {
-            table.push("valid_lft", words::lifetime_node(valid));
+            table.set("valid_lft", parse::lifetime_node(valid));
         }
         if preferred != valid {
-            table.push("preferred_lft", words::lifetime_node(preferred));
+            table.set("preferred_lft", parse::lifetime_node(preferred));
         }
-        if self.metric != 0 {
-            table.push("metric", Node::Integer(self.metric.into()));
-        }
+        table.set_nonzero("metric", self.metric);
         for (flag, word) in AddressFlags::ALL {
-            if self.flags.contains(flag) {
-                table.push(word, Node::Bool(true));
-            }
+            table.set_true(word, self.flags.contains(flag));
         }
     }
 
-    fn plain(&self) -> Self {
-        let mut plain = self.clone();
-        plain.protocol = 0;
-        plain.secondary = false;
-        plain
+    fn authored(&self) -> Self {
+        Address {
+            protocol: 0,
+            secondary: false,
+            ..self.clone()
+        }
     }
 
-    fn key(&self) -> Self::Key<'_> {
+    fn key(&self) -> AddressKey<IfName> {
         let subnet = (self.family() == Family::Inet).then(|| self.subnet());
-        (self.dev, self.address.ip(), subnet)
+        AddressKey {
+            dev: self.dev,
+            address: self.address.ip(),
+            subnet,
+        }
     }
 
-    fn key_words(&self) -> (String, &'static str) {
-        let words = match self.family() {
+    fn describe(&self) -> String {
+        match self.family() {
             Family::Inet => format!("address {} on {}", self.address, self.dev),
             Family::Inet6 => format!("address {} on {}", self.address.ip(), self.dev),
-        };
-        (words, "another address")
+        }
+    }
+
+    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
+        declared.into_list(&mut desired.addresses, &mut desired.adopt)
+    }
+
+    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
+        from_list(&desired.addresses, &desired.adopt)
     }
 }
 
-/// The other end's address. iproute2 takes it with a length, which is that of both ends.
+/// Reads the address of the other end. As in iproute2 it may have a length, which is that of both
+/// ends.
 fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>> {
-    let with_length = |value: &Value<'_>| match words::text(value, "an address")? {
+    let with_length = |value: &Value<'_>| match parse::text(value, "an address")? {
         text if text.contains('/') => {
-            words::network(value).map(|network| (network.ip(), Some(network.prefix())))
+            parse::network(value).map(|network| (network.ip(), Some(network.prefix())))
         }
-        _ => words::address(value).map(|peer| (peer, None)),
+        _ => parse::address(value).map(|peer| (peer, None)),
     };
     let Some((peer, length)) = fields.read("peer", with_length)? else {
         return Ok(None);
@@ -147,17 +156,17 @@ fn peer(fields: &Fields<'_>, address: &Address<IfName>) -> Result<Option<IpAddr>
     Ok(Some(peer))
 }
 
-/// The lifetimes; an address is preferred as long as it is valid unless said otherwise.
+/// Reads the lifetimes. By default an address is preferred as long as it is valid.
 fn lifetimes(fields: &Fields<'_>) -> Result<Lifetimes> {
     let valid = fields
-        .read("valid_lft", words::lifetime)?
+        .read("valid_lft", parse::lifetime)?
         .unwrap_or(FOREVER);
     if valid == 0 {
         let message = "valid_lft: an address of no lifetime is none: write 1 or more";
         return fields.fault("valid_lft", message);
     }
     let preferred = fields
-        .read("preferred_lft", words::lifetime)?
+        .read("preferred_lft", parse::lifetime)?
         .unwrap_or(valid);
     if preferred > valid {
         let message = "preferred_lft is longer than valid_lft: write at most as much";

@@ -1,0 +1,203 @@
+//! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind, sysctls.
+
+use trueup_diff::{Desired, Kind, NexthopMode};
+use trueup_sysctl as sysctl;
+
+use crate::error::{MAX_PROBLEMS, Problem};
+use crate::file_keys::{self, NEXTHOPS, SYSCTL};
+use crate::kinds::{self, Opened, Section};
+use crate::place::{Cursor, Places};
+use crate::settings::{self, Settings};
+use crate::suggest::unknown;
+use crate::sysctl::Sysctls;
+use crate::tables::Tables;
+use crate::value::{Fault, Key, Node, Result, Value, fault};
+
+/// What was read of a file so far.
+pub(crate) struct Collector<'a> {
+    tables: &'a Tables,
+    cursor: Cursor<'a>,
+    pub(crate) settings: Settings,
+    nexthops: NexthopMode,
+    /// The keys at the top that were given.
+    given: Vec<&'static str>,
+    /// The position of the first object with `adopt = false`.
+    not_adopted: Option<usize>,
+    sections: Vec<Box<dyn Section>>,
+    sysctls: Option<Sysctls>,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(text: &'a str, tables: &'a Tables) -> Collector<'a> {
+        Collector {
+            tables,
+            cursor: Cursor::new(text.as_bytes()),
+            settings: Settings::default(),
+            nexthops: NexthopMode::default(),
+            given: Vec::new(),
+            not_adopted: None,
+            sections: kinds::sections(),
+            sysctls: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Returns true if nothing was declared.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut sections = self.sections.iter();
+        self.sysctls.is_none() && sections.all(|section| section.opened().is_none())
+    }
+
+    /// Takes a pair at the top of the file.
+    pub(crate) fn pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
+        if let Some((name, _)) = file_keys::find(&key.name) {
+            return self.file_key(name, &key, &value);
+        }
+        let section = self.position(&key)?;
+        let name = self.sections[section].kind().name();
+        let Node::List(elements) = value.node else {
+            let message = format!(
+                "expected a list of {name} sections, found {}: write [[{name}]] above the keys, or \
+                 {name} = []",
+                value.sort(),
+            );
+            return fault(value.at, message);
+        };
+        self.list(&key)?;
+        for element in elements {
+            self.element(name, element);
+        }
+        Ok(())
+    }
+
+    fn file_key(&mut self, name: &'static str, key: &Key<'a>, value: &Value<'a>) -> Result<()> {
+        if self.given.contains(&name) {
+            return fault(key.at, format!("`{name}` is given twice"));
+        }
+        self.given.push(name);
+        match name {
+            SYSCTL => {
+                let sysctls = Sysctls::read(value, &mut self.cursor, &mut self.faults);
+                self.sysctls = Some(sysctls);
+            }
+            NEXTHOPS => match settings::nexthops(value) {
+                Ok(nexthops) => self.nexthops = nexthops,
+                Err(fault) => self.faults.push(fault),
+            },
+            _ => {
+                let read = self.settings.read(name, value, self.tables);
+                self.faults.extend(read.err());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a section that is given as one list.
+    pub(crate) fn list(&mut self, key: &Key<'a>) -> Result<()> {
+        let section = self.section(key)?;
+        if section.opened().is_some() {
+            return fault(key.at, format!("`{}` is given twice", section.kind()));
+        }
+        section.open(Opened::AsList);
+        Ok(())
+    }
+
+    /// Opens a section, or goes on with it, at a `[[header]]`.
+    pub(crate) fn header(&mut self, key: &Key<'a>) -> Result<()> {
+        let section = self.section(key)?;
+        if section.opened() == Some(Opened::AsList) {
+            let message = format!(
+                "`{}` was given as a list above: write all of them there, or none",
+                section.kind()
+            );
+            return fault(key.at, message);
+        }
+        section.open(Opened::ByHeaders);
+        Ok(())
+    }
+
+    /// Takes an object of a section that was opened before.
+    pub(crate) fn element(&mut self, section: &str, value: Value<'a>) {
+        // Of a file with a fault in every line only the first ones are reported.
+        if self.faults.len() > MAX_PROBLEMS {
+            return;
+        }
+        let mut sections = self.sections.iter_mut();
+        let Some(section) = sections.find(|known| known.kind().name() == section) else {
+            return;
+        };
+        match section.read(&value, self.tables, &mut self.cursor) {
+            Ok(Some(false)) => _ = self.not_adopted.get_or_insert(value.at),
+            Ok(_) => {}
+            Err(fault) => self.faults.push(fault),
+        }
+    }
+
+    /// Returns the kind of the section that `key` names.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such section.
+    pub(crate) fn kind(&self, key: &Key<'_>) -> Result<Kind> {
+        self.position(key)
+            .map(|section| self.sections[section].kind())
+    }
+
+    fn section(&mut self, key: &Key<'_>) -> Result<&mut (dyn Section + 'static)> {
+        self.position(key)
+            .map(|section| &mut *self.sections[section])
+    }
+
+    fn position(&self, key: &Key<'_>) -> Result<usize> {
+        if let Some((name, example)) = file_keys::find(&key.name) {
+            let message = format!("`{name}` is no list of objects: write {example}");
+            return fault(key.at, message);
+        }
+        let mut names = self.sections.iter().map(|section| section.kind().name());
+        names.position(|name| name == key.name).map_or_else(
+            || {
+                let mut known: Vec<_> = file_keys::ALL.map(|(name, _)| name).into();
+                known.extend(self.sections.iter().map(|section| section.kind().name()));
+                fault(key.at, unknown("section", &key.name, "a file", &known))
+            },
+            Ok,
+        )
+    }
+
+    /// Takes the faults that were found, once all was read.
+    pub(crate) fn take_faults(&mut self) -> Vec<Fault> {
+        let mut faults = std::mem::take(&mut self.faults);
+        if let Some(at) = self.not_adopted.filter(|_| self.settings.adopt) {
+            let message = "adopt = false, and adopt = true at the top is for every object: remove \
+                           one of the two"
+                .to_owned();
+            faults.push(Fault { at, message });
+        }
+        faults
+    }
+
+    /// Finds the objects whose key an earlier one has.
+    pub(crate) fn duplicates(&self) -> Vec<Problem> {
+        let each = self.sections.iter();
+        each.flat_map(|section| section.duplicates()).collect()
+    }
+
+    /// Returns what was declared, with the places.
+    pub(crate) fn finish(self) -> (Desired, Option<sysctl::Desired>, Places) {
+        let mut desired = Desired {
+            nexthops: self.nexthops,
+            ..Desired::default()
+        };
+        let mut places = Places::default();
+        for section in self.sections {
+            let kind = section.kind();
+            places.objects.insert(kind, section.declare(&mut desired));
+        }
+        let sysctl = self.sysctls.map(|sysctls| {
+            places.sysctls = sysctls.places;
+            sysctls.desired
+        });
+        (desired, sysctl, places)
+    }
+}

@@ -1,0 +1,128 @@
+//! A file as a whole: read, checked, and turned into what it declares.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use trueup_diff::Desired;
+use trueup_sysctl as sysctl;
+
+use crate::collect::Collector;
+use crate::error::{Error, ErrorKind, Problem};
+use crate::place::{Cursor, Places};
+use crate::settings::Settings;
+use crate::tables::Tables;
+use crate::value::Fault;
+use crate::{json, toml};
+
+/// The largest file that is read, in bytes: some ten million routes.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A desired-state file: what it declares, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// The settings, which hold for all of it.
+    pub settings: Settings,
+    /// The objects in the order of the file, routes in the order of their keys. They do not bear the
+    /// marker yet.
+    pub desired: Desired,
+    /// The sysctls; `None` if they are unmanaged.
+    pub sysctl: Option<sysctl::Desired>,
+    /// The place of each object.
+    pub places: Places,
+}
+
+impl File {
+    /// Reads a file. It is JSON if its name ends in `.json` or its text starts with `{`, else TOML.
+    ///
+    /// Opening a FIFO waits for its other end. A caller that must not wait opens the file itself
+    /// and calls [`File::read_from`].
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is no desired state.
+    pub fn read(path: &Path, tables: &Tables) -> Result<File, Error> {
+        let name = path.display().to_string();
+        let file = fs::File::open(path).map_err(|error| Error::unreadable(&name, &error))?;
+        File::read_from(&name, file, tables)
+    }
+
+    /// Reads a text to its end, at most 1 GiB. Errors call it `name`.
+    ///
+    /// # Errors
+    ///
+    /// When the text cannot be read, is longer, or is no desired state.
+    pub fn read_from(name: &str, text: impl io::Read, tables: &Tables) -> Result<File, Error> {
+        let mut bytes = Vec::new();
+        text.take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::unreadable(name, &error))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let message = "is larger than 1 GiB: no desired state is".to_owned();
+            let place = None;
+            let problems = vec![Problem { place, message }];
+            return Err(Error::new(ErrorKind::Unreadable, name, problems));
+        }
+        File::parse(name, &bytes, tables)
+    }
+
+    /// Parses a text. Errors call it `name`.
+    ///
+    /// # Errors
+    ///
+    /// When the text is no desired state.
+    pub fn parse(name: &str, bytes: &[u8], tables: &Tables) -> Result<File, Error> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let fault = Fault {
+                at: error.valid_up_to(),
+                message: "this is not UTF-8: save the file as UTF-8 text".to_owned(),
+            };
+            located(ErrorKind::Syntax, name, bytes, vec![fault])
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut collector = Collector::new(text, tables);
+        let is_json = name.ends_with(".json") || text.trim_start().starts_with('{');
+        let syntax = match is_json {
+            true => json::read(text, &mut collector),
+            false => toml::read(text, &mut collector),
+        };
+        let is_wrong = |kind, faults| Err(located(kind, name, text.as_bytes(), faults));
+        let mut faults = collector.take_faults();
+        if let Err(fault) = syntax {
+            faults.push(fault);
+            return is_wrong(ErrorKind::Syntax, faults);
+        }
+        if collector.is_empty() && faults.is_empty() {
+            let message = "this declares nothing: write a section, such as [[route]], or \
+                           `route = []` for no routes"
+                .to_owned();
+            faults.push(Fault { at: 0, message });
+        }
+        if !faults.is_empty() {
+            return is_wrong(ErrorKind::Invalid, faults);
+        }
+        let duplicates = collector.duplicates();
+        if !duplicates.is_empty() {
+            return Err(Error::new(ErrorKind::Invalid, name, duplicates));
+        }
+        let settings = std::mem::take(&mut collector.settings);
+        let (desired, sysctl, places) = collector.finish();
+        Ok(File {
+            settings,
+            desired,
+            sysctl,
+            places,
+        })
+    }
+}
+
+/// Returns the error of faults in `text`, each at its place.
+fn located(kind: ErrorKind, name: &str, text: &[u8], mut faults: Vec<Fault>) -> Error {
+    faults.sort_by_key(|fault| fault.at);
+    let mut cursor = Cursor::new(text);
+    let problem = |fault: Fault| Problem {
+        place: Some(cursor.place(fault.at)),
+        message: fault.message,
+    };
+    Error::new(kind, name, faults.into_iter().map(problem).collect())
+}

@@ -1,0 +1,32 @@
+//! The keys at the top of a file that are not sections of objects.
+
+pub(crate) const PROTOCOL: &str = "protocol";
+pub(crate) const ADOPT: &str = "adopt";
+pub(crate) const ADOPT_PROTOCOLS: &str = "adopt_protocols";
+pub(crate) const ON_CONFLICT: &str = "on_conflict";
+pub(crate) const GRACE: &str = "grace";
+pub(crate) const NEXTHOPS: &str = "nexthops";
+pub(crate) const OWNERSHIP: &str = "ownership";
+pub(crate) const SYSCTL: &str = "sysctl";
+pub(crate) const SYSCTL_REVERT: &str = "sysctl_revert";
+
+/// Each of them with an example.
+pub(crate) const ALL: [(&str, &str); 9] = [
+    (PROTOCOL, "protocol = 116"),
+    (ADOPT, "adopt = true"),
+    (ADOPT_PROTOCOLS, "adopt_protocols = [ 12 ]"),
+    (ON_CONFLICT, "on_conflict = \"take\""),
+    (GRACE, "grace = 10"),
+    (NEXTHOPS, "nexthops = \"objects\""),
+    (OWNERSHIP, "[ownership]"),
+    (SYSCTL, "[sysctl]"),
+    (SYSCTL_REVERT, "sysctl_revert = true"),
+];
+
+/// Those that are tables and may be headers.
+pub(crate) const TABLES: [&str; 2] = [OWNERSHIP, SYSCTL];
+
+/// Finds a key by name, and returns it with its example.
+pub(crate) fn find(name: &str) -> Option<(&'static str, &'static str)> {
+    ALL.into_iter().find(|(known, _)| *known == name)
+}

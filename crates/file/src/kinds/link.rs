@@ -1,0 +1,366 @@
+//! `[[link]]`.
+
+use std::net::IpAddr;
+
+use trueup_diff::{
+    BondMode, BridgeAttrs, Desired, IfName, Kind, Link, LinkKind, MacvlanMode, VlanProtocol,
+    VxlanAttrs,
+};
+
+use super::object::{Declared, FileObject, from_list};
+use crate::fields::Fields;
+use crate::parse;
+use crate::place::Place;
+use crate::suggest::unknown;
+use crate::value::{Node, Result, Table, Value, fault, text};
+
+/// The kinds that a file can name, each with what reads its keys.
+const KINDS: [(&str, ReadKind); 11] = [
+    ("bridge", read_bridge),
+    ("veth", read_veth),
+    ("vxlan", read_vxlan),
+    ("vlan", read_vlan),
+    ("macvlan", read_macvlan),
+    ("ifb", |_| Ok(LinkKind::Ifb)),
+    ("dummy", |_| Ok(LinkKind::Dummy)),
+    ("bond", read_bond),
+    ("vrf", read_vrf),
+    ("tun", |_| Ok(LinkKind::Tun)),
+    ("tap", |_| Ok(LinkKind::Tap)),
+];
+
+type ReadKind = fn(&Fields<'_>) -> Result<LinkKind<IfName>>;
+
+/// The keys that every link may have.
+const COMMON_KEYS: [&str; 9] = [
+    "name", "kind", "up", "mtu", "address", "master", "alias", "group", "adopt",
+];
+
+/// The keys that only some kinds may have, with the names of these.
+const KEYS_OF_KINDS: [(&str, &[&str]); 17] = [
+    ("peer", &["veth"]),
+    ("id", &["vxlan", "vlan"]),
+    ("local", &["vxlan"]),
+    ("remote", &["vxlan"]),
+    ("group_address", &["vxlan"]),
+    ("port", &["vxlan"]),
+    ("learning", &["vxlan"]),
+    ("ttl", &["vxlan"]),
+    ("link", &["vxlan", "vlan", "macvlan"]),
+    ("protocol", &["vlan"]),
+    ("mode", &["macvlan", "bond"]),
+    ("stp", &["bridge"]),
+    ("vlan_filtering", &["bridge"]),
+    ("forward_delay", &["bridge"]),
+    ("ageing_time", &["bridge"]),
+    ("miimon", &["bond"]),
+    ("table", &["vrf"]),
+];
+
+const fn all_keys() -> [&'static str; COMMON_KEYS.len() + KEYS_OF_KINDS.len()] {
+    let mut all = [""; COMMON_KEYS.len() + KEYS_OF_KINDS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = match at < COMMON_KEYS.len() {
+            true => COMMON_KEYS[at],
+            false => KEYS_OF_KINDS[at - COMMON_KEYS.len()].0,
+        };
+        at += 1;
+    }
+    all
+}
+
+/// The longest alias in bytes (`IFALIASZ` less the NUL).
+const MAX_ALIAS: usize = 255;
+
+/// MTU and intervals are `int`s in the kernel.
+const INT_MAX: u32 = i32::MAX as u32;
+
+impl FileObject for Link<IfName> {
+    const KIND: Kind = Kind::Link;
+    const WITH_ARTICLE: &'static str = "a link";
+    const KEYS: &'static [&'static str] = &all_keys();
+    const REMEDY: &'static str = "another name";
+    type Key = IfName;
+
+    fn read(fields: &Fields<'_>) -> Result<Self> {
+        let name = fields.required("name", "name = \"br0\"", own_name)?;
+        let mut link = Link::must_exist(name);
+        link.kind = kind(fields)?;
+        link.up = fields.read("up", parse::flag)?;
+        link.mtu = fields.read("mtu", parse::number(1..=INT_MAX))?;
+        link.address = fields.read("address", parse::lladdr)?;
+        link.master = fields.read("master", master)?;
+        link.alias = fields.read("alias", alias)?;
+        link.group = fields.read("group", parse::number(0..=u32::MAX))?;
+        let is_own = |key: &&str| {
+            let value = fields.get(key).map(parse::name);
+            matches!(value, Some(Ok(other)) if other == name)
+        };
+        if let Some(key) = ["master", "link", "peer"].into_iter().find(is_own) {
+            let message = format!("{key}: {name} cannot be its own {key}: write another name");
+            return fields.fault(key, message);
+        }
+        Ok(link)
+    }
+
+    fn write(&self, table: &mut Table<'static>) {
+        table.set("name", parse::name_node(&self.name));
+        if let Some(kind) = &self.kind {
+            table.set("kind", text(kind.name()));
+            write_kind(kind, table);
+        }
+        table.set_some("up", self.up);
+        table.set_some("mtu", self.mtu);
+        table.set_some("address", self.address.map(text));
+        let name = |name: &Option<IfName>| name.as_ref().map_or(text(""), parse::name_node);
+        table.set_some("master", self.master.as_ref().map(name));
+        table.set_some("alias", self.alias.as_deref().map(parse::bytes_node));
+        table.set_some("group", self.group);
+    }
+
+    fn authored(&self) -> Self {
+        // A link of a kind that a file cannot name must exist.
+        let nameable = |kind: &LinkKind<IfName>| !matches!(kind, LinkKind::Other(_));
+        Link {
+            index: 0,
+            kind: self.kind.clone().filter(nameable),
+            ..self.clone()
+        }
+    }
+
+    fn key(&self) -> IfName {
+        self.name
+    }
+
+    fn describe(&self) -> String {
+        format!("link {}", self.name)
+    }
+
+    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
+        declared.into_list(&mut desired.links, &mut desired.adopt)
+    }
+
+    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
+        from_list(&desired.links, &desired.adopt)
+    }
+}
+
+/// Reads the kind, with the keys that only it may have.
+fn kind(fields: &Fields<'_>) -> Result<Option<LinkKind<IfName>>> {
+    let name = |value| parse::text(value, "a kind, such as \"bridge\"");
+    let name = fields.read("kind", name)?;
+    let known = name.map(|name| KINDS.iter().find(|(known, _)| *known == name));
+    if let (Some(name), Some(None)) = (name, known) {
+        let message = unknown("kind", name, "a link", &KINDS.map(|(name, _)| name));
+        let none = match message.ends_with('?') {
+            true => "",
+            false => "; leave `kind` out for a link that must exist",
+        };
+        return fields.fault("kind", message + none);
+    }
+    check_keys(fields, name)?;
+    let read = known.flatten().map(|(_, read)| read(fields));
+    read.transpose()
+}
+
+/// Checks that each key is one of this kind.
+fn check_keys(fields: &Fields<'_>, kind: Option<&str>) -> Result<()> {
+    for (key, value) in fields.iter() {
+        let Some((key, kinds)) = KEYS_OF_KINDS.iter().find(|(known, _)| *known == key.name) else {
+            continue;
+        };
+        let kinds_text = kinds.join(" and ");
+        match kind {
+            Some(kind) if kinds.contains(&kind) => {}
+            Some(kind) => {
+                let message = format!(
+                    "`{key}` is for links of kind {kinds_text}, this is a {kind}: leave it out"
+                );
+                return fault(value.at, message);
+            }
+            None => {
+                let message = format!(
+                    "`{key}` is for links of kind {kinds_text}: write kind = \"{}\", or leave \
+                     it out",
+                    kinds.first().unwrap_or(&""),
+                );
+                return fault(value.at, message);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the name of a link that is declared: not a template, from which the kernel makes a name.
+fn own_name(value: &Value<'_>) -> Result<IfName> {
+    let name = parse::name(value)?;
+    if name.is_template() {
+        let message = format!(
+            "`{name}` has a `%`, which the kernel takes for a template and replaces by a number: \
+             write a name without"
+        );
+        return fault(value.at, message);
+    }
+    Ok(name)
+}
+
+/// Reads a name, or an empty string for none.
+fn master(value: &Value<'_>) -> Result<Option<IfName>> {
+    match &value.node {
+        Node::Text(text) if text.is_empty() => Ok(None),
+        _ => parse::name(value).map(Some),
+    }
+}
+
+fn alias(value: &Value<'_>) -> Result<Box<[u8]>> {
+    let alias = parse::bytes(value, "an alias as a string")?;
+    if alias.len() > MAX_ALIAS {
+        let message = format!("{} bytes: write {MAX_ALIAS} at most", alias.len());
+        return fault(value.at, message);
+    }
+    Ok(alias.into())
+}
+
+fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    Ok(LinkKind::Bridge(BridgeAttrs {
+        stp: fields.read("stp", parse::flag)?,
+        vlan_filtering: fields.read("vlan_filtering", parse::flag)?,
+        forward_delay: fields.read("forward_delay", parse::number(0..=u32::MAX))?,
+        ageing_time: fields.read("ageing_time", parse::number(0..=u32::MAX))?,
+    }))
+}
+
+fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    let peer = fields.read("peer", own_name)?;
+    Ok(LinkKind::Veth { peer })
+}
+
+fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    let protocol = |value| one_of(value, "protocol", VlanProtocol::ALL, VlanProtocol::name);
+    Ok(LinkKind::Vlan {
+        link: fields.required("link", "link = \"eth0\"", parse::name)?,
+        id: fields.required("id", "id = 100", parse::number(0..=4094))?,
+        protocol: fields.read("protocol", protocol)?.unwrap_or_default(),
+    })
+}
+
+fn read_macvlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    let mode = |value| one_of(value, "mode", MacvlanMode::ALL, MacvlanMode::name);
+    Ok(LinkKind::Macvlan {
+        link: fields.required("link", "link = \"eth0\"", parse::name)?,
+        mode: fields.read("mode", mode)?,
+    })
+}
+
+fn read_bond(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    let mode = |value| one_of(value, "mode", BondMode::ALL, BondMode::name);
+    Ok(LinkKind::Bond {
+        mode: fields.read("mode", mode)?,
+        miimon: fields.read("miimon", parse::number(0..=INT_MAX))?,
+    })
+}
+
+fn read_vrf(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    let table = parse::table(fields.tables);
+    let table = fields.required("table", "table = 100", table)?;
+    Ok(LinkKind::Vrf { table })
+}
+
+fn one_of<T: Copy>(
+    value: &Value<'_>,
+    what: &str,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<T> {
+    let words: Vec<(&str, T)> = all.iter().map(|value| (name(*value), *value)).collect();
+    parse::one_of(value, what, &words)
+}
+
+fn read_vxlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
+    let remote = fields.read("remote", parse::address)?;
+    let group = fields.read("group_address", parse::address)?;
+    if remote.is_some() && group.is_some() {
+        return fields.fault(
+            "group_address",
+            "`remote` and `group_address` exclude each other: leave one out",
+        );
+    }
+    if remote.is_some_and(|remote| remote.is_multicast()) {
+        let message = "remote: a multicast group: write it as `group_address`";
+        return fields.fault("remote", message);
+    }
+    if group.is_some_and(|group| !group.is_multicast()) {
+        let message = "group_address: not a multicast group: write it as `remote`";
+        return fields.fault("group_address", message);
+    }
+    let vxlan = VxlanAttrs {
+        id: fields.required("id", "id = 100", parse::number(0..=0xff_ffff))?,
+        local: fields.read("local", parse::address)?,
+        remote: remote.or(group),
+        port: fields.read("port", parse::number(1..=u16::MAX))?,
+        link: fields.read("link", parse::name)?,
+        learning: fields.read("learning", parse::flag)?,
+        ttl: fields.read("ttl", parse::number(0..=255))?,
+    };
+    // `vxlan_config_validate` in drivers/net/vxlan/vxlan_core.c.
+    if group.is_some() && vxlan.link.is_none() {
+        let message = "group_address: a group needs `link`: write link = \"eth0\"";
+        return fields.fault("group_address", message);
+    }
+    let inet6 = |address: Option<IpAddr>| address.map(|address| address.is_ipv6());
+    let families = (inet6(vxlan.local), inet6(vxlan.remote));
+    if let (Some(local), Some(remote)) = families
+        && local != remote
+    {
+        let message = "local: write an address of the family of the other end";
+        return fields.fault("local", message);
+    }
+    Ok(LinkKind::Vxlan(vxlan))
+}
+
+fn write_kind(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
+    match kind {
+        LinkKind::Bridge(bridge) => {
+            table.set_some("stp", bridge.stp);
+            table.set_some("vlan_filtering", bridge.vlan_filtering);
+            table.set_some("forward_delay", bridge.forward_delay);
+            table.set_some("ageing_time", bridge.ageing_time);
+        }
+        LinkKind::Veth { peer } => table.set_some("peer", peer.as_ref().map(parse::name_node)),
+        LinkKind::Vxlan(vxlan) => write_vxlan(vxlan, table),
+        LinkKind::Vlan { link, id, protocol } => {
+            table.set("link", parse::name_node(link));
+            table.set("id", u32::from(*id));
+            if *protocol != VlanProtocol::default() {
+                table.set("protocol", text(protocol.name()));
+            }
+        }
+        LinkKind::Macvlan { link, mode } => {
+            table.set("link", parse::name_node(link));
+            table.set_some("mode", mode.map(|mode| text(mode.name())));
+        }
+        LinkKind::Bond { mode, miimon } => {
+            table.set_some("mode", mode.map(|mode| text(mode.name())));
+            table.set_some("miimon", *miimon);
+        }
+        LinkKind::Vrf { table: id } => table.set("table", *id),
+        LinkKind::Ifb | LinkKind::Dummy | LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => {}
+    }
+}
+
+fn write_vxlan(vxlan: &VxlanAttrs<IfName>, table: &mut Table<'static>) {
+    table.set("id", vxlan.id);
+    table.set_some("local", vxlan.local.map(text));
+    if let Some(remote) = vxlan.remote {
+        let key = match remote.is_multicast() {
+            true => "group_address",
+            false => "remote",
+        };
+        table.set(key, text(remote));
+    }
+    table.set_some("port", vxlan.port.map(u32::from));
+    table.set_some("link", vxlan.link.as_ref().map(parse::name_node));
+    table.set_some("learning", vxlan.learning);
+    table.set_some("ttl", vxlan.ttl.map(u32::from));
+}

@@ -1,0 +1,94 @@
+//! `[[neighbour]]`.
+
+use trueup_diff::{Desired, IfName, Kind, Neighbour, NeighbourKey, NeighbourState};
+
+use super::object::{Declared, FileObject, from_list};
+use crate::fields::Fields;
+use crate::parse;
+use crate::place::Place;
+use crate::value::{Result, Table, fault, text};
+
+impl FileObject for Neighbour<IfName> {
+    const KIND: Kind = Kind::Neighbour;
+    const WITH_ARTICLE: &'static str = "a neighbour";
+    const KEYS: &'static [&'static str] = &[
+        "dev",
+        "dst",
+        "lladdr",
+        "router",
+        "ext_learn",
+        "proxy",
+        "adopt",
+    ];
+    const REMEDY: &'static str = "another dst";
+    type Key = NeighbourKey<IfName>;
+
+    fn read(fields: &Fields<'_>) -> Result<Self> {
+        let flag = |key| Ok(fields.read(key, parse::flag)?.unwrap_or(false));
+        let neighbour = Neighbour {
+            dev: fields.required("dev", "dev = \"eth0\"", parse::name)?,
+            dst: fields.required("dst", "dst = \"10.0.0.9\"", parse::address)?,
+            lladdr: fields.read("lladdr", parse::lladdr)?,
+            state: NeighbourState::Permanent,
+            router: flag("router")?,
+            ext_learn: flag("ext_learn")?,
+            proxy: flag("proxy")?,
+            protocol: 0,
+        };
+        if !neighbour.proxy {
+            return match neighbour.lladdr {
+                Some(_) => Ok(neighbour),
+                None => fault(
+                    fields.at,
+                    "`lladdr` is missing: write lladdr = \"02:00:00:00:00:09\", or proxy = true \
+                     to answer for the address",
+                ),
+            };
+        }
+        let not_proxied = ["lladdr", "ext_learn"];
+        match not_proxied.into_iter().find(|key| fields.has(key)) {
+            Some(key) => {
+                let message = format!("a proxy entry has no {key}: leave `{key}` out");
+                fields.fault(key, message)
+            }
+            None => Ok(neighbour),
+        }
+    }
+
+    fn write(&self, table: &mut Table<'static>) {
+        table.set("dev", parse::name_node(&self.dev));
+        table.set("dst", text(self.dst));
+        table.set_some("lladdr", self.lladdr.map(text));
+        table.set_true("router", self.router);
+        table.set_true("ext_learn", self.ext_learn);
+        table.set_true("proxy", self.proxy);
+    }
+
+    fn authored(&self) -> Self {
+        Neighbour {
+            protocol: 0,
+            ..self.clone().canonical()
+        }
+    }
+
+    fn key(&self) -> NeighbourKey<IfName> {
+        NeighbourKey {
+            dev: self.dev,
+            dst: self.dst,
+            proxy: self.proxy,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let proxy = if self.proxy { "proxy " } else { "" };
+        format!("{proxy}neighbour {} on {}", self.dst, self.dev)
+    }
+
+    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
+        declared.into_list(&mut desired.neighbours, &mut desired.adopt)
+    }
+
+    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
+        from_list(&desired.neighbours, &desired.adopt)
+    }
+}

@@ -1,0 +1,173 @@
+//! A section of a file: the objects of one kind, whichever it is.
+
+use trueup_diff::{Desired, Kind};
+
+use super::object::{Declared, FileObject};
+use crate::error::Problem;
+use crate::fields::Fields;
+use crate::parse;
+use crate::place::{Cursor, Place};
+use crate::tables::Tables;
+use crate::value::{Node, Result, Table, Value};
+
+/// How a section was opened, which says whether more objects may be added to it.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Opened {
+    /// As one list: `route = [ ... ]`.
+    AsList,
+    /// By a `[[header]]` for each object.
+    ByHeaders,
+}
+
+/// A section of objects of one kind.
+pub(crate) trait Section {
+    /// Returns the kind.
+    fn kind(&self) -> Kind;
+
+    /// Returns how the section was opened; `None` if it is not in the file.
+    fn opened(&self) -> Option<Opened>;
+
+    /// Opens the section.
+    fn open(&mut self, how: Opened);
+
+    /// Adds an object. Returns its `adopt`, if it is given.
+    fn read(
+        &mut self,
+        value: &Value<'_>,
+        tables: &Tables,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Option<bool>>;
+
+    /// Finds the objects whose key an earlier one has: the kernel would hold one of the two, by
+    /// chance.
+    fn duplicates(&self) -> Vec<Problem>;
+
+    /// Puts the objects into a desired state. Returns their places in the order that they have there.
+    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Place>;
+
+    /// Writes the objects of this kind in `desired`, unless the kind is unmanaged.
+    fn write(&self, desired: &Desired, out: &mut dyn Output);
+}
+
+/// What takes the sections that are written.
+pub(crate) trait Output {
+    /// Takes the objects of a section.
+    fn section(&mut self, kind: Kind, objects: &mut dyn Iterator<Item = Written>);
+}
+
+/// The keys of an object, or why a file cannot declare it.
+pub(crate) type Written = std::result::Result<Table<'static>, Unwritable>;
+
+/// An object that a file cannot declare.
+pub(crate) struct Unwritable {
+    /// The object, by its kind and key.
+    pub(crate) object: String,
+    /// The reason.
+    pub(crate) why: String,
+}
+
+/// The section of the kind `T`.
+pub(crate) struct Objects<T> {
+    opened: Option<Opened>,
+    declared: Declared<T>,
+}
+
+impl<T> Default for Objects<T> {
+    fn default() -> Objects<T> {
+        Objects {
+            opened: None,
+            declared: Declared::default(),
+        }
+    }
+}
+
+impl<T: FileObject> Section for Objects<T> {
+    fn kind(&self) -> Kind {
+        T::KIND
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        self.opened
+    }
+
+    fn open(&mut self, how: Opened) {
+        self.opened = Some(how);
+    }
+
+    fn read(
+        &mut self,
+        value: &Value<'_>,
+        tables: &Tables,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Option<bool>> {
+        let Node::Table(table) = &value.node else {
+            let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
+            return value.unexpected(expected);
+        };
+        let fields = Fields::new(T::WITH_ARTICLE, value.at, table, T::KEYS, tables)?;
+        let object = T::read(&fields)?;
+        let adopt = fields.read("adopt", parse::flag)?;
+        if adopt == Some(true) {
+            self.declared.adopted.insert(self.declared.objects.len());
+        }
+        self.declared.objects.push(object);
+        self.declared.places.push(cursor.place(value.at));
+        Ok(adopt)
+    }
+
+    fn duplicates(&self) -> Vec<Problem> {
+        let Declared {
+            objects, places, ..
+        } = &self.declared;
+        let key = |position: &usize| objects[*position].key();
+        let mut order: Vec<usize> = (0..objects.len()).collect();
+        // Stable, so that of objects with one key the first in the file comes first.
+        order.sort_by_key(key);
+        let mut problems = Vec::new();
+        for same in order.chunk_by(|a, b| key(a) == key(b)) {
+            let [first, others @ ..] = same else { continue };
+            problems.extend(others.iter().map(|other| Problem {
+                place: Some(places[*other]),
+                message: format!(
+                    "a second {}: the first is at {}; remove one, or give it {}",
+                    objects[*other].describe(),
+                    places[*first],
+                    T::REMEDY,
+                ),
+            }));
+        }
+        problems
+    }
+
+    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Place> {
+        match self.opened {
+            Some(_) => T::declare(self.declared, desired),
+            None => Vec::new(),
+        }
+    }
+
+    fn write(&self, desired: &Desired, out: &mut dyn Output) {
+        if let Some(objects) = T::declared(desired) {
+            let tables = Tables::default();
+            let mut written =
+                objects.map(|(object, adopt)| write(&object.authored(), adopt, &tables));
+            out.section(T::KIND, &mut written);
+        }
+    }
+}
+
+/// Writes an object, if reading it back gives the same.
+fn write<T: FileObject>(object: &T, adopt: bool, tables: &Tables) -> Written {
+    let mut table = Table::default();
+    object.write(&mut table);
+    table.set_true("adopt", adopt);
+    let read = Fields::new(T::WITH_ARTICLE, 0, &table, T::KEYS, tables)
+        .and_then(|fields| T::read(&fields));
+    let why = match read {
+        Ok(back) if back == *object => return Ok(table),
+        Ok(_) => "it has attributes that a file has no keys for".to_owned(),
+        Err(fault) => format!("a file cannot say it: {}", fault.message),
+    };
+    let object = object.describe();
+    Err(Unwritable { object, why })
+}
