@@ -7,33 +7,52 @@
 //! others to do.
 //!
 //! - [`two_way`] and [`three_way`] compare items of any type.
-//! - [`model`] has the kernel's objects.
+//! - [`Link`], [`Route`] and the other kinds are the kernel's objects; [`ObjectKind`] is what each answers.
 //! - [`plan()`] compares whole states and puts the ops in order.
 //! - [`render`] shows ops as iproute2 commands, as text and as JSON.
 
 #![forbid(unsafe_code)]
 
 mod check;
+mod collateral;
 mod desired;
+mod devices;
+mod error;
+mod kinds;
 mod merge;
-pub mod model;
+mod observed;
+mod op;
 mod options;
+mod ownership;
 mod plan;
 pub mod render;
 mod resolve;
 mod routes;
+mod values;
 
-pub use desired::{Desired, NexthopMode, Observed, Owned, Policy, ProvenBy, proof};
+pub use desired::{Desired, NexthopMode};
+pub use devices::{Devices, Problem};
+pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
+pub use kinds::{
+    Address, AddressFlags, AddressKey, BondMode, BridgeAttrs, Difference, FOREVER, ForwardingEntry,
+    FwMark, Item, Kind, Kinds, Lifetimes, Link, LinkKey, LinkKind, LinkStatus, MacvlanMode, Metric,
+    Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops, Nexthop, NexthopTarget,
+    Object, ObjectKey, ObjectKind, OfKind, PortRange, Registered, Route, RouteKey, RouteType, Rule,
+    RuleAction, RuleKey, Scope, UidRange, VlanProtocol, VxlanAttrs, table,
+};
 pub use merge::{Diff, Duplicate, three_way, two_way};
-pub use model::*;
+pub use observed::Observed;
+pub use op::{Action, Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};
-pub use plan::{Action, Conflict, Hold, Object, ObjectKey, Op, Plan, Reason, plan, plan_resolved};
-pub use resolve::{DesiredError, Devices, Problem, Resolved, assigned, resolve};
+pub use ownership::{Owned, Policy, ProvenBy, proof};
+pub use plan::{Conflict, Plan, plan, plan_resolved};
+pub use resolve::{Resolved, assigned, resolve};
 pub use routes::{
     DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute, Revision,
     RouteDependencies, Routes, RowMatch, Tracker,
 };
+pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -5,178 +5,96 @@
 //! deleting it first.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::check::Check;
-use crate::desired::{Desired, NexthopMode, Observed, Owned, Policy, Proof};
-use crate::merge::{self, Duplicate};
-use crate::model::{
-    Address, Dev, IfName, Item, Kind, Kinds, Link, LinkAddr, LinkKind, Neighbour, Nexthop, Route,
-    Rule,
+use crate::collateral::{CollateralIndex, Effects};
+use crate::desired::{Desired, NexthopMode};
+use crate::devices::{AddressLengths, Devices, Names, Problem};
+use crate::error::DesiredError;
+use crate::kinds::{
+    Authored, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
+    Registered, Route,
 };
-use crate::plan::{Bystanders, Effects, Hold, Object, ObjectKey, peer, undesired};
+use crate::merge;
+use crate::observed::Observed;
+use crate::op::Hold;
+use crate::ownership::{Owned, Policy, Proof};
+use crate::routes::NexthopTable;
 use crate::routes::Routes;
+use crate::values::{Dev, IfName};
+use crate::{each_kind, per_kind};
 
-/// The devices of a namespace and those that a plan will add, by name and by reference.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Devices {
-    names: BTreeMap<Dev, IfName>,
-    by_name: BTreeMap<IfName, Dev>,
-    planned: u32,
-}
+type ResolvedOf<K> = Option<Vec<K>>;
 
-impl Devices {
-    /// The devices that were observed.
-    pub fn observed(links: &[Link]) -> Devices {
-        Devices::of(links.iter().map(|link| (Dev::index(link.index), link.name)))
-    }
-
-    /// Devices and their names.
-    pub fn of(known: impl IntoIterator<Item = (Dev, IfName)>) -> Devices {
-        let mut devices = Devices::default();
-        for (dev, name) in known {
-            devices.names.insert(dev, name);
-            devices.by_name.insert(name, dev);
-        }
-        devices
-    }
-
-    /// The name of a device.
-    pub fn name(&self, dev: Dev) -> Option<&IfName> {
-        self.names.get(&dev)
-    }
-
-    /// The device of a name: the planned one, where the plan creates the name anew.
-    pub fn dev(&self, name: &IfName) -> Option<Dev> {
-        self.by_name.get(name).copied()
-    }
-
-    /// The devices that the plan creates.
-    pub fn planned(&self) -> impl Iterator<Item = (Dev, &IfName)> {
-        self.names
-            .iter()
-            .filter(|(dev, _)| dev.is_planned())
-            .map(|(dev, name)| (*dev, name))
-    }
-
-    /// Lets no name lead to a device any more.
-    fn forget(&mut self, dev: Dev) {
-        self.by_name.retain(|_, known| *known != dev);
-    }
-
-    fn plan(&mut self, name: IfName) {
-        let dev = Dev::planned(self.planned);
-        self.planned += 1;
-        self.names.insert(dev, name);
-        self.by_name.insert(name, dev);
+per_kind! {
+    /// What is desired, keyed in the space of what was observed: what the planner takes.
+    ///
+    /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with [`Resolved::new`] and
+    /// sets the lists: each object in canonical form, bearing the marker. A kind that is `None` is
+    /// unmanaged. Lists that come from a [`Desired`] are in its order.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Resolved[ResolvedOf] {
+        /// What proves objects to be ours.
+        pub policy: Policy,
+        /// The devices that the objects refer to.
+        pub devices: Devices,
+        /// The objects that become ours if they are there already.
+        pub adopt: HashSet<ObjectKey>,
+        /// Links of ours that have to be deleted and created anew, by index.
+        pub(crate) recreated: BTreeSet<u32>,
+        /// Links of ours that would have to be, and what that would take along.
+        pub(crate) held: BTreeMap<u32, Hold>,
     }
 }
 
-/// What is desired, in canonical form, bearing the marker, keyed in the space of what was
-/// observed. Lists are in the order of those in [`Desired`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    /// How objects are told to be ours.
-    pub policy: Policy,
-    /// The devices that the objects below refer to.
-    pub devices: Devices,
-    /// Links.
-    pub links: Option<Vec<Link>>,
-    /// Addresses.
-    pub addresses: Option<Vec<Address>>,
-    /// Neighbours.
-    pub neighbours: Option<Vec<Neighbour>>,
-    /// Routes.
-    pub routes: Option<Vec<Route>>,
-    /// Rules.
-    pub rules: Option<Vec<Rule>>,
-    /// The nexthop objects that the routes point at. There is an opinion on these where there is one on routes.
-    pub nexthops: Option<Vec<Nexthop>>,
-    /// The kinds on which there is an opinion.
-    pub(crate) managed: Kinds,
-    /// The objects that become ours if they are there already.
-    pub(crate) adopt: HashSet<ObjectKey>,
-    /// Links of ours that have to be deleted and created anew, by index.
-    pub(crate) recreated: BTreeSet<u32>,
-    /// Links of ours that would have to be, and what that would take along.
-    pub(crate) held: BTreeMap<u32, Hold>,
-}
-
-/// What is wrong with a desired object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DesiredError {
-    kind: Kind,
-    index: usize,
-    problem: Problem,
-}
-
-/// The ways in which a desired object can be wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Problem {
-    /// No such interface, nor one that is declared.
-    UnknownDevice(IfName),
-    /// It has the key of another, at that position in the same list.
-    Duplicate(usize),
-    /// The kernel would refuse it, or store another thing than was meant.
-    Invalid(&'static str),
-    /// Links are stacked in a circle.
-    Cycle,
-}
-
-impl DesiredError {
-    pub(crate) fn new(kind: Kind, index: usize, problem: Problem) -> DesiredError {
-        DesiredError {
-            kind,
-            index,
-            problem,
+impl Resolved {
+    /// Nothing desired yet, and no kind managed. `devices` are those that objects may refer to:
+    /// [`Devices::observed`] of the observed links.
+    ///
+    /// ```
+    /// use trueup_diff::{
+    ///     Devices, Kinds, Observed, Owned, Resolved, Route, RouteType, plan_resolved,
+    /// };
+    ///
+    /// let mut route = Route::of_type(RouteType::Blackhole, "10.2.0.0/16".parse()?).canonical();
+    /// route.protocol = 116;
+    /// let mut desired = Resolved::new(116, Devices::default());
+    /// desired.routes = Some(vec![route]);
+    /// let observed = Observed {
+    ///     complete: Kinds::ALL,
+    ///     ..Observed::default()
+    /// };
+    /// let plan = plan_resolved(&desired, &observed, &Owned::default())?;
+    /// assert_eq!(plan.ops.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(policy: impl Into<Policy>, devices: Devices) -> Resolved {
+        Resolved {
+            links: None,
+            addresses: None,
+            neighbours: None,
+            nexthops: None,
+            routes: None,
+            rules: None,
+            policy: policy.into(),
+            devices,
+            adopt: HashSet::new(),
+            recreated: BTreeSet::new(),
+            held: BTreeMap::new(),
         }
     }
 
-    /// The kind of the object.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// Its position in the list of its kind in [`Desired`]; of a route in their order.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// What is wrong.
-    pub fn problem(&self) -> &Problem {
-        &self.problem
+    /// The kinds that are managed.
+    pub fn managed(&self) -> Kinds {
+        let mut managed = Kinds::NONE;
+        each_kind!(K => if OfKind::<K>::of_kind(self).is_some() {
+            managed = managed.with(K::KIND);
+        });
+        managed
     }
 }
-
-impl fmt::Display for DesiredError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.kind, self.index, self.problem)
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::UnknownDevice(name) => write!(
-                f,
-                "no interface `{name}`: declare it as a link, or name one that exists"
-            ),
-            Problem::Duplicate(first) => {
-                write!(
-                    f,
-                    "the same key as item {first} of this kind: remove one of the two"
-                )
-            }
-            Problem::Invalid(what) => f.write_str(what),
-            Problem::Cycle => f.write_str("is stacked on itself through its parents"),
-        }
-    }
-}
-
-impl std::error::Error for DesiredError {}
 
 /// Resolves what is desired against what was observed.
 ///
@@ -191,7 +109,6 @@ pub fn resolve(
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let marker = policy.marker;
     let proof = Proof {
         policy,
         owned,
@@ -205,61 +122,96 @@ pub fn resolve(
         (NexthopMode::Assigned(objects), Some(_)) => Arc::clone(objects),
         _ => Arc::default(),
     };
-    let lengths = AddressLengths::of(observed);
-    let mut resolved = Resolved {
-        policy,
-        links: each(Kind::Link, &desired.links, |link| {
-            let link = self::link(link, &devices)?;
-            let dev = devices.dev(&link.name);
-            lengths.check(link.address, dev)?;
-            Ok(link)
-        })?,
-        addresses: each(Kind::Address, &desired.addresses, |address| {
-            let mut address = address.clone().try_map_dev(|name| dev(&devices, name))?;
-            address.protocol = marker;
-            address.secondary = false;
-            let name = devices.name(address.dev);
-            Ok(address.canonical(name))
-        })?,
-        neighbours: each(Kind::Neighbour, &desired.neighbours, |neighbour| {
-            let mut neighbour = neighbour.clone().try_map_dev(|name| dev(&devices, name))?;
-            neighbour.protocol = marker;
-            lengths.check(neighbour.lladdr, Some(neighbour.dev))?;
-            Ok(neighbour.canonical())
-        })?,
-        routes: match &desired.routes {
-            Some(routes) => Some(routes.resolved(&devices, marker, &objects)?),
-            None => None,
-        },
-        rules: each(Kind::Rule, &desired.rules, |rule| {
-            // Its protocol is part of what a rule is.
-            let stored = !policy.unstored.contains(Kind::Rule);
-            Ok(Rule {
-                protocol: if stored { marker } else { 0 },
-                ..rule.clone()
-            }
-            .canonical())
-        })?,
-        nexthops: desired.routes.as_ref().map(|_| objects.all().to_vec()),
-        devices,
-        managed: desired.managed(),
-        adopt: HashSet::new(),
-        recreated,
-        held,
+    let addresses = observed.links.iter();
+    let addresses = addresses.filter_map(|link| Some((link.index, link.address?)));
+    let mut resolved = Resolved::new(policy, devices.clone());
+    (resolved.recreated, resolved.held) = (recreated, held);
+    let names = Names {
+        devices: &devices,
+        lengths: &AddressLengths::of(addresses),
+        marker: policy.marker,
+        rules_have_protocol: !policy.unstored.contains(Kind::Rule),
     };
-    unique(Kind::Link, &resolved.links)?;
-    unique(Kind::Address, &resolved.addresses)?;
-    unique(Kind::Neighbour, &resolved.neighbours)?;
-    unique(Kind::Rule, &resolved.rules)?;
-    let adopt = desired.adopt.iter();
-    resolved.adopt = adopt
-        .filter_map(|(kind, position)| resolved.key(*kind, *position))
-        .collect();
+    let context = Context {
+        names,
+        objects: &objects,
+        manages_routes: desired.routes.is_some(),
+    };
+    each_kind!(K => {
+        let list = OfKind::<K>::of_kind(desired).resolve(&context)?;
+        *OfKind::<K>::of_kind_mut(&mut resolved) = list;
+    });
+    let mut adopt = HashSet::new();
+    each_kind!(K => {
+        let list = OfKind::<K>::of_kind(&resolved).as_deref().unwrap_or_default();
+        let positions = desired.adopt.iter().filter(|(kind, _)| *kind == K::KIND);
+        let objects = positions.filter_map(|(_, position)| list.get(*position));
+        adopt.extend(objects.map(Registered::object_key));
+    });
     let routes = desired.routes.iter().flat_map(Routes::adopted);
-    resolved
-        .adopt
-        .extend(routes.map(|key| ObjectKey::Route(*key)));
+    adopt.extend(routes.map(|key| ObjectKey::Route(*key)));
+    resolved.adopt = adopt;
     Ok(resolved)
+}
+
+/// What the objects of all kinds are resolved with.
+struct Context<'a> {
+    names: Names<'a>,
+    objects: &'a NexthopTable,
+    manages_routes: bool,
+}
+
+/// What a [`Desired`] has of a kind, which can be resolved.
+trait Resolve {
+    type Indexed;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Self::Indexed>>, DesiredError>;
+}
+
+impl<A: Authored + Check> Resolve for Option<Vec<A>> {
+    type Indexed = A::Indexed;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<A::Indexed>>, DesiredError> {
+        let wrong = |index, problem| DesiredError::new(A::Indexed::KIND, index, problem);
+        let one = |(index, object): (usize, &A)| {
+            let checked = object.check().map_err(Problem::Invalid);
+            let resolved = checked.and_then(|()| object.resolve(&context.names));
+            resolved.map_err(|problem| wrong(index, problem))
+        };
+        let Some(objects) = self else {
+            return Ok(None);
+        };
+        let objects: Vec<A::Indexed> = objects
+            .iter()
+            .enumerate()
+            .map(one)
+            .collect::<Result<_, _>>()?;
+        let joined = merge::join(&objects, &[], A::Indexed::key, |_, _, _| {});
+        joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
+        Ok(Some(objects))
+    }
+}
+
+impl Resolve for Option<Routes> {
+    type Indexed = Route;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Route>>, DesiredError> {
+        let Names {
+            devices, marker, ..
+        } = context.names;
+        let resolved = |routes: &Routes| routes.resolved(devices, marker, context.objects);
+        self.as_ref().map(resolved).transpose()
+    }
+}
+
+impl Resolve for NexthopMode {
+    type Indexed = Nexthop;
+
+    fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Nexthop>>, DesiredError> {
+        Ok(context
+            .manages_routes
+            .then(|| context.objects.all().to_vec()))
+    }
 }
 
 /// The devices that there are and are to be, and which of them have to be made anew.
@@ -272,8 +224,10 @@ fn devices(
     if let Some(links) = &desired.links {
         pairs(links)?;
         // Nothing can rest on a link that is to go.
-        for index in undesired(links, observed, proof) {
-            devices.forget(Dev::index(index));
+        if observed.complete.contains(Kind::Link) {
+            for index in undesired(links, &observed.links, proof) {
+                devices.forget(Dev::index(index));
+            }
         }
     }
     // In the order of names: planned devices are the same whatever the order of the input. The
@@ -281,7 +235,7 @@ fn devices(
     // rest on it then waits, and all else goes on.
     let links = desired.links.iter().flatten();
     let names: BTreeSet<IfName> = links
-        .flat_map(|link| std::iter::once(link.name).chain(peer(link)))
+        .flat_map(|link| std::iter::once(link.name).chain(link.peer()))
         .collect();
     for name in names {
         if devices.dev(&name).is_none() {
@@ -296,7 +250,7 @@ fn devices(
 }
 
 /// The shape of a desired state with its nexthop objects found, given those that were observed: for a plan of a part of its routes,
-/// and for a [`DumpMatcher`](crate::DumpMatcher). Of what was observed it takes links and nexthop objects.
+/// and for a [`Sieve`](crate::Sieve). Of what was observed it takes links and nexthop objects.
 ///
 /// # Errors
 ///
@@ -320,92 +274,13 @@ pub fn assigned(
     Ok(NexthopMode::Assigned(Arc::new(objects)))
 }
 
-impl Resolved {
-    /// The key of the object at a position in the list of its kind.
-    fn key(&self, kind: Kind, position: usize) -> Option<ObjectKey> {
-        fn at<T: Clone + Into<Object>>(list: &Option<Vec<T>>, position: usize) -> Option<Object> {
-            Some(list.as_ref()?.get(position)?.clone().into())
-        }
-        let object = match kind {
-            Kind::Link => at(&self.links, position),
-            Kind::Address => at(&self.addresses, position),
-            Kind::Neighbour => at(&self.neighbours, position),
-            Kind::Route => at(&self.routes, position),
-            Kind::Rule => at(&self.rules, position),
-            Kind::Nexthop => at(&self.nexthops, position),
-        };
-        object.map(|object| object.key())
-    }
-}
-
-pub(crate) fn dev(devices: &Devices, name: IfName) -> Result<Dev, Problem> {
-    devices.dev(&name).ok_or(Problem::UnknownDevice(name))
-}
-
-/// The lengths of the hardware addresses of the devices that are there, by index.
-struct AddressLengths(HashMap<u32, usize>);
-
-impl AddressLengths {
-    fn of(observed: &Observed) -> AddressLengths {
-        let length = |link: &Link| Some((link.index, link.address?.as_bytes().len()));
-        AddressLengths(observed.links.iter().filter_map(length).collect())
-    }
-
-    /// Refuses an address of which the kernel would cut off the end, as it is longer than those of
-    /// the device (`neigh_add` in net/core/neighbour.c, `do_setlink` in net/core/rtnetlink.c).
-    fn check(&self, address: Option<LinkAddr>, dev: Option<Dev>) -> Result<(), Problem> {
-        let longest = match dev.and_then(Dev::as_index) {
-            // What is to be created is of Ethernet.
-            None => Some(6),
-            Some(index) => self.0.get(&index).copied(),
-        };
-        match (address, longest) {
-            (Some(address), Some(longest)) if address.as_bytes().len() > longest => {
-                let what = "the hardware address is longer than those of the device";
-                Err(Problem::Invalid(what))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Checks and translates every object of a kind.
-fn each<T: Check, U>(
-    kind: Kind,
-    objects: &Option<Vec<T>>,
-    translate: impl Fn(&T) -> Result<U, Problem>,
-) -> Result<Option<Vec<U>>, DesiredError> {
-    let one = |(index, object): (usize, &T)| {
-        let checked = object.check().map_err(Problem::Invalid);
-        checked
-            .and_then(|()| translate(object))
-            .map_err(|problem| DesiredError::new(kind, index, problem))
-    };
-    let Some(objects) = objects else {
-        return Ok(None);
-    };
-    objects
-        .iter()
-        .enumerate()
-        .map(one)
-        .collect::<Result<_, _>>()
-        .map(Some)
-}
-
-fn unique<T: Item>(kind: Kind, objects: &Option<Vec<T>>) -> Result<(), DesiredError> {
-    let objects = objects.as_deref().unwrap_or_default();
-    merge::join(objects, &[], T::key, |_, _, _| {}).map_err(|Duplicate { first, second }| {
-        DesiredError::new(kind, second, Problem::Duplicate(first))
-    })
-}
-
 /// A link comes into being with one other end, so what is declared of both has to fit.
 fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
     let declared: BTreeMap<IfName, &Link<IfName>> =
         links.iter().map(|link| (link.name, link)).collect();
     let mut ends: BTreeMap<IfName, IfName> = BTreeMap::new();
     for (index, link) in links.iter().enumerate() {
-        let Some(end) = peer(link) else { continue };
+        let Some(end) = link.peer() else { continue };
         let fits = match declared.get(&end).and_then(|end| end.kind.as_ref()) {
             None | Some(LinkKind::Veth { peer: None }) => true,
             Some(LinkKind::Veth { peer: Some(peer) }) => *peer == link.name,
@@ -419,13 +294,6 @@ fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
         }
     }
     Ok(())
-}
-
-fn link(link: &Link<IfName>, devices: &Devices) -> Result<Link, Problem> {
-    let mut link = link.clone().try_map_dev(|name| dev(devices, name))?;
-    let own = devices.dev(&link.name).and_then(Dev::as_index);
-    link.index = own.unwrap_or(0);
-    Ok(link)
 }
 
 /// Links of ours that cannot become as desired in place, by index.
@@ -453,12 +321,12 @@ fn recreate(
     if !observed.complete.contains(Kind::Link) {
         return Ok(Recreated::default());
     }
-    let bystanders = LazyCell::new(|| {
+    let collateral = LazyCell::new(|| {
         let effects = Effects::new(observed);
-        Bystanders::new(observed, effects, std::iter::empty(), proof)
+        CollateralIndex::new(observed, effects, std::iter::empty(), proof)
     });
-    let mut going = undesired(links, observed, proof);
-    going.retain(|index| bystanders.of_delete(*index).is_none());
+    let mut going = undesired(links, &observed.links, proof);
+    going.retain(|index| collateral.of_delete(*index).is_none());
     let mut recreated = BTreeSet::new();
     let mut held = BTreeMap::new();
     let mut links: Vec<_> = links.iter().enumerate().collect();
@@ -470,10 +338,11 @@ fn recreate(
             let Some(observed) = present.get(&desired.name) else {
                 continue;
             };
-            if recreated.contains(&observed.index) || !proof.link(observed) {
+            if recreated.contains(&observed.index) || !proof.is_ours(*observed) {
                 continue;
             }
-            let desired = link(desired, devices)
+            let desired = desired
+                .with_devices(devices)
                 .map_err(|problem| DesiredError::new(Kind::Link, index, problem))?;
             let goes = |dev: &Dev| {
                 let index = dev.as_index().unwrap_or(0);
@@ -487,13 +356,13 @@ fn recreate(
             if !goes_along && (keeps || !creatable) {
                 continue;
             }
-            if let Some(bystander) = bystanders.of_delete(observed.index) {
-                held.insert(observed.index, bystander.clone());
+            if let Some(collateral_object) = collateral.of_delete(observed.index) {
+                held.insert(observed.index, collateral_object.clone());
             } else {
                 recreated.insert(observed.index);
                 devices.plan(observed.name);
-                let other = peer(&desired);
-                if let Some(gone) = peer(observed).and_then(|name| present.get(&name)) {
+                let other = desired.peer();
+                if let Some(gone) = observed.peer().and_then(|name| present.get(&name)) {
                     recreated.insert(gone.index);
                     devices.forget(Dev::index(gone.index));
                     if links.iter().any(|(_, link)| link.name == gone.name) {
@@ -509,4 +378,20 @@ fn recreate(
             return Ok(Recreated { recreated, held });
         }
     }
+}
+
+/// The links of ours that are not declared, by index. The other end of a declared one stays with it.
+pub(crate) fn undesired<D>(
+    wanted: &[Link<D>],
+    observed: &[Link],
+    proof: Proof<'_>,
+) -> BTreeSet<u32> {
+    let declared: BTreeSet<IfName> = wanted.iter().map(|link| link.name).collect();
+    let kept = |link: &Link| {
+        declared.contains(&link.name) || link.peer().is_some_and(|peer| declared.contains(&peer))
+    };
+    let gone = observed
+        .iter()
+        .filter(|link| proof.is_ours(*link) && !kept(link));
+    gone.map(|link| link.index).collect()
 }

@@ -27,11 +27,14 @@ use self::clearing::Clearing;
 use self::depths::depths;
 use self::needs::Needs;
 use self::raising::Raising;
-use crate::desired::Observed;
-use crate::model::{Family, Kind, Route};
+use crate::error::DesiredError;
+use crate::kinds::{Kind, Object, Route};
+use crate::observed::Observed;
+use crate::op::{Action, Op};
+use crate::plan::Plan;
 use crate::plan::build::Findings;
-use crate::plan::{Action, Object, Op, Plan};
-use crate::resolve::{DesiredError, Resolved};
+use crate::resolve::Resolved;
+use crate::values::Family;
 
 /// The stages of a plan, in order. Within one, links go by their place among all links, the rest
 /// by key.

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use super::link::{LinkWords, Which};
 use super::route::{RouteWords, TargetWords};
 use super::{Name, Word};
-use crate::model::{
-    Address, FOREVER, Family, Kind, LinkKind, Neighbour, NeighbourState, Nexthop, Rule, RuleAction,
+use crate::devices::Devices;
+use crate::kinds::{
+    Address, FOREVER, Kind, LinkKind, Neighbour, NeighbourState, Nexthop, Object, Rule, RuleAction,
     Scope,
 };
-use crate::plan::{Action, Object, Op};
-use crate::resolve::Devices;
+use crate::op::{Action, Op};
+use crate::values::Family;
 
 /// The command, without the leading `ip`.
 pub(super) struct Command<'a>(pub(super) &'a Op, pub(super) &'a Devices);
@@ -181,7 +182,7 @@ fn address_words(
         let (valid, preferred) = (Lifetime(valid), Lifetime(preferred));
         write!(f, " valid_lft {valid} preferred_lft {preferred}")?;
     }
-    for (flag, name) in crate::model::AddressFlags::ALL {
+    for (flag, name) in crate::kinds::AddressFlags::ALL {
         if address.flags.contains(flag) {
             write!(f, " {name}")?;
         }

@@ -3,9 +3,10 @@
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::snapshot::SnapshotHash;
-use crate::model::Kind;
-use crate::plan::{Action, Conflict, Op, Plan};
-use crate::resolve::Devices;
+use crate::devices::Devices;
+use crate::kinds::Kind;
+use crate::op::{Action, Op};
+use crate::plan::{Conflict, Plan};
 
 /// An op: `{ "op": "create", "kind": "route", "command": "route add …", "reason": "missing" }`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Name, Word};
-use crate::model::{Dev, Link, LinkKind};
-use crate::resolve::Devices;
+use crate::devices::Devices;
+use crate::kinds::{Link, LinkKind};
+use crate::values::Dev;
 
 /// Which of a link's words are said.
 #[derive(Clone, Copy)]

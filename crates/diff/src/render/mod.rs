@@ -21,9 +21,10 @@ mod snapshot;
 mod text;
 mod word;
 
-use crate::model::Item as _;
-use crate::plan::{Object, Op, Plan};
-use crate::resolve::Devices;
+use crate::devices::Devices;
+use crate::kinds::{Item as _, Object};
+use crate::op::Op;
+use crate::plan::Plan;
 
 #[cfg(feature = "serde")]
 pub use json::{ConflictRecord, OpRecord, PlanRecord};

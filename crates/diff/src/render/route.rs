@@ -4,10 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::{Name, Word};
-use crate::model::{
-    Family, Metric, Metrics, NextHop, NextHops, NexthopTarget, Route, RouteType, Scope,
-};
-use crate::resolve::Devices;
+use crate::devices::Devices;
+use crate::kinds::{Metric, Metrics, NextHop, NextHops, NexthopTarget, Route, RouteType, Scope};
+use crate::values::Family;
 
 /// A route: all of it, or for a delete what tells it from any other.
 ///

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::desired::Observed;
-use crate::model::{Address, FOREVER, Kind, Lifetimes};
+use crate::each_kind;
+use crate::kinds::{Kind, ObjectKind, OfKind};
+use crate::observed::Observed;
 
 /// The hash of an observed state, 16 digits in hex when displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,46 +26,24 @@ impl fmt::Display for SnapshotHash {
 /// It does not depend on the order of the objects, and leaves out what changes without anyone
 /// changing it: what remains of a finite lifetime, and neighbours that nobody declared.
 pub fn snapshot_hash(observed: &Observed) -> SnapshotHash {
-    let settled = |address: &Address| {
-        let finite = |left| if matches!(left, 0 | FOREVER) { left } else { 1 };
-        let Lifetimes { valid, preferred } = address.lifetimes;
-        let lifetimes = Lifetimes {
-            valid: finite(valid),
-            preferred: finite(preferred),
-        };
-        Address {
-            lifetimes,
-            ..address.clone()
-        }
-    };
-    let complete = Kind::DECLARED.map(|kind| observed.complete.contains(kind));
-    let sum = one(0, complete)
-        .wrapping_add(all(Kind::Link, &observed.links))
-        .wrapping_add(all(Kind::Address, observed.addresses.iter().map(settled)))
-        .wrapping_add(all(
-            Kind::Neighbour,
-            observed
-                .neighbours
-                .iter()
-                .filter(|neighbour| neighbour.is_declared()),
-        ))
-        .wrapping_add(all(Kind::Route, &observed.routes))
-        .wrapping_add(all(Kind::Rule, &observed.rules))
-        .wrapping_add(all(Kind::Nexthop, &observed.nexthops));
+    let mut sum = one(
+        "",
+        Kind::DECLARED.map(|kind| observed.complete.contains(kind)),
+    );
+    each_kind!(K => sum = sum.wrapping_add(all::<K>(OfKind::<K>::of_kind(observed))));
     SnapshotHash(sum)
 }
 
 /// The sum over objects of one kind: a sum forgets the order and counts what is there twice.
-fn all<T: Hash>(kind: Kind, objects: impl IntoIterator<Item = T>) -> u64 {
-    let hashes = objects
-        .into_iter()
-        .map(|object| one(kind as u8 + 1, object));
+fn all<K: ObjectKind + Hash>(objects: &[K]) -> u64 {
+    let lasting = objects.iter().filter_map(ObjectKind::lasting);
+    let hashes = lasting.map(|object| one(K::NAME, object));
     hashes.fold(0, u64::wrapping_add)
 }
 
-fn one(tag: u8, object: impl Hash) -> u64 {
+fn one(kind: &str, object: impl Hash) -> u64 {
     let mut hasher = Fnv::new();
-    hasher.write_u8(tag);
+    hasher.write(kind.as_bytes());
     object.hash(&mut hasher);
     hasher.finish()
 }
@@ -123,7 +102,8 @@ impl Hasher for Fnv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Dev, Neighbour, NeighbourState, Route, RouteType};
+    use crate::kinds::{Address, FOREVER, Lifetimes, Neighbour, NeighbourState, Route, RouteType};
+    use crate::values::Dev;
 
     fn hash(observed: &Observed) -> String {
         snapshot_hash(observed).to_string()
@@ -172,6 +152,6 @@ mod tests {
             )],
             ..Observed::default()
         };
-        assert_eq!(hash(&observed), "00f1d8a0aed81ae7");
+        assert_eq!(hash(&observed), "dda96c9d106e86b6");
     }
 }

@@ -5,9 +5,11 @@ use std::fmt;
 use super::command::{Command, Spec, Words, word};
 use super::reason::ReasonText;
 use super::word::{Word, is_sayable};
-use crate::model::{Family, Link};
-use crate::plan::{Action, Object, Op, Plan};
-use crate::resolve::Devices;
+use crate::devices::Devices;
+use crate::kinds::{Link, Object};
+use crate::op::{Action, Op};
+use crate::plan::Plan;
+use crate::values::Family;
 
 /// A plan for people; see [`Plan::text`].
 #[derive(Clone, Copy, Debug)]

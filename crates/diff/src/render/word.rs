@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use super::Devices;
-use crate::model::Dev;
+use crate::values::Dev;
 
 /// A word of a command line, quoted where `ip -batch` would otherwise split it.
 ///

@@ -15,8 +15,9 @@ use std::ops::RangeInclusive;
 use super::NexthopTable;
 use super::key::{self, Key4, Key6, Packed};
 use super::{Id, Routes};
-use crate::model::{Dev, Family, Item as _, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
-use crate::resolve::Devices;
+use crate::devices::Devices;
+use crate::kinds::{Item as _, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
+use crate::values::{Dev, Family};
 
 /// An observed route in canonical form that has nothing beside what most have: at most one next hop, be it written out or that of a
 /// nexthop object; no metrics, no preferred source, no source prefix, nothing unknown.

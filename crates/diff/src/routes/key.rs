@@ -7,7 +7,8 @@
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::model::{Prefix, RouteKey};
+use crate::kinds::RouteKey;
+use crate::values::Prefix;
 
 /// Of an IPv4 route: table, destination, 32 - length, 255 - type of service, metric, from the top bit.
 pub(crate) type Key4 = u128;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::values::{Id, Value};
-use crate::model::RouteKey;
+use crate::kinds::RouteKey;
 
 /// So many changes are kept at the least, and of a great number of routes a sixteenth of it.
 const KEPT: usize = 4096;

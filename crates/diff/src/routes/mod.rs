@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::{IfName, NextHops, Route, RouteKey};
+use crate::kinds::{NextHops, Route, RouteKey};
+use crate::values::IfName;
 pub use dump_matcher::{DumpMatcher, Mismatches, PlainRoute, RouteDependencies, RowMatch};
 use key::{Key4, Key6, Packed};
 pub use log::Revision;

@@ -6,7 +6,7 @@
 use super::NexthopTable;
 use super::Routes;
 use super::log::{Change, Revision};
-use crate::resolve::Devices;
+use crate::devices::Devices;
 
 /// Desired routes of a revision that all point at the nexthop objects that they are to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::desired::Proof;
-use crate::model::{Family, NextHop, Nexthop, NexthopTarget, Route, RouteKey, RouteType};
+use crate::kinds::{NextHop, Nexthop, NexthopTarget, Route, RouteKey, RouteType};
+use crate::ownership::Proof;
+use crate::values::Family;
 
 /// The next hops of a set, sorted, each with its share.
 type Set = Vec<(NextHop, u16)>;
@@ -177,7 +178,7 @@ impl<F: Fn() -> Vec<Option<RouteKey>>> IdAllocator<'_, F> {
         wanted: Wanted,
         is_alike: impl Fn(&NexthopTarget) -> bool,
     ) -> BTreeMap<NexthopTarget, u32> {
-        let ours = |nexthop: &&Nexthop| self.proof.nexthop(nexthop) && !nexthop.unmodelled;
+        let ours = |nexthop: &&Nexthop| self.proof.is_ours(*nexthop) && !nexthop.unmodelled;
         let mut there: Vec<&Nexthop> = self.observed.iter().filter(ours).collect();
         there.sort_unstable_by_key(|nexthop| nexthop.id);
         let mut ids = BTreeMap::new();

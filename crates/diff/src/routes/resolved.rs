@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use super::NexthopTable;
 use crate::check::Check as _;
-use crate::desired::Proof;
-use crate::model::{Family, Kind, NextHops, Nexthop, Prefix, Route, RouteKey, table};
-use crate::resolve::{DesiredError, Devices, Problem, dev};
+use crate::devices::{Devices, Problem};
+use crate::error::DesiredError;
+use crate::kinds::{Kind, NextHops, Nexthop, Route, RouteKey, table};
+use crate::ownership::Proof;
+use crate::values::{Family, Prefix};
 
 use super::Routes;
 use super::key::{Packed, table4};
@@ -119,7 +121,7 @@ impl Routes {
                 from: None,
             });
             route.check().map_err(Problem::Invalid)?;
-            let mut route = route.try_map_dev(|name| dev(devices, name))?;
+            let mut route = route.try_map_dev(|name| devices.find(name))?;
             route.protocol = marker;
             Ok(route.canonical())
         };

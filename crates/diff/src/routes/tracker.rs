@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Routes;
 use super::log::{Change, Revision};
 use super::values::Value;
-use crate::model::{Item as _, Route, RouteKey};
-use crate::resolve::{Devices, dev};
+use crate::devices::Devices;
+use crate::kinds::{Item as _, Route, RouteKey};
 
 /// The desired routes of a revision, and where the kernel holds something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Tracker {
         let held = |key: RouteKey, value: &Value| {
             let mut route = value
                 .at(key)
-                .try_map_dev(|name| dev(devices, name))
+                .try_map_dev(|name| devices.find(name))
                 .ok()?
                 .canonical();
             route.protocol = marker;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::model::{Family, IfName, Metrics, NextHops, Route, RouteKey, RouteType, Scope};
+use crate::kinds::{Metrics, NextHops, Route, RouteKey, RouteType, Scope};
+use crate::values::{Family, IfName};
 
 /// The place of a value among [`Values`].
 pub(crate) type Id = u32;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{Dev, Family, IfName, Link, LinkKind, Prefix, VlanProtocol};
+use crate::kinds::{Link, LinkKind, Object, VlanProtocol};
+use crate::op::{Action, Op, Reason};
 use crate::plan::order::{Stage, is_on_device};
-use crate::plan::{Action, Object, Op, Reason, peer};
+use crate::values::{Dev, Family, IfName, Prefix};
 
 /// What a link holds that no two may hold at once.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +32,7 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
         }
         _ => None,
     };
-    of_kind.into_iter().chain(peer(link).map(Claim::Name))
+    of_kind.into_iter().chain(link.peer().map(Claim::Name))
 }
 
 /// What has to go before anything is built.

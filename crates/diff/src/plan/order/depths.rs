@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::desired::Observed;
-use crate::model::{IfName, Kind};
+use crate::devices::Problem;
+use crate::error::DesiredError;
+use crate::kinds::Kind;
+use crate::observed::Observed;
 use crate::plan::build::makers;
-use crate::resolve::{DesiredError, Problem, Resolved};
+use crate::resolve::Resolved;
+use crate::values::IfName;
 
 /// How deep each link stands on others.
 pub(super) struct Depths {

@@ -5,13 +5,12 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 
-use crate::desired::Observed;
-use crate::model::{
-    Address, AddressKey, Dev, Family, IfName, Item, LinkKind, NextHop, NexthopTarget, Prefix, Route,
-};
-use crate::plan::bystanders::{left_by, points_at};
-use crate::plan::{Action, Object, Op, peer};
+use crate::collateral::{left_by, points_at};
+use crate::kinds::{Address, AddressKey, Item, LinkKind, NextHop, NexthopTarget, Object, Route};
+use crate::observed::Observed;
+use crate::op::{Action, Op};
 use crate::resolve::Resolved;
+use crate::values::{Dev, Family, IfName, Prefix};
 
 /// Where something that a route needs comes from.
 #[derive(Clone, Copy)]
@@ -118,7 +117,7 @@ impl Needs {
         match &op.object {
             Object::Link(link) if builds => {
                 own.extend(self.cleared_links.get(&link.name));
-                own.extend(peer(link).and_then(|peer| self.cleared_links.get(&peer)));
+                own.extend(link.peer().and_then(|peer| self.cleared_links.get(&peer)));
                 for dev in link.parents().chain(&desired.devices.dev(&link.name)) {
                     own.extend(self.created.get(dev));
                 }
@@ -229,7 +228,7 @@ impl Needs {
                 }
             }
             (Object::Link(link), Action::Delete) => {
-                let names = std::iter::once(link.name).chain(peer(link));
+                let names = std::iter::once(link.name).chain(link.peer());
                 self.cleared_links.extend(names.map(|name| (name, at)));
             }
             (Object::Address(address), Action::Delete) => {

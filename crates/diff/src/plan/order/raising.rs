@@ -19,9 +19,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{Address, AddressFlags, Dev, Family, Link};
-use crate::plan::{Action, Object, Op};
+use crate::kinds::{Address, AddressFlags, Link, Object};
+use crate::op::{Action, Op};
 use crate::resolve::Resolved;
+use crate::values::{Dev, Family};
 
 /// The links whose coming up waits for their addresses.
 #[derive(Default)]

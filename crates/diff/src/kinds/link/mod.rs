@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use super::{Authored, Difference, Item, Kind, ObjectKind, in_place, recreate};
 #[cfg(feature = "serde")]
-use super::serial::stated;
-use super::{Dev, Difference, IfName, Item, LinkAddr, in_place, recreate};
+use crate::devices::{Devices, Names, Problem};
+use crate::values::serial::{by_word, stated};
+use crate::values::{Dev, IfName, LinkAddr};
+
+mod check;
 
 /// An interface. In a desired link, what is `None` is left as it is; an observed link says all
 /// that this model holds.
@@ -34,7 +38,10 @@ pub struct Link<D = Dev> {
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub master: Option<Option<D>>,
     /// The alias, at most 255 bytes, which need not be UTF-8; `Some` of nothing is none.
-    #[cfg_attr(feature = "serde", serde(default, with = "super::serial::alias"))]
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, with = "crate::values::serial::alias")
+    )]
     pub alias: Option<Box<[u8]>>,
     /// The interface group.
     pub group: Option<u32>,
@@ -429,6 +436,13 @@ words!(BondMode, u8: BalanceRr = 0 "balance-rr", ActiveBackup = 1 "active-backup
     BalanceXor = 2 "balance-xor", Broadcast = 3 "broadcast", Dot3Ad = 4 "802.3ad",
     BalanceTlb = 5 "balance-tlb", BalanceAlb = 6 "balance-alb");
 
+#[cfg(feature = "serde")]
+by_word!(
+    VlanProtocol: "802.1Q or 802.1ad",
+    MacvlanMode: "a mode of macvlan",
+    BondMode: "a mode of bonding"
+);
+
 /// What identifies a link: its name.
 pub type LinkKey = IfName;
 
@@ -580,6 +594,71 @@ fn compare_kind(desired: &LinkKind, observed: &LinkKind, differ: &mut dyn FnMut(
             recreate(table == o_table, "table", differ);
         }
         (desired, observed) => recreate(desired.name() == observed.name(), "kind", differ),
+    }
+}
+
+impl ObjectKind for Link {
+    const KIND: Kind = Kind::Link;
+    const NAME: &'static str = "link";
+    const BEARS_PROTOCOL: bool = false;
+    const OVERRIDDEN_CAN_GO: bool = false;
+
+    fn protocol(&self) -> u8 {
+        0
+    }
+
+    fn devices(&self) -> Vec<Dev> {
+        self.parents().copied().collect()
+    }
+
+    fn can_be_ours(&self) -> bool {
+        self.index != 0
+    }
+
+    fn is_recorded(&self, owned: &BTreeSet<u32>) -> bool {
+        owned.contains(&self.index)
+    }
+
+    fn short_name(&self) -> String {
+        self.name.to_string()
+    }
+}
+
+impl<D> Link<D> {
+    /// The other end of a veth pair.
+    pub fn peer(&self) -> Option<IfName> {
+        match self.kind {
+            Some(LinkKind::Veth { peer }) => peer,
+            _ => None,
+        }
+    }
+}
+
+impl Devices {
+    /// The devices that were observed.
+    pub fn observed(links: &[Link]) -> Devices {
+        Devices::of(links.iter().map(|link| (Dev::index(link.index), link.name)))
+    }
+}
+
+impl Link<IfName> {
+    /// The link with its devices found, and its own index if it is there.
+    pub(crate) fn with_devices(&self, devices: &Devices) -> Result<Link, Problem> {
+        let mut link = self.clone().try_map_dev(|name| devices.find(name))?;
+        let own = devices.dev(&link.name).and_then(Dev::as_index);
+        link.index = own.unwrap_or(0);
+        Ok(link)
+    }
+}
+
+impl Authored for Link<IfName> {
+    type Indexed = Link;
+
+    fn resolve(&self, names: &Names<'_>) -> Result<Link, Problem> {
+        let link = self.with_devices(names.devices)?;
+        let dev = names.devices.dev(&link.name);
+        names.lengths.check(link.address, dev)?;
+        Ok(link)
     }
 }
 

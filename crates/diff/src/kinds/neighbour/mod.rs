@@ -1,8 +1,13 @@
 //! Neighbours: what link-layer address answers for an IP address, declared or for a proxy.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Dev, Difference, Family, Item, LinkAddr, in_place, recreate};
+use super::{Authored, Difference, Item, Kind, ObjectKind, in_place, recreate};
+use crate::devices::{Names, Problem};
+use crate::values::{Dev, Family, IfName, LinkAddr};
+
+mod check;
 
 /// How a neighbour came to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,5 +152,45 @@ impl Item for Neighbour {
         in_place(self.state == observed.state, "state", differ);
         in_place(self.router == observed.router, "router", differ);
         in_place(self.ext_learn == observed.ext_learn, "ext_learn", differ);
+    }
+}
+
+impl ObjectKind for Neighbour {
+    const KIND: Kind = Kind::Neighbour;
+    const NAME: &'static str = "neighbour";
+
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn devices(&self) -> Vec<Dev> {
+        vec![self.dev]
+    }
+
+    fn is_transient(&self) -> bool {
+        !self.is_declared()
+    }
+
+    fn can_be_ours(&self) -> bool {
+        self.is_declared()
+    }
+
+    fn is_recorded(&self, owned: &BTreeMap<NeighbourKey, u8>) -> bool {
+        !owned.is_empty() && owned.get(&self.key()) == Some(&self.protocol)
+    }
+
+    fn short_name(&self) -> String {
+        self.dst.to_string()
+    }
+}
+
+impl Authored for Neighbour<IfName> {
+    type Indexed = Neighbour;
+
+    fn resolve(&self, names: &Names<'_>) -> Result<Neighbour, Problem> {
+        let mut neighbour = self.clone().try_map_dev(|name| names.devices.find(name))?;
+        neighbour.protocol = names.marker;
+        names.lengths.check(neighbour.lladdr, Some(neighbour.dev))?;
+        Ok(neighbour.canonical())
     }
 }

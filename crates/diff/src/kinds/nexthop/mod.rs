@@ -3,7 +3,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Dev, Difference, Family, Item, NextHop, in_place, recreate};
+use super::{Difference, Item, Kind, NextHop, ObjectKind, in_place, recreate};
+use crate::values::{Dev, Family};
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +91,33 @@ impl Item for Nexthop {
         way(self.target == observed.target, "target", differ);
         let known = self.unmodelled == observed.unmodelled;
         recreate(known, "attributes unknown here", differ);
+    }
+}
+
+impl ObjectKind for Nexthop {
+    const KIND: Kind = Kind::Nexthop;
+    const NAME: &'static str = "nexthop";
+    const IS_DECLARED: bool = false;
+    const MANAGED_WITH: Kind = Kind::Route;
+    // What is not known to be there may point at it.
+    const DELETED_IF_COMPLETE: &'static [Kind] = &[Kind::Nexthop, Kind::Route];
+    const MARKER_IS_SURE: bool = true;
+
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn devices(&self) -> Vec<Dev> {
+        self.dev().into_iter().collect()
+    }
+
+    fn is_recorded(&self, owned: &()) -> bool {
+        let () = owned;
+        false
+    }
+
+    fn short_name(&self) -> String {
+        self.id.to_string()
     }
 }
 

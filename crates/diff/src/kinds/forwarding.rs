@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::{Dev, Link, LinkAddr, LinkKind, NeighbourState};
+use super::{Link, LinkKind, NeighbourState};
+use crate::values::{Dev, LinkAddr};
 
 /// An entry in the forwarding database of a bridge or a VXLAN. The kernel stores no marker with it,
 /// so none is ever ours: entries are observed to spare them.

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AddressFlags, BondMode, IfName, Label, LinkAddr, MacvlanMode, VlanProtocol};
+use super::{IfName, Label, LinkAddr};
 
 /// Bytes that are nearly always text: written as text where they are UTF-8, else as a list of
 /// numbers.
@@ -87,46 +87,30 @@ impl<'de> Deserialize<'de> for LinkAddr {
     }
 }
 
-impl Serialize for AddressFlags {
-    /// As the bits of `IFA_FLAGS`.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.bits().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for AddressFlags {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<AddressFlags, D::Error> {
-        u32::deserialize(deserializer).map(AddressFlags::from_bits)
-    }
-}
-
+/// Writes an enumeration as iproute2's word (`name`), and reads it by `from_name`.
 macro_rules! by_word {
     ($($type:ty: $expected:literal),+) => {
-        $(impl Serialize for $type {
+        $(impl serde::Serialize for $type {
             /// As iproute2's word.
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())
             }
         }
 
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
-                let word = String::deserialize(deserializer)?;
-                let unknown = || D::Error::invalid_value(serde::de::Unexpected::Str(&word), &$expected);
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                let word = <String as serde::Deserialize>::deserialize(deserializer)?;
+                let unknown = || <D::Error as serde::de::Error>::invalid_value(serde::de::Unexpected::Str(&word), &$expected);
                 <$type>::from_name(&word).ok_or_else(unknown)
             }
         })+
     };
 }
 
-by_word!(
-    VlanProtocol: "802.1Q or 802.1ad",
-    MacvlanMode: "a mode of macvlan",
-    BondMode: "a mode of bonding"
-);
+pub(crate) use by_word;
 
 /// Reads a field that is given, though it may be `null`: one that is absent is left open.
-pub(super) fn stated<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(crate) fn stated<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,
@@ -135,7 +119,7 @@ where
 }
 
 /// The alias of a link.
-pub(super) mod alias {
+pub(crate) mod alias {
     use super::{Deserialize, Deserializer, Serialize, Serializer, Text, TextBuf};
 
     type Alias = Option<Box<[u8]>>;

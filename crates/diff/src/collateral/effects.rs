@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::desired::Observed;
-use crate::model::{Dev, Family, Kind, Link, LinkAddr, LinkKind, LinkStatus};
-use crate::plan::{Action, Object, Op, peer};
+use crate::kinds::{Kind, Link, LinkKind, LinkStatus, Object};
+use crate::observed::Observed;
+use crate::op::{Action, Op};
+use crate::values::{Dev, Family, LinkAddr};
 
 /// The least MTU that a family takes (`IPV4_MIN_MTU`, `IPV6_MIN_MTU`): below it all of the family
 /// leaves the device (`inetdev_event`, `addrconf_notify`).
@@ -72,7 +73,7 @@ impl<'a> Effects<'a> {
         };
         let by_name: HashMap<_, u32> = links().map(|link| (link.name, link.index)).collect();
         for link in links() {
-            if let Some(end) = peer(link).and_then(|name| by_name.get(&name)) {
+            if let Some(end) = link.peer().and_then(|name| by_name.get(&name)) {
                 effects.peers.insert(link.index, *end);
             }
             if let Some(below) = effects.below(link) {

@@ -1,6 +1,6 @@
 //! What is not ours, or is and nobody has an opinion on, and would go along with what we delete.
 //!
-//! What happens to links, and to others along with them, is in the private module `effects`. The
+//! What happens to links, and to others along with them, is in [`effects`]. The
 //! kernel deletes with a link all that lives on it. With the first IPv4 address of a subnet it
 //! deletes those that follow it (unless the device promotes them), with an address the IPv4 routes
 //! whose gateway it made reachable or whose source it was, and with the last IPv4 address of a
@@ -12,22 +12,23 @@
 //! when it goes or changes, so may another's route to its subnet. Where that would hit an object of
 //! another writer, the op is not carried out.
 
+mod effects;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 
-use crate::desired::{Observed, Proof};
-use crate::model::{
-    Address, AddressFlags, Dev, FOREVER, Family, ForwardingEntry, Item, Kind, LinkKind, Neighbour,
-    NeighbourState, NextHop, NextHops, Nexthop, Prefix, Route, table,
+use crate::kinds::{
+    Address, AddressFlags, FOREVER, ForwardingEntry, Item, LinkKind, Neighbour, NeighbourState,
+    NextHop, NextHops, Nexthop, Object, Route, table,
 };
-use crate::plan::effects::{Effect, Effects};
-use crate::plan::{Action, Hold, Object, Op};
-
-/// `RTPROT_REDIRECT`, `RTPROT_KERNEL`, `RTPROT_RA`: routes that the kernel derives from links and
-/// addresses, and that go with them by right.
-pub(crate) const DERIVED: [u8; 3] = [1, 2, 9];
+use crate::observed::Observed;
+use crate::op::{Action, Hold, Op};
+use crate::ownership::Proof;
+use crate::values::{Dev, Family, Prefix, Protocols};
+use effects::Effect;
+pub(crate) use effects::Effects;
 
 /// How an object on a link can be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +47,7 @@ enum Loss {
 }
 
 /// Foreign objects, by what carries them.
-pub(crate) struct Bystanders<'a> {
+pub(crate) struct CollateralIndex<'a> {
     effects: Effects<'a>,
     /// Foreign links, by index.
     links: BTreeMap<u32, Hold>,
@@ -63,7 +64,7 @@ pub(crate) struct Bystanders<'a> {
     routes: Vec<Route>,
 }
 
-impl<'a> Bystanders<'a> {
+impl<'a> CollateralIndex<'a> {
     /// Those among what was observed, and among what is to be given back to others. `effects` are
     /// of the same observation.
     pub(crate) fn new<'b>(
@@ -71,7 +72,7 @@ impl<'a> Bystanders<'a> {
         effects: Effects<'a>,
         given_back: impl Iterator<Item = &'b Object>,
         proof: Proof<'_>,
-    ) -> Bystanders<'a> {
+    ) -> CollateralIndex<'a> {
         let mut returned_links = Vec::new();
         let mut returned_routes = Vec::new();
         // Of these all that matters here is in the key.
@@ -94,14 +95,14 @@ impl<'a> Bystanders<'a> {
                 on_link.entry((index, *loss)).or_insert_with(hold);
             }
         };
-        let foreign = in_order(&observed.links, |link| !proof.link(link));
+        let foreign = in_order(&observed.links, |link| !proof.is_ours(link));
         let foreign = foreign.into_iter().chain(returned_links);
         let links = foreign.map(|link| (link.index, Object::from(link.clone()).into()));
         let links = links.collect();
         let devs = observed.nexthops.iter();
         let devs = devs.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)));
         let devs: BTreeMap<u32, Dev> = devs.collect();
-        let foreign = |nexthop: &Nexthop| !proof.may_go(Kind::Nexthop, proof.nexthop(nexthop));
+        let foreign = |nexthop: &Nexthop| !proof.may_go(nexthop);
         for nexthop in in_order(&observed.nexthops, foreign) {
             let members = nexthop.members().filter_map(|id| devs.get(&id).copied());
             for dev in nexthop.dev().into_iter().chain(members) {
@@ -110,8 +111,8 @@ impl<'a> Bystanders<'a> {
         }
         let unstored = proof.policy.unstored;
         let foreign = |address: &Address| {
-            let ours = proof.address(address) && !returned_addresses.contains(&address.key());
-            !proof.may_go(Kind::Address, ours) && !address.is_kernels_own(unstored)
+            let returned = || returned_addresses.contains(&address.key());
+            (!proof.may_go(address) || returned()) && !address.is_kernels_own(unstored)
         };
         let mut secondaries = BTreeMap::new();
         for address in in_order(&observed.addresses, foreign) {
@@ -123,9 +124,8 @@ impl<'a> Bystanders<'a> {
         }
         let mut neighbours = BTreeMap::new();
         let foreign = |neighbour: &Neighbour| {
-            let ours =
-                proof.neighbour(neighbour) && !returned_neighbours.contains(&neighbour.key());
-            neighbour.is_declared() && !proof.may_go(Kind::Neighbour, ours)
+            let returned = || returned_neighbours.contains(&neighbour.key());
+            neighbour.is_declared() && (!proof.may_go(neighbour) || returned())
         };
         for neighbour in in_order(&observed.neighbours, foreign) {
             add(neighbour.dev, neighbour.clone().into());
@@ -141,9 +141,8 @@ impl<'a> Bystanders<'a> {
             .map(|address| (address.address.ip(), address.dev))
             .collect();
         let mut routes = Vec::new();
-        let foreign = |route: &Route| {
-            !proof.may_go(Kind::Route, proof.route(route)) && !DERIVED.contains(&route.protocol)
-        };
+        let foreign =
+            |route: &Route| !proof.may_go(route) && !Protocols::DERIVED.contains(route.protocol);
         let foreign = in_order(&observed.routes, foreign);
         for route in foreign.into_iter().chain(returned_routes.iter().copied()) {
             for dev in route.carriers() {
@@ -169,7 +168,7 @@ impl<'a> Bystanders<'a> {
                 }
             }
         }
-        Bystanders {
+        CollateralIndex {
             effects,
             links,
             on_link,
@@ -460,7 +459,7 @@ fn on_subnet(
     let mut first = BTreeMap::new();
     let of_v6 = |route: &Route| route.family() == Family::Inet6;
     let theirs = in_order(&observed.routes, |route| {
-        of_v6(route) && !proof.route(route)
+        of_v6(route) && !proof.is_ours(route)
     });
     for route in theirs
         .into_iter()
@@ -478,7 +477,7 @@ fn on_subnet(
         };
         let table = ports.get(dev).copied().unwrap_or(table::MAIN);
         if route.table == table && route.from.is_none() {
-            let foreign = !DERIVED.contains(&route.protocol);
+            let foreign = !Protocols::DERIVED.contains(route.protocol);
             let object = foreign.then(|| Object::from(route.clone()));
             first.entry((*dev, route.dst)).or_insert(object);
         }
@@ -493,9 +492,9 @@ fn in_order<T: Item>(objects: &[T], foreign: impl Fn(&T) -> bool) -> Vec<&T> {
     found
 }
 
-impl std::fmt::Debug for Bystanders<'_> {
+impl std::fmt::Debug for CollateralIndex<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bystanders")
+        f.debug_struct("CollateralIndex")
             .field("on_link", &self.on_link.keys())
             .finish_non_exhaustive()
     }
@@ -504,8 +503,8 @@ impl std::fmt::Debug for Bystanders<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Owned;
-    use crate::model::{Kinds, NextHop};
+    use crate::kinds::{Kinds, NextHop};
+    use crate::ownership::Owned;
 
     const DEV: u32 = 2;
 
@@ -529,7 +528,7 @@ mod tests {
 
     fn held(observed: &Observed, deleted: &[&Address], kept: &[&Address]) -> Vec<usize> {
         let owned = Owned::default();
-        let bystanders = Bystanders::new(
+        let collateral = CollateralIndex::new(
             observed,
             Effects::new(observed),
             std::iter::empty(),
@@ -539,7 +538,7 @@ mod tests {
                 managed: Kinds::ALL,
             },
         );
-        bystanders.of_addresses(deleted, kept).into_keys().collect()
+        collateral.of_addresses(deleted, kept).into_keys().collect()
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Policy routing rules. A rule has no part that can change in place: a change is a new rule.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use ipnetwork::IpNetwork;
 
-use super::{Difference, Family, IfName, Item, recreate};
+use super::{Authored, Difference, Item, Kind, Kinds, ObjectKind, recreate, table};
+use crate::devices::{Names, Problem};
+use crate::values::{Dev, Family, IfName, Protocols};
+
+mod check;
 
 /// What a matching rule does (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,6 +252,61 @@ impl Rule {
             suppress_ifgroup: key.suppress_ifgroup.filter(|_| by(13)),
             ..key
         }
+    }
+}
+
+impl ObjectKind for Rule {
+    const KIND: Kind = Kind::Rule;
+    const NAME: &'static str = "rule";
+
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn devices(&self) -> Vec<Dev> {
+        Vec::new()
+    }
+
+    fn is_kernels_own(&self, unstored: Kinds) -> bool {
+        let _ = unstored;
+        // The kernel does not say so of these before Linux 4.17 (`fib_default_rules_init`).
+        let default = [
+            (0, Action::Lookup(table::LOCAL)),
+            (32766, Action::Lookup(table::MAIN)),
+            (32767, Action::Lookup(table::DEFAULT)),
+        ];
+        Protocols::DERIVED.contains(self.protocol)
+            || default.contains(&(self.priority, self.action))
+    }
+
+    fn can_be_ours(&self) -> bool {
+        !self.unmodelled
+    }
+
+    fn is_recorded(&self, owned: &BTreeSet<Rule>) -> bool {
+        !owned.is_empty() && owned.contains(&self.key())
+    }
+
+    fn short_name(&self) -> String {
+        self.priority.to_string()
+    }
+}
+
+impl Authored for Rule {
+    type Indexed = Rule;
+
+    fn resolve(&self, names: &Names<'_>) -> Result<Rule, Problem> {
+        // The protocol is part of what a rule is.
+        let protocol = if names.rules_have_protocol {
+            names.marker
+        } else {
+            0
+        };
+        let rule = Rule {
+            protocol,
+            ..self.clone()
+        };
+        Ok(rule.canonical())
     }
 }
 

@@ -1,8 +1,15 @@
 //! Routes: one row of a routing table. Their metrics have a file of their own.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Dev, Difference, Family, Item, Metrics, Prefix, in_place, recreate};
+use super::{Difference, Item, Kind, Kinds, ObjectKind, in_place, recreate};
+use crate::values::{Dev, Family, Prefix, Protocols};
+
+mod check;
+mod metrics;
+
+pub use metrics::{Metric, Metrics};
 
 /// Table numbers with a name of their own (`include/uapi/linux/rtnetlink.h`).
 pub mod table {
@@ -245,7 +252,7 @@ impl NextHops {
     }
 }
 
-/// A route. `D` is how it names devices: [`Dev`] when indexed, [`super::IfName`] when authored.
+/// A route. `D` is how it names devices: [`Dev`] when indexed, [`crate::IfName`] when authored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Route<D = Dev> {
@@ -472,6 +479,32 @@ impl Item for Route {
             "attributes unknown here",
             differ,
         );
+    }
+}
+
+impl ObjectKind for Route {
+    const KIND: Kind = Kind::Route;
+    const NAME: &'static str = "route";
+
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn devices(&self) -> Vec<Dev> {
+        self.nexthops.devices().copied().collect()
+    }
+
+    fn is_kernels_own(&self, unstored: Kinds) -> bool {
+        let _ = unstored;
+        Protocols::DERIVED.contains(self.protocol)
+    }
+
+    fn is_recorded(&self, owned: &BTreeMap<RouteKey, u8>) -> bool {
+        !owned.is_empty() && owned.get(&self.key()) == Some(&self.protocol)
+    }
+
+    fn short_name(&self) -> String {
+        self.dst.to_string()
     }
 }
 

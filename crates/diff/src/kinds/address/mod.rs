@@ -1,13 +1,17 @@
 //! Addresses on interfaces.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::BitOr;
 
 use ipnetwork::IpNetwork;
 
-use super::{
-    Dev, Difference, Family, IfName, Item, Kind, Kinds, Label, Prefix, Scope, in_place, recreate,
-};
+use super::{Authored, Difference, Item, Kind, Kinds, ObjectKind, Scope, in_place, recreate};
+use crate::devices::{Names, Problem};
+use crate::values::{Dev, Family, IfName, Label, Prefix};
+
+mod check;
 
 /// A lifetime without end (`INFINITY_LIFE_TIME`).
 pub const FOREVER: u32 = u32::MAX;
@@ -85,6 +89,21 @@ impl AddressFlags {
     /// Whether all of `other` is set.
     pub fn contains(self, other: AddressFlags) -> bool {
         self.0 & other.0 == other.0
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for AddressFlags {
+    /// As the bits of `IFA_FLAGS`.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde::Serialize::serialize(&self.bits(), serializer)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for AddressFlags {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<AddressFlags, D::Error> {
+        <u32 as serde::Deserialize>::deserialize(deserializer).map(AddressFlags::from_bits)
     }
 }
 
@@ -286,6 +305,59 @@ impl Item for Address {
             in_place
         };
         metric(self.metric == observed.metric, "metric", differ);
+    }
+}
+
+impl ObjectKind for Address {
+    const KIND: Kind = Kind::Address;
+    const NAME: &'static str = "address";
+
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn devices(&self) -> Vec<Dev> {
+        vec![self.dev]
+    }
+
+    fn is_kernels_own(&self, unstored: Kinds) -> bool {
+        Address::is_kernels_own(self, unstored)
+    }
+
+    fn lasting(&self) -> Option<Cow<'_, Address>> {
+        let finite = |left| if matches!(left, 0 | FOREVER) { left } else { 1 };
+        let Lifetimes { valid, preferred } = self.lifetimes;
+        let lifetimes = Lifetimes {
+            valid: finite(valid),
+            preferred: finite(preferred),
+        };
+        Some(match lifetimes == self.lifetimes {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Address {
+                lifetimes,
+                ..self.clone()
+            }),
+        })
+    }
+
+    fn is_recorded(&self, owned: &BTreeMap<AddressKey, u8>) -> bool {
+        !owned.is_empty() && owned.get(&self.key()) == Some(&self.protocol)
+    }
+
+    fn short_name(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+impl Authored for Address<IfName> {
+    type Indexed = Address;
+
+    fn resolve(&self, names: &Names<'_>) -> Result<Address, Problem> {
+        let mut address = self.clone().try_map_dev(|name| names.devices.find(name))?;
+        address.protocol = names.marker;
+        address.secondary = false;
+        let name = names.devices.name(address.dev);
+        Ok(address.canonical(name))
     }
 }
 

@@ -1,0 +1,52 @@
+//! What is wrong with a desired object, and which it is.
+
+use std::fmt;
+
+use crate::devices::Problem;
+use crate::kinds::Kind;
+use crate::merge::Duplicate;
+
+/// What is wrong with a desired object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredError {
+    kind: Kind,
+    index: usize,
+    problem: Problem,
+}
+
+impl DesiredError {
+    pub(crate) fn new(kind: Kind, index: usize, problem: Problem) -> DesiredError {
+        DesiredError {
+            kind,
+            index,
+            problem,
+        }
+    }
+
+    pub(crate) fn duplicate(kind: Kind, Duplicate { first, second }: Duplicate) -> DesiredError {
+        DesiredError::new(kind, second, Problem::Duplicate(first))
+    }
+
+    /// The kind of the object.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its position in the list of its kind in [`Desired`]; of a route in their order.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What is wrong.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
+impl fmt::Display for DesiredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.kind, self.index, self.problem)
+    }
+}
+
+impl std::error::Error for DesiredError {}

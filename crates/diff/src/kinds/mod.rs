@@ -1,0 +1,170 @@
+//! The kinds of objects: what identifies each (its key), what can change in place, and the canonical
+//! form in which the kernel would report it.
+//!
+//! A kind is a folder here and a row of the registry ([`registry`]). What a kind has to answer is
+//! [`ObjectKind`] and the traits beside it; the compiler names what a new one lacks.
+//!
+//! Every object that refers to a device is generic over how it does so: `Route<IfName>` is
+//! *authored*, by name; `Route` (that is `Route<Dev>`) is *indexed*, in the space in which
+//! desired and observed objects are compared. [`crate::resolve`] leads from one to the other.
+//!
+//! With the feature `serde` objects and keys can be written and read again. The names of the
+//! fields are kept from version to version; what a constructor would refuse is refused when read.
+
+pub(crate) mod address;
+mod forwarding;
+pub(crate) mod link;
+pub(crate) mod neighbour;
+pub(crate) mod nexthop;
+mod object;
+mod registry;
+pub(crate) mod route;
+pub(crate) mod rule;
+
+pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
+pub use forwarding::ForwardingEntry;
+pub use link::{
+    BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanMode, VlanProtocol,
+    VxlanAttrs,
+};
+pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
+pub use nexthop::{Nexthop, NexthopTarget};
+pub use object::{Kind, Kinds, Object, ObjectKey};
+pub use registry::{OfKind, Registered};
+pub use route::{Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
+pub(crate) use rule::Selectors;
+pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};
+
+use std::borrow::Cow;
+
+use crate::devices::{Names, Problem};
+use crate::values::Dev;
+
+/// One respect in which an observed object is not as desired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The field, in iproute2's word.
+    pub field: &'static str,
+    /// Whether the kernel can change it on the object that exists; if not, the object has to be
+    /// deleted and created anew.
+    pub in_place: bool,
+}
+
+/// Something with an identity that can be compared with an observed one: all that [`crate::two_way`]
+/// and its like need.
+pub trait Item {
+    /// The identity as the kernel sees it: two objects with one key cannot coexist.
+    type Key: Ord + Clone;
+
+    /// This object's identity.
+    fn key(&self) -> Self::Key;
+
+    /// Calls `differ` for each respect in which `observed` is not what `self` desires. Both are
+    /// in canonical form and have the same key. What the desired object leaves open is no
+    /// difference.
+    fn compare(&self, observed: &Self, differ: &mut dyn FnMut(Difference));
+
+    /// Returns true if `observed` is as desired in every respect.
+    fn agrees(&self, observed: &Self) -> bool {
+        let mut same = true;
+        self.compare(observed, &mut |_| same = false);
+        same
+    }
+
+    /// Every respect in which `observed` is not as desired.
+    fn differences(&self, observed: &Self) -> Vec<Difference> {
+        let mut all = Vec::new();
+        self.compare(observed, &mut |difference| all.push(difference));
+        all
+    }
+}
+
+/// Calls `differ` where a mutable field is not as desired.
+pub(crate) fn in_place(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
+    if !same {
+        differ(Difference {
+            field,
+            in_place: true,
+        });
+    }
+}
+
+/// Calls `differ` where a field that only recreation can change is not as desired.
+pub(crate) fn recreate(same: bool, field: &'static str, differ: &mut dyn FnMut(Difference)) {
+    if !same {
+        differ(Difference {
+            field,
+            in_place: false,
+        });
+    }
+}
+
+/// What every kind of object answers.
+pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
+    /// The kind.
+    const KIND: Kind;
+    /// The word for it in files, reports and messages.
+    const NAME: &'static str;
+    /// Objects of this kind are declared by themselves. If not, they follow from those of
+    /// [`MANAGED_WITH`](Self::MANAGED_WITH).
+    const IS_DECLARED: bool = true;
+    /// The kind whose objects are declared where this kind is managed.
+    const MANAGED_WITH: Kind = Self::KIND;
+
+    /// The kernel has a protocol on objects of the kind, if perhaps only from some version on.
+    const BEARS_PROTOCOL: bool = true;
+    /// Objects bear the marker on every kernel that has the kind, so that the ledger is never asked.
+    const MARKER_IS_SURE: bool = false;
+    /// One that was overridden is ours to delete, where it cannot become again what it was.
+    const OVERRIDDEN_CAN_GO: bool = true;
+
+    /// The protocol that it bears (`rtm_protocol` and its like); 0 where the kind bears none.
+    fn protocol(&self) -> u8;
+
+    /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
+    fn devices(&self) -> Vec<Dev>;
+
+    /// The kinds that have to be observed whole, so that one of this kind may be deleted.
+    const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];
+
+    /// Returns true if the kernel made it and changes it by itself, as a neighbour that it resolved: no
+    /// writer declared it.
+    fn is_transient(&self) -> bool {
+        false
+    }
+
+    /// Returns true if an object like this one can be ours: its like is declared, and all of it is
+    /// understood.
+    fn can_be_ours(&self) -> bool {
+        true
+    }
+
+    /// Returns true if the ledger says that it is ours. One that bears another protocol than it did
+    /// when it became ours has been written by another writer since, and is not.
+    fn is_recorded(&self, owned: &Self::Owned) -> bool;
+
+    /// Returns true if the kernel made it for itself. `unstored` are the kinds on whose objects this
+    /// kernel stores no protocol.
+    fn is_kernels_own(&self, unstored: Kinds) -> bool {
+        let _ = unstored;
+        false
+    }
+
+    /// The object without what changes although no writer changes it, such as the rest of a lifetime;
+    /// `None` if all of it is such, as of a neighbour that the kernel resolved.
+    fn lasting(&self) -> Option<Cow<'_, Self>> {
+        (!self.is_transient()).then_some(Cow::Borrowed(self))
+    }
+
+    /// What names it in a sentence, after the word for its kind: `10.0.0.0/8` of a route.
+    fn short_name(&self) -> String;
+}
+
+/// An authored object, which names its devices.
+pub(crate) trait Authored {
+    /// The same kind of object, indexed.
+    type Indexed: ObjectKind;
+
+    /// The object as the kernel reports it once it is there.
+    fn resolve(&self, names: &Names<'_>) -> Result<Self::Indexed, Problem>;
+}

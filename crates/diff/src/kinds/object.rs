@@ -1,0 +1,191 @@
+//! Objects of any kind, their keys, and sets of kinds: all written from the registry.
+
+use std::fmt;
+
+use super::{Difference, Item as _, ObjectKind, Registered as _};
+use crate::values::Dev;
+use crate::{kinds, with_object};
+
+macro_rules! enumerations {
+    ($({
+        $(#[$doc:meta])*
+        $field:ident: $kind:ident { held: $held:ty, key: $key:ty, desired: $desired:ty, owned: $owned:ty, }
+    })*) => {
+        /// The kind of an object.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+        pub enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// All kinds, in the order in which objects are created.
+            pub const ALL: [Kind; [$(Kind::$kind),*].len()] = [$(Kind::$kind),*];
+
+            /// The word for it in files, reports and messages.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => <crate::$kind as ObjectKind>::NAME,)*
+                }
+            }
+
+            /// Returns true if objects of this kind are declared by themselves.
+            pub const fn is_declared(self) -> bool {
+                match self {
+                    $(Kind::$kind => <crate::$kind as ObjectKind>::IS_DECLARED,)*
+                }
+            }
+        }
+
+        /// An object of any kind.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+        pub enum Object {
+            $($(#[$doc])* $kind($held),)*
+        }
+
+        /// The key of an object of any kind.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+        pub enum ObjectKey {
+            $($(#[$doc])* $kind($key),)*
+        }
+
+        impl ObjectKey {
+            /// The kind of the object.
+            pub fn kind(&self) -> Kind {
+                match self {
+                    $(ObjectKey::$kind(_) => Kind::$kind,)*
+                }
+            }
+        }
+
+        $(
+            impl From<crate::$kind> for Object {
+                fn from(object: crate::$kind) -> Object {
+                    Object::$kind(object.into())
+                }
+            }
+
+            impl<'a> TryFrom<&'a Object> for &'a crate::$kind {
+                type Error = Kind;
+
+                /// The object, if it is of this kind; else the kind that it is of.
+                fn try_from(object: &'a Object) -> Result<&'a crate::$kind, Kind> {
+                    match object {
+                        Object::$kind(object) => Ok(object),
+                        other => Err(other.kind()),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+kinds!([enumerations]);
+
+impl Object {
+    /// The key.
+    pub fn key(&self) -> ObjectKey {
+        with_object!(self, object => object.object_key())
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        with_object!(self, _object: K => K::KIND)
+    }
+
+    /// The protocol that it bears; 0 for a kind that bears none.
+    pub fn protocol(&self) -> u8 {
+        with_object!(self, object => object.protocol())
+    }
+
+    /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
+    pub fn devices(&self) -> Vec<Dev> {
+        with_object!(self, object => object.devices())
+    }
+
+    /// Every respect in which an object of the same kind is not as this one desires.
+    pub fn differences(&self, observed: &Object) -> Vec<Difference> {
+        with_object!(self, desired: K => match <&K>::try_from(observed) {
+            Ok(observed) => desired.differences(observed),
+            Err(_) => Vec::new(),
+        })
+    }
+
+    /// Returns true if the kernel made it for itself, so that no writer takes it, nor adopts it, as
+    /// it would be deleted one day: routes of addresses and of router advertisements, addresses as
+    /// of [`crate::Address::is_kernels_own`], the rules that every namespace begins with.
+    /// `unstored` are the kinds on whose objects this kernel stores no protocol.
+    pub fn is_kernels_own(&self, unstored: Kinds) -> bool {
+        with_object!(self, object => object.is_kernels_own(unstored))
+    }
+}
+
+impl Kind {
+    /// The kinds of which objects are declared by themselves, in the same order.
+    pub const DECLARED: [Kind; Kind::count_declared()] = {
+        let mut declared = [Kind::ALL[0]; Kind::count_declared()];
+        let (mut from, mut to) = (0, 0);
+        while from < Kind::ALL.len() {
+            if Kind::ALL[from].is_declared() {
+                declared[to] = Kind::ALL[from];
+                to += 1;
+            }
+            from += 1;
+        }
+        declared
+    };
+
+    const fn count_declared() -> usize {
+        let (mut at, mut count) = (0, 0);
+        while at < Kind::ALL.len() {
+            count += Kind::ALL[at].is_declared() as usize;
+            at += 1;
+        }
+        count
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A set of kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(u32);
+
+impl Kinds {
+    /// No kind.
+    pub const NONE: Kinds = Kinds(0);
+    /// Every kind.
+    pub const ALL: Kinds = Kinds((1 << Kind::ALL.len()) - 1);
+
+    /// The set with one more kind in it.
+    #[must_use]
+    pub fn with(self, kind: Kind) -> Kinds {
+        Kinds(self.0 | 1 << kind as u32)
+    }
+
+    /// The set without a kind.
+    #[must_use]
+    pub fn without(self, kind: Kind) -> Kinds {
+        Kinds(self.0 & !(1 << kind as u32))
+    }
+
+    /// Returns true if a kind is in the set.
+    pub fn contains(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u32 != 0
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<I: IntoIterator<Item = Kind>>(kinds: I) -> Kinds {
+        kinds.into_iter().fold(Kinds::NONE, Kinds::with)
+    }
+}

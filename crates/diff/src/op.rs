@@ -1,0 +1,166 @@
+//! Ops: one change to the kernel's state each, with its reason.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::kinds::{ForwardingEntry, NextHops, Object, ObjectKind as _, Route};
+use crate::values::Family;
+use crate::with_object;
+
+/// What an op does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Action {
+    /// Makes an object that is not there; fails if there is one by then.
+    Create,
+    /// Changes an object in place: one of ours, or one that is taken, or a link that others made and that we set up.
+    Update,
+    /// Removes an object of ours.
+    Delete,
+}
+
+/// Why an op is in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Desired and not there.
+    Missing,
+    /// There, and not as desired: the op's `was` says what it is.
+    Differs,
+    /// Ours, there, and not as desired in a way that cannot be changed in place: first deleted,
+    /// then created.
+    Recreated,
+    /// Ours and no longer desired.
+    Undesired,
+    /// Ours, and declared by nobody whom we know: what an earlier run left, or a sibling made.
+    Orphan,
+    /// Foreign, on a key that we desire: the op's `was` says what it is.
+    Taken,
+    /// Taken by us and no longer desired: it becomes again what it was, in place, or, where the kernel cannot do that, by a
+    /// delete and a create.
+    GivenBack,
+}
+
+/// Why an op that would be due is not to be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It would take an object of someone else's along, which is told here.
+    Bystander(Box<Object>),
+    /// It would take this forwarding entry along.
+    Forwarding(Box<ForwardingEntry>),
+    /// The link must exist, and netlink cannot create it.
+    NotCreatable,
+    /// It bears our marker and we have not seen it declared: a sibling may be ahead of us. For so long it is left alone.
+    Grace(Duration),
+    /// Somebody takes it from us again and again.
+    Contention {
+        /// How often, in the window that counts.
+        times: u32,
+        /// The protocol that it bore in the other's hands, if it was seen.
+        by: Option<u8>,
+        /// For so long it is left alone.
+        left: Duration,
+    },
+    /// It could not be recorded before that it is meant, for the reason told here, so that after a crash nobody would know.
+    Unrecorded(Box<str>),
+    /// It was written before, and the kernel has made of it what is told here, or nothing: written again it would become the
+    /// same.
+    StoredOtherwise(Option<Box<Object>>),
+    /// It failed before, and is tried again after so long; [`Duration::MAX`] when something changes.
+    Backoff(Duration),
+    /// The pass was to end before its turn came: its time, or the number of its ops, was limited. The next one goes on.
+    Cut,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
+        match self {
+            Hold::NotCreatable => {
+                f.write_str("the link must exist, and is not one that netlink can create")
+            }
+            Hold::Bystander(object) => {
+                let (kind, name) = with_object!(&**object, it: K => (K::NAME, it.short_name()));
+                write!(f, "would take along what is not to go: {kind} {name}")
+            }
+            Hold::Forwarding(entry) => {
+                let lladdr = entry.lladdr;
+                write!(
+                    f,
+                    "would take along what is not to go: forwarding entry {lladdr}"
+                )
+            }
+            Hold::Grace(left) => write!(
+                f,
+                "grace: bears our marker and was not seen declared, left alone for {} s",
+                seconds(left)
+            ),
+            Hold::Contention { times, by, left } => {
+                write!(f, "contention: taken from us {times} times")?;
+                if let Some(by) = by {
+                    write!(f, ", by protocol {by}")?;
+                }
+                write!(f, "; left alone for {} s", seconds(left))
+            }
+            Hold::Unrecorded(why) => write!(f, "could not be recorded beforehand: {why}"),
+            Hold::StoredOtherwise(_) => f.write_str("the kernel stores it otherwise"),
+            Hold::Backoff(Duration::MAX) => {
+                f.write_str("failed before; tried again when something changes")
+            }
+            Hold::Backoff(left) => {
+                write!(f, "failed before; tried again in {} s", seconds(left))
+            }
+            Hold::Cut => f.write_str("the pass ended before its turn came"),
+        }
+    }
+}
+
+impl From<Object> for Hold {
+    /// Held over an object of another writer's.
+    fn from(object: Object) -> Hold {
+        Hold::Bystander(Box::new(object))
+    }
+}
+
+/// One change to the kernel's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// What it does.
+    pub action: Action,
+    /// For a create or an update the object as desired, for a delete as observed.
+    pub object: Object,
+    /// For an update, the object as observed.
+    pub was: Option<Box<Object>>,
+    /// Why it is there.
+    pub reason: Reason,
+    /// Why it is not to be carried out, if so. Ops that need it wait with it.
+    pub hold: Option<Hold>,
+}
+
+impl Op {
+    /// Whether a route can be added beside the one that it was, and that be taken away then by its gateway, whoever else is on the
+    /// key. None of IPv6: there it may become one with another writer's route.
+    pub fn can_append_then_delete(&self) -> bool {
+        self.changes_gateway()
+            .is_some_and(|route| route.family() == Family::Inet)
+    }
+
+    /// The route of ours that is to have another gateway than it has, where it has one and is to have one.
+    pub(crate) fn changes_gateway(&self) -> Option<&Route> {
+        let (Object::Route(route), Some(Object::Route(was))) = (&self.object, self.was.as_deref())
+        else {
+            return None;
+        };
+        let differs = self.action == Action::Update && self.reason == Reason::Differs;
+        let elsewhere = match (&route.nexthops, &was.nexthops) {
+            (NextHops::One(hop), NextHops::One(former)) => {
+                hop.via.is_some() && former.via.is_some() && hop.via != former.via
+            }
+            _ => false,
+        };
+        (differs && elsewhere).then_some(route)
+    }
+}
+
+// A plan can be of a million.
+const _: () = assert!(size_of::<Op>() <= 152);

@@ -1,0 +1,129 @@
+//! What is ours: by the marker that an object bears, or by the ledger.
+
+use std::collections::BTreeMap;
+
+use crate::kinds::{Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
+use crate::values::Protocols;
+use crate::{per_kind, with_object};
+
+/// What proves objects to be ours, and what becomes of foreign ones in their place.
+///
+/// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The protocol that our objects bear.
+    pub marker: u8,
+    /// The kinds of which the marker proves nothing: only what is in [`Owned`] is ours.
+    pub by_ledger: Kinds,
+    /// The kinds on whose objects this kernel does not store a protocol: it reports 0.
+    pub unstored: Kinds,
+    /// Whether all objects that are there as desired, and are foreign, become ours.
+    pub adopt: bool,
+    /// The protocols of other agents whose objects may become ours. What bears none of these and
+    /// none of [`Protocols::UNMARKED`] is another agent's, and does not.
+    pub adopt_protocols: Protocols,
+    /// Whether foreign objects on desired keys are replaced.
+    pub take: bool,
+}
+
+impl From<u8> for Policy {
+    fn from(marker: u8) -> Policy {
+        Policy {
+            marker,
+            by_ledger: Kinds::NONE,
+            unstored: Kinds::NONE,
+            adopt: false,
+            adopt_protocols: Protocols::NONE,
+            take: false,
+        }
+    }
+}
+
+type OwnedOf<K> = <K as Registered>::Owned;
+
+per_kind! {
+    /// The ledger: what is ours by our own record. Links by their index, as the name alone would match
+    /// another writer's link after ours is gone; rules by their keys, which have the protocol in them;
+    /// all others with the protocol that they bore when they became ours. An object that bears another
+    /// by now has been written by another writer since.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Owned[OwnedOf] {
+        /// What was on keys before we overrode it. It is restored once we no longer desire the key. A
+        /// link that is here is ours to change, and never to delete.
+        pub former: BTreeMap<ObjectKey, Object>,
+        /// What was on keys before we overrode it, where ours is deleted to restore it and nothing is
+        /// there yet. Not links.
+        pub returning: BTreeMap<ObjectKey, Object>,
+    }
+}
+
+/// What makes an observed object ours to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProvenBy {
+    /// The marker that it bears.
+    Marker,
+    /// Our own record. A link that was taken from others is ours to change, and not to delete.
+    Ledger,
+}
+
+/// Returns what makes an observed object ours to change, if it is: the very judgement that a plan is
+/// made by.
+pub fn proof(object: &Object, owned: &Owned, policy: impl Into<Policy>) -> Option<ProvenBy> {
+    let policy = policy.into();
+    let managed = Kinds::NONE;
+    let proof = Proof {
+        policy,
+        owned,
+        managed,
+    };
+    with_object!(object, object: K => {
+        let ours = proof.is_ours(object) || proof.is_overridden(object);
+        let by_marker = proof.bears_marker::<K>(object.protocol());
+        ours.then_some(if by_marker { ProvenBy::Marker } else { ProvenBy::Ledger })
+    })
+}
+
+/// What proves an object to be ours: the marker that it bears, and the ledger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof<'a> {
+    pub(crate) policy: Policy,
+    pub(crate) owned: &'a Owned,
+    /// The kinds that are managed.
+    pub(crate) managed: Kinds,
+}
+
+impl<'a> Proof<'a> {
+    /// Returns true if an observed object is ours to delete: by the marker, where it counts; else by the
+    /// ledger.
+    pub(crate) fn is_ours<K: ObjectKind>(&self, object: &K) -> bool {
+        object.can_be_ours()
+            && (self.bears_marker::<K>(object.protocol())
+                || object.is_recorded(K::owned_in(self.owned)) && !self.is_overridden(object))
+    }
+
+    /// Returns true if an observed link is ours to change: made by us, or overridden.
+    pub(crate) fn may_change(&self, link: &Link) -> bool {
+        self.is_ours(link) || self.is_overridden(link)
+    }
+
+    /// Returns true if it was another writer's before, and is so again instead of being deleted.
+    fn is_overridden<K: ObjectKind>(&self, object: &K) -> bool {
+        !K::OVERRIDDEN_CAN_GO && self.former(&object.object_key()).is_some()
+    }
+
+    /// Returns true if an object may go along with another that goes: it is ours, and of a managed kind.
+    pub(crate) fn may_go<K: ObjectKind>(&self, object: &K) -> bool {
+        self.managed.contains(K::KIND) && self.is_ours(object)
+    }
+
+    /// Returns true if a protocol is the marker of ours on objects of a kind.
+    pub(crate) fn bears_marker<K: ObjectKind>(&self, protocol: u8) -> bool {
+        let counts = K::MARKER_IS_SURE || !self.policy.by_ledger.contains(K::KIND);
+        K::BEARS_PROTOCOL && counts && protocol == self.policy.marker
+    }
+
+    /// What was on a key before we overrode it.
+    pub(crate) fn former(&self, key: &ObjectKey) -> Option<&'a Object> {
+        self.owned.former.get(key)
+    }
+}

@@ -1,0 +1,155 @@
+//! What there is to do about links. They differ from the rest: some are not ours to create, the ends
+//! of a pair come and go together, and a new one is made first and set up after.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ConflictPolicy, Find, Findings};
+use crate::error::DesiredError;
+use crate::kinds::{Item as _, Kind, Link, LinkKind};
+use crate::merge;
+use crate::op::{Action, Hold, Reason};
+use crate::resolve::undesired;
+use crate::values::IfName;
+
+impl Find for Link {
+    fn find(
+        found: &mut Findings,
+        wanted: Option<&[Link]>,
+        observed: &[Link],
+        is_complete: &dyn Fn(Kind) -> bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Result<(), DesiredError> {
+        let Some(wanted) = wanted else {
+            return Ok(());
+        };
+        let undesired = match is_complete(Kind::Link) {
+            true => undesired(wanted, observed, policy.proof),
+            false => BTreeSet::new(),
+        };
+        find(found, wanted, observed, &undesired, policy)
+    }
+}
+
+fn find(
+    found: &mut Findings,
+    wanted: &[Link],
+    observed: &[Link],
+    undesired: &BTreeSet<u32>,
+    policy: ConflictPolicy<'_>,
+) -> Result<(), DesiredError> {
+    let desired = policy.desired;
+    let present: BTreeMap<IfName, &Link> = observed.iter().map(|link| (link.name, link)).collect();
+    // An end that is there already makes no other.
+    let created = |name: &IfName| {
+        let there = present.get(name);
+        there.is_none_or(|link| desired.recreated.contains(&link.index))
+    };
+    let mut makers = makers(wanted);
+    makers.retain(|_, maker| created(maker));
+    let joined = merge::join(wanted, observed, Link::key, |_, wanted, links| {
+        let there = links.first().copied();
+        let gone = there.filter(|link| desired.recreated.contains(&link.index));
+        let there = there.filter(|_| gone.is_none());
+        if let Some(gone) = gone {
+            let first_of_pair = gone.peer().is_none_or(|peer| {
+                let recreated = |link: &&Link| desired.recreated.contains(&link.index);
+                peer > gone.name || !present.get(&peer).is_some_and(recreated)
+            });
+            if first_of_pair {
+                found.op(Action::Delete, gone.clone().into(), Reason::Recreated);
+            }
+        }
+        match (wanted, there) {
+            (Some(wanted), Some(there)) => existing(found, wanted, there, policy),
+            (Some(wanted), None) => missing(found, wanted, makers.contains_key(&wanted.name)),
+            (None, Some(there)) => drop(found.restore(there, policy)),
+            (None, None) => {}
+        }
+    });
+    joined.map_err(|duplicate| DesiredError::duplicate(Kind::Link, duplicate))?;
+    for link in present
+        .values()
+        .filter(|link| undesired.contains(&link.index))
+    {
+        // Either end of a pair takes the other along: the first by name stands for both.
+        let other = link.peer().and_then(|name| present.get(&name));
+        if !other.is_some_and(|o| o.name < link.name && undesired.contains(&o.index)) {
+            found.op(Action::Delete, (*link).clone().into(), Reason::Undesired);
+        }
+    }
+    Ok(())
+}
+
+/// The links that come into being with the other end of their pair, and that other end: of two
+/// that name each other the first makes the second.
+pub(crate) fn makers(wanted: &[Link]) -> BTreeMap<IfName, IfName> {
+    let mut pairs: Vec<(IfName, IfName)> = wanted
+        .iter()
+        .filter_map(|link| Some((link.name, link.peer()?)))
+        .collect();
+    pairs.sort_unstable();
+    let mut makers = BTreeMap::new();
+    for (name, peer) in pairs {
+        if !makers.contains_key(&name) {
+            makers.insert(peer, name);
+        }
+    }
+    makers
+}
+
+fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictPolicy<'_>) {
+    let mut differs = false;
+    let mut keeps = true;
+    wanted.compare(there, &mut |difference| {
+        differs = true;
+        keeps &= difference.in_place;
+    });
+    // What we could not have created is ours to set up, as far as the file says.
+    let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    if !differs {
+        if creatable && !policy.proof.may_change(there) {
+            found.adopt(wanted, there, policy);
+        }
+    } else if keeps && (policy.proof.may_change(there) || !creatable) {
+        let op = found.op(Action::Update, wanted.clone().into(), Reason::Differs);
+        op.was = Some(Box::new(there.clone().into()));
+    } else if let Some(hold) = policy.desired.held.get(&there.index) {
+        let op = found.op(Action::Delete, there.clone().into(), Reason::Recreated);
+        op.hold = Some(hold.clone());
+    } else {
+        found.contest(wanted, there, keeps, policy);
+    }
+}
+
+fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
+    let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
+    if !comes_with_peer {
+        let op = found.op(Action::Create, wanted.clone().into(), Reason::Missing);
+        op.hold = (!creatable).then_some(Hold::NotCreatable);
+        if !creatable {
+            return;
+        }
+    }
+    // The kernel ignores an alias in the message that creates a link, and brings a new link up
+    // before it makes it a port; so these follow in a message of their own.
+    let later = wanted.up == Some(true)
+        || wanted.master.flatten().is_some()
+        || wanted
+            .alias
+            .as_deref()
+            .is_some_and(|alias| !alias.is_empty());
+    let at_once = wanted.mtu.is_some() || wanted.address.is_some() || wanted.group.is_some();
+    if comes_with_peer && (later || at_once) {
+        found.op(Action::Update, wanted.clone().into(), Reason::Missing);
+    } else if later {
+        // Some kinds refuse to be told again what they were created with.
+        let rest = Link {
+            kind: None,
+            mtu: None,
+            address: None,
+            group: None,
+            ..wanted.clone()
+        };
+        found.op(Action::Update, rest.into(), Reason::Missing);
+    }
+}

@@ -1,0 +1,444 @@
+//! What there is to do, kind by kind, before it is put in order: who holds each key, and what
+//! follows from that.
+
+mod collateral;
+mod links;
+mod rules;
+
+use std::collections::BTreeSet;
+
+pub(crate) use links::makers;
+
+use crate::each_kind;
+use crate::error::DesiredError;
+use crate::kinds::{
+    Address, Item, Kind, Neighbour, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
+};
+use crate::merge;
+use crate::observed::Observed;
+use crate::op::{Action, Op, Reason};
+use crate::ownership::{Owned, Proof};
+use crate::plan::Conflict;
+use crate::resolve::Resolved;
+use crate::values::{Dev, Family, Protocols};
+
+/// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) conflicts: Vec<Conflict>,
+    pub(crate) adopted: Vec<Object>,
+    /// As in the plan.
+    pub(crate) shared: BTreeSet<RouteKey>,
+}
+
+/// Whose an observed object is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// Ours to change and to delete.
+    Ours,
+    /// Another writer's.
+    Foreign,
+    /// The kernel's own cache, such as a resolved neighbour: no writer declared it.
+    Kernel,
+}
+
+impl Holder {
+    fn of<K: ObjectKind>(object: &K, proof: Proof<'_>) -> Holder {
+        if object.is_transient() {
+            Holder::Kernel
+        } else if proof.is_ours(object) {
+            Holder::Ours
+        } else {
+            Holder::Foreign
+        }
+    }
+}
+
+/// The observed objects of one key, by whose they are.
+struct Holders<'a, T> {
+    ours: Vec<&'a T>,
+    foreign: Vec<&'a T>,
+    transient: Vec<&'a T>,
+}
+
+impl<'a, T> Holders<'a, T> {
+    fn sort(&mut self, present: &[&'a T], proof: Proof<'_>)
+    where
+        T: ObjectKind,
+    {
+        self.ours.clear();
+        self.foreign.clear();
+        self.transient.clear();
+        for item in present {
+            match Holder::of(*item, proof) {
+                Holder::Ours => self.ours.push(item),
+                Holder::Foreign => self.foreign.push(item),
+                Holder::Kernel => self.transient.push(item),
+            }
+        }
+    }
+}
+
+impl Findings {
+    fn op(&mut self, action: Action, object: Object, reason: Reason) -> &mut Op {
+        let at = self.ops.len();
+        self.ops.push(Op {
+            action,
+            object,
+            was: None,
+            reason,
+            hold: None,
+        });
+        &mut self.ops[at]
+    }
+
+    /// Compares the objects of one kind.
+    fn compare<K: ObjectKind>(
+        &mut self,
+        desired: Option<&[K]>,
+        observed: &[K],
+        is_complete: impl Fn(Kind) -> bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Result<(), DesiredError> {
+        let Some(desired) = desired else {
+            return Ok(());
+        };
+        // Where rows may be missing, nothing is deleted.
+        let complete = K::DELETED_IF_COMPLETE.iter().all(|kind| is_complete(*kind));
+        let mut holders = Holders {
+            ours: Vec::new(),
+            foreign: Vec::new(),
+            transient: Vec::new(),
+        };
+        let joined = merge::join(desired, observed, K::key, |_, wanted, present| {
+            holders.sort(present, policy.proof);
+            let before = self.ops.len();
+            let kept = match wanted {
+                Some(wanted) => self.reconcile_key(wanted, &holders, complete, policy),
+                // Beside another's, what was taken is not given back: the other has the key already.
+                None if complete && holders.foreign.is_empty() => {
+                    let taken = holders.ours.first().copied();
+                    taken.filter(|taken| self.restore(*taken, policy))
+                }
+                None => None,
+            };
+            if !complete {
+                return;
+            }
+            // What is made anew needs the key for itself alone.
+            let anew = |op: &Op| op.action == Action::Create && op.reason != Reason::Missing;
+            let reason = if self.ops[before..].iter().any(anew) {
+                Reason::Recreated
+            } else {
+                Reason::Undesired
+            };
+            for extra in &holders.ours {
+                if !kept.is_some_and(|kept| std::ptr::eq(kept, *extra)) {
+                    self.op(Action::Delete, K::clone(extra).into(), reason);
+                }
+            }
+        });
+        joined.map_err(|duplicate| DesiredError::duplicate(K::KIND, duplicate))
+    }
+
+    /// Makes an object of ours again what it was before we took it, if that is known and can be.
+    fn restore<T: Clone + Into<Object>>(&mut self, taken: &T, policy: ConflictPolicy<'_>) -> bool {
+        if policy.proof.owned.former.is_empty() {
+            return false;
+        }
+        let taken: Object = taken.clone().into();
+        let Some(former) = policy.former(&taken) else {
+            return false;
+        };
+        let differences = former.differences(&taken);
+        let in_place = differences.iter().all(|difference| difference.in_place);
+        if in_place && !keeps_our_mark(former, &taken) {
+            let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
+            op.was = Some(Box::new(taken));
+        } else if taken.kind() != Kind::Link {
+            self.op(Action::Delete, taken, Reason::GivenBack);
+            self.op(Action::Create, former.clone(), Reason::GivenBack);
+        }
+        true
+    }
+
+    /// Plans for one desired object. Returns the observed object of ours that it keeps.
+    fn reconcile_key<'a, T: Item + Clone + Into<Object>>(
+        &mut self,
+        wanted: &T,
+        holders: &Holders<'a, T>,
+        complete: bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Option<&'a T> {
+        let ours = holders.ours.first().copied();
+        if let Some(same) = holders.ours.iter().find(|observed| wanted.agrees(observed)) {
+            return Some(same);
+        }
+        if let Some(foreign) = holders.foreign.first().copied() {
+            // One that equals what we desire serves as it is. Beside one that does not, ours
+            // cannot be replaced either: the kernel might take the other for it. And of several on
+            // the key none becomes ours, as the ledger could not tell which.
+            let alone = ours.is_none() && holders.foreign.len() == 1;
+            let serves = holders.foreign.iter().find(|other| wanted.agrees(other));
+            match serves.filter(|_| ours.is_none()) {
+                Some(serves) if alone => self.adopt(wanted, serves, policy),
+                Some(_) => {}
+                None if ours.is_some_and(|ours| self.share(wanted, ours, holders)) => {}
+                None => {
+                    let in_place = alone && changes_in_place(wanted, foreign);
+                    self.contest(wanted, foreign, in_place, policy);
+                }
+            }
+            return ours;
+        }
+        match ours.or(holders.transient.first().copied()) {
+            None => {
+                self.op(Action::Create, wanted.clone().into(), Reason::Missing);
+            }
+            Some(observed) => {
+                if changes_in_place(wanted, observed) {
+                    let op = self.op(Action::Update, wanted.clone().into(), Reason::Differs);
+                    op.was = Some(Box::new(observed.clone().into()));
+                } else if complete {
+                    self.op(Action::Delete, observed.clone().into(), Reason::Recreated);
+                    self.op(Action::Create, wanted.clone().into(), Reason::Recreated);
+                }
+            }
+        }
+        ours
+    }
+
+    /// Gives an IPv6 route of ours another gateway although other writers' routes are on its key. The kernel makes one row of
+    /// routes with a gateway each (`rt6_qualify_for_ecmp`), so that those in rows of their own stay apart whatever is appended
+    /// to ours. Their protocol has to be another: that is what tells ours apart when the former gateway is deleted.
+    fn share<T: Clone + Into<Object>>(
+        &mut self,
+        wanted: &T,
+        ours: &T,
+        holders: &Holders<'_, T>,
+    ) -> bool {
+        let (object, was): (Object, Object) = (wanted.clone().into(), ours.clone().into());
+        let Object::Route(route) = &was else {
+            return false;
+        };
+        let foreign = holders.foreign.iter().map(|other| T::clone(other).into());
+        let apart = |other: Object| matches!(other, Object::Route(other) if other.protocol != route.protocol);
+        let can_be_told = route.family() == Family::Inet6
+            && route.protocol != 0
+            && holders.ours.len() == 1
+            && foreign.into_iter().all(apart);
+        let op = Op {
+            action: Action::Update,
+            object,
+            was: Some(Box::new(was.clone())),
+            reason: Reason::Differs,
+            hold: None,
+        };
+        if !can_be_told || op.changes_gateway().is_none() {
+            return false;
+        }
+        self.shared.insert(route.key());
+        self.ops.push(op);
+        true
+    }
+
+    /// A foreign object that is as desired: ours from now on, if it is to be.
+    fn adopt<T>(&mut self, wanted: &T, foreign: &T, policy: ConflictPolicy<'_>)
+    where
+        T: Clone + Into<Object>,
+    {
+        if policy.adopts(wanted) {
+            let foreign: Object = foreign.clone().into();
+            // To a kernel that stores protocols a delete without one is a delete of any.
+            let stored = !policy.proof.policy.unstored.contains(Kind::Rule);
+            let nobodys = match &foreign {
+                Object::Route(route) => route.protocol == 0,
+                Object::Rule(rule) => stored && rule.protocol == 0,
+                _ => false,
+            };
+            // Any other protocol may be the marker of an agent, which made the object and goes by it.
+            let ownership = policy.proof.policy;
+            let may_adopt = |protocols: Protocols| protocols.contains(foreign.protocol());
+            let anothers = !may_adopt(Protocols::UNMARKED) && !may_adopt(ownership.adopt_protocols);
+            if !foreign.is_kernels_own(ownership.unstored) && !nobodys && !anothers {
+                self.adopted.push(foreign);
+            }
+        }
+    }
+
+    /// A foreign object that is not as desired: taken if it is to be, and the kernel can change it
+    /// in place.
+    fn contest<T>(&mut self, wanted: &T, foreign: &T, in_place: bool, policy: ConflictPolicy<'_>)
+    where
+        T: Clone + Into<Object>,
+    {
+        let (desired, foreign): (Object, Object) = (wanted.clone().into(), foreign.clone().into());
+        let ownership = policy.proof.policy;
+        if in_place && ownership.take && !foreign.is_kernels_own(ownership.unstored) {
+            let op = self.op(Action::Update, desired, Reason::Taken);
+            op.was = Some(Box::new(foreign));
+        } else {
+            self.conflicts.push(Conflict { desired, foreign });
+        }
+    }
+}
+
+/// A neighbour keeps its protocol where it is written over without one (`neigh_add`).
+fn keeps_our_mark(former: &Object, taken: &Object) -> bool {
+    match (former, taken) {
+        (Object::Neighbour(former), Object::Neighbour(taken)) => {
+            former.protocol == 0 && taken.protocol != 0
+        }
+        _ => false,
+    }
+}
+
+fn changes_in_place<T: Item>(wanted: &T, observed: &T) -> bool {
+    let mut keeps = true;
+    wanted.compare(observed, &mut |difference| keeps &= difference.in_place);
+    keeps
+}
+
+/// What becomes of foreign objects on keys that we desire, and of those that were there before us.
+#[derive(Clone, Copy)]
+struct ConflictPolicy<'a> {
+    desired: &'a Resolved,
+    proof: Proof<'a>,
+}
+
+impl<'a> ConflictPolicy<'a> {
+    fn adopts<T: Clone + Into<Object>>(&self, wanted: &T) -> bool {
+        let adopt = &self.desired.adopt;
+        let alone = || adopt.contains(&wanted.clone().into().key());
+        self.proof.policy.adopt || !adopt.is_empty() && alone()
+    }
+
+    /// What an object was before we took it, if it can be that again.
+    fn former(&self, taken: &Object) -> Option<&'a Object> {
+        let former = self.proof.former(&taken.key())?;
+        self.can_be(former).then_some(former)
+    }
+
+    /// Whether the devices that an object was on are there and stay, and nothing of it is unknown.
+    fn can_be(&self, former: &Object) -> bool {
+        let stays = |dev: Dev| {
+            let recreated = |index| self.desired.recreated.contains(&index);
+            self.desired.devices.name(dev).is_some() && !dev.as_index().is_some_and(recreated)
+        };
+        let known = !matches!(former, Object::Route(route) if route.unmodelled);
+        known && former.devices().into_iter().all(stays)
+    }
+}
+
+/// How the planner treats a kind: as any other, unless it says otherwise.
+trait Find: ObjectKind {
+    /// Finds what there is to do.
+    fn find(
+        found: &mut Findings,
+        desired: Option<&[Self]>,
+        observed: &[Self],
+        is_complete: &dyn Fn(Kind) -> bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Result<(), DesiredError> {
+        found.compare(desired, observed, is_complete, policy)
+    }
+}
+
+impl Find for Address {}
+impl Find for Neighbour {}
+impl Find for Nexthop {}
+impl Find for Route {}
+
+/// Finds what there is to do, kind by kind.
+pub(crate) fn find(
+    desired: &Resolved,
+    observed: &Observed,
+    owned: &Owned,
+) -> Result<Findings, DesiredError> {
+    let proof = Proof {
+        policy: desired.policy,
+        owned,
+        managed: desired.managed(),
+    };
+    let policy = ConflictPolicy { desired, proof };
+    let is_complete = |kind| observed.complete.contains(kind);
+    let mut found = Findings::default();
+    each_kind!(K => {
+        let wanted = OfKind::<K>::of_kind(desired).as_deref();
+        let present = OfKind::<K>::of_kind(observed);
+        K::find(&mut found, wanted, present, &is_complete, policy)?;
+    });
+    each_kind!(K => {
+        let wanted = OfKind::<K>::of_kind(desired).as_deref();
+        let present = OfKind::<K>::of_kind(observed);
+        if wanted.is_some() && is_complete(K::KIND) {
+            restore_missing(&mut found, wanted.unwrap_or_default(), present, policy);
+        }
+    });
+    if is_complete(Kind::Rule) {
+        rules::recreate_shadowing_rules(&mut found, observed, proof);
+    }
+    collateral::hold(&mut found, observed, proof);
+    found.adopted.sort_by_cached_key(Object::key);
+    Ok(found)
+}
+
+/// Creates what was on a key before us, where ours is deleted to restore it and nothing is there yet.
+fn restore_missing<K: ObjectKind>(
+    found: &mut Findings,
+    desired: &[K],
+    observed: &[K],
+    policy: ConflictPolicy<'_>,
+) where
+    for<'a> &'a K: TryFrom<&'a Object>,
+{
+    if !K::IS_DECLARED || !K::OVERRIDDEN_CAN_GO {
+        return;
+    }
+    for object in policy.proof.owned.returning.values() {
+        let Ok(former) = <&K>::try_from(object) else {
+            continue;
+        };
+        let key = former.key();
+        let in_use = desired.iter().chain(observed).any(|it| it.key() == key);
+        if !in_use && policy.can_be(object) {
+            found.op(Action::Create, object.clone(), Reason::GivenBack);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{Kinds, Rule, RuleAction};
+    use crate::values::Family;
+    use crate::{Desired, plan};
+
+    #[test]
+    fn an_equal_rule_of_another_protocol_serves_unless_ours_is_there() {
+        let rule = Rule::new(Family::Inet, 77, RuleAction::Lookup(5));
+        let by = |protocol| Rule {
+            protocol,
+            ..rule.clone()
+        };
+        let desired = Desired {
+            rules: Some(vec![rule.clone()]),
+            ..Desired::default()
+        };
+        let ops = |rules: Vec<Rule>| {
+            let observed = Observed {
+                rules,
+                complete: Kinds::ALL,
+                ..Observed::default()
+            };
+            let plan = plan(&desired, &observed, &Owned::default(), 116).unwrap();
+            plan.ops.len()
+        };
+        assert_eq!(ops(vec![]), 1);
+        assert_eq!(ops(vec![by(3)]), 0);
+        assert_eq!(ops(vec![by(3), by(116)]), 0);
+        let inverted = Rule { not: true, ..by(3) };
+        assert_eq!(ops(vec![inverted]), 1);
+    }
+}

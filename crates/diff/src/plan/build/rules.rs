@@ -1,0 +1,114 @@
+//! What there is to do about rules. The protocol is part of a rule's key, so that ours could be there
+//! beside an equal one of another writer; but one that was there before us satisfies ours.
+
+use std::borrow::Cow;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{ConflictPolicy, Find, Findings};
+use crate::error::DesiredError;
+use crate::kinds::{Item, Kind, Object, Rule, Selectors};
+use crate::observed::Observed;
+use crate::op::{Action, Reason};
+use crate::ownership::Proof;
+
+impl Find for Rule {
+    fn find(
+        found: &mut Findings,
+        desired: Option<&[Rule]>,
+        observed: &[Rule],
+        is_complete: &dyn Fn(Kind) -> bool,
+        policy: ConflictPolicy<'_>,
+    ) -> Result<(), DesiredError> {
+        let Some(desired) = desired else {
+            return Ok(());
+        };
+        let (desired, observed) = without_satisfied(found, desired, observed, policy);
+        found.compare(Some(&desired), &observed, is_complete, policy)
+    }
+}
+
+/// Returns the desired rules that no rule of another writer satisfies, and the observed ones but those
+/// that satisfy one.
+fn without_satisfied<'a>(
+    found: &mut Findings,
+    desired: &[Rule],
+    observed: &'a [Rule],
+    policy: ConflictPolicy<'_>,
+) -> (Vec<Rule>, Cow<'a, [Rule]>) {
+    let proof = policy.proof;
+    let bearing = |rule: &Rule, protocol| Rule {
+        protocol,
+        ..rule.clone()
+    };
+    let ours = observed.iter().filter(|rule| proof.is_ours(*rule));
+    let own_keys = LazyCell::new(|| ours.map(Item::key).collect::<HashSet<Rule>>());
+    // Of equal ones that which is ours already serves, else that of the lowest protocol.
+    let mut others: HashMap<Rule, (bool, u8)> = HashMap::new();
+    let theirs = |rule: &&Rule| !proof.bears_marker::<Rule>(rule.protocol);
+    for rule in observed.iter().filter(theirs) {
+        let rank = (!proof.is_ours(rule), rule.protocol);
+        let best = others.entry(bearing(rule, 0)).or_insert(rank);
+        *best = rank.min(*best);
+    }
+    if others.is_empty() {
+        return (desired.to_vec(), Cow::Borrowed(observed));
+    }
+    let mut rest = Vec::new();
+    let mut serving: HashSet<Rule> = HashSet::new();
+    for rule in desired {
+        match others.get(&bearing(rule, 0)) {
+            Some((foreign, protocol)) if !own_keys.contains(&rule.key()) => {
+                let other = bearing(rule, *protocol);
+                if *foreign {
+                    found.adopt(rule, &other, policy);
+                } else {
+                    serving.insert(other);
+                }
+            }
+            _ => rest.push(rule.clone()),
+        }
+    }
+    if serving.is_empty() {
+        return (rest, Cow::Borrowed(observed));
+    }
+    let idle = observed.iter().filter(|rule| !serving.contains(*rule));
+    (rest, idle.cloned().collect())
+}
+
+/// A new rule is refused as existing where one of ours stands that has all of its selectors and
+/// more. Such a one is deleted, and created again after the new one.
+pub(super) fn recreate_shadowing_rules(
+    found: &mut Findings,
+    observed: &Observed,
+    proof: Proof<'_>,
+) {
+    if !observed.rules.iter().any(|rule| proof.is_ours(rule)) {
+        return;
+    }
+    let of_rules = found.ops.iter().filter_map(|op| match &op.object {
+        Object::Rule(rule) => Some((op.action, &**rule)),
+        _ => None,
+    });
+    let mut searches: BTreeMap<Selectors, HashSet<Rule>> = BTreeMap::new();
+    for (_, rule) in of_rules
+        .clone()
+        .filter(|(action, _)| *action == Action::Create)
+    {
+        let by = rule.selectors();
+        searches.entry(by).or_default().insert(rule.searched_by(by));
+    }
+    if searches.is_empty() {
+        return;
+    }
+    let touched: HashSet<Rule> = of_rules.map(|(_, rule)| rule.key()).collect();
+    let in_the_way = |rule: &&Rule| {
+        let found =
+            |(by, rules): (&Selectors, &HashSet<Rule>)| rules.contains(&rule.searched_by(*by));
+        proof.is_ours(*rule) && !touched.contains(&rule.key()) && searches.iter().any(found)
+    };
+    for rule in observed.rules.iter().filter(in_the_way) {
+        found.op(Action::Delete, rule.clone().into(), Reason::Recreated);
+        found.op(Action::Create, rule.clone().into(), Reason::Recreated);
+    }
+}
