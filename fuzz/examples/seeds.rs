@@ -288,7 +288,7 @@ impl Recorder {
         let rows: Vec<_> = self.dump_all().iter().map(|row| slim(row)).collect();
         let mut kinds = vec![link::NEW];
         kinds.extend([address::NEW, neighbour::NEW, route::NEW, rule::NEW]);
-        for (kind, new) in Kind::ALL.into_iter().zip(kinds) {
+        for (kind, new) in Kind::DECLARED.into_iter().zip(kinds) {
             let begins = format!("{{\"{kind}\":");
             let mut lines = Vec::new();
             for (key, record) in ledger.owned().unwrap() {
