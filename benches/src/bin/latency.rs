@@ -78,7 +78,7 @@ fn main() -> Result<()> {
         let stats = running.handle().stats();
         println!(
             "  {} whole passes, {} others, {} hints",
-            stats.whole, stats.doubtful, stats.hints
+            stats.full_passes, stats.dirty_passes, stats.hints
         );
         running.stop(BOUND)?;
     }

@@ -94,8 +94,8 @@ fn main() -> Result<()> {
         "loop's thread {:.2} % of a core ({used:.3} s); {} whole passes, {} others, {} hints; {} messages that \
          change anything",
         100.0 * used / wall,
-        after.whole - before.whole,
-        after.doubtful - before.doubtful,
+        after.full_passes - before.full_passes,
+        after.dirty_passes - before.dirty_passes,
         after.hints - before.hints,
         changes.len()
     );

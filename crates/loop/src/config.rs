@@ -1,9 +1,9 @@
-//! When passes run, in numbers.
+//! The settings of a loop.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// When passes run, in numbers: see each setting for its default.
+/// The settings of a loop: see each for its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     interval: Duration,
@@ -15,16 +15,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// The shortest interval, and the shortest distance between tries, that is taken: a loop never spins on its timer alone.
+    /// The shortest interval and the shortest backoff. So a loop never spins on its timer.
     pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-    /// The longest distance between tries that is taken: a day.
-    pub const MAX_DISTANCE: Duration = Duration::from_secs(86_400);
+    /// The longest backoff: a day.
+    pub const MAX_BACKOFF: Duration = Duration::from_secs(86_400);
 
-    /// Sets the time from the end of a whole pass to the next one when nothing asks for it sooner; 5 s by default.
+    /// Sets the time from the end of a full pass to the next one without a request; 5 s by default.
     ///
-    /// Below [`MIN_INTERVAL`](Self::MIN_INTERVAL) it is taken as that. One too long for the clock means never; then only
-    /// hints, forced passes and retries bring one about.
+    /// A shorter time than [`MIN_INTERVAL`](Self::MIN_INTERVAL) counts as that. A time beyond the
+    /// clock's range means never: then only hints, forced passes and retries cause a pass.
     pub fn with_interval(self, interval: Duration) -> Self {
         Config {
             interval: interval.max(Self::MIN_INTERVAL),
@@ -32,14 +32,14 @@ impl Config {
         }
     }
 
-    /// Sets the time from the first hint to the pass that it brings about; 100 ms by default. Zero is at once, after a rest as
-    /// long as the last pass.
+    /// Sets the time from the first hint to the pass that answers it; 100 ms by default. With zero
+    /// that pass comes as soon as hints need not wait for the last pass.
     pub fn with_debounce(self, debounce: Duration) -> Self {
         Config { debounce, ..self }
     }
 
-    /// Sets by how much each interval, and each distance between tries, is longer or shorter at random, in per cent of it; 10 by
-    /// default, 0 for none, 100 at most. It keeps many loops from waking at one moment.
+    /// Sets by how much each interval and each backoff is longer or shorter at random, in per cent;
+    /// 10 by default, 0 for none, 100 at most. It keeps many loops from waking at one moment.
     pub fn with_jitter(self, percent: u8) -> Self {
         Config {
             jitter: percent.min(100),
@@ -47,20 +47,21 @@ impl Config {
         }
     }
 
-    /// Sets the distances between tries of an op that fails: the first, doubled with each failure up to the last; 1 s and 60 s by
-    /// default.
+    /// Sets the backoff of an op that fails: `first`, doubled with each failure up to `last`; 1 s and
+    /// 60 s by default.
     ///
-    /// Both are taken as [`MIN_INTERVAL`](Self::MIN_INTERVAL) if they are below that, and as [`MAX_DISTANCE`](Self::MAX_DISTANCE) if
-    /// above that; the last as the first if it is below that one.
+    /// Both are limited to [`MIN_INTERVAL`](Self::MIN_INTERVAL) and
+    /// [`MAX_BACKOFF`](Self::MAX_BACKOFF), and `last` is at least `first`.
     pub fn with_backoff(self, first: Duration, last: Duration) -> Self {
-        let first = first.clamp(Self::MIN_INTERVAL, Self::MAX_DISTANCE);
+        let first = first.clamp(Self::MIN_INTERVAL, Self::MAX_BACKOFF);
         Config {
-            backoff: (first, last.clamp(first, Self::MAX_DISTANCE)),
+            backoff: (first, last.clamp(first, Self::MAX_BACKOFF)),
             ..self
         }
     }
 
-    /// Sets how many ops a second are carried out in the long run, and how many at once after a rest; no limit by default.
+    /// Sets how many ops are applied per second in the long run, and how many at once after a rest;
+    /// no limit by default.
     pub fn with_budget(self, limit: NonZeroU32, burst: NonZeroU32) -> Self {
         Config {
             budget: Some((limit, burst)),
@@ -68,38 +69,38 @@ impl Config {
         }
     }
 
-    /// Sets how long a pass may go on beginning new steps; 60 s by default. What is left then is pending, and another pass
-    /// follows.
+    /// Sets how long a pass may begin new steps; 60 s by default. The remaining ops are pending, and
+    /// another pass follows.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Config { deadline, ..self }
     }
 
-    /// The time from the end of a whole pass to the next one when nothing asks for it sooner.
+    /// Returns the time from the end of a full pass to the next one without a request.
     pub fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// The time from the first hint to the pass that it brings about.
+    /// Returns the time from the first hint to the pass that answers it.
     pub fn debounce(&self) -> Duration {
         self.debounce
     }
 
-    /// By how much intervals and distances vary, in per cent.
+    /// Returns by how much intervals and backoffs vary, in per cent.
     pub fn jitter(&self) -> u8 {
         self.jitter
     }
 
-    /// The first and the last distance between tries of an op that fails.
+    /// Returns the first and the longest backoff of an op that fails.
     pub fn backoff(&self) -> (Duration, Duration) {
         self.backoff
     }
 
-    /// Ops a second, and at once; none: no limit.
+    /// Returns the ops per second and at once; `None`: no limit.
     pub fn budget(&self) -> Option<(NonZeroU32, NonZeroU32)> {
         self.budget
     }
 
-    /// How long a pass may go on beginning new steps.
+    /// Returns how long a pass may begin new steps.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }

@@ -1,7 +1,7 @@
-//! Where the threads meet: the state machine behind a lock, the way to wake the driver, and the way to wait for it.
+//! The state machine behind a lock, with the means to wake the driver and to wait for it.
 //!
-//! Nothing of the source's types is here, and no code of a source or a caller runs under the lock, so that whoever takes
-//! it has it at once.
+//! It has no types of the source, and no code of a source or a caller runs under the lock, so that no
+//! thread waits long for it.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -9,55 +9,57 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::{Drained, OpKey};
 
 use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, Wakeup, thread};
-use crate::{Action, Config, Error, ErrorKind, Hearing, Passed, Revision, State, Stats};
+use crate::{
+    Action, Config, Error, ErrorKind, PassSummary, Revision, State, Stats, SubscriptionState,
+};
 
 #[derive(Debug)]
 pub(crate) struct Control {
-    inner: Mutex<Inner>,
-    /// Told when a pass is over, and at every input that may decide what a waiter waits for.
+    locked: Mutex<Locked>,
+    /// Notified when a pass is done, and at every input that may end a wait.
     changed: Condvar,
-    /// Used when the driver is to look at the state again.
+    /// Wakes the driver, which then polls the state again.
     wakeup: Wakeup,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Locked {
     state: State,
     /// The thread that runs the loop, once it runs.
     thread: Option<thread::ThreadId>,
-    /// The source's own part of a pass is running: after it only the callback is left, which writes nothing.
+    /// True while the source runs a pass. Only callbacks follow, which write nothing.
     in_source: bool,
-    /// All that the loop had is dropped. The state has ended before.
-    gone: bool,
+    /// True once everything of the loop is dropped. The state has ended before.
+    dropped: bool,
 }
 
-/// What the driver does next.
+/// The driver's next step.
 #[derive(Debug)]
 pub(crate) enum Step {
     Do(Action),
     Sleep {
         until: Option<Instant>,
-        /// The subscription's descriptor ends the sleep too.
-        listening: bool,
+        /// True if the subscription's descriptor ends the sleep too.
+        is_listening: bool,
     },
 }
 
-/// The driver's side.
+/// Calls of the driver.
 impl Control {
     pub(crate) fn new(config: Config) -> Result<Self, Error> {
         Ok(Control {
-            inner: Mutex::new(Inner {
+            locked: Mutex::new(Locked {
                 state: State::new(config).with_seed(sync::seed()),
                 thread: None,
                 in_source: false,
-                gone: false,
+                dropped: false,
             }),
             changed: Condvar::new(),
             wakeup: Wakeup::new()?,
         })
     }
 
-    /// The calling thread is the loop's from now on.
+    /// Takes note that the calling thread runs the loop.
     pub(crate) fn begin(&self) {
         self.lock().thread = Some(thread::current().id());
     }
@@ -71,12 +73,13 @@ impl Control {
             }
             None => Step::Sleep {
                 until: inner.state.poll_timeout(),
-                listening: inner.state.is_listening(),
+                is_listening: inner.state.is_listening(),
             },
         }
     }
 
-    /// Waits until then, until an input changes what there is to do, or for the descriptor. May return early.
+    /// Waits until `until`, for an input that changes the next step, or for the descriptor. It may
+    /// return early.
     pub(crate) fn sleep(
         &self,
         until: Option<Instant>,
@@ -88,71 +91,73 @@ impl Control {
         Ok(())
     }
 
-    pub(crate) fn subscribed(&self, hearing: Hearing) {
+    pub(crate) fn subscribed(&self, hearing: SubscriptionState) {
         self.input(|inner, now| inner.state.handle_subscribed(now, hearing));
     }
 
-    /// The subscription has attended to its descriptor, or failed. Gives how often there was an overrun by now, if this is another.
-    pub(crate) fn attended(&self, heard: Option<Drained>) -> Option<u64> {
+    /// Takes the result of draining the descriptor; `None` if the subscription failed. Returns the
+    /// number of overruns if this is a new one.
+    pub(crate) fn drained(&self, drained: Option<Drained>) -> Option<u64> {
         self.input(|inner, now| {
             let before = inner.state.overruns();
-            inner.state.handle_attended(now, heard);
+            inner.state.handle_drained(now, drained);
             Some(inner.state.overruns()).filter(|count| *count > before)
         })
     }
 
-    pub(crate) fn go_on(&self) -> bool {
-        self.lock().state.go_on(sync::now())
+    pub(crate) fn should_continue(&self) -> bool {
+        self.lock().state.should_continue(sync::now())
     }
 
-    pub(crate) fn held(&self, key: OpKey) -> Option<Duration> {
-        self.lock().state.held(sync::now(), key)
+    pub(crate) fn backoff(&self, key: OpKey) -> Option<Duration> {
+        self.lock().state.backoff(sync::now(), key)
     }
 
     pub(crate) fn is_tracked(&self, key: OpKey) -> bool {
         self.lock().state.is_tracked(key)
     }
 
-    pub(crate) fn may_hold(&self) -> bool {
-        self.lock().state.may_hold()
+    pub(crate) fn has_backoff(&self) -> bool {
+        self.lock().state.has_backoff()
     }
 
-    /// The source's part of a pass is over; the callbacks come. Says whether ops in it mean drift.
-    pub(crate) fn source_over(&self) -> bool {
+    /// Takes note that the source has run its pass; callbacks follow. Returns true if ops in it are
+    /// drift.
+    pub(crate) fn source_done(&self) -> bool {
         let mut inner = self.lock();
         inner.in_source = false;
         inner.state.would_be_drift()
     }
 
-    /// The pass is over; `end`: and so is the scope.
-    pub(crate) fn pass_over(&self, passed: Option<&Passed>, end: bool) {
+    /// Takes the end of a pass, and ends the loop if the scope is gone.
+    pub(crate) fn pass_done(&self, summary: Option<&PassSummary>, is_scope_gone: bool) {
         self.input(|inner, now| {
-            inner.state.handle_pass_over(now, passed);
-            if end {
+            inner.state.handle_pass_done(now, summary);
+            if is_scope_gone {
                 inner.state.handle_stop(now);
             }
         });
         self.changed.notify_all();
     }
 
-    /// The driver is gone: whoever waits is told so.
-    pub(crate) fn gone(&self) {
+    /// Takes note that the loop is dropped. Every wait ends.
+    pub(crate) fn dropped(&self) {
         let mut inner = self.lock();
         inner.state.handle_gone();
-        inner.gone = true;
+        inner.dropped = true;
         drop(inner);
         self.changed.notify_all();
     }
 }
 
-/// The handle's side.
+/// Calls of handles and of the subscription.
 impl Control {
-    /// A hint of a subscription that has a thread of its own.
-    pub(crate) fn heard(&self) {
-        self.input(|inner, now| inner.state.handle_heard(now, Drained::Hint));
+    /// Takes a hint of a subscription that has a thread of its own.
+    pub(crate) fn notified(&self) {
+        self.input(|inner, now| inner.state.handle_notification(now, Drained::Hint));
     }
 
-    /// Another desired state was declared.
+    /// Takes a new desired state.
     pub(crate) fn desired(&self) -> Result<Revision, Error> {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
@@ -160,7 +165,7 @@ impl Control {
         })
     }
 
-    /// The desired state is to be changed in part.
+    /// Takes a change of the desired state.
     pub(crate) fn change(&self) -> Result<Revision, Error> {
         self.input(|inner, now| {
             inner.refuse_if_stopping()?;
@@ -168,7 +173,7 @@ impl Control {
         })
     }
 
-    /// Returns once a pass over that revision, or a later one, has said converged.
+    /// Returns once a pass over that revision, or a later one, has converged.
     pub(crate) fn converged(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
         let before = {
             let inner = self.lock();
@@ -180,15 +185,15 @@ impl Control {
             inner.refuse_own_thread()?;
             before
         };
-        self.wait(timeout, |Inner { state, .. }| {
+        self.wait(timeout, |Locked { state, .. }| {
             if state.is_converged(revision, before) {
                 return Some(Ok(()));
             }
-            let comes = !state.is_over(state.last_started());
-            if state.is_ended() || state.is_stopping() && !comes {
+            let is_running = !state.is_done(state.last_started());
+            if state.is_ended() || state.is_stopping() && !is_running {
                 return Some(Err(ErrorKind::Ended));
             }
-            (state.is_paused() && !comes).then_some(Err(ErrorKind::Paused))
+            (state.is_paused() && !is_running).then_some(Err(ErrorKind::Paused))
         })
     }
 
@@ -204,7 +209,7 @@ impl Control {
         })
     }
 
-    /// Returns once a pass that started after this call is over.
+    /// Returns once a pass that started after this call is done.
     pub(crate) fn force(&self, timeout: Duration) -> Result<(), Error> {
         let pass = self.input(|inner, now| {
             inner.refuse_if_stopping()?;
@@ -214,37 +219,37 @@ impl Control {
                 false => Ok(inner.state.handle_force(now)),
             }
         })?;
-        self.wait(timeout, |Inner { state, .. }| {
-            if state.is_over(pass) {
+        self.wait(timeout, |Locked { state, .. }| {
+            if state.is_done(pass) {
                 return Some(Ok(()));
             }
-            let never = !state.is_started(pass);
-            if state.is_ended() || state.is_stopping() && never {
+            let is_open = !state.is_started(pass);
+            if state.is_ended() || state.is_stopping() && is_open {
                 return Some(Err(ErrorKind::Ended));
             }
-            (state.is_paused() && never).then_some(Err(ErrorKind::Paused))
+            (state.is_paused() && is_open).then_some(Err(ErrorKind::Paused))
         })
     }
 
-    /// Returns once no pass is running, and none will.
+    /// Pauses, and returns once no pass is running.
     pub(crate) fn pause(&self, timeout: Duration) -> Result<(), Error> {
         let last = self.input(|inner, _| {
             inner.refuse_if_stopping()?;
             let last = inner.state.handle_pause();
-            if inner.state.is_over(last) {
+            if inner.state.is_done(last) {
                 return Ok(None);
             }
             if inner.in_source {
                 inner.refuse_own_thread()?;
             }
-            // From the callback after a pass: what the source wrote is written.
+            // In a callback after a pass the source does not write any more.
             Ok((!inner.is_own_thread()).then_some(last))
         });
-        // Whoever waits for a pass that will not start now is told so.
+        // Waits for a pass that does not start now end.
         self.changed.notify_all();
         let Some(last) = last? else { return Ok(()) };
-        self.wait(timeout, |Inner { state, .. }| {
-            if state.is_over(last) {
+        self.wait(timeout, |Locked { state, .. }| {
+            if state.is_done(last) {
                 return Some(Ok(()));
             }
             state.is_ended().then_some(Err(ErrorKind::Ended))
@@ -265,28 +270,28 @@ impl Control {
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.lock().gone
+        self.lock().dropped
     }
 
     pub(crate) fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
         if !self.is_ended() {
             self.lock().refuse_own_thread()?;
         }
-        self.wait(timeout, |inner| inner.gone.then_some(Ok(())))
+        self.wait(timeout, |inner| inner.dropped.then_some(Ok(())))
     }
 }
 
 impl Control {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that can panic halfway runs under the lock, so what is behind it is whole even if it is poisoned.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        // No code that can panic halfway runs under the lock, so a poisoned one is whole too.
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the state an input, and wakes the driver if that changed until when it may sleep.
-    fn input<T>(&self, input: impl FnOnce(&mut Inner, Instant) -> T) -> T {
+    /// Gives the state an input, and wakes the driver if that changed its timeout.
+    fn input<T>(&self, input: impl FnOnce(&mut Locked, Instant) -> T) -> T {
         let mut inner = self.lock();
         let before = inner.state.poll_timeout();
-        // The time is taken under the lock, so that inputs arrive in its order.
+        // The time is read under the lock, so that inputs arrive in its order.
         let answer = input(&mut inner, sync::now());
         let wake = inner.state.poll_timeout() != before;
         drop(inner);
@@ -296,11 +301,11 @@ impl Control {
         answer
     }
 
-    /// Waits until the state has an answer, at most for `timeout`.
+    /// Waits until the state gives an answer, at most for `timeout`.
     fn wait(
         &self,
         timeout: Duration,
-        answer: impl Fn(&Inner) -> Option<Result<(), ErrorKind>>,
+        answer: impl Fn(&Locked) -> Option<Result<(), ErrorKind>>,
     ) -> Result<(), Error> {
         let (inner, _) = self
             .changed
@@ -312,7 +317,7 @@ impl Control {
     }
 }
 
-impl Inner {
+impl Locked {
     fn is_own_thread(&self) -> bool {
         self.thread == Some(thread::current().id())
     }

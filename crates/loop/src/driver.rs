@@ -1,4 +1,4 @@
-//! The loop itself: does what the state machine says, on one thread. Decides nothing.
+//! The driver: carries out the actions of the state machine on one thread.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,36 +9,38 @@ use trueup_reconcile::{
 
 use crate::control::{Control, Step};
 use crate::handle::Shared;
-use crate::{Action, Config, Error, ErrorKind, Handle, Hearing, Passed, Revision, trace};
+use crate::{
+    Action, Config, Error, ErrorKind, Handle, PassSummary, Revision, SubscriptionState, trace,
+};
 
 type OnPass<'a, S> = dyn FnMut(Result<&<S as Source>::Report, &<S as Source>::Error>) + Send + 'a;
 type OnReport<'a, S> = dyn FnMut(&<S as Source>::Report) + Send + 'a;
 type OnSubscribe<'a, S> =
     dyn FnMut(Subscribed<&<S as Source>::Subscription, &<S as Source>::Error>) + Send + 'a;
 
-/// Runs passes of a source until it is told to stop.
+/// Runs passes of a source until it is stopped.
 ///
-/// It subscribes, runs the first pass at once, and then a whole one at each interval, and sooner when a hint or a handle asks
-/// for one. Each pass is handed the one ledger, in which the loop itself neither reads nor writes. See the crate's contract page
-/// for the whole.
+/// It subscribes, runs the first pass at once, and then a full pass at each interval, and earlier if a
+/// hint or a handle requests one. Each pass gets the same ledger, which the loop itself neither reads
+/// nor writes.
 pub struct Loop<'a, S: Source> {
-    // Dropped in this order: by the time that handles hear of the end, all else is gone.
+    // Dropped in this order: everything else is dropped before handles see the end.
     source: S,
     scope: S::Scope,
     desired: S::Desired,
     ledger: Box<dyn Ledger + Send + 'a>,
     options: S::Options,
-    calls: Calls<'a, S>,
+    callbacks: Callbacks<'a, S>,
     /// The desired state of the last pass, if that gave a report.
-    reported: Option<Revision>,
-    /// How the scope ended.
-    ended: Option<Arc<S::Error>>,
+    last_reported: Option<Revision>,
+    /// The error that ended the scope.
+    scope_error: Option<Arc<S::Error>>,
     shared: Arc<Shared<S>>,
-    _end: End<S>,
+    _on_drop: OnDrop<S>,
 }
 
-/// What is called, all on the loop's thread.
-struct Calls<'a, S: Source> {
+/// The callbacks. They run on the loop's thread.
+struct Callbacks<'a, S: Source> {
     report: Box<OnPass<'a, S>>,
     subscribe: Box<OnSubscribe<'a, S>>,
     drift: Box<OnReport<'a, S>>,
@@ -47,13 +49,13 @@ struct Calls<'a, S: Source> {
 }
 
 impl<'a, S: Source> Loop<'a, S> {
-    /// A loop that has yet to [`run`](Self::run). `ledger` is the source's in this scope: one that outlives the process, or
-    /// [`MemoryLedger`](trueup_reconcile::MemoryLedger) where a restart may forget. The loop drops it before it says that it
-    /// has ended, so that whoever waited for that may open it again.
+    /// Makes a loop, which [`run`](Self::run) then runs. `ledger` is the source's in this scope: a
+    /// durable one, or a [`MemoryLedger`](trueup_reconcile::MemoryLedger) if a restart may forget.
+    /// The loop drops it before it reports its end, so that a caller that waited can open it again.
     ///
     /// # Errors
     ///
-    /// The operating system gives no event descriptor.
+    /// [`Os`](ErrorKind::Os) if the operating system refuses an event descriptor.
     pub fn new(
         source: S,
         scope: S::Scope,
@@ -63,84 +65,83 @@ impl<'a, S: Source> Loop<'a, S> {
         config: Config,
     ) -> Result<Self, Error> {
         let shared = Arc::new(Shared::new(Control::new(config)?));
-        let end = End(Arc::clone(&shared));
+        let on_drop = OnDrop(Arc::clone(&shared));
         Ok(Loop {
             source,
             scope,
             desired,
             ledger: Box::new(ledger),
             options,
-            calls: Calls {
+            callbacks: Callbacks {
                 report: Box::new(|_| {}),
                 subscribe: Box::new(|_| {}),
                 drift: Box::new(|_| {}),
                 contention: Box::new(|_| {}),
                 overrun: Box::new(|_| {}),
             },
-            reported: None,
-            ended: None,
+            last_reported: None,
+            scope_error: None,
             shared,
-            _end: end,
+            _on_drop: on_drop,
         })
     }
 
-    /// Sets what is called after every pass, on the loop's thread, with the report, or the error of a pass that could not
-    /// run. The pass counts as over once it returns, and the other callbacks, so what they did is done before a forced pass or a
-    /// pause returns.
+    /// Sets a callback for every pass, on the loop's thread, with the report or the error. The pass
+    /// is done once all callbacks have returned, and only then a forced pass or a pause returns.
     pub fn on_report(
         mut self,
         call: impl FnMut(Result<&S::Report, &S::Error>) + Send + 'a,
     ) -> Self {
-        self.calls.report = Box::new(call);
+        self.callbacks.report = Box::new(call);
         self
     }
 
-    /// Sets what is called, on the loop's thread, with what became of the subscription: at first, when it fails later, and when it
-    /// is there again; not each time that it is asked for in vain. The place to say aloud that it failed; also to be had from
-    /// [`Handle::subscribed`].
+    /// Sets a callback for the subscription, on the loop's thread: for its first result, for a later
+    /// failure, and for its return; not for each repeated failure. [`Handle::subscribed`] returns the
+    /// same.
     pub fn on_subscribe(
         mut self,
         call: impl FnMut(Subscribed<&S::Subscription, &S::Error>) + Send + 'a,
     ) -> Self {
-        self.calls.subscribe = Box::new(call);
+        self.callbacks.subscribe = Box::new(call);
         self
     }
 
-    /// Sets what is called, after [`on_report`](Self::on_report), with the report of a pass that had ops though an earlier pass over
-    /// the same desired state converged: something else has changed the world.
+    /// Sets a callback for drift, after [`on_report`](Self::on_report): the report has ops although an
+    /// earlier pass over the same desired state converged, so another writer has changed the system.
     pub fn on_drift(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
-        self.calls.drift = Box::new(call);
+        self.callbacks.drift = Box::new(call);
         self
     }
 
-    /// Sets what is called, after [`on_report`](Self::on_report), with a report by which somebody else takes objects from us again and
-    /// again ([`Report::contended`]).
+    /// Sets a callback for contention, after [`on_report`](Self::on_report): another writer removes or
+    /// changes objects of ours repeatedly ([`Report::contended`]).
     pub fn on_contention(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
-        self.calls.contention = Box::new(call);
+        self.callbacks.contention = Box::new(call);
         self
     }
 
-    /// Sets what is called when the subscription has lost something on the way, with how often it has by now. A whole pass follows
-    /// by itself.
+    /// Sets a callback for a loss of events in the subscription, with the number of losses so far. A
+    /// full pass follows by itself.
     pub fn on_overrun(mut self, call: impl FnMut(u64) + Send + 'a) -> Self {
-        self.calls.overrun = Box::new(call);
+        self.callbacks.overrun = Box::new(call);
         self
     }
 
-    /// The loop's controls. They work at once; what is asked for is done when the loop runs.
+    /// Returns the loop's controls. They work at once; requests are carried out when the loop runs.
     pub fn handle(&self) -> Handle<S> {
         self.shared.handle()
     }
 
-    /// Runs the loop on the calling thread, until a handle stops it or the scope ends.
+    /// Runs the loop on the calling thread until a handle stops it or the scope is gone.
     ///
-    /// A panic of the source, of a callback or of a [change](Handle::change) goes on to the caller; handles then say that the loop
-    /// has ended.
+    /// A panic of the source, of a callback or of a [change](Handle::change) goes on to the caller,
+    /// and the loop has ended for handles.
     ///
     /// # Errors
     ///
-    /// The scope has ended ([`ErrorKind::ScopeEnded`]). The operating system refuses the descriptor
-    /// by which the loop is woken.
+    /// [`ScopeEnded`](ErrorKind::ScopeEnded); [`Os`](ErrorKind::Os) if the operating system refuses
+    /// the descriptor that wakes the loop.
     pub fn run(mut self) -> Result<(), Error> {
         let control = Arc::clone(&self.shared.control);
         control.begin();
@@ -148,40 +149,45 @@ impl<'a, S: Source> Loop<'a, S> {
         loop {
             match self.step() {
                 Step::Do(Action::Subscribe) => {
-                    // Two would be told everything twice.
+                    // The old one first: two subscriptions would report each event twice.
                     drop(subscription.take());
                     subscription = self.subscribe();
                 }
-                Step::Do(Action::Attend) => self.attend(&mut subscription),
+                Step::Do(Action::Drain) => self.drain(&mut subscription),
                 Step::Do(Action::Pass {
                     extent,
                     ops,
                     revision,
                 }) => self.pass(extent, ops, revision),
                 Step::Do(Action::End) => break,
-                Step::Sleep { until, listening } => {
-                    let heard = subscription.as_ref().filter(|_| listening);
-                    control.sleep(until, heard.and_then(S::Subscription::descriptor))?;
+                Step::Sleep {
+                    until,
+                    is_listening,
+                } => {
+                    let polled = subscription.as_ref().filter(|_| is_listening);
+                    control.sleep(until, polled.and_then(S::Subscription::descriptor))?;
                 }
             }
         }
         drop(subscription);
-        match self.ended.take() {
+        match self.scope_error.take() {
             None => Ok(()),
             Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
         }
     }
 
-    /// What to do next. A pass is given the desired state that is the last at this very moment.
+    /// Returns the next step. A pass gets the latest desired state of this moment.
     fn step(&mut self) -> Step {
-        let mut mail = self.shared.mail();
+        let mut mailbox = self.shared.mailbox();
         let step = self.shared.control.step();
         let (declared, changes) = match step {
-            Step::Do(Action::Pass { .. }) => (mail.desired.take(), mem::take(&mut mail.changes)),
+            Step::Do(Action::Pass { .. }) => {
+                (mailbox.desired.take(), mem::take(&mut mailbox.changes))
+            }
             _ => Default::default(),
         };
-        // None of the source's or a caller's code runs under the lock.
-        drop(mail);
+        // No code of the source or a caller runs under the lock.
+        drop(mailbox);
         if let Some(declared) = declared {
             self.desired = declared;
         }
@@ -192,45 +198,50 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     fn subscribe(&mut self) -> Option<S::Subscription> {
-        match self.source.subscribe(&self.scope, self.shared.heard()) {
+        match self
+            .source
+            .subscribe(&self.scope, self.shared.subscription_hints())
+        {
             Subscribed::Active(subscription) => {
-                (self.calls.subscribe)(Subscribed::Active(&subscription));
-                self.shared.mail().subscribed = Some(Subscribed::Active(()));
+                (self.callbacks.subscribe)(Subscribed::Active(&subscription));
+                self.shared.mailbox().subscribed = Some(Subscribed::Active(()));
                 self.shared
                     .control
                     .subscribed(match subscription.descriptor() {
-                        Some(_) => Hearing::Polled,
-                        None => Hearing::Pushed,
+                        Some(_) => SubscriptionState::Polled,
+                        None => SubscriptionState::Pushed,
                     });
                 Some(subscription)
             }
             Subscribed::Unsupported => {
-                (self.calls.subscribe)(Subscribed::Unsupported);
-                self.shared.mail().subscribed = Some(Subscribed::Unsupported);
-                self.shared.control.subscribed(Hearing::Unsupported);
+                (self.callbacks.subscribe)(Subscribed::Unsupported);
+                self.shared.mailbox().subscribed = Some(Subscribed::Unsupported);
+                self.shared
+                    .control
+                    .subscribed(SubscriptionState::Unsupported);
                 None
             }
             Subscribed::Failed(error) => {
                 self.subscription_failed(error);
-                self.shared.control.subscribed(Hearing::Failed);
+                self.shared.control.subscribed(SubscriptionState::Failed);
                 None
             }
         }
     }
 
-    fn attend(&mut self, subscription: &mut Option<S::Subscription>) {
+    fn drain(&mut self, subscription: &mut Option<S::Subscription>) {
         match subscription.as_mut().map(Subscription::drain) {
-            None => drop(self.shared.control.attended(Some(Drained::Nothing))),
-            Some(Ok(heard)) => {
-                if let Some(count) = self.shared.control.attended(Some(heard)) {
+            None => drop(self.shared.control.drained(Some(Drained::Nothing))),
+            Some(Ok(drained)) => {
+                if let Some(count) = self.shared.control.drained(Some(drained)) {
                     trace::overrun(count);
-                    (self.calls.overrun)(count);
+                    (self.callbacks.overrun)(count);
                 }
             }
             Some(Err(error)) => {
                 drop(subscription.take());
                 self.subscription_failed(error);
-                self.shared.control.attended(None);
+                self.shared.control.drained(None);
             }
         }
     }
@@ -238,16 +249,16 @@ impl<'a, S: Source> Loop<'a, S> {
     fn subscription_failed(&mut self, error: S::Error) {
         let error = Arc::new(error);
         let failed = Some(Subscribed::Failed(Arc::clone(&error)));
-        // Nothing is dropped under the lock.
-        let before = mem::replace(&mut self.shared.mail().subscribed, failed);
+        // Dropped after the lock.
+        let before = mem::replace(&mut self.shared.mailbox().subscribed, failed);
         if !matches!(before, Some(Subscribed::Failed(_))) {
             trace::subscription_failed(&*error);
-            (self.calls.subscribe)(Subscribed::Failed(&error));
+            (self.callbacks.subscribe)(Subscribed::Failed(&error));
         }
         if S::is_scope_gone(&error) {
-            let replaced = self.shared.mail().error.replace(Arc::clone(&error));
+            let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
             drop(replaced);
-            self.ended = Some(error);
+            self.scope_error = Some(error);
             self.shared.control.stop();
         }
     }
@@ -255,19 +266,19 @@ impl<'a, S: Source> Loop<'a, S> {
     fn pass(&mut self, extent: Extent, ops: Option<u64>, revision: Revision) {
         let span = trace::Pass::new(extent, revision);
         let control = &*self.shared.control;
-        let go_on = || control.go_on();
-        let held = |key: OpKey| control.held(key);
+        let should_continue = || control.should_continue();
+        let backoff = |key: OpKey| control.backoff(key);
         let mut limits = PassLimits::default()
             .with_extent(extent)
-            .with_should_continue(&go_on);
-        if self.reported.take() == Some(revision) {
+            .with_should_continue(&should_continue);
+        if self.last_reported.take() == Some(revision) {
             limits = limits.with_same_desired();
         }
         if let Some(ops) = ops {
             limits = limits.with_ops(ops);
         }
-        if control.may_hold() {
-            limits = limits.with_backoff(&held);
+        if control.has_backoff() {
+            limits = limits.with_backoff(&backoff);
         }
         let outcome = span.within(|| {
             self.source.reconcile_within(
@@ -278,73 +289,73 @@ impl<'a, S: Source> Loop<'a, S> {
                 &limits,
             )
         });
-        let would_be_drift = control.source_over();
+        let would_be_drift = control.source_done();
         match outcome {
             Ok(report) => {
                 let tracked = |key: OpKey| control.is_tracked(key);
-                let tracked = control.may_hold().then_some(&tracked as _);
-                let passed = Passed::of(&report, tracked);
-                span.over(&passed);
-                self.reported = Some(revision);
+                let tracked = control.has_backoff().then_some(&tracked as _);
+                let summary = PassSummary::of(&report, tracked);
+                span.done(&summary);
+                self.last_reported = Some(revision);
                 let report = Arc::new(report);
-                let replaced = self.keep(&report, passed.converged);
-                let drift = would_be_drift && !passed.ops.is_empty();
-                span.within(|| self.tell(&report, drift));
-                self.shared.control.pass_over(Some(&passed), false);
-                if !passed.converged {
+                let replaced = self.store_report(&report, summary.converged);
+                let is_drift = would_be_drift && !summary.ops.is_empty();
+                span.within(|| self.call_back(&report, is_drift));
+                self.shared.control.pass_done(Some(&summary), false);
+                if !summary.converged {
                     self.shared.forget_converged();
                 }
-                // They may be large: nobody waits for that.
+                // Old reports may be large, so they are dropped when no call waits any more.
                 drop(replaced);
             }
             Err(error) => {
                 span.failed(&error);
                 let error = Arc::new(error);
-                let replaced = self.shared.mail().error.replace(Arc::clone(&error));
+                let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
                 drop(replaced);
-                span.within(|| (self.calls.report)(Err(&error)));
-                let end = S::is_scope_gone(&error);
-                self.ended = end.then_some(error);
-                self.shared.control.pass_over(None, end);
+                span.within(|| (self.callbacks.report)(Err(&error)));
+                let is_scope_gone = S::is_scope_gone(&error);
+                self.scope_error = is_scope_gone.then_some(error);
+                self.shared.control.pass_done(None, is_scope_gone);
                 self.shared.forget_converged();
             }
         }
     }
 
-    fn tell(&mut self, report: &S::Report, drift: bool) {
-        (self.calls.report)(Ok(report));
-        if drift {
-            (self.calls.drift)(report);
+    fn call_back(&mut self, report: &S::Report, is_drift: bool) {
+        (self.callbacks.report)(Ok(report));
+        if is_drift {
+            (self.callbacks.drift)(report);
         }
         if report.contended() > 0 {
-            (self.calls.contention)(report);
+            (self.callbacks.contention)(report);
         }
     }
 
-    /// Gives what was kept before, as nothing is dropped under the lock.
-    fn keep(&self, report: &Arc<S::Report>, converged: bool) -> impl Sized + use<S> {
-        let mut mail = self.shared.mail();
-        let settled = converged.then(|| mail.converged.replace(Arc::clone(report)));
-        let replaced = mail.report.replace(Arc::clone(report));
-        let mended = mail.error.take();
-        (settled, replaced, mended)
+    /// Stores a report, and returns the values that it replaces: they are dropped after the lock.
+    fn store_report(&self, report: &Arc<S::Report>, converged: bool) -> impl Sized + use<S> {
+        let mut mailbox = self.shared.mailbox();
+        let converged = converged.then(|| mailbox.converged.replace(Arc::clone(report)));
+        let replaced = mailbox.report.replace(Arc::clone(report));
+        let error = mailbox.error.take();
+        (converged, replaced, error)
     }
 }
 
-/// Tells the handles that the loop is gone, whichever way it went: end, panic, or never run.
-struct End<S: Source>(Arc<Shared<S>>);
+/// Reports to the handles that the loop is dropped: after its end, after a panic, or never run.
+struct OnDrop<S: Source>(Arc<Shared<S>>);
 
-impl<S: Source> Drop for End<S> {
+impl<S: Source> Drop for OnDrop<S> {
     fn drop(&mut self) {
         let clear = || {
-            let mut mail = self.0.mail();
-            let unused = (mail.desired.take(), mem::take(&mut mail.changes));
-            drop(mail);
+            let mut mailbox = self.0.mailbox();
+            let unused = (mailbox.desired.take(), mem::take(&mut mailbox.changes));
+            drop(mailbox);
             drop(unused);
         };
         clear();
-        self.0.control.gone();
-        // What came in between, unless it was stopped before; from here on nothing does.
+        self.0.control.dropped();
+        // Again, for values that came in between; none come from here on.
         clear();
     }
 }

@@ -1,10 +1,10 @@
-//! The crate's error: why the loop did not do what a caller asked.
+//! The error of the crate.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why the loop, or a call of its handle, did not do what was asked.
+/// An error of a loop or of a call of its handle.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -15,50 +15,52 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The loop has ended, or is about to: nothing will be done any more.
+    /// The loop has ended or is about to: it does nothing any more.
     Ended,
-    /// It was not over within the time given. What was asked for stays asked for.
+    /// The timeout passed first. The request stays open.
     Timeout,
-    /// As many changes wait for a pass as are kept.
+    /// Too many changes wait for a pass already.
     Full,
-    /// The loop is paused, so that no pass will start.
+    /// The loop is paused, so no pass starts.
     Paused,
-    /// The call would have waited, on the loop's own thread, for that very thread.
+    /// The call was made on the loop's own thread, and would have waited for that thread.
     OwnThread,
-    /// The forced pass could not run. The source's own error is [`source`](StdError::source), and can be downcast.
+    /// The forced pass could not run. The source's own error is [`source`](StdError::source), and can
+    /// be downcast.
     PassFailed,
-    /// The scope has ended, as [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone) says, and so has the loop. The source's own
-    /// error is [`source`](StdError::source), and can be downcast.
+    /// The scope is gone, by [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone), and
+    /// so the loop has ended. The source's own error is [`source`](StdError::source), and can be
+    /// downcast.
     ScopeEnded,
     /// The loop's thread panicked.
     Panicked,
-    /// The operating system refused a descriptor, a thread or a wait. Its error is [`source`](StdError::source), a
-    /// [`std::io::Error`].
+    /// The operating system refused a descriptor, a thread or a wait. Its error is
+    /// [`source`](StdError::source), a [`std::io::Error`].
     Os,
 }
 
 impl Error {
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The loop has ended.
+    /// True if the loop has ended.
     pub fn is_ended(&self) -> bool {
         self.kind == ErrorKind::Ended
     }
 
-    /// The time given ran out.
+    /// True if the timeout passed first.
     pub fn is_timeout(&self) -> bool {
         self.kind == ErrorKind::Timeout
     }
 
-    /// Too many changes wait for a pass.
+    /// True if too many changes wait for a pass.
     pub fn is_full(&self) -> bool {
         self.kind == ErrorKind::Full
     }
 
-    /// The scope of the source has ended.
+    /// True if the scope of the source is gone.
     pub fn is_scope_ended(&self) -> bool {
         self.kind == ErrorKind::ScopeEnded
     }
@@ -67,7 +69,7 @@ impl Error {
         Error { kind, cause: None }
     }
 
-    /// For a reason of the source's.
+    /// Wraps an error of the source.
     pub(crate) fn of_source(kind: ErrorKind, cause: Arc<dyn StdError + Send + Sync>) -> Self {
         Error {
             kind,
@@ -83,7 +85,6 @@ impl Error {
     }
 }
 
-/// With the cause, where there is one.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {

@@ -1,4 +1,4 @@
-//! The loop's controls, for any thread. Not the loop itself.
+//! The loop's controls, for any thread.
 
 use std::fmt;
 use std::mem;
@@ -11,184 +11,192 @@ use crate::control::Control;
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, ErrorKind, Revision, Stats};
 
-/// So many changes wait for a pass at the most.
-const CHANGES: usize = 1 << 16;
+/// The number of changes that may wait for a pass.
+const MAX_CHANGES: usize = 1 << 16;
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
-/// Every wait has a bound. Once the loop has ended, or was told to stop, calls say so
-/// ([`ErrorKind::Ended`](crate::ErrorKind::Ended)) and never hang, also when a source panicked.
+/// Every wait has a bound. Once the loop has ended, or a stop was requested, calls fail with
+/// [`ErrorKind::Ended`](crate::ErrorKind::Ended), also after a panic of the source.
 pub struct Handle<S: Source> {
     shared: Arc<Shared<S>>,
 }
 
 impl<S: Source> Handle<S> {
-    /// Says that something may have changed: a whole pass follows within the debounce, or after the pass that is running and a rest as
-    /// long as that was.
+    /// Requests a pass because something may have changed: a full pass follows within the debounce,
+    /// or after the running pass and a rest as long as that pass.
     ///
     /// # Errors
     ///
-    /// The loop has ended.
+    /// [`Ended`](ErrorKind::Ended).
     pub fn hint(&self) -> Result<(), Error> {
         self.shared.control.hint()
     }
 
-    /// The way to give hints, for those who need not know of the loop. After the loop's end they have no effect.
+    /// Returns a way to request passes without the loop's types. It has no effect after the loop has
+    /// ended.
     pub fn hints(&self) -> Hints {
         self.shared.hints()
     }
 
-    /// Declares another desired state: a hint. The passes that start from now on use it; of several only the last, and of
-    /// [changes](Self::change) only those that were asked for after it. Gives its revision, to [wait](Self::wait_converged) for.
+    /// Declares a new desired state, which counts as a hint. Passes that start from now on use it: of
+    /// several the last one, and of [changes](Self::change) those made after it. Returns its
+    /// revision, to [wait](Self::wait_converged) for.
     ///
     /// # Errors
     ///
-    /// The loop has ended.
+    /// [`Ended`](ErrorKind::Ended).
     pub fn set_desired(&self, desired: S::Desired) -> Result<Revision, Error> {
-        // Under one lock, so that a revision is that state and no other.
-        let mut mail = self.shared.mail();
+        // Under one lock, so that each revision is one desired state.
+        let mut mailbox = self.shared.mailbox();
         let revision = self.shared.control.desired()?;
-        let replaced = mail.desired.replace(desired);
-        let overtaken = mem::take(&mut mail.changes);
-        drop(mail);
-        drop((replaced, overtaken));
+        let replaced = mailbox.desired.replace(desired);
+        let superseded = mem::take(&mut mailbox.changes);
+        drop(mailbox);
+        drop((replaced, superseded));
         Ok(revision)
     }
 
-    /// Changes the desired state in part: the loop's thread calls `change` with it right before the next pass, which comes at once,
-    /// after the one that is running. Neither the debounce nor a rest holds it back; a pause does. Changes are made in the order of the
-    /// calls, each once; those that come during a pass share the next. Gives the revision that it makes, to
-    /// [wait](Self::wait_converged) for.
+    /// Changes a part of the desired state. The loop's thread calls `change` right before the next
+    /// pass, which starts at once, after the running one: only a pause delays it. Changes are made
+    /// once each, in the order of the calls; changes during a pass share the next one. Returns the
+    /// revision after the change, to [wait](Self::wait_converged) for.
     ///
-    /// The pass is over what is [doubtful](trueup_reconcile::Extent::Dirty), for which a source that knows what has changed need
-    /// look at nothing else. Where a whole pass is asked for as well, by another desired state, a hint or a loss, that one comes
-    /// instead, as soon as the rest after the last pass is over. Nothing is copied, compared or walked through on the way, so one
-    /// change costs in the loop what one change costs, however much is desired.
+    /// The pass is a [dirty](trueup_reconcile::Extent::Dirty) one, in which a source that knows what
+    /// has changed observes nothing else. If a full pass is requested as well, by a new desired
+    /// state, a hint or a loss, that one comes instead, after the rest that follows the last pass.
+    /// The loop copies and compares nothing, so the cost of a change does not depend on the size of
+    /// the desired state.
     ///
-    /// A panic of `change` ends the loop, as one of the source does: it goes on to the caller of [`run`](crate::Loop::run), and handles
-    /// then say that the loop has ended. What is still waiting when the loop ends is dropped.
+    /// A panic of `change` ends the loop, like a panic of the source: it goes on to the caller of
+    /// [`run`](crate::Loop::run). Changes that wait when the loop ends are dropped.
     ///
     /// # Errors
     ///
-    /// 65,536 changes wait already, be it for a pass that is running or for the end of a pause
-    /// ([`ErrorKind::Full`](crate::ErrorKind::Full)): nothing was changed. One `change` may do as much as it likes. The loop has
-    /// ended.
+    /// [`Full`](ErrorKind::Full) if 65,536 changes wait already, for the running pass or for the end
+    /// of a pause: nothing was changed. [`Ended`](ErrorKind::Ended).
     pub fn change(
         &self,
         change: impl FnOnce(&mut S::Desired) + Send + 'static,
     ) -> Result<Revision, Error> {
-        // Made here, and dropped if refused, outside of the lock.
+        // Allocated before the lock, and dropped after it if refused.
         let change = Box::new(change);
-        let mut mail = self.shared.mail();
-        if mail.changes.len() >= CHANGES {
+        let mut mailbox = self.shared.mailbox();
+        if mailbox.changes.len() >= MAX_CHANGES {
             return Err(Error::new(ErrorKind::Full));
         }
         let revision = self.shared.control.change()?;
-        mail.changes.push(change);
+        mailbox.changes.push(change);
         Ok(revision)
     }
 
-    /// Returns the report of a pass that said converged over the desired state of that revision or a later one: at once if the last
-    /// pass did and nothing was heard or asked for since it began, or else once a pass does that starts after this call, or the
-    /// running one does and nothing was heard or asked for since it began.
+    /// Waits until the desired state of `revision`, or a later one, has converged, and returns the
+    /// report of that pass. It returns at once if the last pass converged and no hint or request came
+    /// since it began. Otherwise it waits for a pass that starts after this call, or for the running
+    /// one if no hint or request came since it began.
     ///
-    /// It asks for no pass.
+    /// It requests no pass.
     ///
     /// # Errors
     ///
-    /// `timeout` ran out; the loop is paused, so that no pass will start; the loop has ended; the call is from the loop's own
-    /// thread, and would have to wait.
+    /// [`Timeout`](ErrorKind::Timeout); [`Paused`](ErrorKind::Paused), because no pass starts;
+    /// [`Ended`](ErrorKind::Ended); [`OwnThread`](ErrorKind::OwnThread) if the call is from the
+    /// loop's own thread and would wait.
     pub fn wait_converged(
         &self,
         revision: Revision,
         timeout: Duration,
     ) -> Result<Arc<S::Report>, Error> {
-        self.shared.mail().waiting += 1;
+        self.shared.mailbox().waiting += 1;
         let waited = self.shared.control.converged(revision, timeout);
-        let mut mail = self.shared.mail();
-        mail.waiting -= 1;
-        let converged = mail.converged.clone();
-        drop(mail);
-        // A pass said so, so there is one.
+        let mut mailbox = self.shared.mailbox();
+        mailbox.waiting -= 1;
+        let converged = mailbox.converged.clone();
+        drop(mailbox);
+        // A pass converged, so its report is there.
         waited.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
     }
 
-    /// What the loop has done so far, and how it stands.
+    /// Returns the counters and the present state of the loop.
     pub fn stats(&self) -> Stats {
         self.shared.control.stats()
     }
 
-    /// Runs a whole pass now and gives its report: that of a pass that started after this call, and whose
-    /// [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a pass.
+    /// Runs a full pass now and returns its report: that of a pass that started after this call, and
+    /// whose [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a pass.
     ///
     /// # Errors
     ///
-    /// The pass could not run; the loop is paused; the loop has ended; `timeout` ran out, though the pass will still come;
-    /// the call is from the loop's own thread.
+    /// [`PassFailed`](ErrorKind::PassFailed); [`Paused`](ErrorKind::Paused);
+    /// [`Ended`](ErrorKind::Ended); [`Timeout`](ErrorKind::Timeout), but the pass still comes;
+    /// [`OwnThread`](ErrorKind::OwnThread).
     pub fn force(&self, timeout: Duration) -> Result<Arc<S::Report>, Error> {
         self.shared.control.force(timeout)?;
-        let mail = self.shared.mail();
-        match (&mail.error, &mail.report) {
+        let mailbox = self.shared.mailbox();
+        match (&mailbox.error, &mailbox.report) {
             (Some(error), _) => Err(Error::of_source(ErrorKind::PassFailed, error.clone())),
             (None, Some(report)) => Ok(Arc::clone(report)),
-            // A pass is over, so there is one or the other.
+            // A pass is done, so there is one or the other.
             (None, None) => Err(Error::new(ErrorKind::Ended)),
         }
     }
 
-    /// Lets no pass start from now on, has the running one begin no further step, and returns once it is over, with its callbacks:
-    /// nothing is written from then until [`resume`](Self::resume). Pausing twice is no error, and one resume ends both.
+    /// Pauses the loop: no pass starts from now on, and the running one begins no further step.
+    /// Returns once that pass and its callbacks are done: nothing is written from then until
+    /// [`resume`](Self::resume). Pausing twice is no error, and one resume ends both.
     ///
     /// # Errors
     ///
-    /// `timeout` ran out, or the call is from within the source's own pass: then that pass may still write, but the pause
-    /// holds afterwards. The loop has ended.
+    /// [`Timeout`](ErrorKind::Timeout), or [`OwnThread`](ErrorKind::OwnThread) if the call is from
+    /// the source's own pass: that pass may still write, but the pause holds afterwards.
+    /// [`Ended`](ErrorKind::Ended).
     pub fn pause(&self, timeout: Duration) -> Result<(), Error> {
         self.shared.control.pause(timeout)
     }
 
-    /// Ends the pause; a whole pass runs at once. No effect on a loop that is not paused.
+    /// Ends the pause; a full pass runs at once. It has no effect on a loop that is not paused.
     ///
     /// # Errors
     ///
-    /// The loop has ended.
+    /// [`Ended`](ErrorKind::Ended).
     pub fn resume(&self) -> Result<(), Error> {
         self.shared.control.resume()
     }
 
-    /// Ends the loop: at once, or after the pass that is running, which begins no further step. Does not wait, so it may be called from anywhere.
-    /// Stopping what has ended is no error.
+    /// Ends the loop: at once, or after the running pass, which begins no further step. It does not
+    /// wait, so it may be called from any thread. Stopping an ended loop is no error.
     pub fn stop(&self) {
         self.shared.control.stop();
     }
 
-    /// Returns once the loop has ended: its source and its subscription are dropped, no callback will come.
+    /// Waits until the loop has ended: its source and its subscription are dropped, and no callback
+    /// follows.
     ///
     /// # Errors
     ///
-    /// `timeout` ran out; the call is from the loop's own thread.
+    /// [`Timeout`](ErrorKind::Timeout); [`OwnThread`](ErrorKind::OwnThread).
     pub fn wait_ended(&self, timeout: Duration) -> Result<(), Error> {
         self.shared.control.wait_ended(timeout)
     }
 
-    /// The loop has ended, or was dropped without being run, or its thread panicked.
+    /// True if the loop has ended, was dropped without being run, or its thread panicked.
     pub fn is_ended(&self) -> bool {
         self.shared.control.is_ended()
     }
 
-    /// The report of the last pass that gave one, also after the loop's end.
+    /// Returns the report of the last pass that gave one, also after the loop has ended.
     pub fn last_report(&self) -> Option<Arc<S::Report>> {
-        self.shared.mail().report.clone()
+        self.shared.mailbox().report.clone()
     }
 
-    /// Why the last pass could not run, or how the scope ended; none if neither.
+    /// Returns the error of the last pass if it could not run, or the error that ended the scope.
     pub fn last_error(&self) -> Option<Arc<S::Error>> {
-        self.shared.mail().error.clone()
+        self.shared.mailbox().error.clone()
     }
 
-    /// What became of the subscription, at first or since; none before it was asked for.
+    /// Returns the latest result of subscribing; `None` before the first.
     pub fn subscribed(&self) -> Option<Subscribed<(), Arc<S::Error>>> {
-        self.shared.mail().subscribed.clone()
+        self.shared.mailbox().subscribed.clone()
     }
 }
 
@@ -208,24 +216,26 @@ impl<S: Source> fmt::Debug for Handle<S> {
     }
 }
 
-/// What the loop and its handles share.
+/// The part that the loop and its handles share.
 pub(crate) struct Shared<S: Source> {
     pub(crate) control: Arc<Control>,
-    mail: Mutex<Mail<S>>,
+    mailbox: Mutex<Mailbox<S>>,
 }
 
 type Change<S> = Box<dyn FnOnce(&mut <S as Source>::Desired) + Send>;
 
-/// What is of the source's types. Values are moved in and out; none is dropped, and none of its code run, under the lock.
-pub(crate) struct Mail<S: Source> {
-    /// The next pass is to use this one.
+/// The values of the source's types that the loop and its handles exchange. Values are moved in and
+/// out: none is dropped, and none of their code runs, under the lock.
+pub(crate) struct Mailbox<S: Source> {
+    /// The desired state for the next pass.
     pub(crate) desired: Option<S::Desired>,
-    /// And is to make these in it, in this order.
+    /// The changes to make in it, in this order.
     pub(crate) changes: Vec<Change<S>>,
     pub(crate) report: Option<Arc<S::Report>>,
-    /// The last one that said converged; none where that no longer stands and nobody waits for it.
+    /// The report of the last converged pass; `None` once a later pass has not converged and no call
+    /// waits for it.
     pub(crate) converged: Option<Arc<S::Report>>,
-    /// So many wait for it, or have waited and are about to take it.
+    /// The number of calls that wait for it, or are about to take it.
     pub(crate) waiting: usize,
     pub(crate) error: Option<Arc<S::Error>>,
     pub(crate) subscribed: Option<Subscribed<(), Arc<S::Error>>>,
@@ -235,7 +245,7 @@ impl<S: Source> Shared<S> {
     pub(crate) fn new(control: Control) -> Self {
         Shared {
             control: Arc::new(control),
-            mail: Mutex::new(Mail {
+            mailbox: Mutex::new(Mailbox {
                 desired: None,
                 changes: Vec::new(),
                 report: None,
@@ -253,33 +263,33 @@ impl<S: Source> Shared<S> {
         }
     }
 
-    /// For the subscription.
-    pub(crate) fn heard(&self) -> Hints {
+    /// Returns the hints for the subscription.
+    pub(crate) fn subscription_hints(&self) -> Hints {
         let control = Arc::clone(&self.control);
-        Hints::new(move || control.heard())
+        Hints::new(move || control.notified())
     }
 
-    /// For everybody else.
+    /// Returns the hints for all other callers.
     pub(crate) fn hints(&self) -> Hints {
         let control = Arc::clone(&self.control);
-        // A hint after the end has no effect, as promised.
+        // After the loop has ended a hint has no effect.
         Hints::new(move || drop(control.hint()))
     }
 
-    /// A pass is over that did not converge, or could not run. The report of the one that did may be a large one: who asks from now on will not be given
-    /// it.
+    /// Drops the report of the last converged pass, which may be large, after a pass that did not
+    /// converge: calls from now on do not return it.
     pub(crate) fn forget_converged(&self) {
-        let mut mail = self.mail();
-        let stale = match mail.waiting {
-            0 => mail.converged.take(),
+        let mut mailbox = self.mailbox();
+        let stale = match mailbox.waiting {
+            0 => mailbox.converged.take(),
             _ => None,
         };
-        drop(mail);
+        drop(mailbox);
         drop(stale);
     }
 
-    pub(crate) fn mail(&self) -> MutexGuard<'_, Mail<S>> {
-        // See Control::lock: nothing panics halfway here either.
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn mailbox(&self) -> MutexGuard<'_, Mailbox<S>> {
+        // As in Control::lock, no code that can panic halfway runs under the lock.
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ mod control;
 mod driver;
 mod error;
 mod handle;
-mod passed;
+mod pass_summary;
 mod running;
 mod state;
 mod stats;
@@ -24,9 +24,9 @@ pub use config::Config;
 pub use driver::Loop;
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
-pub use passed::Passed;
+pub use pass_summary::PassSummary;
 pub use running::Running;
-pub use state::{Action, Hearing, State};
+pub use state::{Action, State, SubscriptionState};
 pub use stats::{Ops, Revision, Stats};
 
 /// Runs the examples of the contract page.

@@ -1,4 +1,4 @@
-//! A loop on a thread of its own, for those who have no thread to give.
+//! A loop on a thread of its own, for a caller that has no thread for it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use trueup_reconcile::Source;
 use crate::sync::thread::{self, JoinHandle};
 use crate::{Error, ErrorKind, Handle, Loop};
 
-/// A loop that runs on a thread of its own. Dropped, it tells the loop to stop, and does not wait.
+/// A loop that runs on a thread of its own. Dropping it stops the loop, without waiting for it.
 #[derive(Debug)]
 pub struct Running<S: Source> {
     handle: Handle<S>,
@@ -15,11 +15,11 @@ pub struct Running<S: Source> {
 }
 
 impl<S: Source> Loop<'static, S> {
-    /// Runs the loop on a new thread of that name, less any NUL, which a thread's name cannot hold.
+    /// Runs the loop on a new thread with this name, without NULs, which a thread's name cannot hold.
     ///
     /// # Errors
     ///
-    /// The operating system gives no thread.
+    /// When the operating system refuses a thread.
     pub fn spawn(self, name: &str) -> Result<Running<S>, Error>
     where
         Self: Send + 'static,
@@ -37,7 +37,7 @@ impl<S: Source> Loop<'static, S> {
 }
 
 impl<S: Source> Running<S> {
-    /// The loop's controls.
+    /// Returns the loop's controls.
     pub fn handle(&self) -> &Handle<S> {
         &self.handle
     }
@@ -46,12 +46,13 @@ impl<S: Source> Running<S> {
     ///
     /// # Errors
     ///
-    /// `timeout` ran out within a pass: the loop still ends after that pass. What [`Loop::run`] gave. The source or a
-    /// callback panicked.
+    /// [`Timeout`](ErrorKind::Timeout) if a pass lasted longer: the loop still ends after that pass.
+    /// The error of [`Loop::run`]. [`Panicked`](ErrorKind::Panicked) if the source or a callback
+    /// panicked.
     pub fn stop(mut self, timeout: Duration) -> Result<(), Error> {
         self.handle.stop();
         self.handle.wait_ended(timeout)?;
-        // The loop is dropped, so all that is left of the thread is its return.
+        // The loop is dropped, so the thread is about to return.
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_panic)) => Err(Error::new(ErrorKind::Panicked)),

@@ -1,17 +1,17 @@
-//! The loop's decisions, given the time. No clock, no sleep, no thread, no descriptor.
+//! The loop as a state machine that is given the time. It has no clock, thread or descriptor.
 //!
-//! What asks for a pass comes down to instants at which one is due ([`due`]); what holds back within a pass is how often an op
-//! failed ([`backoff`]), how many were carried out ([`budget`]), and the deadline.
+//! [`schedule`] holds the instants at which passes are due. Within a pass, ops are held back by
+//! their failures ([`backoff`]), by the number of ops ([`budget`]), and by the deadline.
 
-mod asked;
 mod backoff;
 mod budget;
-mod due;
-mod over;
-mod random;
+mod inputs;
+mod jitter;
+mod pass_done;
+mod schedule;
 
 #[cfg(test)]
-mod explored;
+mod exhaustive;
 #[cfg(test)]
 mod tests;
 
@@ -20,87 +20,95 @@ use std::time::{Duration, Instant};
 use trueup_reconcile::{Drained, Extent, OpKey};
 
 use self::backoff::Backoff;
-pub(crate) use self::backoff::MOST;
 use self::budget::Budget;
-use self::due::{Due, nearer};
-use self::random::Random;
+use self::jitter::Jitter;
+use self::schedule::{Schedule, bring_forward};
 use crate::{Config, Revision, Stats};
 
-/// For how long a descriptor is left alone after it was attended to: noise wakes the driver no more than a hundred times a second.
-const DEAF: Duration = Duration::from_millis(10);
+/// How long a descriptor is not polled after it was drained: a flood of events wakes the driver at
+/// most a hundred times a second.
+const EVENT_COOLDOWN: Duration = Duration::from_millis(10);
 
-/// What the driver is to do next. Each is answered by an input: see the variants.
+/// The driver's next action. Each is answered by an input: see the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Drop the subscription, if there is one, and subscribe for hints; then call [`State::handle_subscribed`], whatever came of it.
+    /// Drop the subscription, if there is one, and subscribe for hints. Then call
+    /// [`State::handle_subscribed`], whatever the result.
     Subscribe,
-    /// Have the subscription attend to its descriptor, then call [`State::handle_attended`].
-    Attend,
-    /// Run a pass, asking [`State::go_on`] and [`State::held`] on the way, then call [`State::handle_pass_over`], whatever came
-    /// of it.
+    /// Drain the subscription's descriptor, then call [`State::handle_drained`].
+    Drain,
+    /// Run a pass that asks [`State::should_continue`] and [`State::backoff`] on the way. Then call
+    /// [`State::handle_pass_done`], whatever the result.
     Pass {
-        /// How much to look at.
+        /// How much the pass observes.
         extent: Extent,
-        /// How many ops may be carried out; none: any number; 0: a look.
+        /// How many ops it may apply; `None`: any number; 0: it only observes.
         ops: Option<u64>,
-        /// The desired state that was declared last.
+        /// The revision of the desired state declared last.
         revision: Revision,
     },
-    /// End the loop. Nothing follows.
+    /// End the loop. No action follows.
     End,
 }
 
-/// How hints come, if they do.
+/// The state of the subscription for hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearing {
-    /// Not at all: the source has none to give.
+pub enum SubscriptionState {
+    /// The source gives no hints.
     Unsupported,
-    /// Not at all: the subscription failed. It is asked for again before a later whole pass, after half an interval at the soonest.
+    /// The subscription failed. The loop subscribes again before a later full pass, after half an
+    /// interval at the earliest.
     Failed,
-    /// From a thread of the subscription: [`State::handle_heard`].
+    /// A thread of the subscription sends hints: [`State::handle_notification`].
     Pushed,
-    /// From a descriptor, to be polled while [`State::is_listening`].
+    /// The subscription has a descriptor, which is polled while [`State::is_listening`].
     Polled,
 }
 
-/// The loop's decisions as a state machine.
+/// The decisions of the loop as a state machine.
 ///
-/// Call [`poll_action`](Self::poll_action) until it gives nothing, sleep until [`poll_timeout`](Self::poll_timeout), the next input,
-/// or, while [`is_listening`](Self::is_listening), until the descriptor is readable; and begin again. After an input that changed
-/// `poll_timeout`, a driver that sleeps must be woken.
+/// A driver calls [`poll_action`](Self::poll_action) until it returns `None`. Then it sleeps until
+/// [`poll_timeout`](Self::poll_timeout), until the next input, or, while
+/// [`is_listening`](Self::is_listening), until the descriptor is readable; and begins again. An
+/// input that changes `poll_timeout` must wake a driver that sleeps.
 ///
-/// Passes are counted from 1 in the order of their start.
+/// Passes are numbered from 1 in the order of their start. A *full* pass observes everything, a
+/// *dirty* pass only what the source knows to be dirty.
 #[derive(Clone, Debug)]
 pub struct State {
     config: Config,
-    random: Random,
+    jitter: Jitter,
     phase: Phase,
     paused: bool,
-    /// When a stop was asked for.
+    /// When a stop was requested.
     stopping: Option<Instant>,
-    hearing: Hearing,
-    /// When a failed subscription may be asked for again.
+    subscription: SubscriptionState,
+    /// When a failed subscription may be tried again.
     resubscribe: Option<Instant>,
-    attend: Option<Cause>,
-    /// Until when the descriptor is left alone.
-    deaf: Option<Instant>,
-    due: Due,
-    /// What hints ask for has to wait until then: as long after the last pass as that pass took.
-    rest: Option<Instant>,
+    /// Why the descriptor is to be drained next, if it is.
+    drain: Option<DrainCause>,
+    /// Until when the descriptor is not polled.
+    cooldown: Option<Instant>,
+    schedule: Schedule,
+    /// Until when hints wait: as long after the last pass as that pass took.
+    hints_wait_until: Option<Instant>,
     backoff: Backoff,
     budget: Option<Budget>,
+    /// The number of the last pass that started.
     started: u64,
-    over: u64,
-    /// Something was lost, and no whole pass has ended since without more being lost; whether any was since the last one began.
-    losing: Option<bool>,
-    /// When the last whole pass began.
-    last_whole: Option<Instant>,
+    /// The number of the last pass that is done.
+    done: u64,
+    /// Set from a loss of events until a full pass has ended without another loss: true if events
+    /// were lost since the last full pass began.
+    overrun: Option<bool>,
+    /// When the last full pass began.
+    last_full: Option<Instant>,
     /// The desired state of the last pass that began.
-    in_force: Revision,
-    /// Another one was declared since, not just a change.
+    revision: Revision,
+    /// True if a new desired state was declared since, and not only a change.
     replaced: bool,
     converged: Option<Converged>,
-    /// What only grows, and the revision declared last.
+    /// The counters, and the revision declared last.
     stats: Stats,
 }
 
@@ -108,30 +116,30 @@ pub struct State {
 enum Phase {
     New,
     Subscribing,
-    Attending(Cause),
+    Draining(DrainCause),
     Idle,
-    Passing(Running),
+    InPass(RunningPass),
     Ended,
 }
 
-/// Why the descriptor is attended to.
+/// Why the descriptor is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
+enum DrainCause {
     Readable,
-    /// A pass is over: what is there is the echo of what it wrote, or a hint that need not wait.
-    PassOver,
+    /// A pass is done: its events are echoes of its own writes, or a hint that need not wait.
+    PassDone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Running {
+struct RunningPass {
     since: Instant,
     extent: Extent,
     ops: Option<u64>,
-    /// Something was heard or asked for that it answers.
-    answering: bool,
+    /// True if it answers a hint or a request.
+    answers_request: bool,
 }
 
-/// The last pass that said converged.
+/// The last pass that converged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Converged {
     pass: u64,
@@ -139,45 +147,45 @@ struct Converged {
     at: Instant,
 }
 
-/// What the driver does.
+/// Inputs and questions of the driver.
 impl State {
-    /// The state before anything was done: [`Action::Subscribe`] comes first.
+    /// Makes the initial state: [`Action::Subscribe`] comes first.
     pub fn new(config: Config) -> Self {
         State {
             config,
-            random: Random(0),
+            jitter: Jitter::with_seed(0),
             phase: Phase::New,
             paused: false,
             stopping: None,
-            hearing: Hearing::Unsupported,
+            subscription: SubscriptionState::Unsupported,
             resubscribe: None,
-            attend: None,
-            deaf: None,
-            due: Due::default(),
-            rest: None,
+            drain: None,
+            cooldown: None,
+            schedule: Schedule::default(),
+            hints_wait_until: None,
             backoff: Backoff::default(),
             budget: config.budget().map(Budget::new),
             started: 0,
-            over: 0,
-            losing: None,
-            last_whole: None,
-            in_force: Revision::default(),
+            done: 0,
+            overrun: None,
+            last_full: None,
+            revision: Revision::default(),
             replaced: false,
             converged: None,
             stats: Stats::default(),
         }
     }
 
-    /// With another seed for jitter than 0. The same seed and inputs give the same decisions.
+    /// Sets the seed for jitter, which is 0 otherwise. Equal seeds and inputs give equal decisions.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         State {
-            random: Random(seed),
+            jitter: Jitter::with_seed(seed),
             ..self
         }
     }
 
-    /// What to do now, if anything.
+    /// Returns the next action, if there is one now.
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
         match self.phase {
             Phase::New | Phase::Idle if self.stopping.is_some() => {
@@ -192,28 +200,30 @@ impl State {
             _ => return None,
         }
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(self.deaf) {
-            self.deaf = None;
+        if is_due(self.cooldown) {
+            self.cooldown = None;
         }
-        if let Some(cause) = self.attend.take() {
-            self.phase = Phase::Attending(cause);
-            return Some(Action::Attend);
+        if let Some(cause) = self.drain.take() {
+            self.phase = Phase::Draining(cause);
+            return Some(Action::Drain);
         }
         if self.paused {
             return None;
         }
-        if is_due(self.whole_due()) {
-            if self.hearing == Hearing::Failed && is_due(self.resubscribe) {
+        if is_due(self.next_full_pass()) {
+            if self.subscription == SubscriptionState::Failed && is_due(self.resubscribe) {
                 self.phase = Phase::Subscribing;
                 return Some(Action::Subscribe);
             }
             return Some(self.begin(now, Extent::Everything));
         }
-        is_due(self.due.doubtful(self.rest)).then(|| self.begin(now, Extent::Dirty))
+        is_due(self.schedule.next_dirty(self.hints_wait_until))
+            .then(|| self.begin(now, Extent::Dirty))
     }
 
-    /// When to call [`poll_action`](Self::poll_action) again if there is no input before; then it gives something, or
-    /// [`is_listening`](Self::is_listening) is true again, and neither earlier. None while an action is carried out, and at the end.
+    /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before. Not
+    /// earlier than then it returns an action, or [`is_listening`](Self::is_listening) becomes true
+    /// again. Returns `None` during an action, and at the end.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Idle {
             return None;
@@ -221,154 +231,170 @@ impl State {
         if self.stopping.is_some() {
             return self.stopping;
         }
-        let passes = [self.whole_due(), self.due.doubtful(self.rest)];
+        let passes = [
+            self.next_full_pass(),
+            self.schedule.next_dirty(self.hints_wait_until),
+        ];
         let passes = passes.into_iter().filter(|_| !self.paused);
-        passes.chain([self.deaf]).flatten().min()
+        passes.chain([self.cooldown]).flatten().min()
     }
 
-    /// Whether to poll the subscription's descriptor while asleep. Not for 10 ms after it was attended to, or until a pass is over:
-    /// a flood of events does not wake the driver for each.
+    /// True if the driver polls the subscription's descriptor while it sleeps. False for 10 ms after
+    /// the descriptor was drained, or until a pass is done, so that a flood of events does not wake
+    /// the driver for each.
     pub fn is_listening(&self) -> bool {
-        self.hearing == Hearing::Polled && self.phase == Phase::Idle && self.deaf.is_none()
+        self.subscription == SubscriptionState::Polled
+            && self.phase == Phase::Idle
+            && self.cooldown.is_none()
     }
 
-    /// Subscribing is over: a whole pass is due at once, since what happened before it was not heard.
-    pub fn handle_subscribed(&mut self, now: Instant, hearing: Hearing) {
+    /// Takes the result of subscribing. A full pass is due at once, because earlier events were
+    /// missed.
+    pub fn handle_subscribed(&mut self, now: Instant, subscription: SubscriptionState) {
         if self.phase == Phase::Subscribing {
             self.phase = Phase::Idle;
-            nearer(&mut self.due.at_once, now, Duration::ZERO);
-            self.hear(now, hearing);
+            bring_forward(&mut self.schedule.immediate, now, Duration::ZERO);
+            self.set_subscription(now, subscription);
         }
     }
 
-    /// The descriptor is readable, or has failed: [`Action::Attend`] follows.
+    /// Takes note that the descriptor is readable or has failed: [`Action::Drain`] follows.
     pub fn handle_readable(&mut self) {
         if self.is_listening() {
-            self.attend = Some(Cause::Readable);
+            self.drain = Some(DrainCause::Readable);
         }
     }
 
-    /// The subscription has attended to its descriptor. None: it failed, and the driver has dropped it.
-    pub fn handle_attended(&mut self, now: Instant, heard: Option<Drained>) {
-        let Phase::Attending(cause) = self.phase else {
+    /// Takes the result of draining the descriptor; `None` if the subscription failed, and the driver
+    /// has dropped it.
+    pub fn handle_drained(&mut self, now: Instant, drained: Option<Drained>) {
+        let Phase::Draining(cause) = self.phase else {
             return;
         };
         self.phase = Phase::Idle;
-        self.deaf = match cause {
-            Cause::Readable => now.checked_add(DEAF),
-            Cause::PassOver => None,
+        self.cooldown = match cause {
+            DrainCause::Readable => now.checked_add(EVENT_COOLDOWN),
+            DrainCause::PassDone => None,
         };
-        match heard {
-            Some(heard) => {
-                self.handle_heard(now, heard);
-                self.losing = self.losing.filter(|lost| *lost);
+        match drained {
+            Some(drained) => {
+                self.handle_notification(now, drained);
+                self.overrun = self.overrun.filter(|lost| *lost);
             }
             None => {
-                self.hear(now, Hearing::Failed);
-                // Whatever it had yet to tell.
-                self.ask(now);
+                self.set_subscription(now, SubscriptionState::Failed);
+                // For the events that it had not reported yet.
+                self.request_full_pass(now);
             }
         }
     }
 
-    /// Whether the running pass is to begin another step: not after its deadline, nor once a pause or a stop was asked for.
-    pub fn go_on(&self, now: Instant) -> bool {
-        let Phase::Passing(running) = self.phase else {
+    /// Returns true if the running pass may begin another step: not after its deadline, nor once a
+    /// pause or a stop was requested.
+    pub fn should_continue(&self, now: Instant) -> bool {
+        let Phase::InPass(running) = self.phase else {
             return false;
         };
         let lasted = now.saturating_duration_since(running.since);
         lasted < self.config.deadline() && !self.paused && self.stopping.is_none()
     }
 
-    /// For how long from now the running pass is not to try an op, because it failed before; [`Duration::MAX`] until something
-    /// changes.
-    pub fn held(&self, now: Instant, key: OpKey) -> Option<Duration> {
-        self.backoff.held(now, key)
+    /// Returns for how long from `now` the running pass is not to try an op, because it failed
+    /// before; [`Duration::MAX`] until a hint or a change.
+    pub fn backoff(&self, now: Instant, key: OpKey) -> Option<Duration> {
+        self.backoff.remaining(now, key)
     }
 
-    /// Whether [`Passed::objects`](crate::Passed::objects) is to tell of the object whatever became of it: its op failed before.
+    /// Returns true if [`PassSummary::objects`](crate::PassSummary::objects) has to name the object
+    /// whatever its outcome: its op failed before.
     pub fn is_tracked(&self, key: OpKey) -> bool {
         self.backoff.is_tracked(key)
     }
 
-    /// Whether [`held`](Self::held) may answer anything, or [`is_tracked`](Self::is_tracked) yes.
-    pub fn may_hold(&self) -> bool {
+    /// True if [`backoff`](Self::backoff) may return a time, or [`is_tracked`](Self::is_tracked) true.
+    pub fn has_backoff(&self) -> bool {
         self.backoff.len() > 0
     }
 
-    /// Whether ops in the running pass mean that something else changed the world: its desired state was reached before.
+    /// True if ops in the running pass are drift: its desired state was reached before, so another
+    /// writer has changed the system since.
     pub fn would_be_drift(&self) -> bool {
         self.converged
-            .is_some_and(|converged| converged.revision == self.in_force)
+            .is_some_and(|converged| converged.revision == self.revision)
     }
 
-    /// The driver is gone, for whatever reason: nothing follows.
+    /// Takes note that the driver has ended, for whatever reason: no action follows.
     pub fn handle_gone(&mut self) {
         self.phase = Phase::Ended;
     }
 }
 
 impl State {
-    fn whole_due(&self) -> Option<Instant> {
-        let due = self.due.whole(self.rest);
+    fn next_full_pass(&self) -> Option<Instant> {
+        let due = self.schedule.next_full(self.hints_wait_until);
         due.into_iter().chain(self.backoff.next()).min()
     }
 
     fn begin(&mut self, now: Instant, extent: Extent) -> Action {
-        let (heard, changed) = (self.due.doubtful.take(), self.due.changed.take());
-        let mut answering = heard.is_some() || changed.is_some();
-        // Whatever asked for a pass until now is answered by this one, which looks from here on.
+        let (hint, change) = (self.schedule.dirty.take(), self.schedule.change.take());
+        let mut answers_request = hint.is_some() || change.is_some();
+        // This pass answers every earlier request: it observes from here on.
         if extent == Extent::Everything {
-            answering |= self.due.asked.is_some() || self.due.at_once.is_some();
-            self.due = Due::default();
-            self.last_whole = Some(now);
-            self.losing = self.losing.map(|_| false);
+            answers_request |=
+                self.schedule.requested.is_some() || self.schedule.immediate.is_some();
+            self.schedule = Schedule::default();
+            self.last_full = Some(now);
+            self.overrun = self.overrun.map(|_| false);
         }
         if std::mem::take(&mut self.replaced) {
-            self.backoff.replaced();
-        } else if self.in_force != self.stats.desired {
-            self.backoff.changed();
+            self.backoff.desired_replaced();
+        } else if self.revision != self.stats.desired {
+            self.backoff.desired_changed();
         }
-        self.in_force = self.stats.desired;
-        self.backoff.begin(answering);
+        self.revision = self.stats.desired;
+        self.backoff.pass_begins(answers_request);
         let ops = self.budget.as_mut().map(|budget| budget.available(now));
         self.started += 1;
-        self.phase = Phase::Passing(Running {
+        self.phase = Phase::InPass(RunningPass {
             since: now,
             extent,
             ops,
-            answering,
+            answers_request,
         });
         Action::Pass {
             extent,
             ops,
-            revision: self.in_force,
+            revision: self.revision,
         }
     }
 
-    /// A whole pass is to look, as for a hint.
-    fn ask(&mut self, now: Instant) {
-        nearer(&mut self.due.asked, now, self.config.debounce());
+    /// Requests a full pass within one debounce.
+    fn request_full_pass(&mut self, now: Instant) {
+        bring_forward(&mut self.schedule.requested, now, self.config.debounce());
     }
 
-    fn hear(&mut self, now: Instant, hearing: Hearing) {
-        self.hearing = hearing;
-        self.deaf = None;
-        if hearing == Hearing::Failed {
+    fn set_subscription(&mut self, now: Instant, subscription: SubscriptionState) {
+        self.subscription = subscription;
+        self.cooldown = None;
+        if subscription == SubscriptionState::Failed {
             self.stats.subscription_failures += 1;
             self.resubscribe = now.checked_add(self.config.interval() / 2);
         }
         self.backoff
-            .set_subscribed(self.is_subscribed(), self.last_whole);
+            .set_subscribed(self.is_subscribed(), self.last_full);
     }
 
     fn is_subscribed(&self) -> bool {
-        matches!(self.hearing, Hearing::Pushed | Hearing::Polled)
+        matches!(
+            self.subscription,
+            SubscriptionState::Pushed | SubscriptionState::Polled
+        )
     }
 
-    /// Nothing has happened since that makes it doubtful that the world is still as it was then.
-    fn stands(&self, converged: &Converged) -> bool {
-        let answering = matches!(self.phase, Phase::Passing(running) if running.answering);
-        converged.pass == self.over && !self.due.is_outstanding() && !answering
+    /// Returns true if no hint or request came since `converged` that could have changed its result.
+    fn still_holds(&self, converged: &Converged) -> bool {
+        let answers_request =
+            matches!(self.phase, Phase::InPass(running) if running.answers_request);
+        converged.pass == self.done && !self.schedule.has_requests() && !answers_request
     }
 }

@@ -1,4 +1,4 @@
-//! What the loop counts. Not how it is shown.
+//! The counters of the loop.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use trueup_reconcile::Outcome;
 
-use crate::passed::fails;
-
-/// The number of a desired state, in the order in which they were declared to one loop. The default is the one that the loop was
-/// made with.
+/// The number of a desired state, in the order of declaration to one loop. The default is the one
+/// that the loop was made with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub(crate) u64);
 
 impl Revision {
-    /// How many were declared before it: 0 for the one that the loop was made with.
+    /// Returns the number of desired states declared before it: 0 for the one that the loop was made
+    /// with.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The one declared after it.
+    /// Returns the next revision.
     #[must_use]
     pub(crate) fn next(self) -> Revision {
         Revision(self.0 + 1)
@@ -33,49 +32,49 @@ impl fmt::Display for Revision {
     }
 }
 
-/// What a loop has done so far, and how it stands. All counts are since the loop was made.
+/// The counters and the present state of a loop. Counters start when the loop is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Passes over all that is managed, those that failed among them.
-    pub whole: u64,
-    /// Passes over what was doubtful, those that failed among them.
-    pub doubtful: u64,
+    /// Passes that observed everything, including those that could not run.
+    pub full_passes: u64,
+    /// Passes over dirty objects, including those that could not run.
+    pub dirty_passes: u64,
     /// Passes that could not run.
-    pub failed: u64,
-    /// Passes that were ended before all was done: by the budget, the deadline, a pause or a stop.
-    pub cut: u64,
+    pub failed_passes: u64,
+    /// Passes that ended before all ops were tried: by the budget, the deadline, a pause or a stop.
+    pub truncated_passes: u64,
     /// Ops by the kind of their objects, in the source's words.
     pub ops: BTreeMap<&'static str, Ops>,
-    /// Hints taken in, whether they led to a pass of their own or shared one: those of the subscription and those of handles.
+    /// Hints of the subscription and of handles, also those that shared a pass.
     pub hints: u64,
-    /// How often the subscription lost something on the way.
+    /// How often the subscription lost events.
     pub overruns: u64,
     /// How often the subscription failed, at first or later.
     pub subscription_failures: u64,
-    /// Objects whose ops are not tried for the time being because they failed.
+    /// Objects whose ops are in backoff because they failed.
     pub backed_off: usize,
-    /// How long the last pass took, with its callbacks; none before the first is over.
+    /// How long the last pass took, with its callbacks; `None` before the first is done.
     pub last_pass: Option<Duration>,
-    /// How long ago the last pass that said converged was over; zero while that still stands, which is until something is heard,
-    /// asked for or found; none if there was none.
+    /// The time since the last converged pass ended; zero until a later hint, request or pass puts
+    /// its result in doubt; `None` if no pass has converged.
     pub since_converged: Option<Duration>,
-    /// The desired state that was declared last.
+    /// The desired state declared last.
     pub desired: Revision,
-    /// The one that the last converged pass was over.
+    /// The desired state of the last converged pass.
     pub converged: Option<Revision>,
-    /// No pass starts until a resume.
+    /// True if no pass starts until a resume.
     pub paused: bool,
-    /// Hints come from a subscription.
+    /// True if a subscription gives hints.
     pub subscribed: bool,
 }
 
-/// What became of ops. One that is pending, or fails, in many passes counts in each of them.
+/// The outcomes of ops. An op that is pending, or fails, in several passes counts in each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ops {
-    /// Carried out.
+    /// Applied.
     pub applied: u64,
-    /// Refused, or their answer was lost.
+    /// Refused, or without an answer.
     pub failed: u64,
     /// Not tried.
     pub pending: u64,
@@ -85,10 +84,15 @@ impl Ops {
     pub(crate) fn count(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Pending => &mut self.pending,
-            _ if fails(outcome) => &mut self.failed,
+            _ if is_failure(outcome) => &mut self.failed,
             _ => &mut self.applied,
         } += 1;
     }
+}
+
+/// Returns true if an op failed, and not because its purpose was fulfilled already.
+pub(crate) fn is_failure(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(class) if !class.is_done())
 }
 
 impl AddAssign for Ops {

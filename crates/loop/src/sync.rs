@@ -1,7 +1,7 @@
-//! What threads meet by, and what time it is: all that the loop asks of the operating system.
+//! Everything that the loop needs of the operating system: locks, threads, the clock, `poll`.
 //!
-//! In one place so that `tests/model` can compile the same loop over the locks, threads and clock of a model checker.
-//! Nothing here knows what it is used for.
+//! It is one module, so that `tests/model` can compile the loop with the locks, threads and clock of
+//! a model checker.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,19 +14,19 @@ use rustix::io::Errno;
 
 use crate::Error;
 
-/// How long a wait lasts that the kernel refuses.
-const TURN: Duration = Duration::from_millis(100);
+/// How long the thread sleeps if the kernel refuses to poll.
+const POLL_RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Another number for each loop.
+/// Returns a different number for each loop.
 pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// The way to wake a thread that waits for a time to come.
+/// An event that wakes the thread that waits for it.
 #[derive(Debug)]
 pub(crate) struct Wakeup(OwnedFd);
 
@@ -37,20 +37,20 @@ impl Wakeup {
             .map_err(Error::os)
     }
 
-    /// Ends the wait that goes on, or else the next one.
+    /// Ends the present wait, or else the next one.
     pub(crate) fn wake(&self) {
-        // It fails only when the counter is full (EAGAIN), and then it is readable already.
+        // It fails only if the counter is full (EAGAIN), and then it is readable already.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until then, to be woken, or for a descriptor. May return early. Says whether there is something to be had from the
-    /// descriptor, be it an error.
+    /// Waits until `until`, for a wake-up, or for the descriptor. It may return early. Returns true if
+    /// the descriptor is readable or has failed.
     pub(crate) fn wait(
         &self,
         until: Option<Instant>,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<bool, Error> {
-        // A time too long for the kernel's type is as good as no limit.
+        // A time too long for the kernel's type counts as no limit.
         let timeout =
             until.and_then(|until| Timespec::try_from(until.saturating_duration_since(now())).ok());
         let own = PollFd::new(&self.0, PollFlags::IN);
@@ -69,12 +69,11 @@ impl Wakeup {
         match poll(polled, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(false),
-            // The kernel has no memory for it, or fewer descriptors are allowed by now than it is
-            // asked about (EINVAL, by RLIMIT_NOFILE). Neither has to stay so: until then it is
-            // looked at both by turns.
+            // The kernel has no memory, or RLIMIT_NOFILE is below the number of descriptors
+            // (EINVAL). Both may pass: until then the driver tries the descriptor after each sleep.
             Err(_) => {
                 let left = until.map(|until| until.saturating_duration_since(now()));
-                thread::sleep(left.unwrap_or(TURN).min(TURN));
+                thread::sleep(left.unwrap_or(POLL_RETRY).min(POLL_RETRY));
                 return Ok(descriptor.is_some());
             }
         }

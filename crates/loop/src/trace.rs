@@ -1,10 +1,10 @@
-//! Spans and events for `tracing`, with the feature of that name; without it, nothing. What happens is the driver's.
+//! Spans and events for `tracing`, with the feature of that name. Without it they are empty.
 
 use trueup_reconcile::Extent;
 
-use crate::{Passed, Revision};
+use crate::{PassSummary, Revision};
 
-/// The span of a pass: `extent`, `revision`, then `converged`, `cut`, `tried` and `pending`, or `error`.
+/// The span of a pass: `extent`, `revision`, then `converged`, `truncated`, `tried` and `pending`, or `error`.
 pub(crate) struct Pass {
     #[cfg(feature = "tracing")]
     span: tracing::Span,
@@ -18,12 +18,12 @@ impl Pass {
             span: tracing::info_span!(
                 "pass",
                 extent = match extent {
-                    Extent::Everything => "whole",
-                    Extent::Dirty => "doubtful",
+                    Extent::Everything => "everything",
+                    Extent::Dirty => "dirty",
                 },
                 revision = revision.number(),
                 converged = tracing::field::Empty,
-                cut = tracing::field::Empty,
+                truncated = tracing::field::Empty,
                 tried = tracing::field::Empty,
                 pending = tracing::field::Empty,
                 error = tracing::field::Empty,
@@ -31,7 +31,7 @@ impl Pass {
         }
     }
 
-    /// Runs what belongs to the pass.
+    /// Runs `run` inside the span.
     pub(crate) fn within<T>(&self, run: impl FnOnce() -> T) -> T {
         #[cfg(feature = "tracing")]
         return self.span.in_scope(run);
@@ -40,13 +40,13 @@ impl Pass {
     }
 
     #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-    pub(crate) fn over(&self, passed: &Passed) {
+    pub(crate) fn done(&self, summary: &PassSummary) {
         #[cfg(feature = "tracing")]
         {
-            self.span.record("converged", passed.converged);
-            self.span.record("cut", passed.cut);
-            self.span.record("tried", passed.tried());
-            self.span.record("pending", passed.pending());
+            self.span.record("converged", summary.converged);
+            self.span.record("truncated", summary.truncated);
+            self.span.record("tried", summary.tried());
+            self.span.record("pending", summary.pending());
         }
     }
 
@@ -57,14 +57,14 @@ impl Pass {
     }
 }
 
-/// The subscription lost something, for the so-many-th time.
+/// Reports that the subscription lost events, for the `count`th time.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 pub(crate) fn overrun(count: u64) {
     #[cfg(feature = "tracing")]
-    tracing::warn!(count, "the subscription lost something: all is doubtful");
+    tracing::warn!(count, "the subscription lost events: a full pass follows");
 }
 
-/// There is no subscription, though there should be.
+/// Reports that the subscription failed.
 #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 pub(crate) fn subscription_failed(error: &dyn std::error::Error) {
     #[cfg(feature = "tracing")]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use trueup_loop::{Config, Loop, Passed, Running};
+use trueup_loop::{Config, Loop, PassSummary, Running};
 use trueup_reconcile::{
     ErrorClass, Ledger, MemoryLedger, OpKey, Outcome, PassLimits, Report, ReportedOp, Source,
 };
@@ -161,7 +161,7 @@ fn bench(size: usize) -> Bench {
     };
     let config = Config::default()
         .with_interval(NEVER)
-        .with_backoff(Config::MAX_DISTANCE, Config::MAX_DISTANCE);
+        .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
     let ledger = MemoryLedger::default();
     let it = Loop::new(source, (), desired, ledger, (), config).unwrap();
     let running = it.spawn("counted").unwrap();
@@ -249,7 +249,7 @@ fn of_a_million_that_fail_no_more_are_named_than_are_kept_track_of() {
         fails: Some(1),
         asked: Arc::clone(&asked),
     };
-    let passed = Passed::of(&report, None);
+    let passed = PassSummary::of(&report, None);
     assert_eq!(passed.tried(), MILLION);
     assert_eq!(passed.objects.len(), 65_536);
     assert_eq!(asked.keys.load(Ordering::Relaxed), 65_536);

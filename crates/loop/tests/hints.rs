@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use trueup_loop::{Action, Config, Hearing, Passed, State};
+use trueup_loop::{Action, Config, PassSummary, State, SubscriptionState};
 use trueup_reconcile::{Drained, Extent};
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
     while now <= end {
         match state.poll_action(now) {
             Some(Action::Subscribe) => {
-                state.handle_subscribed(now, Hearing::Pushed);
+                state.handle_subscribed(now, SubscriptionState::Pushed);
                 continue;
             }
             Some(Action::Pass { extent, .. }) => {
@@ -130,17 +130,17 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
         if over.is_some_and(|over| over <= now) {
             let (_, found) = running.take().unwrap();
             world.missing.retain(|key| !found.contains(key));
-            let passed = Passed {
+            let passed = PassSummary {
                 converged: world.missing.is_empty(),
-                ..Passed::default()
+                ..PassSummary::default()
             };
-            state.handle_pass_over(now, Some(&passed));
+            state.handle_pass_done(now, Some(&passed));
         } else if next.is_some_and(|next| next <= now) {
             match happens.next().unwrap().1 {
                 Happens::Change(key) => drop(world.missing.insert(key)),
                 Happens::Hint(key) => {
                     world.doubtful.insert(key);
-                    state.handle_heard(now, Drained::Hint);
+                    state.handle_notification(now, Drained::Hint);
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use trueup_loop::{Action, Config, Hearing, Passed, State};
+use trueup_loop::{Action, Config, PassSummary, State, SubscriptionState};
 use trueup_reconcile::{Drained, Extent};
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl Simulation {
         let base = Instant::now();
         let mut state = State::new(config);
         assert_eq!(state.poll_action(base), Some(Action::Subscribe));
-        state.handle_subscribed(base, Hearing::Pushed);
+        state.handle_subscribed(base, SubscriptionState::Pushed);
         let mut simulation = Simulation {
             state,
             base,
@@ -113,12 +113,12 @@ impl Simulation {
                 self.hints += 1;
             }
             Event::Heard => {
-                self.state.handle_heard(now, Drained::Hint);
+                self.state.handle_notification(now, Drained::Hint);
                 self.doubtful.get_or_insert(now);
                 self.hints += 1;
             }
             Event::Lost => {
-                self.state.handle_heard(now, Drained::Lost);
+                self.state.handle_notification(now, Drained::Lost);
                 self.hinted.get_or_insert(now);
                 self.hints += 1;
             }
@@ -143,7 +143,7 @@ impl Simulation {
                 let last = self.state.handle_pause();
                 assert_eq!(last, self.starts.len() as u64);
                 assert_eq!(
-                    self.state.is_over(last),
+                    self.state.is_done(last),
                     self.running.is_none(),
                     "pause waits for the running pass, and only for it"
                 );
@@ -163,7 +163,8 @@ impl Simulation {
             }
             Event::PassOver => {
                 if let Some((since, extent)) = self.running.take() {
-                    self.state.handle_pass_over(now, Some(&Passed::default()));
+                    self.state
+                        .handle_pass_done(now, Some(&PassSummary::default()));
                     self.rest = now + (now - since);
                     if extent == Extent::Everything {
                         self.last_end = Some(now);
@@ -228,7 +229,7 @@ impl Simulation {
                     assert!(self.stopped);
                     self.ended = true;
                 }
-                Action::Subscribe | Action::Attend => panic!("{action:?}"),
+                Action::Subscribe | Action::Drain => panic!("{action:?}"),
             }
         }
         if self.running.is_none() && !self.ended {
@@ -279,7 +280,7 @@ impl Simulation {
                     pass as usize > started_before,
                     "a forced pass starts after the request"
                 );
-                assert!(self.state.is_over(pass), "every forced pass was run");
+                assert!(self.state.is_done(pass), "every forced pass was run");
             }
         }
         let elapsed = self.now - self.base;

@@ -157,19 +157,19 @@ fn a_span_for_each_pass_and_an_event_for_what_goes_wrong() {
     tracing::subscriber::with_default(notes.clone(), || it.run().unwrap());
     let lines = notes.lines.lock().unwrap();
     let expected = [
-        "pass extent=\"whole\" revision=0",
+        "pass extent=\"everything\" revision=0",
         "... converged=true",
-        "... cut=false",
+        "... truncated=false",
         "... tried=1",
         "... pending=1",
-        "event message=the subscription lost something: all is doubtful count=1",
-        "pass extent=\"whole\" revision=0",
+        "event message=the subscription lost events: a full pass follows count=1",
+        "pass extent=\"everything\" revision=0",
         "... converged=true",
-        "... cut=false",
+        "... truncated=false",
         "... tried=1",
         "... pending=1",
         "event message=the subscription failed: passes run by timer only error=an error occurred when formatting an argument",
-        "pass extent=\"whole\" revision=0",
+        "pass extent=\"everything\" revision=0",
         "... error=an error occurred when formatting an argument",
     ];
     assert_eq!(*lines, expected);

@@ -1,243 +1,247 @@
-//! Which ops are left alone for a time because they failed. Not how many may be tried: see the budget.
+//! Backoff: how long an op that failed is not tried again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::{ErrorClass, OpKey, Outcome};
 
-use super::random::Random;
-use crate::passed::fails;
-use crate::{Config, Passed};
+use super::jitter::Jitter;
+use crate::pass_summary::MAX_TRACKED;
+use crate::stats::is_failure;
+use crate::{Config, PassSummary};
 
-/// More than that are not kept track of: they are tried in every pass.
-pub(crate) const MOST: usize = 65_536;
-
-/// What failed, and when it may be tried again.
+/// The ops that failed, by their objects, with the time of the next try.
 ///
-/// By class:
+/// An op is tried again after its delay, which doubles with each failure. The class of the error
+/// adds to that:
 ///
-/// - `busy`, `unknown`: after its distance, and for nothing else sooner.
-/// - `conflict`: after its distance. While the foreign object is there a pass finds it, and names no op; whether a hint tells that it
-///   went does not matter.
-/// - `dependency`: after its distance, or in any pass that answers a hint, as what it rests on may have come.
-/// - the permanent ones: after its distance, but only once a hint says that the world has changed. Without a subscription, which
-///   would say so, at the greatest distance.
+/// - `busy`, `unknown`, `conflict`: not sooner than the delay. (While the foreign object of a
+///   conflict exists, a pass finds it and names no op.)
+/// - `dependency`: also in any pass that answers a hint, because the object that is missing may
+///   exist now.
+/// - a permanent class: only once a hint says that the system has changed. Without a subscription,
+///   which would say so, after the longest delay.
 ///
-/// Another desired state frees all but `busy` and `unknown`, and forgets how often they failed. A change of the desired state frees
-/// them until they are tried again, whichever object it is about, and forgets nothing; it is a hint, too. That costs the same
-/// however many there are. A failure raises the distance only if the op was tried when its distance had passed: events do not
-/// raise it.
+/// A new desired state frees all but `busy` and `unknown`, and forgets their failures. A change of
+/// the desired state frees them until they are tried again, whichever object it is about, and
+/// forgets nothing; it counts as a hint. The cost of a change does not depend on their number.
+/// A failure doubles the delay only if the delay had passed: hints do not lengthen it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoff {
-    held: BTreeMap<OpKey, Held>,
+    failed: BTreeMap<OpKey, FailedOp>,
     /// Counts the passes that answer hints.
-    heard: u64,
-    /// Counts the passes over a desired state that was changed.
-    changed: u64,
-    /// The running pass answers a hint.
-    answering: bool,
+    hint_passes: u64,
+    /// Counts the passes over a changed desired state.
+    change_passes: u64,
+    /// True while the running pass answers a hint.
+    answers_hint: bool,
     subscribed: bool,
-    /// The earliest retry that time alone brings about.
+    /// The earliest retry that needs no hint.
     next: Option<Instant>,
-    /// It is to be found anew.
-    stale: bool,
-    /// A hint would bring it nearer.
-    waiting: bool,
+    /// True if `next` has to be computed again.
+    next_is_stale: bool,
+    /// True if an op waits for a hint.
+    waits_for_hint: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct FailedOp {
     class: ErrorClass,
-    /// Failures, less one, at growing distances.
-    level: u32,
-    /// Its distance has passed then.
-    at: Instant,
-    /// The greatest distance has.
-    late: Instant,
-    /// Of [`Backoff::heard`], when it was tried last.
-    heard: u64,
-    /// Of [`Backoff::changed`], likewise.
-    changed: u64,
+    /// How often the delay was doubled.
+    doublings: u32,
+    /// When its delay has passed.
+    retry_at: Instant,
+    /// When the longest delay has passed.
+    latest_retry_at: Instant,
+    /// [`Backoff::hint_passes`] when it was tried last.
+    hint_passes: u64,
+    /// [`Backoff::change_passes`] when it was tried last.
+    change_passes: u64,
 }
 
 impl Backoff {
-    /// The next pass is over another desired state.
-    pub(super) fn replaced(&mut self) {
-        self.held.retain(|_, held| is_timed(held.class));
-        self.stale = true;
+    /// Takes note that the next pass has a new desired state.
+    pub(super) fn desired_replaced(&mut self) {
+        self.failed.retain(|_, op| needs_time(op.class));
+        self.next_is_stale = true;
     }
 
-    /// The next pass is over a desired state that was changed.
-    pub(super) fn changed(&mut self) {
-        self.changed += 1;
+    /// Takes note that the next pass has a changed desired state.
+    pub(super) fn desired_changed(&mut self) {
+        self.change_passes += 1;
     }
 
-    /// A pass begins; `answering`: for a hint.
-    pub(super) fn begin(&mut self, answering: bool) {
-        self.answering = answering;
-        self.heard += u64::from(answering);
-        self.stale |= answering && self.waiting;
+    /// Takes note that a pass begins.
+    pub(super) fn pass_begins(&mut self, answers_hint: bool) {
+        self.answers_hint = answers_hint;
+        self.hint_passes += u64::from(answers_hint);
+        self.next_is_stale |= answers_hint && self.waits_for_hint;
     }
 
-    pub(super) fn set_subscribed(&mut self, subscribed: bool, since: Option<Instant>) {
+    pub(super) fn set_subscribed(&mut self, subscribed: bool, last_full: Option<Instant>) {
         self.subscribed = subscribed;
-        self.find_next(since);
+        self.find_next(last_full);
     }
 
-    /// For how long from now an op is not to be tried, if it is not.
-    pub(super) fn held(&self, now: Instant, key: OpKey) -> Option<Duration> {
-        let held = self.held.get(&key)?;
-        let is_freed = self.answering && held.class == ErrorClass::Dependency;
-        if is_freed || self.changed > held.changed && !is_timed(held.class) {
+    /// Returns for how long from `now` the op on an object is not to be tried, or `None` if it may
+    /// be tried.
+    pub(super) fn remaining(&self, now: Instant, key: OpKey) -> Option<Duration> {
+        let op = self.failed.get(&key)?;
+        let is_freed = self.answers_hint && op.class == ErrorClass::Dependency;
+        if is_freed || self.change_passes > op.change_passes && !needs_time(op.class) {
             return None;
         }
-        match self.due(held) {
+        match self.retry_at(op) {
             Some(at) if at <= now => None,
             Some(at) => Some(at - now),
             None => Some(Duration::MAX),
         }
     }
 
-    /// A pass is over.
-    pub(super) fn over(&mut self, pass: &Over<'_>, config: &Config, random: &mut Random) {
-        self.stale |= pass.whole;
-        if let Some(passed) = pass.passed {
-            if pass.whole && !passed.cut {
-                // It told of all that there is to do: what it does not name is no longer to be done.
-                self.held.retain(|key, _| passed.objects.contains_key(key));
+    /// Takes the outcomes of a pass.
+    pub(super) fn pass_done(&mut self, pass: &DonePass<'_>, config: &Config, jitter: &mut Jitter) {
+        self.next_is_stale |= pass.is_full;
+        if let Some(summary) = pass.summary {
+            if pass.is_full && !summary.truncated {
+                // It reported every op: an op that it does not name is not needed any more.
+                self.failed
+                    .retain(|key, _| summary.objects.contains_key(key));
             }
-            for (&key, &outcome) in &passed.objects {
+            for (&key, &outcome) in &summary.objects {
                 match outcome {
                     Outcome::Pending => continue,
-                    Outcome::Failed(class) if fails(outcome) => {
-                        self.failed(key, class, pass, config, random);
+                    Outcome::Failed(class) if is_failure(outcome) => {
+                        self.add_failure(key, class, pass, config, jitter);
                     }
-                    Outcome::Applied | Outcome::Failed(_) => drop(self.held.remove(&key)),
+                    Outcome::Applied | Outcome::Failed(_) => drop(self.failed.remove(&key)),
                 }
-                self.stale = true;
+                self.next_is_stale = true;
             }
         }
-        self.answering = false;
-        if self.stale {
-            self.find_next(pass.last_whole);
+        self.answers_hint = false;
+        if self.next_is_stale {
+            self.find_next(pass.last_full);
         }
     }
 
-    /// When the next retry is due.
+    /// Returns when the next retry is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
 
     pub(super) fn is_tracked(&self, key: OpKey) -> bool {
-        self.held.contains_key(&key)
+        self.failed.contains_key(&key)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        self.failed.len()
     }
 
-    /// What decides from now on, in numbers; with `rel` an instant in them.
+    /// Returns everything that later decisions depend on, as numbers; `rel` converts an instant.
     #[cfg(test)]
-    pub(super) fn differs(
+    pub(super) fn fingerprint(
         &self,
         rel: impl Fn(Option<Instant>) -> u8,
         since: Instant,
-        last_whole: Option<Instant>,
+        last_full: Option<Instant>,
     ) -> Vec<u8> {
-        let mut all = [self.answering, self.stale, self.waiting]
+        let mut all = [self.answers_hint, self.next_is_stale, self.waits_for_hint]
             .map(u8::from)
             .to_vec();
-        for held in self.held.values() {
+        for op in self.failed.values() {
             all.extend([
-                rel(Some(held.at)),
-                rel(Some(held.late)),
-                held.level.min(2) as u8,
+                rel(Some(op.retry_at)),
+                rel(Some(op.latest_retry_at)),
+                op.doublings.min(2) as u8,
             ]);
             let flags = [
-                self.heard > held.heard,
-                self.changed > held.changed,
-                held.at > since,
-                last_whole.is_none_or(|last| held.at > last),
-                last_whole.is_none_or(|last| held.late > last),
+                self.hint_passes > op.hint_passes,
+                self.change_passes > op.change_passes,
+                op.retry_at > since,
+                last_full.is_none_or(|last| op.retry_at > last),
+                last_full.is_none_or(|last| op.latest_retry_at > last),
             ];
             all.extend(flags.map(u8::from));
         }
         all
     }
 
-    fn failed(
+    fn add_failure(
         &mut self,
         key: OpKey,
         class: ErrorClass,
-        pass: &Over<'_>,
+        pass: &DonePass<'_>,
         config: &Config,
-        random: &mut Random,
+        jitter: &mut Jitter,
     ) {
-        let full = self.held.len() == MOST;
-        let level = match self.held.get_mut(&key) {
-            // An event had it tried before its time.
-            Some(held) if held.at > pass.since => {
-                held.class = class;
-                (held.heard, held.changed) = (self.heard, self.changed);
+        let is_full = self.failed.len() == MAX_TRACKED;
+        let doublings = match self.failed.get_mut(&key) {
+            // A hint had it tried before its delay had passed.
+            Some(op) if op.retry_at > pass.since => {
+                op.class = class;
+                (op.hint_passes, op.change_passes) = (self.hint_passes, self.change_passes);
                 return;
             }
-            Some(held) => held.level.saturating_add(1),
-            None if full => return,
+            Some(op) => op.doublings.saturating_add(1),
+            None if is_full => return,
             None => 0,
         };
         let (first, last) = config.backoff();
-        let factor = 1u32.checked_shl(level).unwrap_or(u32::MAX);
-        let mut after = |distance: Duration| {
-            let distance = random.spread(distance, config.jitter());
-            pass.now.checked_add(distance.max(Config::MIN_INTERVAL))
+        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let mut after = |delay: Duration| {
+            let delay = jitter.apply(delay, config.jitter());
+            pass.now.checked_add(delay.max(Config::MIN_INTERVAL))
         };
-        // No clock ends within a few days.
-        let (Some(at), Some(late)) = (after(first.saturating_mul(factor).min(last)), after(last))
+        // Delays are at most some days, so the clock's range does not end within them.
+        let (Some(retry_at), Some(latest)) =
+            (after(first.saturating_mul(factor).min(last)), after(last))
         else {
             return;
         };
-        let held = Held {
+        let op = FailedOp {
             class,
-            level,
-            at,
-            late: late.max(at),
-            heard: self.heard,
-            changed: self.changed,
+            doublings,
+            retry_at,
+            latest_retry_at: latest.max(retry_at),
+            hint_passes: self.hint_passes,
+            change_passes: self.change_passes,
         };
-        self.held.insert(key, held);
+        self.failed.insert(key, op);
     }
 
-    fn due(&self, held: &Held) -> Option<Instant> {
-        if held.class.is_retryable() || self.heard > held.heard {
-            return Some(held.at);
+    /// Returns when an op may be tried, or `None` if it waits for a hint.
+    fn retry_at(&self, op: &FailedOp) -> Option<Instant> {
+        if op.class.is_retryable() || self.hint_passes > op.hint_passes {
+            return Some(op.retry_at);
         }
-        (!self.subscribed).then_some(held.late)
+        (!self.subscribed).then_some(op.latest_retry_at)
     }
 
-    /// What was due when the last whole pass began is not waited for: that pass left it for another reason than its time.
-    fn find_next(&mut self, last_whole: Option<Instant>) {
-        let due = self.held.values().filter_map(|held| self.due(held));
-        let next = due.filter(|&at| last_whole.is_none_or(|last| at > last));
+    /// Computes the next retry. An op that could be tried when the last full pass began is left out:
+    /// that pass did not try it for another reason than its delay.
+    fn find_next(&mut self, last_full: Option<Instant>) {
+        let due = self.failed.values().filter_map(|op| self.retry_at(op));
+        let next = due.filter(|&at| last_full.is_none_or(|last| at > last));
         self.next = next.min();
-        let waits = |held: &Held| !held.class.is_retryable() && self.heard == held.heard;
-        self.stale = false;
-        self.waiting = self.held.values().any(waits);
+        let waits = |op: &FailedOp| !op.class.is_retryable() && self.hint_passes == op.hint_passes;
+        self.next_is_stale = false;
+        self.waits_for_hint = self.failed.values().any(waits);
     }
 }
 
-/// A pass that is over.
-pub(super) struct Over<'a> {
+/// A pass that is done.
+pub(super) struct DonePass<'a> {
     /// When it began.
     pub(super) since: Instant,
     pub(super) now: Instant,
-    /// When the last whole pass began; that may be this one.
-    pub(super) last_whole: Option<Instant>,
-    /// None: it could not run.
-    pub(super) passed: Option<&'a Passed>,
-    pub(super) whole: bool,
+    /// When the last full pass began: this one or an earlier one.
+    pub(super) last_full: Option<Instant>,
+    /// `None` if it could not run.
+    pub(super) summary: Option<&'a PassSummary>,
+    pub(super) is_full: bool,
 }
 
-/// Only time frees it.
-fn is_timed(class: ErrorClass) -> bool {
+/// Returns true if only time frees an op of this class.
+fn needs_time(class: ErrorClass) -> bool {
     matches!(class, ErrorClass::Busy | ErrorClass::Unknown)
 }

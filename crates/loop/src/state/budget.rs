@@ -1,19 +1,19 @@
-//! How many ops may be carried out: a bucket that fills with time. Not which.
+//! Budget: how many ops may be applied, as a token bucket.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// One op, in the parts that the bucket counts: a limit of one op a second fills one part a nanosecond.
+/// One op in the bucket's units: with a limit of one op a second, one unit is added each nanosecond.
 const OP: i128 = 1_000_000_000;
 
-/// A token bucket, full at first. It holds `burst` at most, and owes as much at most: a source that was not bound by the terms is not
-/// waited for without end.
+/// A token bucket that starts full. It holds at most `burst`, and owes at most as much: so the wait
+/// for a source that exceeds its limits is bounded.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     limit: i128,
     burst: i128,
     level: i128,
-    /// Of when the level is; none while nothing was ever spent.
+    /// The time of `level`; `None` until it is first computed.
     at: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Budget {
         }
     }
 
-    /// How many ops there are to spend.
+    /// Returns the number of ops that may be applied.
     pub(super) fn available(&mut self, now: Instant) -> u64 {
         self.fill(now);
         u64::try_from(self.level / OP).unwrap_or(0)
@@ -39,24 +39,24 @@ impl Budget {
         self.level = (self.level - i128::from(ops) * OP).max(-self.burst);
     }
 
-    /// When it makes sense to go on with so many ops left: once there is one for each, or a second's worth, or all that the bucket
-    /// holds; one op at least.
+    /// Returns when a pass with `left` ops is worth it: once the bucket has one for each, or a
+    /// second's worth, or is full; and at least one op.
     pub(super) fn refilled(&mut self, now: Instant, left: u64) -> Option<Instant> {
         self.fill(now);
         let wanted = (i128::from(left) * OP)
             .min((self.limit * OP).max(OP))
             .clamp(OP, self.burst);
         let missing = (wanted - self.level).max(0);
-        // Rounded up: then it is there, and not just short of it.
+        // Rounded up, so that the ops are there at that time.
         let wait = (missing + self.limit - 1) / self.limit;
         now.checked_add(Duration::from_nanos(
             u64::try_from(wait).unwrap_or(u64::MAX),
         ))
     }
 
-    /// The level in parts of an op.
+    /// Returns the level in units of 1/`parts` of an op.
     #[cfg(test)]
-    pub(super) fn differs(&mut self, now: Instant, parts: u64) -> u8 {
+    pub(super) fn fingerprint(&mut self, now: Instant, parts: u64) -> u8 {
         self.fill(now);
         (self.level * i128::from(parts) / OP) as u8
     }

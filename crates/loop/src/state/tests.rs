@@ -1,23 +1,23 @@
-//! The decisions one by one, with the time in the hand.
+//! Single decisions, with the time given.
 
 mod changing;
+mod draining;
 mod failing;
-mod hearing;
 
 use super::*;
-use crate::Passed;
+use crate::PassSummary;
 
 const INTERVAL: Duration = Duration::from_secs(5);
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The whole pass of the state that a loop is made with.
-const WHOLE: Action = Action::Pass {
+/// The full pass over the desired state that a loop is made with.
+const FULL_PASS: Action = Action::Pass {
     extent: Extent::Everything,
     ops: None,
     revision: Revision(0),
 };
 
-const DOUBTFUL: Action = Action::Pass {
+const DIRTY_PASS: Action = Action::Pass {
     extent: Extent::Dirty,
     ops: None,
     revision: Revision(0),
@@ -36,7 +36,7 @@ fn subscribed() -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config());
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Pushed);
+    state.handle_subscribed(now, SubscriptionState::Pushed);
     (state, now)
 }
 
@@ -49,8 +49,8 @@ fn rested() -> (State, Instant) {
 
 /// Runs a pass that takes no time.
 fn pass(state: &mut State, now: Instant) {
-    assert_eq!(state.poll_action(now), Some(WHOLE));
-    state.handle_pass_over(now, Some(&Passed::default()));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
+    state.handle_pass_done(now, Some(&PassSummary::default()));
 }
 
 #[test]
@@ -60,21 +60,21 @@ fn subscribes_before_the_first_pass_which_comes_at_once() {
     state.handle_force(now);
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
     assert_eq!(state.poll_action(now + INTERVAL), None, "still subscribing");
-    state.handle_subscribed(now + ms(3), Hearing::Pushed);
-    assert_eq!(state.poll_action(now + ms(3)), Some(WHOLE));
+    state.handle_subscribed(now + ms(3), SubscriptionState::Pushed);
+    assert_eq!(state.poll_action(now + ms(3)), Some(FULL_PASS));
 }
 
 #[test]
 fn the_interval_runs_from_the_end_of_a_pass() {
     let (mut state, now) = subscribed();
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     assert_eq!(state.poll_timeout(), None, "no tick during a pass");
     let end = now + INTERVAL * 3;
     assert_eq!(state.poll_action(end), None);
-    state.handle_pass_over(end, Some(&Passed::default()));
+    state.handle_pass_done(end, Some(&PassSummary::default()));
     assert_eq!(state.poll_timeout(), Some(end + INTERVAL));
     assert_eq!(state.poll_action(end + INTERVAL - ms(1)), None);
-    assert_eq!(state.poll_action(end + INTERVAL), Some(WHOLE));
+    assert_eq!(state.poll_action(end + INTERVAL), Some(FULL_PASS));
 }
 
 #[test]
@@ -102,10 +102,10 @@ fn a_hint_does_not_put_off_a_tick_that_comes_sooner() {
 #[test]
 fn a_hint_during_a_pass_leads_to_a_later_pass() {
     let (mut state, now) = subscribed();
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     state.handle_hint(now + ms(1));
     assert_eq!(state.poll_action(now + ms(500)), None, "one pass at a time");
-    state.handle_pass_over(now + ms(20), Some(&Passed::default()));
+    state.handle_pass_done(now + ms(20), Some(&PassSummary::default()));
     assert_eq!(state.poll_timeout(), Some(now + ms(101)));
 }
 
@@ -113,19 +113,19 @@ fn a_hint_during_a_pass_leads_to_a_later_pass() {
 fn a_forced_pass_is_one_that_started_after_the_request() {
     let (mut state, now) = rested();
     assert_eq!(state.handle_force(now), 2);
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     assert_eq!(
         state.handle_force(now + ms(1)),
         3,
         "the running one will not do"
     );
     assert_eq!(state.handle_force(now + ms(2)), 3, "requests share a pass");
-    state.handle_pass_over(now + ms(3), Some(&Passed::default()));
-    assert!(state.is_over(2) && !state.is_over(3) && !state.is_started(3));
-    assert_eq!(state.poll_action(now + ms(3)), Some(WHOLE));
-    assert!(state.is_started(3) && !state.is_over(3));
-    state.handle_pass_over(now + ms(4), Some(&Passed::default()));
-    assert!(state.is_over(3));
+    state.handle_pass_done(now + ms(3), Some(&PassSummary::default()));
+    assert!(state.is_done(2) && !state.is_done(3) && !state.is_started(3));
+    assert_eq!(state.poll_action(now + ms(3)), Some(FULL_PASS));
+    assert!(state.is_started(3) && !state.is_done(3));
+    state.handle_pass_done(now + ms(4), Some(&PassSummary::default()));
+    assert!(state.is_done(3));
     assert_eq!(state.poll_timeout(), Some(now + ms(4) + INTERVAL));
 }
 
@@ -133,7 +133,7 @@ fn a_forced_pass_is_one_that_started_after_the_request() {
 fn no_pass_starts_while_paused_and_resume_looks_at_once() {
     let (mut state, now) = rested();
     assert_eq!(state.handle_pause(), 1);
-    assert!(state.is_over(1), "nothing to wait for");
+    assert!(state.is_done(1), "nothing to wait for");
     state.handle_hint(now);
     state.handle_force(now);
     assert_eq!(
@@ -144,8 +144,8 @@ fn no_pass_starts_while_paused_and_resume_looks_at_once() {
     assert_eq!(state.poll_action(now + INTERVAL * 2), None);
     state.handle_pause();
     state.handle_resume(now + INTERVAL * 2);
-    assert_eq!(state.poll_action(now + INTERVAL * 2), Some(WHOLE));
-    state.handle_pass_over(now + INTERVAL * 2, Some(&Passed::default()));
+    assert_eq!(state.poll_action(now + INTERVAL * 2), Some(FULL_PASS));
+    state.handle_pass_done(now + INTERVAL * 2, Some(&PassSummary::default()));
     assert_eq!(
         state.poll_timeout(),
         Some(now + INTERVAL * 3),
@@ -156,11 +156,11 @@ fn no_pass_starts_while_paused_and_resume_looks_at_once() {
 #[test]
 fn pause_names_the_running_pass() {
     let (mut state, now) = subscribed();
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     assert_eq!(state.handle_pause(), 1);
-    assert!(!state.is_over(1));
-    state.handle_pass_over(now, Some(&Passed::default()));
-    assert!(state.is_over(1));
+    assert!(!state.is_done(1));
+    state.handle_pass_done(now, Some(&PassSummary::default()));
+    assert!(state.is_done(1));
     assert_eq!(state.poll_action(now + INTERVAL * 2), None);
 }
 
@@ -187,11 +187,11 @@ fn stop_ends_at_once_or_within_the_running_pass_even_if_paused() {
     assert_eq!(idle.poll_timeout(), None);
 
     let (mut busy, now) = subscribed();
-    assert_eq!(busy.poll_action(now), Some(WHOLE));
+    assert_eq!(busy.poll_action(now), Some(FULL_PASS));
     busy.handle_stop(now);
     assert!(busy.is_stopping() && !busy.is_ended());
     assert_eq!(busy.poll_action(now), None);
-    busy.handle_pass_over(now, Some(&Passed::default()));
+    busy.handle_pass_done(now, Some(&PassSummary::default()));
     assert_eq!(busy.poll_action(now), Some(Action::End));
 
     let mut new = State::new(config());
@@ -207,7 +207,7 @@ fn times_beyond_the_clock_mean_never() {
     let now = Instant::now();
     let mut state = State::new(endless);
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Pushed);
+    state.handle_subscribed(now, SubscriptionState::Pushed);
     pass(&mut state, now);
     assert_eq!(state.poll_timeout(), None);
     state.handle_hint(now);
@@ -221,13 +221,13 @@ fn times_beyond_the_clock_mean_never() {
 #[test]
 fn hints_of_a_subscription_are_answered_over_what_is_doubtful_and_those_of_handles_over_all() {
     let (mut state, now) = rested();
-    state.handle_heard(now, Drained::Hint);
+    state.handle_notification(now, Drained::Hint);
     state.handle_hint(now + ms(30));
-    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
-    state.handle_pass_over(now + DEBOUNCE, Some(&Passed::default()));
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DIRTY_PASS));
+    state.handle_pass_done(now + DEBOUNCE, Some(&PassSummary::default()));
     pass(&mut state, now + DEBOUNCE + ms(30));
-    state.handle_heard(now + ms(500), Drained::Hint);
-    state.handle_heard(now + ms(510), Drained::Lost);
+    state.handle_notification(now + ms(500), Drained::Hint);
+    state.handle_notification(now + ms(510), Drained::Lost);
     state.handle_force(now + ms(520));
     pass(&mut state, now + ms(520));
     assert_eq!(
@@ -242,11 +242,11 @@ fn passes_over_what_is_doubtful_do_not_put_off_the_whole_one() {
     let (mut state, now) = rested();
     for step in 1..49 {
         let then = now + step * DEBOUNCE;
-        state.handle_heard(then - DEBOUNCE, Drained::Hint);
-        assert_eq!(state.poll_action(then), Some(DOUBTFUL), "{step}");
-        state.handle_pass_over(then, Some(&Passed::default()));
+        state.handle_notification(then - DEBOUNCE, Drained::Hint);
+        assert_eq!(state.poll_action(then), Some(DIRTY_PASS), "{step}");
+        state.handle_pass_done(then, Some(&PassSummary::default()));
     }
-    state.handle_heard(now + 49 * DEBOUNCE, Drained::Hint);
+    state.handle_notification(now + 49 * DEBOUNCE, Drained::Hint);
     assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
     pass(&mut state, now + INTERVAL);
 }
@@ -254,12 +254,12 @@ fn passes_over_what_is_doubtful_do_not_put_off_the_whole_one() {
 #[test]
 fn a_pass_over_what_is_doubtful_that_could_not_run_is_followed_by_a_whole_one() {
     let (mut state, now) = rested();
-    state.handle_heard(now, Drained::Hint);
-    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
-    state.handle_pass_over(now + DEBOUNCE, None);
+    state.handle_notification(now, Drained::Hint);
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DIRTY_PASS));
+    state.handle_pass_done(now + DEBOUNCE, None);
     assert_eq!(state.poll_timeout(), Some(now + 2 * DEBOUNCE));
-    assert_eq!(state.poll_action(now + 2 * DEBOUNCE), Some(WHOLE));
-    state.handle_pass_over(now + 2 * DEBOUNCE, None);
+    assert_eq!(state.poll_action(now + 2 * DEBOUNCE), Some(FULL_PASS));
+    state.handle_pass_done(now + 2 * DEBOUNCE, None);
     let tick = now + 2 * DEBOUNCE + INTERVAL;
     assert_eq!(state.poll_timeout(), Some(tick), "that one by the timer");
 }
@@ -269,20 +269,20 @@ fn hints_without_end_take_half_of_the_time_even_without_a_debounce() {
     let mut state = State::new(config().with_debounce(Duration::ZERO));
     let mut now = Instant::now();
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Pushed);
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    state.handle_subscribed(now, SubscriptionState::Pushed);
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     for _ in 0..50 {
         now += ms(40);
-        state.handle_heard(now, Drained::Hint);
-        state.handle_pass_over(now, Some(&Passed::default()));
+        state.handle_notification(now, Drained::Hint);
+        state.handle_pass_done(now, Some(&PassSummary::default()));
         assert_eq!(state.poll_timeout(), Some(now + ms(40)));
         now += ms(40);
-        assert_eq!(state.poll_action(now), Some(DOUBTFUL));
+        assert_eq!(state.poll_action(now), Some(DIRTY_PASS));
     }
     // What is forced need not rest.
     state.handle_force(now);
-    state.handle_pass_over(now + ms(40), Some(&Passed::default()));
-    assert_eq!(state.poll_action(now + ms(40)), Some(WHOLE));
+    state.handle_pass_done(now + ms(40), Some(&PassSummary::default()));
+    assert_eq!(state.poll_action(now + ms(40)), Some(FULL_PASS));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn intervals_vary_by_the_seed_and_by_no_more_than_the_jitter() {
         let mut state = State::new(Config::default()).with_seed(seed);
         let mut now = Instant::now();
         assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-        state.handle_subscribed(now, Hearing::Unsupported);
+        state.handle_subscribed(now, SubscriptionState::Unsupported);
         let interval = |_| {
             pass(&mut state, now);
             let next = state.poll_timeout().unwrap();
@@ -316,44 +316,44 @@ fn intervals_vary_by_the_seed_and_by_no_more_than_the_jitter() {
 #[test]
 fn a_pass_goes_on_until_its_deadline_or_a_pause_or_a_stop() {
     let (mut state, now) = subscribed();
-    assert!(!state.go_on(now), "none runs");
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    assert!(!state.should_continue(now), "none runs");
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     let deadline = config().deadline();
-    assert!(state.go_on(now + deadline - ms(1)));
-    assert!(!state.go_on(now + deadline));
+    assert!(state.should_continue(now + deadline - ms(1)));
+    assert!(!state.should_continue(now + deadline));
     let mut stopped = state.clone();
     stopped.handle_stop(now);
-    assert!(!stopped.go_on(now));
+    assert!(!stopped.should_continue(now));
     state.handle_pause();
-    assert!(!state.go_on(now));
+    assert!(!state.should_continue(now));
     state.handle_resume(now);
-    assert!(state.go_on(now));
+    assert!(state.should_continue(now));
 }
 
 #[test]
 fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
-    let converged = Passed {
+    let converged = PassSummary {
         converged: true,
-        ..Passed::default()
+        ..PassSummary::default()
     };
     let (mut state, now) = subscribed();
     let first = Revision::default();
     assert!(!state.is_converged(first, 0));
-    assert_eq!(state.poll_action(now), Some(WHOLE));
-    state.handle_pass_over(now, Some(&converged));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
+    state.handle_pass_done(now, Some(&converged));
     assert!(state.is_converged(first, state.last_started()));
     assert_eq!(state.stats(now + ms(5)).since_converged, Some(ms(0)));
 
-    state.handle_heard(now, Drained::Hint);
+    state.handle_notification(now, Drained::Hint);
     assert!(!state.is_converged(first, 1), "it may no longer be so");
     assert!(
         state.is_converged(first, 0),
         "but the first pass did say so"
     );
     assert_eq!(state.stats(now + ms(5)).since_converged, Some(ms(5)));
-    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DIRTY_PASS));
     assert!(!state.is_converged(first, 1), "it is being looked at");
-    state.handle_pass_over(now + DEBOUNCE, Some(&converged));
+    state.handle_pass_done(now + DEBOUNCE, Some(&converged));
     assert!(state.is_converged(first, 2));
 
     let second = state.handle_desired(now + DEBOUNCE);
@@ -361,11 +361,11 @@ fn converged_stands_until_something_is_heard_and_again_once_a_pass_says_so() {
     let then = now + 2 * DEBOUNCE;
     assert!(state.poll_action(then).is_some());
     assert!(!state.would_be_drift(), "the world has yet to follow");
-    state.handle_pass_over(then, Some(&Passed::default()));
+    state.handle_pass_done(then, Some(&PassSummary::default()));
     assert!(!state.is_converged(second, 0));
     state.handle_force(then);
     assert!(state.poll_action(then).is_some());
-    state.handle_pass_over(then, Some(&converged));
+    state.handle_pass_done(then, Some(&converged));
     assert!(state.is_converged(second, 9) && state.is_converged(first, 9));
     assert!(!state.is_converged(second.next(), 0));
     state.handle_force(then);
@@ -384,8 +384,5 @@ fn settings_out_of_range_are_taken_as_the_nearest() {
         (Config::MIN_INTERVAL, Config::MIN_INTERVAL)
     );
     let config = config.with_backoff(Duration::MAX, Duration::ZERO);
-    assert_eq!(
-        config.backoff(),
-        (Config::MAX_DISTANCE, Config::MAX_DISTANCE)
-    );
+    assert_eq!(config.backoff(), (Config::MAX_BACKOFF, Config::MAX_BACKOFF));
 }

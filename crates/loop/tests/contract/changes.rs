@@ -9,7 +9,7 @@ use trueup_reconcile::{ErrorClass, Extent, OpKey, Outcome};
 use crate::sources::*;
 
 /// So many changes wait for a pass at the most.
-const MOST: u32 = 65_536;
+const MAX_TRACKED: u32 = 65_536;
 
 /// Neither a hint nor another desired state is answered within a test.
 fn unhurried() -> Config {
@@ -38,7 +38,10 @@ fn a_change_brings_a_doubtful_pass_about_at_once_whatever_the_debounce() {
     }
     assert!(rest(handle, &passes).is_empty(), "a pass for each");
     let stats = handle.stats();
-    assert_eq!((stats.whole, stats.doubtful, stats.hints), (1, 3, 0));
+    assert_eq!(
+        (stats.full_passes, stats.dirty_passes, stats.hints),
+        (1, 3, 0)
+    );
     assert_eq!(stats.converged, Some(stats.desired));
 }
 
@@ -86,7 +89,7 @@ fn from_many_threads_each_is_made_once_and_what_is_waited_for_has_them() {
     let last = rest(handle, &passes).pop().unwrap();
     assert_eq!(last.desired, 2_001);
     assert_eq!(stats.desired.number(), 2_000);
-    assert!(stats.doubtful <= 2_000, "{stats:?}");
+    assert!(stats.dirty_passes <= 2_000, "{stats:?}");
 }
 
 #[test]
@@ -147,17 +150,17 @@ fn as_many_as_are_kept_wait_and_one_more_is_refused_and_changes_nothing() {
     let (source, passes) = keeping();
     let it = looped(source, unhurried());
     let handle = it.handle();
-    for number in 1..=MOST {
+    for number in 1..=MAX_TRACKED {
         let revision = handle.change(|desired| *desired += 1).unwrap();
         assert_eq!(revision.number(), number.into());
     }
     let refused = handle.change(|desired| *desired = 0).unwrap_err();
     assert!(refused.is_full(), "{refused}");
-    assert_eq!(handle.stats().desired.number(), MOST.into());
+    assert_eq!(handle.stats().desired.number(), MAX_TRACKED.into());
     let running = it.spawn("it").unwrap();
-    assert_eq!(next(&passes).desired, 1 + MOST);
+    assert_eq!(next(&passes).desired, 1 + MAX_TRACKED);
     handle.change(digit(0)).unwrap();
-    assert_eq!(next(&passes).desired, (1 + MOST) * 10);
+    assert_eq!(next(&passes).desired, (1 + MAX_TRACKED) * 10);
     running.stop(LONG).unwrap();
 }
 

@@ -83,7 +83,7 @@ fn a_hint_says_look_now_from_any_thread() {
     running.stop(LONG).unwrap();
     hints.request_pass();
     let stats = handle.stats();
-    assert_eq!((stats.whole, stats.doubtful), (3, 3));
+    assert_eq!((stats.full_passes, stats.dirty_passes), (3, 3));
 }
 
 #[test]

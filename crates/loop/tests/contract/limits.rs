@@ -143,14 +143,14 @@ fn stats_say_how_it_stands() {
     let handle = it.handle();
     let stats = handle.stats();
     assert_eq!(
-        (stats.whole, stats.since_converged, stats.last_pass),
+        (stats.full_passes, stats.since_converged, stats.last_pass),
         (0, None, None)
     );
     let running = it.spawn("it").unwrap();
     handle.wait_converged(stats.desired, LONG).unwrap();
     let stats = handle.stats();
     assert_eq!(
-        (stats.whole, stats.since_converged),
+        (stats.full_passes, stats.since_converged),
         (1, Some(Duration::ZERO))
     );
     assert!(stats.last_pass.is_some() && !stats.subscribed && !stats.paused);

@@ -66,7 +66,14 @@ fn a_report_for_every_completed_pass_even_a_partial_one() {
     }
     assert!(rest(running.handle(), &passes).is_empty());
     let stats = running.handle().stats();
-    assert_eq!((stats.whole, stats.cut, stats.failed), (3, 2, 0));
+    assert_eq!(
+        (
+            stats.full_passes,
+            stats.truncated_passes,
+            stats.failed_passes
+        ),
+        (3, 2, 0)
+    );
     assert_eq!(
         (stats.ops["thing"].applied, stats.ops["thing"].pending),
         (3, 3)
@@ -115,8 +122,8 @@ fn a_source_that_always_fails_is_tried_at_each_tick_and_nothing_else_breaks() {
     );
     rest(handle, &passes);
     let stats = handle.stats();
-    assert_eq!(stats.failed, stats.whole);
-    assert!(stats.failed >= 6 && stats.since_converged.is_none());
+    assert_eq!(stats.failed_passes, stats.full_passes);
+    assert!(stats.failed_passes >= 6 && stats.since_converged.is_none());
 }
 
 #[test]

@@ -30,4 +30,6 @@ pub use driver::Loop;
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
 pub use running::Running;
-pub use trueup_loop::{Action, Config, Hearing, Ops, Passed, Revision, State, Stats};
+pub use trueup_loop::{
+    Action, Config, Ops, PassSummary, Revision, State, Stats, SubscriptionState,
+};

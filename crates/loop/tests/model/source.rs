@@ -174,7 +174,7 @@ pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Beg
     // Nothing is tried again within the model's time.
     let config = Config::default()
         .with_interval(interval)
-        .with_backoff(Config::MAX_DISTANCE, Config::MAX_DISTANCE);
+        .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
     (
         Loop::new(source, (), 0, MemoryLedger::default(), (), config).unwrap(),
         seen,

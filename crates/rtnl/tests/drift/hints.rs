@@ -127,7 +127,7 @@ where
             let stats = agent.handle().stats();
             eprintln!(
                 "hints, {name}: {passes} passes in {elapsed:.1?}, {} of them whole, {} hints, {} losses",
-                stats.whole, stats.hints, stats.overruns
+                stats.full_passes, stats.hints, stats.overruns
             );
             agent.stop();
         });

@@ -74,14 +74,14 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
         after.ops, before.0.ops,
         "no op, not even one that was not tried"
     );
-    assert!(after.whole > before.0.whole, "it does look");
+    assert!(after.full_passes > before.0.full_passes, "it does look");
     assert_eq!(after.overruns, before.0.overruns);
     let hints = after.hints - before.0.hints;
     assert_eq!(hints, 0, "of what is foreign nothing is heard");
     eprintln!(
         "still: {count} foreign writes, {} whole passes, {} others",
-        after.whole - before.0.whole,
-        after.doubtful - before.0.doubtful
+        after.full_passes - before.0.full_passes,
+        after.dirty_passes - before.0.dirty_passes
     );
     agent.converges();
     agent.stop();

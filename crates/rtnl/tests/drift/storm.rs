@@ -86,7 +86,7 @@ pub(crate) fn burst() {
     let told = 1.max(before.0.overruns)..=before.0.overruns + 1;
     assert!(told.contains(&after.overruns), "told once: {after:?}");
     assert!(
-        after.whole > before.0.whole + 1,
+        after.full_passes > before.0.full_passes + 1,
         "a whole pass follows: {after:?}"
     );
 
@@ -198,7 +198,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         // One at most for each debounce, and one for each interval, less its jitter.
         let most = seconds / 0.1 + seconds / (interval.as_secs_f64() * 0.9) + 2.0;
         assert!(passes as f64 <= most, "{passes} passes in {elapsed:?}");
-        let whole = after.whole - begin.1.whole;
+        let whole = after.full_passes - begin.1.full_passes;
         assert!(whole > 0, "the timer is not starved either");
         let suspect = during.iter().filter(|pass| pass.suspect).count();
         let converged = during.iter().filter(|pass| pass.converged).count();

@@ -38,13 +38,26 @@ fn write(page: &mut Page, stats: &Stats, current: bool) -> fmt::Result {
     let name = "trueup_passes_total";
     let help = "Passes, over all that is managed or over what was doubtful.";
     page.family(name, COUNTER, help)?;
-    for (extent, number) in [("whole", stats.whole), ("doubtful", stats.doubtful)] {
+    for (extent, number) in [
+        ("whole", stats.full_passes),
+        ("doubtful", stats.dirty_passes),
+    ] {
         writeln!(page.0, "{name}{{extent=\"{extent}\"}} {number}")?;
     }
     let help = "Passes that could not run.";
-    page.one("trueup_passes_failed_total", COUNTER, help, stats.failed)?;
+    page.one(
+        "trueup_passes_failed_total",
+        COUNTER,
+        help,
+        stats.failed_passes,
+    )?;
     let help = "Passes that were ended before all was done.";
-    page.one("trueup_passes_cut_total", COUNTER, help, stats.cut)?;
+    page.one(
+        "trueup_passes_cut_total",
+        COUNTER,
+        help,
+        stats.truncated_passes,
+    )?;
 
     let name = "trueup_ops_total";
     let help = "Changes by the kind of their objects and by what became of them.";
@@ -102,7 +115,7 @@ mod tests {
     #[test]
     fn each_sample_has_its_family_in_front() {
         let mut stats = Stats::default();
-        stats.whole = 3;
+        stats.full_passes = 3;
         stats.ops.insert(
             "route",
             Ops {

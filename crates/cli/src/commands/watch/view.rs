@@ -190,7 +190,10 @@ impl View {
 fn counts(stats: &Stats) -> String {
     let sum = |of: fn(&trueup::driver::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
     let mut parts = vec![
-        format!("passes {} whole, {} partial", stats.whole, stats.doubtful),
+        format!(
+            "passes {} whole, {} partial",
+            stats.full_passes, stats.dirty_passes
+        ),
         format!(
             "ops {} done, {} failed",
             sum(|ops| ops.applied),

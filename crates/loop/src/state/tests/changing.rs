@@ -28,13 +28,13 @@ fn began(extent: Extent, revision: u64) -> Option<Action> {
 }
 
 /// A pass that had one op, on the key.
-fn told(outcome: Outcome) -> Passed {
+fn told(outcome: Outcome) -> PassSummary {
     let mut ops = Ops::default();
     ops.count(outcome);
-    Passed {
+    PassSummary {
         ops: [("thing", ops)].into(),
         objects: [(KEY, outcome)].into(),
-        ..Passed::default()
+        ..PassSummary::default()
     }
 }
 
@@ -43,26 +43,26 @@ fn failed(class: ErrorClass) -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config().with_interval(Duration::MAX));
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Pushed);
+    state.handle_subscribed(now, SubscriptionState::Pushed);
     assert_eq!(state.poll_action(now), whole(0));
-    state.handle_pass_over(now, Some(&told(Outcome::Failed(class))));
+    state.handle_pass_done(now, Some(&told(Outcome::Failed(class))));
     (state, now)
 }
 
 #[test]
 fn neither_debounce_nor_rest_holds_a_change_back() {
     let (mut state, mut now) = subscribed();
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     now += ms(700);
-    state.handle_pass_over(now, Some(&Passed::default()));
+    state.handle_pass_done(now, Some(&PassSummary::default()));
     assert_eq!(state.handle_change(now), Revision(1));
     assert_eq!(state.poll_timeout(), Some(now));
     assert_eq!(state.poll_action(now), doubtful(1));
     assert_eq!(state.handle_change(now + ms(1)), Revision(2));
     assert_eq!(state.handle_change(now + ms(2)), Revision(3));
-    state.handle_pass_over(now + ms(3), Some(&Passed::default()));
+    state.handle_pass_done(now + ms(3), Some(&PassSummary::default()));
     assert_eq!(state.poll_action(now + ms(3)), doubtful(3), "one for both");
-    state.handle_pass_over(now + ms(4), Some(&Passed::default()));
+    state.handle_pass_done(now + ms(4), Some(&PassSummary::default()));
     assert_eq!(state.poll_action(now + ms(4)), None);
     assert_eq!(
         state.poll_timeout(),
@@ -74,10 +74,10 @@ fn neither_debounce_nor_rest_holds_a_change_back() {
 #[test]
 fn a_pass_for_a_hint_has_the_change_too_and_one_for_a_change_answers_the_hint() {
     let (mut state, now) = rested();
-    state.handle_heard(now, Drained::Hint);
+    state.handle_notification(now, Drained::Hint);
     state.handle_change(now + ms(1));
     assert_eq!(state.poll_action(now + ms(1)), doubtful(1));
-    state.handle_pass_over(now + ms(1), Some(&Passed::default()));
+    state.handle_pass_done(now + ms(1), Some(&PassSummary::default()));
     assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
 }
 
@@ -89,12 +89,12 @@ fn a_whole_pass_that_is_asked_for_comes_for_the_change_as_soon_as_the_rest_is_ov
             state.handle_desired(now);
         },
         |state, now| state.handle_hint(now),
-        |state, now| state.handle_heard(now, Drained::Lost),
+        |state, now| state.handle_notification(now, Drained::Lost),
     ];
     for ask in asks {
         for before in [false, true] {
             let (mut state, mut now) = subscribed();
-            assert_eq!(state.poll_action(now), Some(WHOLE));
+            assert_eq!(state.poll_action(now), Some(FULL_PASS));
             let revision = |state: &State| state.stats.desired.number();
             if before {
                 ask(&mut state, now);
@@ -104,7 +104,7 @@ fn a_whole_pass_that_is_asked_for_comes_for_the_change_as_soon_as_the_rest_is_ov
                 ask(&mut state, now + ms(1));
             }
             now += ms(50);
-            state.handle_pass_over(now, Some(&Passed::default()));
+            state.handle_pass_done(now, Some(&PassSummary::default()));
             assert_eq!(state.poll_timeout(), Some(now + ms(50)), "the rest");
             assert_eq!(state.poll_action(now + ms(49)), None);
             let last = revision(&state);
@@ -125,9 +125,9 @@ fn a_pause_holds_a_change_and_the_first_whole_pass_has_what_came_before_it() {
     let mut state = State::new(config());
     state.handle_change(now);
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Pushed);
+    state.handle_subscribed(now, SubscriptionState::Pushed);
     assert_eq!(state.poll_action(now), whole(1));
-    state.handle_pass_over(now, Some(&Passed::default()));
+    state.handle_pass_done(now, Some(&PassSummary::default()));
     assert_eq!(state.poll_action(now), None, "it is answered");
 }
 
@@ -137,19 +137,19 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
     let now = Instant::now();
     let mut state = State::new(config().with_budget(one, one));
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Pushed);
+    state.handle_subscribed(now, SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
-    state.handle_pass_over(now, Some(&told(Outcome::Applied)));
+    state.handle_pass_done(now, Some(&told(Outcome::Applied)));
     state.handle_change(now);
     let Some(Action::Pass { extent, ops, .. }) = state.poll_action(now) else {
         panic!("at once");
     };
     assert_eq!((extent, ops), (Extent::Dirty, Some(0)));
-    let cut = Passed {
-        cut: true,
+    let cut = PassSummary {
+        truncated: true,
         ..told(Outcome::Pending)
     };
-    state.handle_pass_over(now, Some(&cut));
+    state.handle_pass_done(now, Some(&cut));
     assert_eq!(state.poll_timeout(), Some(now + Duration::from_secs(1)));
 }
 
@@ -160,16 +160,16 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
         let (mut state, now) = failed(class);
         state.handle_change(now);
         assert_eq!(state.poll_action(now), doubtful(1));
-        assert_eq!(state.held(now, KEY).is_none(), !timed, "{class}");
+        assert_eq!(state.backoff(now, KEY).is_none(), !timed, "{class}");
         // It is none of this pass's affair, or could not be tried: so it is free in the next as well.
-        state.handle_pass_over(now, Some(&Passed::default()));
+        state.handle_pass_done(now, Some(&PassSummary::default()));
         assert_eq!(state.poll_timeout(), Some(now + FIRST), "{class}");
         state.handle_change(now);
         assert_eq!(state.poll_action(now), doubtful(2));
-        assert_eq!(state.held(now, KEY).is_none(), !timed, "{class}");
+        assert_eq!(state.backoff(now, KEY).is_none(), !timed, "{class}");
         let failure = told(Outcome::Failed(class));
-        state.handle_pass_over(now, Some(&failure));
-        assert!(state.held(now, KEY).is_some(), "{class}: tried");
+        state.handle_pass_done(now, Some(&failure));
+        assert!(state.backoff(now, KEY).is_some(), "{class}: tried");
         if class.is_permanent() {
             assert_eq!(state.poll_timeout(), None, "{class}: not for time alone");
             continue;
@@ -177,8 +177,8 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
         // It was not raised by that: at its time it is the second failure.
         let then = now + FIRST;
         assert_eq!(state.poll_action(then), whole(2), "{class}");
-        state.handle_pass_over(then, Some(&failure));
-        assert_eq!(state.held(then, KEY), Some(2 * FIRST), "{class}");
+        state.handle_pass_done(then, Some(&failure));
+        assert_eq!(state.backoff(then, KEY), Some(2 * FIRST), "{class}");
     }
 }
 
@@ -196,9 +196,9 @@ fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
                 ..
             }) => {
                 tried.push((now - start).as_secs());
-                state.handle_pass_over(now, Some(&failure));
+                state.handle_pass_done(now, Some(&failure));
             }
-            Some(_) => state.handle_pass_over(now, Some(&Passed::default())),
+            Some(_) => state.handle_pass_done(now, Some(&PassSummary::default())),
             None => panic!("a change is answered at once"),
         }
     }
@@ -208,12 +208,12 @@ fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
 #[test]
 fn what_has_converged_stands_no_longer_once_a_change_was_asked_for() {
     let (mut state, now) = subscribed();
-    let converged = Passed {
+    let converged = PassSummary {
         converged: true,
-        ..Passed::default()
+        ..PassSummary::default()
     };
-    assert_eq!(state.poll_action(now), Some(WHOLE));
-    state.handle_pass_over(now, Some(&converged));
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
+    state.handle_pass_done(now, Some(&converged));
     assert!(state.is_converged(Revision(0), 1));
     let revision = state.handle_change(now);
     assert!(!state.is_converged(Revision(0), 1));
@@ -222,7 +222,7 @@ fn what_has_converged_stands_no_longer_once_a_change_was_asked_for() {
         !state.is_converged(Revision(0), 1),
         "nor while it is answered"
     );
-    state.handle_pass_over(now, Some(&converged));
+    state.handle_pass_done(now, Some(&converged));
     assert!(state.is_converged(revision, 2));
     assert_eq!(state.stats(now).converged, Some(revision));
 }

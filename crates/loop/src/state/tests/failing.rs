@@ -4,18 +4,18 @@ use std::num::NonZeroU32;
 
 use trueup_reconcile::{ErrorClass, Outcome};
 
-use super::super::over::REST;
+use super::super::pass_done::MIN_REST;
 use super::*;
 
 const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);
 
-fn told(key: OpKey, outcome: Outcome) -> Passed {
+fn told(key: OpKey, outcome: Outcome) -> PassSummary {
     all([(key, "thing", outcome)])
 }
 
-fn all(ops: impl IntoIterator<Item = (OpKey, &'static str, Outcome)>) -> Passed {
-    let mut passed = Passed::default();
+fn all(ops: impl IntoIterator<Item = (OpKey, &'static str, Outcome)>) -> PassSummary {
+    let mut passed = PassSummary::default();
     for (key, kind, outcome) in ops {
         passed.ops.entry(kind).or_default().count(outcome);
         passed.objects.insert(key, outcome);
@@ -24,27 +24,27 @@ fn all(ops: impl IntoIterator<Item = (OpKey, &'static str, Outcome)>) -> Passed 
 }
 
 /// A state with an interval that is of no matter, and the time.
-fn endless(config: Config, hearing: Hearing) -> (State, Instant) {
+fn endless(config: Config, subscription: SubscriptionState) -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config.with_interval(Duration::MAX));
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, hearing);
+    state.handle_subscribed(now, subscription);
     (state, now)
 }
 
 /// One whose op failed so in the first pass.
-fn failed(class: ErrorClass, hearing: Hearing) -> (State, Instant) {
-    let (mut state, now) = endless(config(), hearing);
+fn failed(class: ErrorClass, subscription: SubscriptionState) -> (State, Instant) {
+    let (mut state, now) = endless(config(), subscription);
     over(&mut state, now, &told(KEY, Outcome::Failed(class)));
     (state, now)
 }
 
 /// Runs a pass that takes no time. Gives whether the op was offered.
-fn over(state: &mut State, now: Instant, passed: &Passed) -> bool {
+fn over(state: &mut State, now: Instant, passed: &PassSummary) -> bool {
     let action = state.poll_action(now);
     assert!(matches!(action, Some(Action::Pass { .. })), "{action:?}");
-    let offered = state.held(now, KEY).is_none();
-    state.handle_pass_over(now, Some(passed));
+    let offered = state.backoff(now, KEY).is_none();
+    state.handle_pass_done(now, Some(passed));
     offered
 }
 
@@ -56,11 +56,11 @@ fn distances_double_up_to_the_last_and_a_success_resets_them() {
         ErrorClass::Dependency,
     ] {
         let failure = told(KEY, Outcome::Failed(class));
-        let (mut state, mut now) = failed(class, Hearing::Pushed);
+        let (mut state, mut now) = failed(class, SubscriptionState::Pushed);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             let next = now + Duration::from_secs(seconds);
             assert_eq!(state.poll_timeout(), Some(next));
-            assert_eq!(state.held(now, KEY), Some(next - now));
+            assert_eq!(state.backoff(now, KEY), Some(next - now));
             assert_eq!(state.stats(now).backed_off, 1);
             now = next;
             assert!(over(&mut state, now, &failure), "by a whole pass");
@@ -69,27 +69,27 @@ fn distances_double_up_to_the_last_and_a_success_resets_them() {
         now += Duration::from_secs(60);
         over(&mut state, now, &told(KEY, Outcome::Applied));
         assert_eq!(state.poll_timeout(), None);
-        assert!(!state.may_hold());
+        assert!(!state.has_backoff());
         state.handle_force(now);
         over(&mut state, now, &failure);
-        assert_eq!(state.held(now, KEY), Some(FIRST), "from the start");
+        assert_eq!(state.backoff(now, KEY), Some(FIRST), "from the start");
     }
 }
 
 #[test]
 fn what_is_done_already_is_no_failure() {
-    let (state, _) = failed(ErrorClass::DoneAlready, Hearing::Pushed);
-    assert!(!state.may_hold());
+    let (state, _) = failed(ErrorClass::DoneAlready, SubscriptionState::Pushed);
+    assert!(!state.has_backoff());
     assert_eq!(state.stats.ops["thing"].applied, 1);
 }
 
 #[test]
 fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
     let failure = told(KEY, Outcome::Failed(ErrorClass::Busy));
-    let (mut state, start) = failed(ErrorClass::Busy, Hearing::Pushed);
+    let (mut state, start) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
     let mut now = start;
     for _ in 0..5 {
-        state.handle_heard(now, Drained::Hint);
+        state.handle_notification(now, Drained::Hint);
         now += DEBOUNCE;
         // The source tries it all the same, and it fails.
         assert!(!over(&mut state, now, &failure), "not offered");
@@ -108,15 +108,15 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
 #[test]
 fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
     let failure = told(KEY, Outcome::Failed(ErrorClass::Dependency));
-    let (mut state, now) = failed(ErrorClass::Dependency, Hearing::Pushed);
+    let (mut state, now) = failed(ErrorClass::Dependency, SubscriptionState::Pushed);
     for hint in 1..=3 {
-        state.handle_heard(now + hint * DEBOUNCE, Drained::Hint);
+        state.handle_notification(now + hint * DEBOUNCE, Drained::Hint);
         let then = now + (hint + 1) * DEBOUNCE;
         assert!(
             over(&mut state, then, &failure),
             "in the pass that answers it"
         );
-        assert!(state.held(then, KEY).is_some(), "and in no other");
+        assert!(state.backoff(then, KEY).is_some(), "and in no other");
     }
     assert_eq!(state.poll_timeout(), Some(now + FIRST), "as before");
 }
@@ -126,17 +126,17 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
     for class in ErrorClass::ALL.into_iter().filter(|it| it.is_permanent()) {
         let pending = told(KEY, Outcome::Pending);
         let failure = told(KEY, Outcome::Failed(class));
-        let (mut state, now) = failed(class, Hearing::Pushed);
+        let (mut state, now) = failed(class, SubscriptionState::Pushed);
         assert_eq!(state.poll_timeout(), None, "not for time alone");
-        assert_eq!(state.held(now, KEY), Some(Duration::MAX));
-        state.handle_heard(now, Drained::Hint);
+        assert_eq!(state.backoff(now, KEY), Some(Duration::MAX));
+        state.handle_notification(now, Drained::Hint);
         assert!(!over(&mut state, now + DEBOUNCE, &pending), "too soon");
         assert_eq!(state.poll_timeout(), Some(now + FIRST));
         assert!(over(&mut state, now + FIRST, &failure));
         assert_eq!(state.poll_timeout(), None, "the hint is used up");
         // Long after its distance a hint has it tried at once.
         let late = now + Duration::from_secs(3600);
-        state.handle_heard(late, Drained::Hint);
+        state.handle_notification(late, Drained::Hint);
         assert!(over(&mut state, late + DEBOUNCE, &failure));
     }
 }
@@ -144,21 +144,21 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
 /// Who sat on the key when the op was tried may go before the next look, and the hint that says so may be lost.
 #[test]
 fn a_conflict_is_tried_again_though_no_hint_says_that_it_is_over() {
-    let (mut state, now) = failed(ErrorClass::Conflict, Hearing::Pushed);
-    assert_eq!(state.held(now, KEY), Some(FIRST));
+    let (mut state, now) = failed(ErrorClass::Conflict, SubscriptionState::Pushed);
+    assert_eq!(state.backoff(now, KEY), Some(FIRST));
     assert_eq!(state.poll_timeout(), Some(now + FIRST));
     let applied = told(KEY, Outcome::Applied);
     assert!(over(&mut state, now + FIRST, &applied));
-    assert!(!state.may_hold());
+    assert!(!state.has_backoff());
 }
 
 #[test]
 fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
-    let (mut state, now) = endless(config(), Hearing::Pushed);
+    let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
-    state.handle_heard(now, Drained::Hint);
+    state.handle_notification(now, Drained::Hint);
     let failure = told(KEY, Outcome::Failed(ErrorClass::Invalid));
-    state.handle_pass_over(now, Some(&failure));
+    state.handle_pass_done(now, Some(&failure));
     assert!(!over(
         &mut state,
         now + DEBOUNCE,
@@ -169,15 +169,15 @@ fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
 
 #[test]
 fn another_desired_state_frees_what_is_permanent_at_once() {
-    let (mut state, now) = failed(ErrorClass::Invalid, Hearing::Pushed);
+    let (mut state, now) = failed(ErrorClass::Invalid, SubscriptionState::Pushed);
     state.handle_desired(now);
-    assert!(over(&mut state, now + DEBOUNCE, &Passed::default()));
+    assert!(over(&mut state, now + DEBOUNCE, &PassSummary::default()));
 }
 
 #[test]
 fn without_a_subscription_what_is_permanent_is_tried_at_the_greatest_distance() {
     let minute = Duration::from_secs(60);
-    let (mut state, now) = failed(ErrorClass::Permission, Hearing::Unsupported);
+    let (mut state, now) = failed(ErrorClass::Permission, SubscriptionState::Unsupported);
     assert_eq!(state.poll_timeout(), Some(now + minute));
     let failure = told(KEY, Outcome::Failed(ErrorClass::Permission));
     assert!(over(&mut state, now + minute, &failure));
@@ -186,28 +186,28 @@ fn without_a_subscription_what_is_permanent_is_tried_at_the_greatest_distance() 
 
 #[test]
 fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
-    let (mut state, now) = failed(ErrorClass::Busy, Hearing::Pushed);
-    state.handle_heard(now, Drained::Hint);
-    over(&mut state, now + DEBOUNCE, &Passed::default());
-    assert!(state.may_hold(), "it was not looked at");
+    let (mut state, now) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
+    state.handle_notification(now, Drained::Hint);
+    over(&mut state, now + DEBOUNCE, &PassSummary::default());
+    assert!(state.has_backoff(), "it was not looked at");
     state.handle_force(now + DEBOUNCE);
     over(&mut state, now + DEBOUNCE, &told(KEY, Outcome::Pending));
-    assert!(state.may_hold(), "it is still to be done");
+    assert!(state.has_backoff(), "it is still to be done");
     state.handle_force(now + DEBOUNCE);
-    let cut = Passed {
-        cut: true,
-        ..Passed::default()
+    let cut = PassSummary {
+        truncated: true,
+        ..PassSummary::default()
     };
     over(&mut state, now + DEBOUNCE, &cut);
-    assert!(state.may_hold(), "not all was looked at");
+    assert!(state.has_backoff(), "not all was looked at");
     state.handle_force(now + DEBOUNCE);
-    over(&mut state, now + DEBOUNCE, &Passed::default());
-    assert!(!state.may_hold());
+    over(&mut state, now + DEBOUNCE, &PassSummary::default());
+    assert!(!state.has_backoff());
 }
 
 #[test]
 fn a_retry_that_its_pass_leaves_alone_does_not_spin() {
-    let (mut state, now) = failed(ErrorClass::Busy, Hearing::Pushed);
+    let (mut state, now) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
     let pending = told(KEY, Outcome::Pending);
     assert!(over(&mut state, now + FIRST, &pending));
     assert_eq!(state.poll_timeout(), None);
@@ -215,24 +215,30 @@ fn a_retry_that_its_pass_leaves_alone_does_not_spin() {
 
 #[test]
 fn no_more_keys_are_kept_than_the_limit() {
-    let (mut state, now) = endless(config(), Hearing::Pushed);
+    let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     let failed = Outcome::Failed(ErrorClass::Busy);
-    let keys = 0..backoff::MOST as u64 + 10;
+    let keys = 0..crate::pass_summary::MAX_TRACKED as u64 + 10;
     let passed = all(keys.map(|key| (OpKey(key), "thing", failed)));
     over(&mut state, now, &passed);
-    assert_eq!(state.stats(now).backed_off, backoff::MOST);
+    assert_eq!(
+        state.stats(now).backed_off,
+        crate::pass_summary::MAX_TRACKED
+    );
 }
 
 #[test]
 fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_look() {
     let (limit, burst) = (NonZeroU32::new(10).unwrap(), NonZeroU32::new(3).unwrap());
-    let (mut state, mut now) = endless(config().with_budget(limit, burst), Hearing::Pushed);
+    let (mut state, mut now) = endless(
+        config().with_budget(limit, burst),
+        SubscriptionState::Pushed,
+    );
     let granted = |action| match action {
         Some(Action::Pass { ops, .. }) => ops.unwrap(),
         other => panic!("{other:?}"),
     };
-    let ops = |applied: u64, pending: u64| Passed {
-        cut: pending > 0,
+    let ops = |applied: u64, pending: u64| PassSummary {
+        truncated: pending > 0,
         ..all((0..applied + pending).map(|key| {
             let outcome = match key < applied {
                 true => Outcome::Applied,
@@ -242,58 +248,62 @@ fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_
         }))
     };
     assert_eq!(granted(state.poll_action(now)), 3);
-    state.handle_pass_over(now, Some(&ops(3, 5)));
+    state.handle_pass_done(now, Some(&ops(3, 5)));
     state.handle_force(now);
     assert_eq!(granted(state.poll_action(now)), 0, "a look");
-    state.handle_pass_over(now, Some(&ops(0, 5)));
+    state.handle_pass_done(now, Some(&ops(0, 5)));
     assert_eq!(state.poll_timeout(), Some(now + ms(300)), "the burst again");
     now += ms(300);
     assert_eq!(granted(state.poll_action(now)), 3);
-    state.handle_pass_over(now, Some(&ops(3, 2)));
+    state.handle_pass_done(now, Some(&ops(3, 2)));
     now += ms(200);
     assert_eq!(state.poll_timeout(), Some(now), "enough for what is left");
     assert_eq!(granted(state.poll_action(now)), 2);
-    state.handle_pass_over(now, Some(&ops(2, 0)));
+    state.handle_pass_done(now, Some(&ops(2, 0)));
     assert_eq!(state.poll_timeout(), None);
 }
 
 #[test]
 fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
-    let cut = |outcome| Passed {
-        cut: true,
+    let cut = |outcome| PassSummary {
+        truncated: true,
         ..told(KEY, outcome)
     };
-    let (mut state, mut now) = endless(config(), Hearing::Pushed);
+    let (mut state, mut now) = endless(config(), SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
     now += ms(500);
-    state.handle_pass_over(now, Some(&cut(Outcome::Applied)));
-    assert_eq!(state.poll_timeout(), Some(now + REST), "it gets somewhere");
-    now += REST;
-    assert_eq!(state.poll_action(now), Some(WHOLE));
+    state.handle_pass_done(now, Some(&cut(Outcome::Applied)));
+    assert_eq!(
+        state.poll_timeout(),
+        Some(now + MIN_REST),
+        "it gets somewhere"
+    );
+    now += MIN_REST;
+    assert_eq!(state.poll_action(now), Some(FULL_PASS));
     now += ms(500);
-    state.handle_pass_over(now, Some(&cut(Outcome::Pending)));
+    state.handle_pass_done(now, Some(&cut(Outcome::Pending)));
     assert_eq!(state.poll_timeout(), Some(now + ms(500)), "it does not");
-    assert_eq!(state.stats(now).cut, 2);
+    assert_eq!(state.stats(now).truncated_passes, 2);
 }
 
 #[test]
 fn a_source_that_wants_to_look_again_is_heeded_but_does_not_spin() {
-    let again = |after| Passed {
+    let again = |after| PassSummary {
         requeue_after: Some(after),
-        ..Passed::default()
+        ..PassSummary::default()
     };
-    let (mut state, now) = endless(config(), Hearing::Pushed);
+    let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     over(&mut state, now, &again(ms(700)));
     assert_eq!(state.poll_timeout(), Some(now + ms(700)));
     over(&mut state, now + ms(700), &again(Duration::ZERO));
-    assert_eq!(state.poll_timeout(), Some(now + ms(700) + REST));
-    over(&mut state, now + ms(700) + REST, &again(Duration::MAX));
+    assert_eq!(state.poll_timeout(), Some(now + ms(700) + MIN_REST));
+    over(&mut state, now + ms(700) + MIN_REST, &again(Duration::MAX));
     assert_eq!(state.poll_timeout(), None);
 }
 
 #[test]
 fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
-    let (mut state, now) = endless(config(), Hearing::Pushed);
+    let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     let kinds = [
         ("route", Outcome::Applied),
         ("route", Outcome::Failed(ErrorClass::Busy)),
@@ -303,12 +313,15 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
     ];
     let passed = all(kinds.map(|(kind, outcome)| (KEY, kind, outcome)));
     assert!(state.poll_action(now).is_some());
-    state.handle_pass_over(now + ms(8), Some(&passed));
-    state.handle_heard(now + ms(8), Drained::Hint);
+    state.handle_pass_done(now + ms(8), Some(&passed));
+    state.handle_notification(now + ms(8), Drained::Hint);
     assert!(state.poll_action(now + ms(500)).is_some());
-    state.handle_pass_over(now + ms(501), None);
+    state.handle_pass_done(now + ms(501), None);
     let stats = state.stats(now);
-    assert_eq!((stats.whole, stats.doubtful, stats.failed), (1, 1, 1));
+    assert_eq!(
+        (stats.full_passes, stats.dirty_passes, stats.failed_passes),
+        (1, 1, 1)
+    );
     assert_eq!((stats.hints, stats.last_pass), (1, Some(ms(1))));
     let told: Vec<_> = stats.ops.into_iter().collect();
     let ops = |applied, failed, pending| crate::Ops {

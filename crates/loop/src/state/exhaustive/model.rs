@@ -1,9 +1,9 @@
-//! What was promised, and nothing of how it is kept.
+//! The model: the promises of the contract, and nothing of how they are kept.
 
 use super::world::World;
 use super::*;
 
-/// The promises alone. Instants are ticks.
+/// The promises. Instants are ticks.
 #[derive(Clone, Default)]
 pub(super) struct Model {
     pub(super) paused: bool,
@@ -11,20 +11,20 @@ pub(super) struct Model {
     pub(super) ended: bool,
     pub(super) awaiting: Option<Action>,
     /// The first hint that calls for a whole pass.
-    pub(super) asked: Option<u64>,
+    pub(super) requested: Option<u64>,
     /// The first hint of the subscription.
-    pub(super) doubtful: Option<u64>,
-    pub(super) at_once: bool,
-    /// What was left is to be gone on with by then.
-    pub(super) again: Option<u64>,
+    pub(super) dirty: Option<u64>,
+    pub(super) immediate: bool,
+    /// When the pass that continues a truncated one is due.
+    pub(super) follow_up: Option<u64>,
     pub(super) last_whole_began: Option<u64>,
     pub(super) last_whole_end: Option<u64>,
     pub(super) rest: u64,
     pub(super) running: Option<Run>,
-    pub(super) hearing: Option<Hearing>,
-    /// Another desired state was declared.
+    pub(super) subscription: Option<SubscriptionState>,
+    /// True if a new desired state was declared.
     pub(super) replaced: bool,
-    /// The desired state was changed.
+    /// True if the desired state was changed.
     pub(super) changed: bool,
     pub(super) failing: Option<Failing>,
     /// In ops times [`REFILL`], and of when.
@@ -51,7 +51,7 @@ pub(super) struct Failing {
 }
 
 impl World {
-    /// What becomes of the one op that fails.
+    /// Takes the result of the op that fails.
     pub(super) fn failing(&mut self, run: &Run, result: Result) {
         let whole = run.extent == Extent::Everything;
         let failing = &mut self.model.failing;
@@ -74,7 +74,7 @@ impl World {
                 });
             }
             Result::Op(Outcome::Applied) => *failing = None,
-            Result::Op(Outcome::Pending) | Result::Error | Result::Cut => {}
+            Result::Op(Outcome::Pending) | Result::Error | Result::Truncated => {}
             // Not seen any more.
             Result::Converged | Result::Again if whole => *failing = None,
             Result::Converged | Result::Again => {}
@@ -88,10 +88,13 @@ impl World {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        matches!(self.model.hearing, Some(Hearing::Pushed | Hearing::Polled))
+        matches!(
+            self.model.subscription,
+            Some(SubscriptionState::Pushed | SubscriptionState::Polled)
+        )
     }
 
-    /// When the failing op may be tried for the time that has gone by.
+    /// Returns when the delay of the failing op has passed.
     pub(super) fn retry(&self) -> Option<u64> {
         let failing = self.model.failing?;
         let permanent = self.setup.fails.is_some_and(ErrorClass::is_permanent);
@@ -101,28 +104,33 @@ impl World {
         (!self.is_subscribed()).then_some(failing.late)
     }
 
-    /// By the promises: which pass is to run now, if none runs?
+    /// Returns the pass that is due now by the promises.
     pub(super) fn called_for(&self) -> Option<Extent> {
         let model = &self.model;
         let is_due = |first: Option<u64>| {
             first.is_some_and(|first| (first + DEBOUNCE).max(model.rest) <= self.now)
         };
         // A change does not wait, but for the rest where a whole pass is to answer it.
-        let in_whole = model.changed && model.asked.is_some();
+        let in_whole = model.changed && model.requested.is_some();
         let at_rest = model.rest <= self.now;
         let by_timer = model
             .last_whole_end
             .is_some_and(|end| end + INTERVAL <= self.now);
-        let again = model.again.is_some_and(|by| by <= self.now);
+        let again = model.follow_up.is_some_and(|by| by <= self.now);
         let retry = self.retry().is_some_and(|retry| {
             retry <= self.now && model.last_whole_began.is_none_or(|began| retry > began)
         });
-        if model.at_once || by_timer || again || retry || is_due(model.asked) || in_whole && at_rest
+        if model.immediate
+            || by_timer
+            || again
+            || retry
+            || is_due(model.requested)
+            || in_whole && at_rest
         {
             Some(Extent::Everything)
         } else {
             let in_doubtful = model.changed && !in_whole;
-            (is_due(model.doubtful) || in_doubtful).then_some(Extent::Dirty)
+            (is_due(model.dirty) || in_doubtful).then_some(Extent::Dirty)
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The decisions, held to their promises over every order of events, as far as the machine's states differ: a breadth-first search
-//! over discretised time, with a model beside it that is told the same events and knows only the promises.
+//! Checks the decisions over every order of events: a breadth-first search over discretised time,
+//! with a model that gets the same events and knows only the promises of the contract.
 //!
 //! A tick is 10 ms. States that differ only by what is past, or by counters, are one.
 
-mod differs;
+mod fingerprint;
 mod model;
 mod world;
 
@@ -34,17 +34,17 @@ fn at(tick: u64) -> Instant {
     *BASE.get_or_init(Instant::now) + TICK * tick as u32
 }
 
-/// What is explored: all at once would be more states than a test has time for.
+/// The part of the events that one test covers: all together would be too many states.
 #[derive(Clone, Copy)]
 struct Setup {
-    /// How the op fails that does.
+    /// The class of the op that fails, if one does.
     fails: Option<ErrorClass>,
-    /// What subscribing may come to.
-    subscribed: &'static [Hearing],
+    /// The possible results of subscribing.
+    subscribed: &'static [SubscriptionState],
     budget: bool,
-    /// Whether the desired state is changed in part, too.
+    /// True if the desired state is changed, too.
     changes: bool,
-    /// States that there are at least.
+    /// The least number of states.
     floor: usize,
 }
 
@@ -60,25 +60,25 @@ enum Event {
     Pause,
     Resume,
     Stop,
-    Subscribed(Hearing),
+    Subscribed(SubscriptionState),
     Attended(Option<Drained>),
     Over(Result),
 }
 
-/// What a pass comes to.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Result {
     Error,
     Converged,
     /// The op on the key.
     Op(Outcome),
-    /// All ops that were granted, or one, and then it was cut.
-    Cut,
-    /// It wants to look again, at once.
+    /// All ops that were granted, or one, and then it was truncated.
+    Truncated,
+    /// It requests another pass at once.
     Again,
 }
 
-/// Searches breadth-first until there is nothing new, and gives how many states there are.
+/// Searches breadth-first until there is no new state, and returns their number.
 fn explore(setup: Setup) -> usize {
     let mut seen = HashSet::new();
     let mut wave = vec![World::new(setup)];
@@ -91,11 +91,11 @@ fn explore(setup: Setup) -> usize {
                 let mut world = world.clone();
                 world.event(event);
                 steps += 1;
-                let differs = world
+                let fingerprint = world
                     .state
-                    .differs(world.now)
-                    .chain(world.model.differs(world.now));
-                if seen.insert(differs.collect::<Vec<u8>>()) && !world.model.ended {
+                    .fingerprint(world.now)
+                    .chain(world.model.fingerprint(world.now));
+                if seen.insert(fingerprint.collect::<Vec<u8>>()) && !world.model.ended {
                     next.push(world);
                 }
             }
@@ -123,7 +123,7 @@ fn check(setup: Setup) {
 fn hints_timer_pause_and_stop() {
     check(Setup {
         fails: None,
-        subscribed: &[Hearing::Pushed],
+        subscribed: &[SubscriptionState::Pushed],
         budget: false,
         changes: false,
         floor: 17_000,
@@ -134,7 +134,11 @@ fn hints_timer_pause_and_stop() {
 fn a_descriptor_that_fails_and_comes_again() {
     check(Setup {
         fails: None,
-        subscribed: &[Hearing::Polled, Hearing::Failed, Hearing::Unsupported],
+        subscribed: &[
+            SubscriptionState::Polled,
+            SubscriptionState::Failed,
+            SubscriptionState::Unsupported,
+        ],
         budget: false,
         changes: false,
         floor: 68_000,
@@ -145,7 +149,7 @@ fn a_descriptor_that_fails_and_comes_again() {
 fn a_budget() {
     check(Setup {
         fails: None,
-        subscribed: &[Hearing::Pushed],
+        subscribed: &[SubscriptionState::Pushed],
         budget: true,
         changes: false,
         floor: 22_000,
@@ -154,29 +158,37 @@ fn a_budget() {
 
 #[test]
 fn an_op_that_is_busy() {
-    fails(ErrorClass::Busy, &[Hearing::Pushed], 125_000);
+    fails(ErrorClass::Busy, &[SubscriptionState::Pushed], 125_000);
 }
 
 #[test]
 fn an_op_that_depends_on_another() {
-    fails(ErrorClass::Dependency, &[Hearing::Pushed], 198_000);
+    fails(
+        ErrorClass::Dependency,
+        &[SubscriptionState::Pushed],
+        198_000,
+    );
 }
 
 #[test]
 fn an_op_that_is_in_conflict() {
-    fails(ErrorClass::Invalid, &[Hearing::Pushed], 176_000);
+    fails(ErrorClass::Invalid, &[SubscriptionState::Pushed], 176_000);
 }
 
 #[test]
 fn an_op_that_is_in_conflict_and_nothing_would_say_that_it_no_longer_is() {
-    fails(ErrorClass::Invalid, &[Hearing::Unsupported], 23_000);
+    fails(
+        ErrorClass::Invalid,
+        &[SubscriptionState::Unsupported],
+        23_000,
+    );
 }
 
 #[test]
 fn changes_of_the_desired_state() {
     check(Setup {
         fails: None,
-        subscribed: &[Hearing::Pushed],
+        subscribed: &[SubscriptionState::Pushed],
         budget: false,
         changes: true,
         floor: 80_000,
@@ -196,14 +208,14 @@ fn changes_of_the_desired_state_and_an_op_that_is_in_conflict() {
 fn changes_and_fails(class: ErrorClass, floor: usize) {
     check(Setup {
         fails: Some(class),
-        subscribed: &[Hearing::Unsupported],
+        subscribed: &[SubscriptionState::Unsupported],
         budget: false,
         changes: true,
         floor,
     });
 }
 
-fn fails(class: ErrorClass, subscribed: &'static [Hearing], floor: usize) {
+fn fails(class: ErrorClass, subscribed: &'static [SubscriptionState], floor: usize) {
     check(Setup {
         fails: Some(class),
         subscribed,

@@ -1,4 +1,4 @@
-//! What the decisions rest on of a completed pass. Not the report itself.
+//! The summary of a report: the part that the state machine decides by.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,68 +7,71 @@ use std::time::Duration;
 use trueup_reconcile::{OpKey, Outcome, Report};
 
 use crate::Ops;
-use crate::state::MOST;
+use crate::stats::is_failure;
 
-/// What [`State`](crate::State) is told of a pass that gave a report.
+/// The number of failed objects that are tracked. The ops of further objects have no backoff.
+pub(crate) const MAX_TRACKED: usize = 65_536;
+
+/// The summary of a report for [`State`](crate::State).
 ///
-/// A copy, so that no code of a source runs while anybody waits for the state; and a small one, however many ops there were.
+/// It is a copy, so that no code of a source runs under the lock of the state, and its size is
+/// bounded, however many ops there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct PassSummary {
     /// [`Report::converged`].
     pub converged: bool,
     /// [`Report::is_truncated`].
-    pub cut: bool,
+    pub truncated: bool,
     /// [`Report::requeue_after`].
     pub requeue_after: Option<Duration>,
     /// The ops by the kind of their objects.
     pub ops: BTreeMap<&'static str, Ops>,
-    /// What became of objects: of those on which an op failed, up to 65,536 that did not fail before, and of those that are
-    /// [tracked](crate::State::is_tracked) because they did. Of several ops on an object, one that failed is told, or else one that
-    /// was not tried.
+    /// The outcomes of objects: of those that are [tracked](crate::State::is_tracked) because an op on
+    /// them failed before, and of up to 65,536 others on which an op failed. Of several ops on an
+    /// object, a failed one counts first, then a pending one.
     pub objects: BTreeMap<OpKey, Outcome>,
 }
 
-impl Passed {
-    /// What a report says, with the outcomes of the objects that are tracked; none: no object is, so that what succeeded or was
-    /// not tried need not be named.
+impl PassSummary {
+    /// Summarises a report. `tracked` says which objects are tracked; `None` if none is.
     ///
-    /// Goes through the outcomes once.
-    pub fn of(report: &impl Report, tracked: Option<&dyn Fn(OpKey) -> bool>) -> Passed {
-        let mut passed = Passed {
+    /// It iterates over the outcomes once.
+    pub fn of(report: &impl Report, tracked: Option<&dyn Fn(OpKey) -> bool>) -> PassSummary {
+        let mut summary = PassSummary {
             converged: report.converged(),
-            cut: report.is_truncated(),
+            truncated: report.is_truncated(),
             requeue_after: report.requeue_after(),
-            ..Passed::default()
+            ..PassSummary::default()
         };
-        // Ops of a kind come together, so that what they are counted under need not be found for each.
+        // Ops of one kind usually come together, so the entry of a kind is looked up once for a run.
         let mut run = ("", Ops::default());
-        let mut fresh = 0;
+        let mut untracked = 0;
         report.outcomes(&mut |op| {
             if op.kind != run.0 {
-                passed.add(std::mem::replace(&mut run, (op.kind, Ops::default())));
+                summary.add(std::mem::replace(&mut run, (op.kind, Ops::default())));
             }
             run.1.count(op.outcome);
-            let may_be_new = fails(op.outcome) && fresh < MOST;
+            let may_be_new = is_failure(op.outcome) && untracked < MAX_TRACKED;
             if !may_be_new && tracked.is_none() {
                 return;
             }
             let key = op.key();
             let is_tracked = tracked.is_some_and(|tracked| tracked(key));
             if may_be_new || is_tracked {
-                let is_new = passed.tell(key, op.outcome);
-                fresh += usize::from(is_new && !is_tracked);
+                let is_new = summary.merge(key, op.outcome);
+                untracked += usize::from(is_new && !is_tracked);
             }
         });
-        passed.add(run);
-        passed
+        summary.add(run);
+        summary
     }
 
-    /// How many ops were tried.
+    /// Returns the number of ops tried.
     pub fn tried(&self) -> u64 {
         self.ops.values().map(|ops| ops.applied + ops.failed).sum()
     }
 
-    /// How many ops were not tried.
+    /// Returns the number of ops not tried.
     pub fn pending(&self) -> u64 {
         self.ops.values().map(|ops| ops.pending).sum()
     }
@@ -79,8 +82,8 @@ impl Passed {
         }
     }
 
-    /// Whether it was not told of before.
-    fn tell(&mut self, key: OpKey, outcome: Outcome) -> bool {
+    /// Adds an outcome of an object. Returns true if it is the object's first.
+    fn merge(&mut self, key: OpKey, outcome: Outcome) -> bool {
         match self.objects.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(outcome);
@@ -96,14 +99,9 @@ impl Passed {
     }
 }
 
-/// It failed, and not because it was so already.
-pub(crate) fn fails(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(class) if !class.is_done())
-}
-
 fn rank(outcome: Outcome) -> u8 {
     match outcome {
-        _ if fails(outcome) => 2,
+        _ if is_failure(outcome) => 2,
         Outcome::Pending => 1,
         _ => 0,
     }
@@ -142,14 +140,14 @@ mod tests {
             (4, "route", Outcome::Pending),
             (5, "rule", Outcome::Applied),
         ]);
-        let passed = Passed::of(&ops, None);
+        let passed = PassSummary::of(&ops, None);
         assert_eq!(passed.objects, [(OpKey(1), BUSY)].into());
         assert_eq!((passed.tried(), passed.pending()), (4, 1));
         let counts = |ops: &crate::Ops| [ops.applied, ops.failed, ops.pending];
         assert_eq!(counts(&passed.ops["route"]), [1, 1, 1]);
         assert_eq!(counts(&passed.ops["rule"]), [2, 0, 0]);
         let tracked = |key: OpKey| key.0 >= 3;
-        let passed = Passed::of(&ops, Some(&tracked));
+        let passed = PassSummary::of(&ops, Some(&tracked));
         let keys: Vec<_> = passed.objects.keys().map(|key| key.0).collect();
         assert_eq!(keys, [1, 3, 4, 5]);
     }
@@ -161,7 +159,7 @@ mod tests {
         for first in all {
             for second in all {
                 let ops = [(1, "thing", first), (1, "thing", second)];
-                let passed = Passed::of(&Ops(&ops), Some(&tracked));
+                let passed = PassSummary::of(&Ops(&ops), Some(&tracked));
                 let expected = if rank(second) > rank(first) {
                     second
                 } else {

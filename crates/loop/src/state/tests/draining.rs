@@ -1,4 +1,4 @@
-//! What a subscription tells, by a descriptor or otherwise, and its end.
+//! Notifications of a subscription, with a descriptor or without, and its failure.
 
 use super::*;
 
@@ -7,16 +7,16 @@ fn polled() -> (State, Instant) {
     let now = Instant::now();
     let mut state = State::new(config());
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Polled);
+    state.handle_subscribed(now, SubscriptionState::Polled);
     pass(&mut state, now);
     attend(&mut state, now, Some(Drained::Nothing));
     (state, now)
 }
 
 fn attend(state: &mut State, now: Instant, heard: Option<Drained>) {
-    assert_eq!(state.poll_action(now), Some(Action::Attend));
+    assert_eq!(state.poll_action(now), Some(Action::Drain));
     assert!(!state.is_listening());
-    state.handle_attended(now, heard);
+    state.handle_drained(now, heard);
     assert_eq!(state.poll_action(now), None);
 }
 
@@ -27,9 +27,9 @@ fn after_a_pass_it_is_attended_to_once_before_sleep_and_listened_to_at_once() {
     assert_eq!(state.poll_timeout(), Some(now + INTERVAL));
     state.handle_readable();
     attend(&mut state, now, Some(Drained::Hint));
-    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DOUBTFUL));
+    assert_eq!(state.poll_action(now + DEBOUNCE), Some(DIRTY_PASS));
     assert!(!state.is_listening(), "not during a pass");
-    state.handle_pass_over(now + DEBOUNCE, Some(&Passed::default()));
+    state.handle_pass_done(now + DEBOUNCE, Some(&PassSummary::default()));
     attend(&mut state, now + DEBOUNCE, Some(Drained::Nothing));
     assert!(state.is_listening());
 }
@@ -47,10 +47,10 @@ fn a_flood_of_events_wakes_it_a_hundred_times_a_second_whatever_they_are() {
             assert!(step < 10_000, "it spins");
             state.handle_readable();
             match state.poll_action(now) {
-                Some(Action::Attend) => state.handle_attended(now, Some(heard)),
+                Some(Action::Drain) => state.handle_drained(now, Some(heard)),
                 Some(Action::Pass { .. }) => {
                     passes += 1;
-                    state.handle_pass_over(now, Some(&Passed::default()));
+                    state.handle_pass_done(now, Some(&PassSummary::default()));
                 }
                 None if state.is_listening() => {}
                 None => {
@@ -79,7 +79,7 @@ fn a_loss_is_counted_and_makes_all_doubtful() {
 #[test]
 fn losses_until_a_whole_pass_has_ended_without_one_are_one_overrun() {
     let (mut state, mut now) = polled();
-    state.handle_heard(now, Drained::Lost);
+    state.handle_notification(now, Drained::Lost);
     let mut answer = |state: &mut State, heard| {
         now += DEBOUNCE;
         assert!(matches!(
@@ -89,16 +89,16 @@ fn losses_until_a_whole_pass_has_ended_without_one_are_one_overrun() {
                 ..
             })
         ));
-        state.handle_pass_over(now, None);
-        assert_eq!(state.poll_action(now), Some(Action::Attend));
-        state.handle_attended(now, Some(heard));
+        state.handle_pass_done(now, None);
+        assert_eq!(state.poll_action(now), Some(Action::Drain));
+        state.handle_drained(now, Some(heard));
     };
     for _ in 0..5 {
         answer(&mut state, Drained::Lost);
         assert_eq!(state.overruns(), 1);
     }
     answer(&mut state, Drained::Nothing);
-    state.handle_heard(now, Drained::Lost);
+    state.handle_notification(now, Drained::Lost);
     assert_eq!(state.overruns(), 2);
 }
 
@@ -114,11 +114,11 @@ fn a_subscription_that_fails_is_asked_for_again_before_the_pass_by_the_interval(
     assert_eq!(state.poll_timeout(), Some(looked + INTERVAL));
     let again = looked + INTERVAL;
     assert_eq!(state.poll_action(again), Some(Action::Subscribe));
-    state.handle_subscribed(again, Hearing::Failed);
+    state.handle_subscribed(again, SubscriptionState::Failed);
     pass(&mut state, again);
     assert_eq!(state.poll_action(again), None, "not again and again");
     assert_eq!(state.poll_action(again + INTERVAL), Some(Action::Subscribe));
-    state.handle_subscribed(again + INTERVAL, Hearing::Polled);
+    state.handle_subscribed(again + INTERVAL, SubscriptionState::Polled);
     pass(&mut state, again + INTERVAL);
     attend(&mut state, again + INTERVAL, Some(Drained::Nothing));
     assert!(state.is_listening() && state.stats(now).subscribed);
@@ -130,7 +130,7 @@ fn one_that_is_unsupported_is_not_asked_for_again() {
     let now = Instant::now();
     let mut state = State::new(config());
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
-    state.handle_subscribed(now, Hearing::Unsupported);
+    state.handle_subscribed(now, SubscriptionState::Unsupported);
     for tick in 0..3 {
         pass(&mut state, now + tick * INTERVAL);
     }
@@ -144,7 +144,7 @@ fn while_paused_it_goes_on_listening_so_that_nothing_overflows() {
     assert!(state.is_listening());
     state.handle_readable();
     attend(&mut state, now, Some(Drained::Hint));
-    assert_eq!(state.poll_timeout(), Some(now + DEAF));
+    assert_eq!(state.poll_timeout(), Some(now + EVENT_COOLDOWN));
     assert_eq!(state.poll_action(now + DEBOUNCE), None);
     assert_eq!(state.poll_timeout(), None);
     state.handle_resume(now + DEBOUNCE);

@@ -1,8 +1,8 @@
-//! A state and the promises, driven together as a driver would.
+//! A state machine and its model, driven together.
 
 use super::model::{Model, Run};
 use super::*;
-use crate::Passed;
+use crate::PassSummary;
 
 #[derive(Clone)]
 pub(super) struct World {
@@ -41,7 +41,7 @@ impl World {
         world
     }
 
-    /// What may happen now.
+    /// Returns the events that are possible now.
     pub(super) fn events(&self) -> Vec<Event> {
         let mut events = vec![Event::Stop, Event::Hint];
         match self.model.awaiting {
@@ -54,7 +54,7 @@ impl World {
                 );
                 return events;
             }
-            Some(Action::Attend) => {
+            Some(Action::Drain) => {
                 let heard = [Drained::Nothing, Drained::Hint, Drained::Lost];
                 events.extend(heard.map(|it| Event::Attended(Some(it))));
                 events.push(Event::Attended(None));
@@ -66,7 +66,7 @@ impl World {
         if self.setup.changes {
             events.push(Event::Change);
         }
-        if self.model.hearing == Some(Hearing::Pushed) {
+        if self.model.subscription == Some(SubscriptionState::Pushed) {
             events.push(Event::Heard);
         }
         if self.state.is_listening() {
@@ -82,7 +82,7 @@ impl World {
         let results = [Result::Error, Result::Converged, Result::Again];
         events.extend(results.map(Event::Over));
         if self.setup.budget || self.setup.fails.is_none() {
-            events.push(Event::Over(Result::Cut));
+            events.push(Event::Over(Result::Truncated));
         }
         if let Some(class) = self.setup.fails {
             if run.offered {
@@ -101,16 +101,16 @@ impl World {
             Event::Tick => return self.tick(),
             Event::Hint => {
                 self.state.handle_hint(now);
-                self.model.asked.get_or_insert(self.now);
+                self.model.requested.get_or_insert(self.now);
             }
             Event::Heard => {
-                self.state.handle_heard(now, Drained::Hint);
-                self.model.doubtful.get_or_insert(self.now);
+                self.state.handle_notification(now, Drained::Hint);
+                self.model.dirty.get_or_insert(self.now);
             }
             Event::Readable => self.state.handle_readable(),
             Event::Desired => {
                 self.state.handle_desired(now);
-                self.model.asked.get_or_insert(self.now);
+                self.model.requested.get_or_insert(self.now);
                 self.model.replaced = true;
             }
             Event::Change => {
@@ -120,27 +120,27 @@ impl World {
             Event::Force => {
                 let pass = self.state.handle_force(now);
                 assert!(!self.state.is_started(pass), "one that starts after it");
-                self.model.at_once = true;
+                self.model.immediate = true;
             }
             Event::Pause => {
                 let last = self.state.handle_pause();
-                assert_eq!(self.state.is_over(last), self.model.running.is_none());
+                assert_eq!(self.state.is_done(last), self.model.running.is_none());
                 self.model.paused = true;
             }
             Event::Resume => {
                 self.state.handle_resume(now);
                 self.model.paused = false;
-                self.model.at_once |= paused;
+                self.model.immediate |= paused;
             }
             Event::Stop => {
                 self.state.handle_stop(now);
                 self.model.stopped = true;
             }
-            Event::Subscribed(hearing) => {
-                self.state.handle_subscribed(now, hearing);
+            Event::Subscribed(subscription) => {
+                self.state.handle_subscribed(now, subscription);
                 self.model.awaiting = None;
-                self.model.hearing = Some(hearing);
-                self.model.at_once = true;
+                self.model.subscription = Some(subscription);
+                self.model.immediate = true;
             }
             Event::Attended(heard) => self.attended(heard),
             Event::Over(result) => self.over(result),
@@ -165,15 +165,15 @@ impl World {
     }
 
     fn attended(&mut self, heard: Option<Drained>) {
-        self.state.handle_attended(at(self.now), heard);
+        self.state.handle_drained(at(self.now), heard);
         self.model.awaiting = None;
         match heard {
             Some(Drained::Nothing) => {}
-            Some(Drained::Hint) => drop(self.model.doubtful.get_or_insert(self.now)),
-            Some(Drained::Lost) => drop(self.model.asked.get_or_insert(self.now)),
+            Some(Drained::Hint) => drop(self.model.dirty.get_or_insert(self.now)),
+            Some(Drained::Lost) => drop(self.model.requested.get_or_insert(self.now)),
             None => {
-                self.model.asked.get_or_insert(self.now);
-                self.model.hearing = Some(Hearing::Failed);
+                self.model.requested.get_or_insert(self.now);
+                self.model.subscription = Some(SubscriptionState::Failed);
             }
         }
     }
@@ -181,11 +181,11 @@ impl World {
     fn over(&mut self, result: Result) {
         let run = self.model.running.take().unwrap();
         let lasted = self.now - run.since;
-        let mut passed = Passed {
+        let mut passed = PassSummary {
             converged: result == Result::Converged,
-            cut: result == Result::Cut,
+            truncated: result == Result::Truncated,
             requeue_after: (result == Result::Again).then_some(Duration::ZERO),
-            ..Passed::default()
+            ..PassSummary::default()
         };
         let ops = passed.ops.entry("thing").or_default();
         match result {
@@ -193,14 +193,14 @@ impl World {
                 ops.count(outcome);
                 passed.objects.insert(KEY, outcome);
             }
-            Result::Cut => {
+            Result::Truncated => {
                 (0..run.ops.unwrap_or(1)).for_each(|_| ops.count(Outcome::Applied));
                 ops.count(Outcome::Pending);
             }
             _ => {}
         }
         let passed = (result != Result::Error).then_some(&passed);
-        let tried = passed.map_or(0, Passed::tried);
+        let tried = passed.map_or(0, PassSummary::tried);
         self.fill();
         self.model.tokens.0 = self
             .model
@@ -214,18 +214,18 @@ impl World {
                 );
                 0
             });
-        self.state.handle_pass_over(at(self.now), passed);
+        self.state.handle_pass_done(at(self.now), passed);
         self.model.rest = self.now + lasted;
         if run.extent == Extent::Everything {
             self.model.last_whole_end = Some(self.now);
         }
         if result == Result::Error && run.extent == Extent::Dirty {
-            self.model.asked.get_or_insert(self.now);
+            self.model.requested.get_or_insert(self.now);
         }
         self.failing(&run, result);
         let after = match result {
             Result::Again => Some(lasted.max(1)),
-            Result::Cut => {
+            Result::Truncated => {
                 let refill = REFILL.saturating_sub(self.model.tokens.0);
                 let rest = if tried > 0 { 1 } else { lasted.max(1) };
                 Some(rest.max(if self.setup.budget { refill } else { 0 }))
@@ -234,11 +234,11 @@ impl World {
         };
         if let Some(after) = after {
             let by = self.now + after;
-            self.model.again = Some(self.model.again.map_or(by, |at| at.min(by)));
+            self.model.follow_up = Some(self.model.follow_up.map_or(by, |at| at.min(by)));
         }
     }
 
-    /// Carries actions out until one has to be answered or there are none, then checks that nothing promised is overdue.
+    /// Carries out actions until one needs an answer or there is none, and checks that nothing is overdue.
     fn drive(&mut self) {
         for round in 0.. {
             assert!(round < 3, "actions without end at one moment");
@@ -252,12 +252,15 @@ impl World {
             );
             match action {
                 Action::Subscribe => {
-                    assert!(matches!(self.model.hearing, None | Some(Hearing::Failed)));
-                    assert!(!self.model.paused || self.model.hearing.is_none());
+                    assert!(matches!(
+                        self.model.subscription,
+                        None | Some(SubscriptionState::Failed)
+                    ));
+                    assert!(!self.model.paused || self.model.subscription.is_none());
                     self.model.awaiting = Some(action);
                 }
-                Action::Attend => {
-                    assert_eq!(self.model.hearing, Some(Hearing::Polled));
+                Action::Drain => {
+                    assert_eq!(self.model.subscription, Some(SubscriptionState::Polled));
                     self.model.awaiting = Some(action);
                 }
                 Action::Pass { extent, ops, .. } => self.begin(extent, ops),
@@ -271,7 +274,7 @@ impl World {
         assert_eq!(model.ended, self.state.is_ended());
         if let Some(run) = model.running {
             let goes_on = self.now < run.since + DEADLINE && !model.paused && !model.stopped;
-            assert_eq!(self.state.go_on(at(self.now)), goes_on);
+            assert_eq!(self.state.should_continue(at(self.now)), goes_on);
         }
         if model.running.is_none() && model.awaiting.is_none() && !model.ended {
             assert!(!model.stopped, "a stop ends it as soon as nothing runs");
@@ -294,30 +297,30 @@ impl World {
         );
         let model = &mut self.model;
         let changed = std::mem::take(&mut model.changed);
-        let mut answering = model.doubtful.take().is_some() || changed;
+        let mut answers_request = model.dirty.take().is_some() || changed;
         if extent == Extent::Everything {
-            answering |= model.asked.take().is_some() | model.at_once;
-            model.at_once = false;
-            model.again = None;
+            answers_request |= model.requested.take().is_some() | model.immediate;
+            model.immediate = false;
+            model.follow_up = None;
             model.last_whole_began = Some(self.now);
             model.last_whole_end = None;
         }
         let class = self.setup.fails;
-        // What is for time alone to free is not freed by what is desired.
+        // A new desired state does not free an op that needs time.
         let is_timed = class == Some(ErrorClass::Busy);
         if std::mem::take(&mut model.replaced) && !is_timed {
             model.failing = None;
         }
         if let Some(failing) = &mut model.failing {
-            failing.changed |= answering;
+            failing.changed |= answers_request;
             failing.freed |= changed && !is_timed;
         }
-        let freed = answering && class == Some(ErrorClass::Dependency)
+        let freed = answers_request && class == Some(ErrorClass::Dependency)
             || model.failing.is_some_and(|failing| failing.freed);
         let offered = self.retry().is_none_or(|retry| retry <= self.now) && {
             self.model.failing.is_none() || self.retry().is_some()
         };
-        let held = self.state.held(at(self.now), KEY);
+        let held = self.state.backoff(at(self.now), KEY);
         assert_eq!(
             held.is_none(),
             offered || freed,

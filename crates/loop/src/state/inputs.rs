@@ -1,0 +1,148 @@
+//! The inputs of the state machine from handles and the subscription, and the questions that handles
+//! ask it.
+
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::Drained;
+
+use super::schedule::bring_forward;
+use super::{Phase, State};
+use crate::{Revision, Stats};
+
+/// Inputs from handles and the subscription.
+impl State {
+    /// Takes a notification of the subscription. A hint requests a dirty pass within one debounce; a
+    /// loss requests a full one. Losses until such a pass has ended without another loss count as
+    /// one overrun.
+    ///
+    /// With a constant stream of hints, a pass for them begins after the last one at the earliest
+    /// after as much time as that pass took.
+    pub fn handle_notification(&mut self, now: Instant, notification: Drained) {
+        match notification {
+            Drained::Nothing => {}
+            Drained::Hint => {
+                self.stats.hints += 1;
+                bring_forward(&mut self.schedule.dirty, now, self.config.debounce());
+            }
+            Drained::Lost => {
+                self.stats.overruns += u64::from(self.overrun.is_none());
+                self.overrun = Some(true);
+                self.request_full_pass(now);
+            }
+        }
+    }
+
+    /// Takes a hint of a handle: a full pass is due within one debounce.
+    pub fn handle_hint(&mut self, now: Instant) {
+        self.stats.hints += 1;
+        self.request_full_pass(now);
+    }
+
+    /// Takes a new desired state, which counts as a hint. Returns its revision.
+    pub fn handle_desired(&mut self, now: Instant) -> Revision {
+        self.request_full_pass(now);
+        self.replaced = true;
+        self.stats.desired = self.stats.desired.next();
+        self.stats.desired
+    }
+
+    /// Takes a change of the desired state: a dirty pass is due at once. If a full pass is requested
+    /// as well, that one is due instead, as soon as hints need not wait any more. Returns the
+    /// revision after the change.
+    pub fn handle_change(&mut self, now: Instant) -> Revision {
+        bring_forward(&mut self.schedule.change, now, Duration::ZERO);
+        self.stats.desired = self.stats.desired.next();
+        self.stats.desired
+    }
+
+    /// Requests a full pass at once. Returns the number of the first pass that starts after this
+    /// request.
+    pub fn handle_force(&mut self, now: Instant) -> u64 {
+        bring_forward(&mut self.schedule.immediate, now, Duration::ZERO);
+        self.started + 1
+    }
+
+    /// Pauses: no pass starts from now on, and a running one begins no further step. Returns the
+    /// number of the last pass that started: once it [`is_done`](Self::is_done), nothing is written.
+    ///
+    /// Pausing a paused loop changes nothing, and one resume ends any number of pauses.
+    pub fn handle_pause(&mut self) -> u64 {
+        self.paused = true;
+        self.started
+    }
+
+    /// Ends the pause. A full pass is due at once, because hints may have been missed. It has no
+    /// effect on a loop that is not paused.
+    pub fn handle_resume(&mut self, now: Instant) {
+        if self.paused {
+            self.paused = false;
+            bring_forward(&mut self.schedule.immediate, now, Duration::ZERO);
+        }
+    }
+
+    /// Ends the loop: at once, or as soon as the present action is done, also while it is paused.
+    pub fn handle_stop(&mut self, now: Instant) {
+        self.stopping.get_or_insert(now);
+    }
+
+    /// True if no pass starts until a resume.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// True if a stop was requested or the loop has ended: no further pass starts.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_some() || self.is_ended()
+    }
+
+    /// True if the loop has ended.
+    pub fn is_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// Returns true if pass number `pass` is done. Pass 0, before the first, always is.
+    pub fn is_done(&self, pass: u64) -> bool {
+        self.done >= pass
+    }
+
+    /// Returns true if pass number `pass` has started.
+    pub fn is_started(&self, pass: u64) -> bool {
+        self.started >= pass
+    }
+
+    /// Returns the number of the last pass that started; 0 before the first.
+    pub fn last_started(&self) -> u64 {
+        self.started
+    }
+
+    /// Returns true if a pass over `revision` or a later one, numbered above `after`, has converged;
+    /// or if the last pass over such a revision has, and no hint or request came since it began.
+    pub fn is_converged(&self, revision: Revision, after: u64) -> bool {
+        self.converged.is_some_and(|converged| {
+            converged.revision >= revision
+                && (converged.pass > after || self.still_holds(&converged))
+        })
+    }
+
+    /// Returns how often the subscription has lost events.
+    pub fn overruns(&self) -> u64 {
+        self.stats.overruns
+    }
+
+    /// Returns the counters and the present state of the loop.
+    pub fn stats(&self, now: Instant) -> Stats {
+        Stats {
+            backed_off: self.backoff.len(),
+            since_converged: self
+                .converged
+                .map(|converged| match self.still_holds(&converged) {
+                    true => Duration::ZERO,
+                    false => now.saturating_duration_since(converged.at),
+                }),
+            converged: self.converged.map(|converged| converged.revision),
+            paused: self.paused,
+            subscribed: self.is_subscribed(),
+            ..self.stats.clone()
+        }
+    }
+}

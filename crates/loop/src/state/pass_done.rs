@@ -1,0 +1,103 @@
+//! The end of a pass: counts it, and schedules what follows from it.
+
+use std::time::{Duration, Instant};
+
+use trueup_reconcile::Extent;
+
+use super::backoff::DonePass;
+use super::schedule::bring_forward;
+use super::{Converged, DrainCause, Phase, State, SubscriptionState};
+use crate::{Config, PassSummary};
+
+/// The shortest time between a pass that left ops pending and the one that continues it.
+pub(super) const MIN_REST: Duration = Duration::from_millis(10);
+
+impl State {
+    /// Takes the end of the running pass: a summary of its report, or `None` if it could not run.
+    /// Requests that came during the pass lead to another one.
+    pub fn handle_pass_done(&mut self, now: Instant, summary: Option<&PassSummary>) {
+        let Phase::InPass(running) = self.phase else {
+            return;
+        };
+        let lasted = now.saturating_duration_since(running.since);
+        let is_full = running.extent == Extent::Everything;
+        self.phase = Phase::Idle;
+        self.done = self.started;
+        self.hints_wait_until = now.checked_add(lasted);
+        self.cooldown = None;
+        self.drain =
+            (self.subscription == SubscriptionState::Polled).then_some(DrainCause::PassDone);
+        if is_full {
+            let jitter = self.config.jitter();
+            let interval = self.jitter.apply(self.config.interval(), jitter);
+            bring_forward(
+                &mut self.schedule.interval,
+                now,
+                interval.max(Config::MIN_INTERVAL),
+            );
+        }
+        self.stats.last_pass = Some(lasted);
+        self.count(running.extent, summary);
+        self.backoff.pass_done(
+            &DonePass {
+                since: running.since,
+                now,
+                last_full: self.last_full,
+                summary,
+                is_full,
+            },
+            &self.config,
+            &mut self.jitter,
+        );
+        let Some(summary) = summary else {
+            if !is_full {
+                // The dirty objects still are dirty, and the source may have lost track of them.
+                self.request_full_pass(now);
+            }
+            return;
+        };
+        if summary.converged {
+            self.converged = Some(Converged {
+                pass: self.done,
+                revision: self.revision,
+                at: now,
+            });
+        }
+        let tried = summary.tried();
+        if let Some(budget) = &mut self.budget {
+            budget.spend(now, tried);
+        }
+        // Passes that achieve nothing take at most half of the time.
+        let idle_rest = MIN_REST.max(lasted);
+        if let Some(after) = summary.requeue_after {
+            bring_forward(&mut self.schedule.follow_up, now, after.max(idle_rest));
+        }
+        if summary.truncated {
+            let rest = if tried > 0 { MIN_REST } else { idle_rest };
+            let left = summary.pending();
+            let refilled = match &mut self.budget {
+                Some(budget) if running.ops.is_some_and(|ops| ops <= tried) => {
+                    budget.refilled(now, left)
+                }
+                _ => None,
+            };
+            let refill = refilled.map_or(Duration::ZERO, |at| at - now);
+            bring_forward(&mut self.schedule.follow_up, now, refill.max(rest));
+        }
+    }
+
+    fn count(&mut self, extent: Extent, summary: Option<&PassSummary>) {
+        match extent {
+            Extent::Everything => self.stats.full_passes += 1,
+            Extent::Dirty => self.stats.dirty_passes += 1,
+        }
+        let Some(summary) = summary else {
+            self.stats.failed_passes += 1;
+            return;
+        };
+        self.stats.truncated_passes += u64::from(summary.truncated);
+        for (kind, ops) in &summary.ops {
+            *self.stats.ops.entry(kind).or_default() += *ops;
+        }
+    }
+}
