@@ -420,7 +420,7 @@ impl Recorder {
         for (name, _, text) in FILES {
             self.save("file", name, text.as_bytes());
         }
-        let page = fs::read_to_string(root.join("docs/file.md")).unwrap();
+        let page = fs::read_to_string(root.join("crates/file/README.md")).unwrap();
         for (at, block) in page.split("```toml\n").skip(1).enumerate() {
             let block = block.split("```").next().unwrap_or_default();
             self.save("file", &format!("page-{at:02}"), block.as_bytes());

@@ -1,12 +1,4 @@
-//! The desired-state file: from TOML or JSON to the objects it declares, and back.
-//!
-//! Everything that can be wrong with a file is found here, without asking the kernel, and reported
-//! with line, column and what to write instead. What only the kernel or the links that exist can
-//! tell (an unknown device, a gateway out of reach) comes later; [`Places`] keeps where each
-//! object was written, so that it can be reported as well. The keys are in `docs/file.md`.
-//!
-//! A file is read object by object: it may have a million routes.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod collect;

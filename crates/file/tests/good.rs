@@ -1,4 +1,4 @@
-//! Files that are right: what each key means, and the reference in `docs/file.md`, whose examples
+//! Files that are right: what each key means, and the reference in `README.md`, whose examples
 //! are all read here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -355,7 +355,7 @@ fn known(text: &str) -> BTreeSet<String> {
 /// of its section and stands in an example.
 #[test]
 fn the_reference_is_right_and_complete() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/file.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
     let text = std::fs::read_to_string(path).unwrap();
     let blocks: Vec<&str> = text
         .split("```toml\n")
