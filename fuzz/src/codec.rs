@@ -6,7 +6,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_diff::{Item as _, LinkKind, NextHops};
+use trueup_diff::{Item as _, LinkKind};
 use trueup_netlink::codec;
 use trueup_netlink::wire::{Attrs, Messages};
 
@@ -122,11 +122,10 @@ pub fn route(data: &[u8]) {
     let row = codec::route::Row::parse(data).ok().flatten();
     let row = row.expect("what can be decoded can be parsed");
     assert_eq!(row.key(), route.key());
-    assert_eq!((row.kind(), row.scope()), (route.kind, route.scope));
-    if row.is_plain() {
-        let hops = row.hop().map(|hop| NextHops::One(hop.into()));
-        assert_eq!(hops.unwrap_or_default(), route.nexthops);
-        assert!(route.src.is_none() && route.metrics.is_empty() && !route.unmodelled);
+    let common = row.common();
+    assert_eq!((common.kind, common.scope), (route.kind, route.scope));
+    if let Some(plain) = row.plain() {
+        assert_eq!(plain.to_route(), route);
     }
     let mut message = Vec::new();
     if codec::route::create(&mut message, &route, &codec::existing).is_ok() {

@@ -172,7 +172,7 @@ pub fn match_rows(
 #[inline]
 pub fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
     Messages::new(dump).filter_map(|message| match Row::parse(message.body) {
-        Ok(Some(row)) => row.plain(),
+        Ok(Some(row)) => row.plain().copied(),
         _ => None,
     })
 }

@@ -50,9 +50,9 @@ pub(crate) struct RowPosition {
 impl RowPosition {
     /// Returns the position of a route; `None` for IPv6, where the kernel counts.
     pub(crate) fn of(row: &Row<'_>) -> Option<RowPosition> {
-        (row.family() == Family::Inet).then(|| RowPosition {
-            table: row.table(),
-            dst: row.address() as u32,
+        (row.common().family == Family::Inet).then(|| RowPosition {
+            table: row.common().table,
+            dst: row.common().dst as u32,
         })
     }
 }

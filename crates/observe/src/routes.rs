@@ -21,10 +21,10 @@ struct Range {
 
 impl Range {
     fn holds(&self, row: &Row<'_>) -> bool {
-        self.table.is_none_or(|table| row.table() == table)
+        self.table.is_none_or(|table| row.common().table == table)
             && self
                 .protocol
-                .is_none_or(|protocol| row.protocol() == protocol)
+                .is_none_or(|protocol| row.common().protocol == protocol)
     }
 }
 
@@ -261,7 +261,7 @@ impl RowReader<Route> for MatchedDump<'_, '_> {
         };
         if self.range.holds(&row) {
             let verdict = match row.plain() {
-                Some(row) => self.matcher.match_plain(&row),
+                Some(row) => self.matcher.match_plain(row),
                 None => self.matcher.match_route(&row.to_route()),
             };
             match verdict {

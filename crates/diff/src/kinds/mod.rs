@@ -31,7 +31,10 @@ pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use nexthop::{Nexthop, NexthopTarget};
 pub use object::{Kind, Kinds, Object, ObjectKey};
 pub use registry::{OfKind, Registered};
-pub use route::{Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope, table};
+pub use route::{
+    DEFAULT_IPV6_METRIC, Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope,
+    table,
+};
 pub(crate) use rule::Selectors;
 pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};
 

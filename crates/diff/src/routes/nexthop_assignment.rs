@@ -5,7 +5,7 @@
 
 use super::NexthopTable;
 use super::Routes;
-use super::log::{Change, Revision};
+use super::index::{Change, Revision};
 use crate::devices::Devices;
 
 /// Desired routes of a revision that all point at the nexthop objects that they are to.

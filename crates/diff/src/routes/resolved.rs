@@ -6,13 +6,12 @@ use super::NexthopTable;
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
 use crate::error::DesiredError;
-use crate::kinds::{Kind, NextHops, Nexthop, Route, RouteKey, table};
+use crate::kinds::{Kind, NextHops, Nexthop, Route, RouteKey};
 use crate::ownership::Proof;
-use crate::values::{Family, Prefix};
+use crate::values::IfName;
 
 use super::Routes;
-use super::key::{Packed, table4};
-use super::values::{Id, Value};
+use super::index::{Id, Packed};
 
 impl Routes {
     /// The routes as they are observed once they are there, in the order of their keys.
@@ -32,7 +31,7 @@ impl Routes {
             }
             match values.get(id as usize) {
                 Some(Some(Ok(route))) => {
-                    let mut route = route.at(key.unpack());
+                    let mut route = route.clone().with_key(key.unpack());
                     // The kernel lets no route with a source prefix point at an object.
                     if let Some(Some(object)) = pointing.get(id as usize)
                         && route.from.is_none()
@@ -60,7 +59,8 @@ impl Routes {
         let mut values: Vec<Option<Route>> = values.into_iter().map(|value| value?.ok()).collect();
         // Those that only routes with a source prefix have need none.
         let mut from: BTreeMap<Id, u32> = BTreeMap::new();
-        for (_, id) in self.generic.iter().filter(|(key, _)| key.from.is_some()) {
+        let with_source = self.generic.iter().filter(|(key, _)| key.from.is_some());
+        for (_, id) in with_source {
             *from.entry(*id).or_default() += 1;
         }
         for (id, routes) in from {
@@ -96,14 +96,11 @@ impl Routes {
 
     /// What is wrong with a key, with whatever value.
     fn check(&self, key: Packed) -> Result<(), &'static str> {
-        match key {
-            Packed::V4(key) if table4(key) != 0 => Ok(()),
-            Packed::V6(key) if key.table != 0 => Ok(()),
-            key => {
-                let route = self.get(&key.unpack());
-                route.map_or(Ok(()), |route| route.check())
-            }
+        if !matches!(key, Packed::Generic(_)) && key.table() != 0 {
+            return Ok(());
         }
+        let route = self.get(&key.unpack());
+        route.map_or(Ok(()), |route| route.check())
     }
 
     /// Each value as a route to everywhere, by its place.
@@ -112,16 +109,9 @@ impl Routes {
         devices: &Devices,
         marker: u8,
     ) -> Vec<Option<Result<Route, Problem>>> {
-        let resolve = |value: &Value| {
-            let route = value.at(RouteKey {
-                table: table::MAIN,
-                dst: Prefix::default_route(value.family),
-                metric: u32::from(value.family == Family::Inet6),
-                tos: 0,
-                from: None,
-            });
-            route.check().map_err(Problem::Invalid)?;
-            let mut route = route.try_map_dev(|name| devices.find(name))?;
+        let resolve = |value: &Route<IfName>| {
+            value.check().map_err(Problem::Invalid)?;
+            let mut route = value.clone().try_map_dev(|name| devices.find(name))?;
             route.protocol = marker;
             Ok(route.canonical())
         };

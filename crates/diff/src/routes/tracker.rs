@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Routes;
-use super::log::{Change, Revision};
-use super::values::Value;
+use super::index::{Change, Revision};
 use crate::devices::Devices;
 use crate::kinds::{Item as _, Route, RouteKey};
+use crate::values::IfName;
 
 /// The desired routes of a revision, and where the kernel holds something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +39,9 @@ impl Tracker {
         let Some(changes) = routes.log.since(self.at) else {
             return false;
         };
-        let held = |key: RouteKey, value: &Value| {
-            let mut route = value
-                .at(key)
+        let held = |key: RouteKey, value: &Route<IfName>| {
+            let route = value.clone().with_key(key);
+            let mut route = route
                 .try_map_dev(|name| devices.find(name))
                 .ok()?
                 .canonical();

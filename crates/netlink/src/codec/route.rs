@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use trueup_diff::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope};
 
-pub use self::row::{Hop, Row};
+pub use self::row::Row;
 use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
 use crate::wire::{
     MessageWriter, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,

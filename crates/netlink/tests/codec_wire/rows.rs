@@ -118,35 +118,29 @@ fn plainly(head: [u8; 12], attributes: &[Attribute]) -> Option<Route> {
 
 /// A row says of itself what its route says.
 fn agrees(row: &Row<'_>, route: &Route) {
+    let common = row.common();
     assert_eq!(row.key(), route.key());
-    assert_eq!(row.family(), route.family());
-    assert_eq!(row.table(), route.table);
+    assert_eq!(common.family, route.family());
+    assert_eq!(common.table, route.table);
     let address = match route.dst.address() {
         IpAddr::V4(address) => u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),
     };
-    assert_eq!((row.address(), row.len()), (address, route.dst.len()));
-    assert_eq!((row.metric(), row.tos()), (route.metric, route.tos));
-    assert_eq!((row.from(), row.scope()), (route.from, route.scope));
-    assert_eq!((row.kind(), row.protocol()), (route.kind, route.protocol));
+    assert_eq!((common.dst, common.len), (address, route.dst.len()));
+    assert_eq!((common.metric, common.tos), (route.metric, route.tos));
+    assert_eq!((row.from(), common.scope), (route.from, route.scope));
+    assert_eq!((common.kind, common.protocol), (route.kind, route.protocol));
 
     let nothing_else = route.from.is_none()
         && route.src.is_none()
         && route.metrics.is_empty()
         && !route.unmodelled;
-    let plain = nothing_else && !matches!(route.nexthops, NextHops::Many(_) | NextHops::Object(..));
+    let plain = nothing_else && !matches!(route.nexthops, NextHops::Many(_));
     // A list of one, or metrics of nothing, cannot be told from the outside.
-    assert!(plain || !row.is_plain(), "{route:?}");
-    if row.is_plain() {
-        let hops = row
-            .hop()
-            .map_or(NextHops::None, |hop| NextHops::One(hop.into()));
-        assert_eq!(hops, route.nexthops);
-    } else {
-        assert_eq!(row.hop(), None);
-    }
+    assert!(plain || row.plain().is_none(), "{route:?}");
     if let Some(plain) = row.plain() {
-        assert_eq!(Some(plain), PlainRoute::of(route));
+        assert_eq!(Some(*plain), PlainRoute::of(route));
+        assert_eq!(plain.key(), route.key());
         assert_eq!(plain.to_route(), *route);
     }
 }
@@ -230,9 +224,8 @@ proptest! {
         let plain = ours.from.is_none()
             && ours.src.is_none()
             && ours.metrics.is_empty()
-            && matches!(ours.nexthops, NextHops::None | NextHops::One(_));
-        prop_assert_eq!(row.is_plain(), plain);
-        prop_assert!(row.plain().is_some() || !plain);
+            && !matches!(ours.nexthops, NextHops::Many(_));
+        prop_assert_eq!(row.plain().is_some(), plain);
     }
 
     #[test]

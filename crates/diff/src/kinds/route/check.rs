@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use super::{NextHops, Route, RouteType};
 use crate::check::{Check, must};
-use crate::values::{Family, IfName};
+use crate::values::Family;
 
-impl Check for Route<IfName> {
+impl<D> Check for Route<D> {
     fn check(&self) -> Result<(), &'static str> {
         let family = self.family();
         let hops = self.nexthops.as_slice();

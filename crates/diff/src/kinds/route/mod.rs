@@ -22,7 +22,7 @@ pub mod table {
 }
 
 /// The metric of an IPv6 route that names none (`IP6_RT_PRIO_USER`).
-const IP6_METRIC: u32 = 1024;
+pub const DEFAULT_IPV6_METRIC: u32 = 1024;
 
 /// What becomes of a packet that matches (`rtm_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -346,7 +346,7 @@ impl<D> Route<D> {
             table: self.table,
             dst: self.dst,
             metric: match (self.family(), self.metric) {
-                (Family::Inet6, 0) => IP6_METRIC,
+                (Family::Inet6, 0) => DEFAULT_IPV6_METRIC,
                 (_, metric) => metric,
             },
             tos: self.tos,
@@ -354,11 +354,9 @@ impl<D> Route<D> {
         }
     }
 
-    /// A route like this one, on another key.
-    pub(crate) fn at(&self, key: RouteKey) -> Route<D>
-    where
-        D: Clone,
-    {
+    /// The same route on another key.
+    #[must_use]
+    pub(crate) fn with_key(self, key: RouteKey) -> Route<D> {
         let RouteKey {
             table,
             dst,
@@ -372,7 +370,7 @@ impl<D> Route<D> {
             metric,
             tos,
             from,
-            ..self.clone()
+            ..self
         }
     }
 

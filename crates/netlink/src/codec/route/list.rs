@@ -3,10 +3,10 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{Family, Metric, Metrics, NextHop};
+use trueup_diff::{Dev, Family, Metric, Metrics, NextHop};
 
 use super::{
-    Hop, RTA_GATEWAY, RTA_PAD, RTA_VIA, RTAX_CC_ALGO, RTAX_LOCK, RTNH_F_ONLINK, RTNH_F_PERVASIVE,
+    RTA_GATEWAY, RTA_PAD, RTA_VIA, RTAX_CC_ALGO, RTAX_LOCK, RTNH_F_ONLINK, RTNH_F_PERVASIVE,
     RTNH_LEN,
 };
 use crate::codec::{family_from, read_ip_of, take};
@@ -31,12 +31,13 @@ pub(super) fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>
         let length = usize::from(read_u16(rest.get(..2)?)?);
         let attrs = rest.get(RTNH_LEN..length)?;
         let (flags, weight) = (*rest.get(2)?, *rest.get(3)?);
-        let mut next = NextHop::from(Hop {
+        let index = read_u32(rest.get(4..RTNH_LEN)?)?;
+        let mut next = NextHop {
             via: None,
-            dev: read_u32(rest.get(4..RTNH_LEN)?)?,
+            dev: (index != 0).then(|| Dev::index(index)),
+            weight: u16::from(weight) + 1,
             onlink: flags & RTNH_F_ONLINK != 0,
-        });
-        next.weight = u16::from(weight) + 1;
+        };
         all &= flags & RTNH_F_PERVASIVE == 0;
         let mut attrs = Attrs::new(attrs);
         for (number, payload) in attrs.by_ref() {

@@ -1,39 +1,52 @@
 //! The keys of routes as integers, in the order in which the kernel dumps a table.
 //!
-//! IPv4 (`fib_table_dump` in net/ipv4/fib_trie.c): destination ascending, and of one destination the longest prefix first, then
-//! the highest type of service, then the lowest metric. IPv6 (`fib6_walk` in net/ipv6/ip6_fib.c leaves a node after its
-//! children): by the last address of the prefix, the longest first, then the lowest metric. It is no promise of the kernel.
+//! - IPv4 (`fib_table_dump` in net/ipv4/fib_trie.c): the destination ascending; of one destination
+//!   the longest prefix first, then the highest type of service, then the lowest metric.
+//! - IPv6 (`fib6_walk` in net/ipv6/ip6_fib.c leaves a node after its children): by the last address
+//!   of the prefix; the longest first, then the lowest metric.
+//!
+//! The kernel does not promise this order.
 
 use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use crate::kinds::RouteKey;
 use crate::values::Prefix;
 
-/// Of an IPv4 route: table, destination, 32 - length, 255 - type of service, metric, from the top bit.
-pub(crate) type Key4 = u128;
+/// The key of an IPv4 route. From the top bit: table, destination, 32 - length, 255 - type of
+/// service, metric.
+pub(in crate::routes) type Key4 = u128;
 
-/// Of an IPv6 route without a source prefix.
+/// The key of an IPv6 route without a source prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key6 {
-    pub(crate) table: u32,
+pub(in crate::routes) struct Key6 {
+    table: u32,
     /// The last address of the prefix, in two halves.
     last: [u64; 2],
     /// 128 - length.
     host: u8,
-    pub(crate) metric: u32,
+    metric: u32,
 }
 
-/// A key in the map that it belongs to.
+/// A key, in the form of the map that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Packed {
+pub(in crate::routes) enum Packed {
     V4(Key4),
     V6(Key6),
-    /// With what is rare: a source prefix.
+    /// A key with a source prefix, which is rare.
     Generic(RouteKey),
 }
 
-pub(crate) fn key4(table: u32, dst: u32, len: u8, tos: u8, metric: u32) -> Key4 {
+/// A key of a map that is in the order of the kernel's dumps.
+pub(in crate::routes) trait DumpKey: Copy + Ord + 'static {
+    fn table(self) -> u32;
+
+    /// Returns all keys of a table.
+    fn all_of(table: u32) -> RangeInclusive<Self>;
+}
+
+pub(in crate::routes) fn key4(table: u32, dst: u32, len: u8, tos: u8, metric: u32) -> Key4 {
     u128::from(table) << 80
         | u128::from(dst) << 48
         | u128::from(32u8.wrapping_sub(len)) << 40
@@ -41,23 +54,13 @@ pub(crate) fn key4(table: u32, dst: u32, len: u8, tos: u8, metric: u32) -> Key4 
         | u128::from(metric)
 }
 
-pub(crate) fn table4(key: Key4) -> u32 {
-    (key >> 80) as u32
-}
-
-/// All keys of a table.
-pub(crate) fn of_table4(table: u32) -> std::ops::RangeInclusive<Key4> {
-    let first = u128::from(table) << 80;
-    first..=first | ((1 << 80) - 1)
-}
-
 fn unpack4(key: Key4) -> RouteKey {
     let byte = |at: u32| (key >> at) as u8;
     RouteKey {
-        table: table4(key),
+        table: key.table(),
         dst: Prefix::of_parts(
             IpAddr::V4(Ipv4Addr::from_bits((key >> 48) as u32)),
-            32 - byte(40),
+            32u8.wrapping_sub(byte(40)),
         ),
         metric: key as u32,
         tos: 255 - byte(32),
@@ -65,8 +68,20 @@ fn unpack4(key: Key4) -> RouteKey {
     }
 }
 
+impl DumpKey for Key4 {
+    #[inline]
+    fn table(self) -> u32 {
+        (self >> 80) as u32
+    }
+
+    fn all_of(table: u32) -> RangeInclusive<Key4> {
+        let first = u128::from(table) << 80;
+        first..=first | ((1 << 80) - 1)
+    }
+}
+
 impl Key6 {
-    pub(crate) fn new(table: u32, dst: u128, len: u8, metric: u32) -> Key6 {
+    pub(in crate::routes) fn new(table: u32, dst: u128, len: u8, metric: u32) -> Key6 {
         let last = dst | host_bits(len);
         Key6 {
             table,
@@ -76,8 +91,26 @@ impl Key6 {
         }
     }
 
-    /// All keys of a table.
-    pub(crate) fn of_table(table: u32) -> std::ops::RangeInclusive<Key6> {
+    fn unpack(self) -> RouteKey {
+        let len = 128u8.wrapping_sub(self.host);
+        let last = u128::from(self.last[0]) << 64 | u128::from(self.last[1]);
+        RouteKey {
+            table: self.table,
+            dst: Prefix::of_parts(IpAddr::V6(Ipv6Addr::from_bits(last & !host_bits(len))), len),
+            metric: self.metric,
+            tos: 0,
+            from: None,
+        }
+    }
+}
+
+impl DumpKey for Key6 {
+    #[inline]
+    fn table(self) -> u32 {
+        self.table
+    }
+
+    fn all_of(table: u32) -> RangeInclusive<Key6> {
         let first = Key6 {
             table,
             last: [0; 2],
@@ -92,18 +125,6 @@ impl Key6 {
         };
         first..=last
     }
-
-    fn unpack(self) -> RouteKey {
-        let len = 128 - self.host;
-        let last = u128::from(self.last[0]) << 64 | u128::from(self.last[1]);
-        RouteKey {
-            table: self.table,
-            dst: Prefix::of_parts(IpAddr::V6(Ipv6Addr::from_bits(last & !host_bits(len))), len),
-            metric: self.metric,
-            tos: 0,
-            from: None,
-        }
-    }
 }
 
 fn host_bits(len: u8) -> u128 {
@@ -111,7 +132,7 @@ fn host_bits(len: u8) -> u128 {
 }
 
 impl Packed {
-    pub(crate) fn of(key: &RouteKey) -> Packed {
+    pub(in crate::routes) fn of(key: &RouteKey) -> Packed {
         match (key.dst.address(), key) {
             (IpAddr::V4(dst), RouteKey { from: None, .. }) => {
                 let len = key.dst.len();
@@ -130,16 +151,33 @@ impl Packed {
         }
     }
 
-    pub(crate) fn unpack(self) -> RouteKey {
+    pub(in crate::routes) fn unpack(self) -> RouteKey {
         match self {
             Packed::V4(key) => unpack4(key),
             Packed::V6(key) => key.unpack(),
             Packed::Generic(key) => key,
         }
     }
+
+    pub(in crate::routes) fn table(&self) -> u32 {
+        match self {
+            Packed::V4(key) => key.table(),
+            Packed::V6(key) => key.table(),
+            Packed::Generic(key) => key.table,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Packed::V4(_) => 0,
+            Packed::V6(_) => 1,
+            Packed::Generic(_) => 2,
+        }
+    }
 }
 
-/// As the kernel dumps them, IPv4 before IPv6; those with a source prefix after those without.
+/// The order in which the kernel dumps them, IPv4 before IPv6. Keys with a source prefix come after
+/// those without.
 impl Ord for RouteKey {
     fn cmp(&self, other: &RouteKey) -> Ordering {
         match (Packed::of(self), Packed::of(other)) {
@@ -166,15 +204,5 @@ impl Ord for RouteKey {
 impl PartialOrd for RouteKey {
     fn partial_cmp(&self, other: &RouteKey) -> Option<Ordering> {
         Some(self.cmp(other))
-    }
-}
-
-impl Packed {
-    fn rank(&self) -> u8 {
-        match self {
-            Packed::V4(_) => 0,
-            Packed::V6(_) => 1,
-            Packed::Generic(_) => 2,
-        }
     }
 }

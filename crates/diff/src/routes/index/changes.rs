@@ -1,16 +1,16 @@
-//! What has changed of the desired routes, so that whoever knew them before need not compare them all.
+//! What changed of desired routes, so that whoever knew them before need not compare them all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::values::{Id, Value};
-use crate::kinds::RouteKey;
+use super::values::Id;
+use crate::kinds::{Route, RouteKey};
 
-/// So many changes are kept at the least, and of a great number of routes a sixteenth of it.
+/// The least number of changes that are kept. Of many routes a sixteenth of their number is kept.
 const KEPT: usize = 4096;
 
-/// A state that desired routes were in. No two that differ share one.
+/// A state of desired routes. No two different states have the same revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
@@ -23,25 +23,25 @@ impl Revision {
 
 /// One change.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
-    /// Of a route, and what it had before.
-    Route(RouteKey, Option<Arc<Value>>),
-    /// Of the way of all routes of a value.
+pub(in crate::routes) enum Change<D> {
+    /// The route of a key changed; the value is what it had before.
+    Route(RouteKey, Option<Arc<Route<D>>>),
+    /// All routes of a value got other next hops.
     Nexthops(Id),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Log {
-    /// What is kept begins after this one.
+pub(in crate::routes) struct ChangeLog<D> {
+    /// The revision before the first change that is kept.
     since: Revision,
     now: Revision,
-    changes: VecDeque<(Revision, Change)>,
+    changes: VecDeque<(Revision, Change<D>)>,
 }
 
-impl Default for Log {
-    fn default() -> Log {
+impl<D> Default for ChangeLog<D> {
+    fn default() -> ChangeLog<D> {
         let now = Revision::next();
-        Log {
+        ChangeLog {
             since: now,
             now,
             changes: VecDeque::new(),
@@ -49,13 +49,13 @@ impl Default for Log {
     }
 }
 
-impl Log {
-    pub(crate) fn now(&self) -> Revision {
+impl<D> ChangeLog<D> {
+    pub(in crate::routes) fn now(&self) -> Revision {
         self.now
     }
 
-    /// Notes a change, of so many routes in all.
-    pub(crate) fn note(&mut self, change: Change, routes: usize) {
+    /// Adds a change. `routes` is the number of all routes.
+    pub(in crate::routes) fn add(&mut self, change: Change<D>, routes: usize) {
         self.now = Revision::next();
         self.changes.push_back((self.now, change));
         if self.changes.len() > KEPT.max(routes / 16)
@@ -65,8 +65,11 @@ impl Log {
         }
     }
 
-    /// The changes after a revision; none if that is not known any more, or never was.
-    pub(crate) fn since(&self, revision: Revision) -> Option<impl Iterator<Item = &Change>> {
+    /// Returns the changes after a revision, or `None` if they are not kept any more.
+    pub(in crate::routes) fn since(
+        &self,
+        revision: Revision,
+    ) -> Option<impl Iterator<Item = &Change<D>>> {
         let at = match revision == self.since {
             true => 0,
             false => {

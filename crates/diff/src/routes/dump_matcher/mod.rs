@@ -1,0 +1,266 @@
+//! [`DumpMatcher`]: desired routes against the rows of a dump, as the rows arrive.
+//!
+//! A row matches if it has our marker, is exactly as desired, and is the only one of its key. Such a
+//! row is kept nowhere. All other rows on desired keys are kept, and their keys are
+//! [`Mismatches`]. The plan for the rows that were kept and for the mismatches is the plan for all.
+//! Rows straight out of a device are always kept: gateways may be reachable through them.
+//!
+//! The matcher walks both sides once, side by side, and so depends on the order of the dump. It
+//! reports rows that are out of order; then all that it found means nothing.
+//!
+//! - `walk` finds what is desired on the key of a row: table, destination, metric, type of service.
+//! - `compare` compares all else.
+//! - `result` is what the matcher returns.
+
+mod compare;
+mod result;
+mod walk;
+
+use std::collections::BTreeSet;
+
+use super::index::{Id, Key4, Key6, Packed, Routes};
+use super::nexthop_table::NexthopTable;
+use super::plain::PlainRoute;
+use crate::devices::Devices;
+use crate::kinds::{Item as _, NextHops, Route, RouteKey};
+use crate::values::Family;
+use compare::Expected;
+pub use result::{Mismatches, RouteDependencies, RowMatch};
+use walk::{Found, Walk};
+
+/// Compares desired routes with a dump.
+pub struct DumpMatcher<'a> {
+    v4: Walk<'a, Key4>,
+    v6: Walk<'a, Key6>,
+    expected: Expected,
+    marker: u8,
+    /// Keys of which all rows are kept.
+    kept: BTreeSet<RouteKey>,
+    matched: usize,
+    dependencies: RouteDependencies,
+    /// The device and the object that were added last to the dependencies: runs of one are long.
+    noted: (Option<u32>, Option<u32>),
+    /// The last row, if it matched and is plain: its value and its device.
+    last: Option<(Id, Option<u32>)>,
+    /// The last row, if it matched and is not plain. Where `last` is given too, it is older.
+    last_other: Option<Box<Route>>,
+    in_order: bool,
+}
+
+impl<'a> DumpMatcher<'a> {
+    /// Makes a matcher for routes that bear `marker` and whose devices are those given. Of the keys
+    /// in `kept`, all rows are kept.
+    pub fn new(
+        routes: &'a Routes,
+        devices: &Devices,
+        marker: u8,
+        kept: BTreeSet<RouteKey>,
+    ) -> DumpMatcher<'a> {
+        DumpMatcher::with_nexthop_table(routes, devices, marker, kept, &NexthopTable::default())
+    }
+
+    /// The same, where the routes point at nexthop objects.
+    pub fn with_nexthop_table(
+        routes: &'a Routes,
+        devices: &Devices,
+        marker: u8,
+        kept: BTreeSet<RouteKey>,
+        objects: &NexthopTable,
+    ) -> DumpMatcher<'a> {
+        let values = routes.resolved_values(devices, marker).into_iter();
+        let expected = values.map(|value| {
+            let mut route = value?.ok()?;
+            if let Some(object) = objects.pointing(&route) {
+                route.nexthops = NextHops::Object(object, Vec::new());
+            }
+            Some(route)
+        });
+        DumpMatcher {
+            v4: Walk::new(&routes.v4),
+            v6: Walk::new(&routes.v6),
+            expected: Expected::of(expected),
+            marker,
+            kept,
+            matched: 0,
+            dependencies: RouteDependencies::default(),
+            noted: (None, None),
+            last: None,
+            last_other: None,
+            in_order: true,
+        }
+    }
+
+    /// Begins a dump of a family.
+    pub fn begin(&mut self, family: Family) {
+        match family {
+            Family::Inet => self.v4.begin(),
+            Family::Inet6 => self.v6.begin(),
+        }
+        self.matched = 0;
+        self.dependencies = RouteDependencies::default();
+        self.noted = (None, None);
+        (self.last, self.last_other) = (None, None);
+        self.in_order = true;
+    }
+
+    /// Takes the next row of the dump.
+    #[inline]
+    pub fn match_plain(&mut self, row: &PlainRoute) -> RowMatch {
+        let key = row.packed();
+        let found = self.find(key);
+        if let Found::Desired(id) = found
+            && row.protocol == self.marker
+            && self.expected.is_plain(id, row)
+            && !self.is_kept(key)
+        {
+            if self.noted != (row.dev, row.object) {
+                self.noted = (row.dev, row.object);
+                self.dependencies.devices.extend(row.dev);
+                self.dependencies.nexthops.extend(row.object);
+            }
+            self.last = Some((id, row.dev));
+            self.matched += 1;
+            return RowMatch::Matched;
+        }
+        self.keep(key, &found)
+    }
+
+    /// Takes the next row of the dump, in canonical form.
+    pub fn match_route(&mut self, row: &Route) -> RowMatch {
+        if let Some(plain) = PlainRoute::of(row) {
+            return self.match_plain(&plain);
+        }
+        let key = Packed::of(&row.key());
+        if let Packed::Generic(_) = key {
+            return RowMatch::Kept;
+        }
+        let found = self.find(key);
+        if let Found::Desired(id) = found
+            && row.protocol == self.marker
+            && self.expected.is_route(id, row)
+            && !self.is_kept(key)
+        {
+            self.dependencies.note(row);
+            (self.last, self.last_other) = (None, Some(Box::new(row.clone())));
+            self.matched += 1;
+            return RowMatch::Matched;
+        }
+        self.keep(key, &found)
+    }
+
+    #[inline]
+    fn find(&mut self, key: Packed) -> Found {
+        match key {
+            Packed::V4(key) => self.v4.find(key),
+            Packed::V6(key) => self.v6.find(key),
+            Packed::Generic(_) => Found::Undesired,
+        }
+    }
+
+    #[inline]
+    fn is_kept(&self, key: Packed) -> bool {
+        !self.kept.is_empty() && self.kept.contains(&key.unpack())
+    }
+
+    /// Keeps a row that does not match.
+    #[cold]
+    fn keep(&mut self, key: Packed, found: &Found) -> RowMatch {
+        let (last, last_other) = (self.last.take(), self.last_other.take());
+        match found {
+            Found::Desired(_) => self.mismatch(key),
+            Found::Undesired => {}
+            Found::Repeated => {
+                let before = match last {
+                    Some((id, dev)) => self.expected.row(id, key.unpack(), dev).map(Box::new),
+                    None => last_other,
+                };
+                if let Some(before) = before {
+                    self.matched -= 1;
+                    self.mismatch(key);
+                    return RowMatch::KeptBoth(before);
+                }
+            }
+            Found::OutOfOrder => self.in_order = false,
+        }
+        RowMatch::Kept
+    }
+
+    fn mismatch(&mut self, key: Packed) {
+        match key {
+            Packed::V4(key) => self.v4.mismatches.push(key),
+            Packed::V6(key) => self.v6.mismatches.push(key),
+            Packed::Generic(_) => {}
+        }
+    }
+
+    /// Ends the dump of a family, of one table or of all, and returns what the matcher found.
+    pub fn end(&mut self, family: Family, table: Option<u32>) -> Mismatches {
+        let mut mismatches = Mismatches {
+            matched: self.matched,
+            disorder: !self.in_order,
+            dependencies: std::mem::take(&mut self.dependencies),
+            ..Mismatches::default()
+        };
+        match family {
+            Family::Inet => mismatches.v4 = self.v4.end(table),
+            Family::Inet6 => mismatches.v6 = self.v6.end(table),
+        }
+        self.begin(family);
+        mismatches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::NextHop;
+
+    const MARKER: u8 = 116;
+
+    fn rows(destinations: &[&str]) -> (Routes, Vec<Route>) {
+        let via = NextHop::via([10, 0, 0, 1].into());
+        let wanted = |dst: &&str| Route::new(dst.parse().unwrap(), NextHops::One(via.clone()));
+        let observed = |dst: &&str| {
+            let hop = NextHop::via([10, 0, 0, 1].into());
+            let mut route = Route::new(dst.parse().unwrap(), NextHops::One(hop)).canonical();
+            route.protocol = MARKER;
+            route
+        };
+        (
+            destinations.iter().map(wanted).collect(),
+            destinations.iter().map(observed).collect(),
+        )
+    }
+
+    #[test]
+    fn rows_in_order_match_and_rows_out_of_order_are_reported() {
+        let (routes, rows) = rows(&["10.0.0.0/16", "10.0.0.0/8", "10.1.0.0/16"]);
+        let mut matcher = DumpMatcher::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        matcher.begin(Family::Inet);
+        for row in &rows {
+            assert_eq!(matcher.match_route(row), RowMatch::Matched);
+        }
+        let all = matcher.end(Family::Inet, None);
+        assert_eq!((all.matched(), all.in_order()), (3, true));
+        assert!(routes.mismatched(&all, &[]).is_empty());
+
+        for at in [2, 0, 1] {
+            let _ = matcher.match_route(&rows[at]);
+        }
+        assert!(!matcher.end(Family::Inet, None).in_order());
+    }
+
+    #[test]
+    fn rows_of_one_key_do_not_match() {
+        let (routes, rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);
+        let mut matcher = DumpMatcher::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        matcher.begin(Family::Inet);
+        assert_eq!(matcher.match_route(&rows[0]), RowMatch::Matched);
+        let both = RowMatch::KeptBoth(Box::new(rows[0].clone()));
+        assert_eq!(matcher.match_route(&rows[0]), both);
+        assert_eq!(matcher.match_route(&rows[0]), RowMatch::Kept);
+        let found = matcher.end(Family::Inet, None);
+        assert_eq!(found.matched(), 0);
+        assert_eq!(routes.mismatched(&found, &rows[..1]).len(), 2);
+    }
+}

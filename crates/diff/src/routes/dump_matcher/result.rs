@@ -1,0 +1,151 @@
+//! What a [`DumpMatcher`](super::DumpMatcher) finds out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use crate::kinds::{Item as _, NextHops, Route};
+use crate::routes::index::{Id, Key4, Key6, Packed, Routes};
+
+/// What is to be done with a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum RowMatch {
+    /// The row is as desired: it need not be kept.
+    Matched,
+    /// The row is to be kept for the planner.
+    Kept,
+    /// The row is to be kept, and so is the one before it: both have one key, and the first was
+    /// taken for a match.
+    KeptBoth(Box<Route>),
+}
+
+/// What routes depend on beside the reachability of their gateways.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteDependencies {
+    /// Devices, by index.
+    pub devices: BTreeSet<u32>,
+    /// Preferred sources.
+    pub sources: BTreeSet<IpAddr>,
+    /// Nexthop objects, by id.
+    pub nexthops: BTreeSet<u32>,
+}
+
+impl RouteDependencies {
+    /// Adds those of a route.
+    pub fn note(&mut self, route: &Route) {
+        self.sources.extend(route.src);
+        if let NextHops::Object(id, _) = &route.nexthops {
+            self.nexthops.insert(*id);
+        }
+        let devices = route.nexthops.devices();
+        self.devices
+            .extend(devices.filter_map(|dev| dev.as_index()));
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, others: RouteDependencies) {
+        self.devices.extend(others.devices);
+        self.sources.extend(others.sources);
+        self.nexthops.extend(others.nexthops);
+    }
+}
+
+/// The keys of desired routes that no row matched, and what the matching rows depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mismatches {
+    pub(super) v4: Vec<Key4>,
+    pub(super) v6: Vec<Key6>,
+    pub(super) matched: usize,
+    pub(super) dependencies: RouteDependencies,
+    pub(super) disorder: bool,
+}
+
+impl Mismatches {
+    /// Returns the number of routes that are in sync.
+    pub fn matched(&self) -> usize {
+        self.matched
+    }
+
+    /// Returns what the routes that are in sync depend on.
+    pub fn dependencies(&self) -> &RouteDependencies {
+        &self.dependencies
+    }
+
+    /// Whether the rows came in order. If not, these mismatches mean nothing.
+    pub fn in_order(&self) -> bool {
+        !self.disorder
+    }
+
+    /// Adds the mismatches of another dump.
+    pub fn add(&mut self, other: Mismatches) {
+        let sorted = self.v4.is_empty() && self.v6.is_empty();
+        self.v4.extend(other.v4);
+        self.v6.extend(other.v6);
+        self.matched += other.matched;
+        self.dependencies.add(other.dependencies);
+        self.disorder |= other.disorder;
+        if !sorted {
+            self.v4.sort_unstable();
+            self.v6.sort_unstable();
+        }
+    }
+
+    /// Returns the mismatches of two dumps of the same routes: a route that was seen once is there.
+    #[must_use]
+    pub fn common(mut self, other: &Mismatches) -> Mismatches {
+        self.v4.retain(|key| other.v4.binary_search(key).is_ok());
+        self.v6.retain(|key| other.v6.binary_search(key).is_ok());
+        self.matched = self.matched.max(other.matched);
+        self.dependencies.add(other.dependencies.clone());
+        self
+    }
+}
+
+impl<D: Clone + Eq + Hash> Routes<D> {
+    /// Returns the routes that have mismatches, and those on whose keys a row was kept.
+    pub fn mismatched(&self, mismatches: &Mismatches, kept: &[Route]) -> Routes<D> {
+        let of_kept = || kept.iter().map(|route| Packed::of(&route.key()));
+        let v4 = of_kept().filter_map(|key| match key {
+            Packed::V4(key) => Some(key),
+            _ => None,
+        });
+        let v6 = of_kept().filter_map(|key| match key {
+            Packed::V6(key) => Some(key),
+            _ => None,
+        });
+        self.subset(
+            among(&self.v4, &mismatches.v4, v4),
+            among(&self.v6, &mismatches.v6, v6),
+            // Rows with a source prefix are always kept.
+            self.generic.clone(),
+        )
+    }
+}
+
+/// Returns the rows of some keys. The first keys are in order, and all of them have rows.
+fn among<K: Ord + Copy>(
+    rows: &BTreeMap<K, Id>,
+    keys: &[K],
+    more: impl Iterator<Item = K>,
+) -> BTreeMap<K, Id> {
+    // Many of many are found faster by a walk.
+    let mut some: BTreeMap<K, Id> = if keys.len() > rows.len() / 16 {
+        let mut keys = keys.iter().peekable();
+        let mut wanted = |key: &K| {
+            while keys.next_if(|next| *next < key).is_some() {}
+            keys.next_if(|next| *next == key).is_some()
+        };
+        let rows = rows.iter().filter(|(key, _)| wanted(key));
+        rows.map(|(key, id)| (*key, *id)).collect()
+    } else {
+        let row = |key: &K| Some((*key, *rows.get(key)?));
+        keys.iter().filter_map(row).collect()
+    };
+    for key in more {
+        if let Some(id) = rows.get(&key) {
+            some.insert(key, *id);
+        }
+    }
+    some
+}

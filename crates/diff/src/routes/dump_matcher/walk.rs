@@ -1,0 +1,115 @@
+//! The walk over desired routes, side by side with the rows of a dump.
+
+use std::collections::btree_map::Range;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use crate::routes::index::{DumpKey, Id};
+
+/// The desired routes of a family, walked in the order of a dump.
+pub(super) struct Walk<'a, K> {
+    desired: &'a BTreeMap<K, Id>,
+    /// The table at hand.
+    table: Option<u32>,
+    /// The next desired route in that table.
+    next: Option<(K, Id)>,
+    /// Those after it.
+    rest: Range<'a, K, Id>,
+    /// All tables that came so far.
+    tables: BTreeSet<u32>,
+    /// The key of the last row.
+    last: Option<K>,
+    pub(super) mismatches: Vec<K>,
+}
+
+/// What is desired on the key of a row.
+pub(super) enum Found {
+    /// A route of this value.
+    Desired(Id),
+    Undesired,
+    /// The row before it has the same key.
+    Repeated,
+    /// The row comes after one of a greater key, or its table came before.
+    OutOfOrder,
+}
+
+impl<'a, K: DumpKey> Walk<'a, K> {
+    pub(super) fn new(desired: &'a BTreeMap<K, Id>) -> Walk<'a, K> {
+        Walk {
+            desired,
+            table: None,
+            next: None,
+            rest: Range::default(),
+            tables: BTreeSet::new(),
+            last: None,
+            mismatches: Vec::new(),
+        }
+    }
+
+    /// Starts over.
+    pub(super) fn begin(&mut self) {
+        *self = Walk::new(self.desired);
+    }
+
+    /// Moves on to the key of the next row. Desired routes that the walk passes are mismatches.
+    #[inline]
+    pub(super) fn find(&mut self, key: K) -> Found {
+        let table = key.table();
+        if self.table != Some(table) {
+            self.leave_table();
+            if !self.tables.insert(table) {
+                return Found::OutOfOrder;
+            }
+            self.table = Some(table);
+            self.last = None;
+            self.rest = self.desired.range(K::all_of(table));
+            self.step();
+        }
+        match self.last {
+            Some(last) if last == key => return Found::Repeated,
+            Some(last) if last > key => return Found::OutOfOrder,
+            _ => self.last = Some(key),
+        }
+        while let Some((desired, id)) = self.next {
+            if desired > key {
+                break;
+            }
+            self.step();
+            if desired == key {
+                return Found::Desired(id);
+            }
+            self.mismatches.push(desired);
+        }
+        Found::Undesired
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.next = self.rest.next().map(|(key, id)| (*key, *id));
+    }
+
+    fn leave_table(&mut self) {
+        let rest = std::mem::take(&mut self.rest).map(|(key, _)| *key);
+        let next = self.next.take().map(|(key, _)| key);
+        self.mismatches.extend(next.into_iter().chain(rest));
+        self.table = None;
+    }
+
+    /// Ends the walk of one table or of all, and returns the mismatches in order. All that is
+    /// desired in tables that did not come is among them.
+    pub(super) fn end(&mut self, only: Option<u32>) -> Vec<K> {
+        self.leave_table();
+        let mut next = self.desired.first_key_value().map(|(key, _)| key.table());
+        while let Some(table) = next {
+            if only.is_none_or(|only| only == table) && self.tables.insert(table) {
+                let missing = self.desired.range(K::all_of(table));
+                self.mismatches.extend(missing.map(|(key, _)| *key));
+            }
+            let after = (Bound::Excluded(*K::all_of(table).end()), Bound::Unbounded);
+            next = self.desired.range(after).next().map(|(key, _)| key.table());
+        }
+        let mut mismatches = std::mem::take(&mut self.mismatches);
+        mismatches.sort_unstable();
+        mismatches
+    }
+}

@@ -1,0 +1,153 @@
+//! What routes have beside their keys, each value held once: a million routes lead through few
+//! gateways.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::kinds::{Route, RouteKey, table};
+use crate::values::Prefix;
+
+/// The position of a value among [`Values`].
+pub(in crate::routes) type Id = u32;
+
+/// The key that a value is held under: the same for all routes of a family.
+pub(in crate::routes) fn value_key(key: &RouteKey) -> RouteKey {
+    let dst = Prefix::default_route(key.dst.family());
+    RouteKey {
+        table: table::MAIN,
+        dst,
+        metric: 0,
+        tos: 0,
+        from: None,
+    }
+}
+
+/// Values, each with the number of routes that have it. A value is a route whose key is
+/// [`value_key`].
+#[derive(Clone, Debug)]
+pub(in crate::routes) struct Values<D> {
+    slots: Vec<Option<(Arc<Route<D>>, u32)>>,
+    ids: HashMap<Arc<Route<D>>, Id>,
+    free: Vec<Id>,
+    /// The value that was added last: runs of one value are long.
+    last: Option<Id>,
+}
+
+impl<D> Default for Values<D> {
+    fn default() -> Values<D> {
+        Values {
+            slots: Vec::new(),
+            ids: HashMap::new(),
+            free: Vec::new(),
+            last: None,
+        }
+    }
+}
+
+impl<D> Values<D> {
+    pub(in crate::routes) fn get(&self, id: Id) -> Option<&Arc<Route<D>>> {
+        Some(&self.slots.get(id as usize)?.as_ref()?.0)
+    }
+
+    /// Returns how many routes have a value.
+    pub(in crate::routes) fn count(&self, id: Id) -> u32 {
+        let slot = self.slots.get(id as usize).and_then(Option::as_ref);
+        slot.map_or(0, |(_, count)| *count)
+    }
+
+    /// Returns all values by their positions, and `None` where a position is free.
+    pub(in crate::routes) fn iter(&self) -> impl Iterator<Item = Option<&Route<D>>> {
+        self.slots
+            .iter()
+            .map(|slot| slot.as_ref().map(|(value, _)| &**value))
+    }
+}
+
+impl<D: Eq + Hash> Values<D> {
+    /// Counts one more route of a value.
+    pub(in crate::routes) fn add(&mut self, value: Route<D>) -> Id {
+        let known = self
+            .last
+            .filter(|id| self.get(*id).is_some_and(|last| **last == value));
+        let known = known.or_else(|| self.ids.get(&value).copied());
+        if let Some(id) = known
+            && let Some((_, count)) = self.slots.get_mut(id as usize).and_then(Option::as_mut)
+        {
+            *count += 1;
+            self.last = Some(id);
+            return id;
+        }
+        let value = Arc::new(value);
+        let slot = Some((Arc::clone(&value), 1));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = slot;
+                id
+            }
+            None => {
+                self.slots.push(slot);
+                // There are no more values than routes, and no more routes than memory for them.
+                (self.slots.len() - 1) as Id
+            }
+        };
+        self.ids.insert(value, id);
+        self.last = Some(id);
+        id
+    }
+
+    /// Counts one route less of a value, and returns the value.
+    pub(in crate::routes) fn release(&mut self, id: Id) -> Option<Arc<Route<D>>> {
+        let slot = self.slots.get_mut(id as usize)?;
+        let (value, count) = slot.as_mut()?;
+        *count -= 1;
+        let value = Arc::clone(value);
+        if *count == 0 {
+            *slot = None;
+            self.free.push(id);
+            if self.ids.get(&value) == Some(&id) {
+                self.ids.remove(&value);
+            }
+        }
+        Some(value)
+    }
+
+    /// Gives all routes of a value another one.
+    pub(in crate::routes) fn replace(&mut self, id: Id, value: Route<D>) -> Option<Arc<Route<D>>> {
+        let (slot, _) = self.slots.get_mut(id as usize)?.as_mut()?;
+        let value = Arc::new(value);
+        let old = std::mem::replace(slot, Arc::clone(&value));
+        if self.ids.get(&old) == Some(&id) {
+            self.ids.remove(&old);
+        }
+        self.ids.entry(value).or_insert(id);
+        Some(old)
+    }
+
+    /// Returns the same values at the same positions, counted as often as they are among `ids`.
+    pub(in crate::routes) fn among<I: Iterator<Item = Id>>(
+        &self,
+        ids: impl Fn() -> I,
+    ) -> Values<D> {
+        let mut counts = vec![0; self.slots.len()];
+        for id in ids() {
+            if let Some(count) = counts.get_mut(id as usize) {
+                *count += 1;
+            }
+        }
+        let mut some = Values::default();
+        for (id, (slot, count)) in (0..).zip(self.slots.iter().zip(counts)) {
+            match slot {
+                Some((value, _)) if count > 0 => {
+                    some.slots.push(Some((Arc::clone(value), count)));
+                    some.ids.insert(Arc::clone(value), id);
+                }
+                _ => {
+                    some.slots.push(None);
+                    some.free.push(id);
+                }
+            }
+        }
+        some
+    }
+}

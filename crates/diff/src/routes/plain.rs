@@ -1,0 +1,142 @@
+//! [`PlainRoute`]: a route with nothing but what most routes have, in a few integers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::index::{Key6, Packed, key4};
+use crate::kinds::{Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope};
+use crate::values::{Dev, Family, Prefix};
+
+/// A route in canonical form with at most one next hop, written out or of a nexthop object. It has
+/// no metrics, no preferred source, no source prefix, and nothing that the model does not hold.
+///
+/// This is the form in which a route goes from a netlink message to the [`crate::DumpMatcher`]: it
+/// is copied, and never allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainRoute {
+    /// The table.
+    pub table: u32,
+    /// The family.
+    pub family: Family,
+    /// The destination as a number, without host bits.
+    pub dst: u128,
+    /// The destination's prefix length.
+    pub len: u8,
+    /// The metric.
+    pub metric: u32,
+    /// The type of service.
+    pub tos: u8,
+    /// The type.
+    pub kind: RouteType,
+    /// The scope, of IPv4 alone.
+    pub scope: Option<Scope>,
+    /// The protocol: who installed the route.
+    pub protocol: u8,
+    /// The gateway.
+    pub via: Option<IpAddr>,
+    /// The index of the device.
+    pub dev: Option<u32>,
+    /// The gateway is taken to be on the link.
+    pub onlink: bool,
+    /// The nexthop object that the route points at. Of what the object expands to, only the device
+    /// is given here.
+    pub object: Option<u32>,
+}
+
+impl PlainRoute {
+    /// Converts a route in canonical form. Returns `None` for one that is not plain.
+    pub fn of(route: &Route) -> Option<PlainRoute> {
+        let (via, dev, onlink, object) = match &route.nexthops {
+            NextHops::None => (None, None, false, None),
+            NextHops::One(hop) => (hop.via, hop.dev.and_then(Dev::as_index), hop.onlink, None),
+            NextHops::Object(id, devs) => match devs[..] {
+                [] => (None, None, false, Some(*id)),
+                [dev] => (None, dev.as_index(), false, Some(*id)),
+                _ => return None,
+            },
+            NextHops::Many(_) => return None,
+        };
+        let more = route.src.is_some() || route.from.is_some() || !route.metrics.is_empty();
+        if more || route.unmodelled {
+            return None;
+        }
+        Some(PlainRoute {
+            table: route.table,
+            family: route.family(),
+            dst: match route.dst.address() {
+                IpAddr::V4(dst) => u128::from(dst.to_bits()),
+                IpAddr::V6(dst) => dst.to_bits(),
+            },
+            len: route.dst.len(),
+            metric: route.metric,
+            tos: route.tos,
+            kind: route.kind,
+            scope: route.scope,
+            protocol: route.protocol,
+            via,
+            dev,
+            onlink,
+            object,
+        })
+    }
+
+    /// Converts back to a route.
+    pub fn to_route(&self) -> Route {
+        let dev = self.dev.map(Dev::index);
+        let nexthops = match (self.object, self.via, dev) {
+            (Some(id), ..) => NextHops::Object(id, dev.into_iter().collect()),
+            (None, None, None) => NextHops::None,
+            (None, via, dev) => NextHops::One(NextHop {
+                via,
+                dev,
+                weight: 1,
+                onlink: self.onlink,
+            }),
+        };
+        Route {
+            table: self.table,
+            dst: self.dst(),
+            metric: self.metric,
+            tos: self.tos,
+            from: None,
+            kind: self.kind,
+            nexthops,
+            src: None,
+            scope: self.scope,
+            metrics: Metrics::default(),
+            protocol: self.protocol,
+            unmodelled: false,
+        }
+    }
+
+    /// The route's key.
+    pub fn key(&self) -> RouteKey {
+        RouteKey {
+            table: self.table,
+            dst: self.dst(),
+            metric: self.metric,
+            tos: self.tos,
+            from: None,
+        }
+    }
+
+    /// The destination as a prefix.
+    pub fn dst(&self) -> Prefix {
+        let address = match self.family {
+            // The high bits are zero.
+            Family::Inet => IpAddr::V4(Ipv4Addr::from_bits(self.dst as u32)),
+            Family::Inet6 => IpAddr::V6(Ipv6Addr::from_bits(self.dst)),
+        };
+        Prefix::of_parts(address, self.len)
+    }
+
+    #[inline]
+    pub(super) fn packed(&self) -> Packed {
+        match self.family {
+            Family::Inet => {
+                let dst = self.dst as u32;
+                Packed::V4(key4(self.table, dst, self.len, self.tos, self.metric))
+            }
+            Family::Inet6 => Packed::V6(Key6::new(self.table, self.dst, self.len, self.metric)),
+        }
+    }
+}
