@@ -1,39 +1,39 @@
-//! What a failed op means for what comes next.
-//!
-//! The classes are those of any subsystem; mapping errno values or messages onto them is the subsystem's work.
+//! The classes of failed ops. A source maps its errno values or messages to them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The class of a failed op: what its failure means, and so when trying again makes sense.
+/// The class of a failed op: it decides when the op is tried again.
 ///
-/// The enum is closed, because callers decide by it: exactly one of [`is_done`](Self::is_done),
-/// [`is_permanent`](Self::is_permanent) and [`is_retryable`](Self::is_retryable) is true for each class.
-/// In text and in serde a class is its name in snake case.
+/// The enum is closed, because callers decide by it: for each class exactly one of
+/// [`is_done`](Self::is_done), [`is_permanent`](Self::is_permanent) and
+/// [`is_retryable`](Self::is_retryable) is true. In text and in serde a class is its name in snake
+/// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
-    /// What the op was to bring about is so already: the object to delete is gone, the one to create is there and equal.
-    /// Counts as success.
+    /// The purpose of the op is fulfilled already: the object to delete does not exist, or the one to
+    /// create exists and is equal. Counts as success.
     DoneAlready,
-    /// Something that this op rests on is not there (yet): a device, a gateway's own route, a parent. Try once it is.
+    /// An object that the op needs does not exist (yet): a device, the route to a gateway, a parent.
     Dependency,
-    /// A foreign object sits on the key. Ours to tell, not to overwrite. A pass that looks again, and means to act all the same, has
-    /// found it gone.
+    /// A foreign object has the key. It is reported and not overwritten. A later pass tries again
+    /// once the object is gone.
     Conflict,
-    /// The op can never succeed as it is written: refused on its content.
+    /// The kernel refused the content of the op. It can never succeed as it is declared.
     Invalid,
-    /// The op was acknowledged, and the object reads back as something else, which no other writer made of it. Written again it
-    /// would read back the same.
+    /// The op was acknowledged, and the object reads back differently, without another writer.
+    /// Written again it would read back the same.
     StoredOtherwise,
     /// The running system does not know this kind of object, attribute or operation.
     Unsupported,
-    /// The caller may not do this here.
+    /// The caller has no permission for the op.
     Permission,
-    /// Short of a resource or in the middle of something: the same op may well succeed a little later.
+    /// A resource is short or in use: the same op may succeed a little later.
     Busy,
-    /// It is not known whether the op took effect: no answer, or one of no known meaning. Look again before trying again.
+    /// It is not known whether the op took effect: there was no answer, or an unknown one. Observe
+    /// before trying again.
     Unknown,
 }
 
@@ -51,13 +51,13 @@ impl ErrorClass {
         ErrorClass::Unknown,
     ];
 
-    /// The op's purpose is fulfilled; nothing is left to do.
+    /// True if the purpose of the op is fulfilled.
     pub fn is_done(self) -> bool {
         matches!(self, ErrorClass::DoneAlready)
     }
 
-    /// Trying again is of no use until the desired state or the world changes: an op that is invalid, unsupported or not
-    /// permitted, or whose object is stored otherwise.
+    /// True if trying again is of no use until the desired state or the system changes: the op is
+    /// invalid, unsupported or not permitted, or its object is stored differently.
     pub fn is_permanent(self) -> bool {
         matches!(
             self,
@@ -68,13 +68,13 @@ impl ErrorClass {
         )
     }
 
-    /// Time alone may help: the next pass should try again. Every pass looks before it acts, which is what
-    /// [`Unknown`](Self::Unknown) and [`Conflict`](Self::Conflict) ask for.
+    /// True if the next pass should try again. Every pass observes before it acts, which
+    /// [`Unknown`](Self::Unknown) and [`Conflict`](Self::Conflict) require.
     pub fn is_retryable(self) -> bool {
         !self.is_done() && !self.is_permanent()
     }
 
-    /// The class's name in snake case, as serde writes it.
+    /// Returns the name of the class in snake case, as serde writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorClass::DoneAlready => "done_already",
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn every_class_calls_for_exactly_one_thing() {
         for class in ErrorClass::ALL {
-            let told = [class.is_done(), class.is_permanent(), class.is_retryable()];
-            assert_eq!(told.iter().filter(|&&it| it).count(), 1, "{class}");
+            let answers = [class.is_done(), class.is_permanent(), class.is_retryable()];
+            assert_eq!(answers.iter().filter(|&&it| it).count(), 1, "{class}");
         }
         let permanent: Vec<_> = ErrorClass::ALL
             .into_iter()

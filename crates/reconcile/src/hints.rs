@@ -1,23 +1,23 @@
-//! How a subscription says "look now".
+//! Hints: requests for a pass.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The way from a subscription to whoever runs the passes: "look now".
+/// Sends hints to a driver: something may have changed, run a pass.
 ///
-/// A hint is cheap, never waits for a pass, and may be given from any thread, also from within a pass, and also after the
-/// driver has ended, when it has no effect. Hints may be lost, doubled, reordered or invented: correctness never depends
-/// on one, only how soon a change is seen. Clones lead to the same driver.
+/// A hint is cheap, never waits for a pass, and can be sent from any thread, also during a pass. After
+/// the driver has ended it has no effect. Hints may be lost, doubled or reordered, or sent for no
+/// reason: only how soon a change is seen depends on them. Clones send to the same driver.
 #[derive(Clone)]
 pub struct Hints(Arc<dyn Fn() + Send + Sync>);
 
 impl Hints {
-    /// Hints that call `look` each time. It must keep the promises above: not block, and not panic.
-    pub fn new(look: impl Fn() + Send + Sync + 'static) -> Self {
-        Hints(Arc::new(look))
+    /// Makes hints that call `request` each time. It must not block and not panic.
+    pub fn new(request: impl Fn() + Send + Sync + 'static) -> Self {
+        Hints(Arc::new(request))
     }
 
-    /// Says that something may have changed: a later pass should look.
+    /// Requests a pass because something may have changed.
     pub fn request_pass(&self) {
         (self.0)();
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_lead_to_the_same_driver_from_any_thread() {
+    fn clones_send_to_the_same_driver_from_any_thread() {
         let count = Arc::new(AtomicUsize::new(0));
         let hints = Hints::new({
             let count = Arc::clone(&count);

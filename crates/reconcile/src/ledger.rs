@@ -1,24 +1,24 @@
-//! What a source's ownership rests on where the world keeps no marker of it. Not what keys and values mean: they are the
-//! source's own, as bytes.
+//! The ledger: the record of what a source owns where the system keeps no marker. Keys and values
+//! are bytes that only the source interprets.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 
-/// What a key is to be, or turned out to be.
+/// The ownership of a key, as intended or as observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is ours, and this was last applied to it.
+    /// The key is ours, and this value was last applied to it.
     Ours(Vec<u8>),
-    /// It is not ours, or not there.
+    /// The key is not ours, or its object does not exist.
     NotOurs,
 }
 
-/// The namespace and the boot that a ledger is about, by names that are never used again.
+/// The scope of a ledger: a namespace and a boot, by names that are never reused.
 ///
 /// The cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
-/// (`/proc/sys/kernel/random/boot_id`) are such names: a namespace that is made again has another
-/// cookie, and a reboot another id, so that neither finds what the former one owned.
+/// (`/proc/sys/kernel/random/boot_id`) are such names. A namespace that is created again has another
+/// cookie, and a reboot another id, so neither finds the records of the old one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LedgerScope {
     namespace: String,
@@ -26,7 +26,7 @@ pub struct LedgerScope {
 }
 
 impl LedgerScope {
-    /// Makes a scope of two names. For a network namespace, `trueup_rtnl::ledger_scope` reads both.
+    /// Makes a scope from two names. `trueup_rtnl::ledger_scope` reads both for a network namespace.
     pub fn new(namespace: impl Into<String>, boot: impl Into<String>) -> LedgerScope {
         LedgerScope {
             namespace: namespace.into(),
@@ -34,67 +34,70 @@ impl LedgerScope {
         }
     }
 
-    /// The namespace's name.
+    /// Returns the namespace's name.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The boot's name.
+    /// Returns the boot's name.
     pub fn boot(&self) -> &str {
         &self.boot
     }
 }
 
-/// What one source owns in one scope, and what it last applied.
+/// The keys that one source owns in one scope, and the value last applied to each.
 ///
-/// The order of things is the contract. Before the world is touched, [`begin`](Self::begin) records what is intended for each
-/// key. After it, [`commit_outcomes`](Self::commit_outcomes) records what is so, as read back. What a crash leaves open in between is found in
-/// [`open_intents`](Self::open_intents) by the next pass, which looks at the world and settles it: nothing is assumed.
+/// The order of the calls is the contract. Before a pass changes the system, [`begin`](Self::begin)
+/// records an intent for each key. After it, [`commit_outcomes`](Self::commit_outcomes) records the
+/// outcome as it was read back. A crash in between leaves intents open. The next pass finds them in
+/// [`open_intents`](Self::open_intents), observes the objects, and commits their outcomes.
 ///
-/// With nothing to record neither costs anything.
+/// A call with nothing to record costs nothing.
 pub trait Ledger {
-    /// The keys that are ours, each with what was last applied to it. One with an open intent is here as it was before that.
+    /// Returns the keys that are ours, each with the value last applied to it. A key with an open
+    /// intent is listed as it was before the intent.
     ///
     /// # Errors
     ///
-    /// When they cannot be read: then nobody knows what is ours, and nothing is to be done.
+    /// When they cannot be read. The source does not know then what it owns, and changes nothing.
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError>;
 
-    /// The intents that were begun and not settled.
+    /// Returns the intents without a committed outcome.
     ///
     /// # Errors
     ///
     /// As [`owned`](Self::owned).
     fn open_intents(&self) -> Result<BTreeMap<Vec<u8>, Claim>, LedgerError>;
 
-    /// Records what is intended. Once it returns, that is kept as well as the implementation keeps anything.
+    /// Records intents. Once it returns they are as durable as the implementation makes anything.
     ///
     /// # Errors
     ///
-    /// When it is not known to be kept, or when an earlier intent of a key is open. Then nothing is to be done to any of
-    /// the keys.
+    /// When the intents are not known to be recorded, or a key has an open intent already. The source
+    /// then changes none of the keys.
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
 
-    /// Records what is so, and closes the intents of the keys, if there are any. An intent is not needed: what is adopted, or
-    /// was taken from us, is settled without.
+    /// Records outcomes, and closes the intents of their keys. A key needs no intent: adopting an
+    /// object, or losing one to another writer, is committed without.
     ///
     /// # Errors
     ///
-    /// When it is not known to be kept. Intents are then still open, or not: the next pass finds out.
+    /// When the outcomes are not known to be recorded. The intents may still be open: the next pass
+    /// reads them.
     fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
 }
 
-/// Why a ledger could not be read or written.
+/// An error of a ledger that could not be read or written.
 #[derive(Debug)]
 pub struct LedgerError(Box<dyn Error + Send + Sync>);
 
 impl LedgerError {
-    /// The error of an implementation.
+    /// Wraps the error of an implementation.
     pub fn new(cause: impl Into<Box<dyn Error + Send + Sync>>) -> LedgerError {
         LedgerError(cause.into())
     }
 
-    /// The implementation's own error.
+    /// Returns the error of the implementation.
     pub fn get_ref(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.0
     }
@@ -112,7 +115,7 @@ impl Error for LedgerError {
     }
 }
 
-/// A ledger that lives as long as its owner: for tests, and for those who accept that a restart forgets.
+/// A ledger in memory: for tests, and for programs whose restart may forget what they own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLedger {
     owned: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -148,7 +151,7 @@ impl Ledger for MemoryLedger {
     }
 }
 
-/// A ledger can be lent to a driver and had back afterwards.
+/// Lets a caller lend a ledger to a driver.
 impl<L: Ledger + ?Sized> Ledger for &mut L {
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
         (**self).owned()
@@ -176,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn an_intent_is_open_until_it_is_settled() {
+    fn an_intent_is_open_until_its_outcome_is_committed() {
         let mut ledger = MemoryLedger::default();
         let intended = Claim::Ours(b"1".to_vec());
         ledger.begin(one(b"k", intended.clone())).unwrap();
         assert!(ledger.begin(one(b"k", Claim::NotOurs)).is_err());
         assert!(ledger.owned().unwrap().is_empty());
         assert_eq!(ledger.open_intents().unwrap(), one(b"k", intended));
-        // What turned out is not what was meant.
+        // The outcome differs from the intent.
         ledger
             .commit_outcomes(one(b"k", Claim::Ours(b"2".to_vec())))
             .unwrap();

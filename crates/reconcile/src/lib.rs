@@ -1,11 +1,4 @@
-//! The contract between a subsystem that can be made to agree with a declared state, and whatever drives it.
-//!
-//! A subsystem implements [`Source`]: one pass looks at the world, compares, changes, and tells in a [`Report`] what came
-//! of it. A driver (`trueup-loop`, a command, a test) calls it without knowing what is inside: scope, desired state,
-//! the ledger and options are opaque to it and passed on unchanged.
-//!
-//! This crate knows no subsystem, opens nothing, starts no thread and has no clock.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod class;
@@ -24,12 +17,7 @@ pub use report::{Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};
 pub use subscription::{Drained, Subscription};
 
-/// Runs the examples of the contract page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/reconcile.md")]
-struct ContractPage;
-
-/// Runs the example of the page on how to write a source.
+/// Runs the examples of the page on how to write a source.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/source.md")]
 struct SourcePage;

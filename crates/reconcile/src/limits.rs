@@ -1,28 +1,29 @@
-//! What a driver asks of one pass beyond what is desired: how much to look at, how much to do, and when to leave off.
+//! The limits that a driver sets for one pass: how much it observes, how many ops it applies, and
+//! when it ends.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How much of the world a pass looks at.
+/// How much a pass observes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
-    /// All that is managed. The ground of correctness: a driver asks for it first, and again at an interval.
+    /// Everything that the source manages. A driver requests it first, and again at an interval:
+    /// correctness depends on these passes alone.
     #[default]
     Everything,
-    /// What the source itself has heard to be doubtful since its last pass, and what is desired otherwise than in that one; all of
-    /// it where it cannot tell. A source that cannot tell what is desired otherwise looks at all unless
-    /// [the same is](PassLimits::is_same_desired).
+    /// The objects that may have changed since the last pass by the source's own events, and those
+    /// whose desired state has changed. A source that does not know them observes everything; one
+    /// that cannot compare desired states does so unless it [is the same](PassLimits::is_same_desired).
     Dirty,
 }
 
-/// Names an object of a source to a driver, which compares it and nothing else: the same object has the same key in each pass.
+/// The key of an object for a driver, which only compares it. An object has the same key in each pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpKey(pub u64);
 
-/// On what terms a driver has a pass run. By default it is whole, and unbounded.
+/// The limits of a pass. By default it observes everything and is unbounded.
 ///
-/// All of them are requests to hold back: a source that knows nothing of them is right, but slower to stop and slower to
-/// give up.
+/// A source that ignores limits is correct, but slower to stop and slower to give up.
 #[derive(Clone, Copy, Default)]
 pub struct PassLimits<'a> {
     extent: Extent,
@@ -33,13 +34,14 @@ pub struct PassLimits<'a> {
 }
 
 impl<'a> PassLimits<'a> {
-    /// With another extent.
+    /// Sets how much the pass observes.
     #[must_use]
     pub fn with_extent(self, extent: Extent) -> Self {
         PassLimits { extent, ..self }
     }
 
-    /// With the word that the same is desired as in this source's last pass in this scope, and that pass gave a report.
+    /// Declares that the desired state is the same as in the source's last pass in this scope, which
+    /// gave a report.
     #[must_use]
     pub fn with_same_desired(self) -> Self {
         PassLimits {
@@ -48,8 +50,8 @@ impl<'a> PassLimits<'a> {
         }
     }
 
-    /// With a limit to the ops that may be carried out; 0 is a look. The rest is pending, and
-    /// [`Report::is_truncated`](crate::Report::is_truncated).
+    /// Limits the number of ops; with 0 the pass only observes. The remaining ops are pending, and the
+    /// report [is truncated](crate::Report::is_truncated).
     #[must_use]
     pub fn with_ops(self, ops: u64) -> Self {
         PassLimits {
@@ -58,8 +60,8 @@ impl<'a> PassLimits<'a> {
         }
     }
 
-    /// With a question that is asked between two steps of the pass. Once it answers false the pass begins nothing new:
-    /// what is left is pending.
+    /// Sets a function that is called between two steps of the pass. Once it returns false the pass
+    /// begins no further step: the remaining ops are pending.
     #[must_use]
     pub fn with_should_continue(self, should_continue: &'a (dyn Fn() -> bool + Sync)) -> Self {
         PassLimits {
@@ -68,8 +70,8 @@ impl<'a> PassLimits<'a> {
         }
     }
 
-    /// With a list of what is not to be tried in this pass because it failed before, and for how long from now;
-    /// [`Duration::MAX`] until something changes.
+    /// Sets a function that returns for how long from now the op on an object is not to be tried,
+    /// because it failed before; [`Duration::MAX`] until a change.
     #[must_use]
     pub fn with_backoff(self, backoff: &'a (dyn Fn(OpKey) -> Option<Duration> + Sync)) -> Self {
         PassLimits {
@@ -78,34 +80,36 @@ impl<'a> PassLimits<'a> {
         }
     }
 
-    /// How much to look at.
+    /// Returns how much the pass observes.
     pub fn extent(&self) -> Extent {
         self.extent
     }
 
-    /// Whether the same is desired as in the source's last pass, which gave a report. If not, nobody knows: it may have been changed
-    /// where it is, so that it looks the same from afar.
+    /// Returns true if the desired state is the same as in the source's last pass, which gave a
+    /// report. If false, it may have been changed in place, so comparing addresses is not enough.
     pub fn is_same_desired(&self) -> bool {
         self.same_desired
     }
 
-    /// How many ops may be carried out at most.
+    /// Returns the greatest number of ops that may be applied.
     pub fn ops(&self) -> u64 {
         self.ops.unwrap_or(u64::MAX)
     }
 
-    /// Whether to begin the next step: false once the deadline has passed, or the driver is to pause or to stop.
+    /// Returns true if the next step may begin: false once the deadline has passed, or the driver is
+    /// to pause or stop.
     pub fn should_continue(&self) -> bool {
         self.should_continue
             .is_none_or(|should_continue| should_continue())
     }
 
-    /// For how long the op on an object is not to be tried, if it is not.
+    /// Returns for how long the op on an object is not to be tried, or `None` if it may be tried.
     pub fn backoff(&self, key: OpKey) -> Option<Duration> {
         self.backoff.and_then(|backoff| backoff(key))
     }
 
-    /// Whether [`backoff`](Self::backoff) may answer anything: if not, keys need not be computed.
+    /// Returns true if [`backoff`](Self::backoff) may return a time. If false, a source need not
+    /// compute keys.
     pub fn has_backoff(&self) -> bool {
         self.backoff.is_some()
     }

@@ -1,56 +1,59 @@
-//! The least that a driver needs to know of a completed pass.
+//! The report of a completed pass: the part that a driver needs.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::{ErrorClass, OpKey};
 
-/// What a completed pass tells, even one that could do only a part of its work.
+/// The report of a completed pass, also of one that did only a part of its work.
 ///
-/// The trait is what a driver needs and no more; all but [`converged`](Self::converged) has a default. By convention a concrete
-/// report also shows what was applied, what failed and what is pending, so that every op has exactly one outcome.
+/// The trait has what a driver needs; everything but [`converged`](Self::converged) has a default. By
+/// convention a concrete report also lists the ops that were applied, failed or are pending, so that
+/// every op has exactly one outcome.
 pub trait Report {
-    /// The world, as read back, is what was desired.
+    /// Returns true if the system, as read back, is in the desired state.
     ///
-    /// Computed from what was read, never from acknowledgements; false whenever that could not be told. Of a pass over what was
-    /// doubtful it says that this is right by now, and that nothing else was known to be wrong.
+    /// It is computed from the last observation, never from acknowledgements, and false if that
+    /// observation is incomplete. After a pass over dirty objects it means that these are right, and
+    /// that no other object is known to be wrong.
     fn converged(&self) -> bool;
 
-    /// Tells every op of the pass, once, with its outcome. A driver counts them, and spaces out what fails.
+    /// Calls `visit` once for every op of the pass. A driver counts ops, and delays those that fail.
     ///
-    /// A driver asks for the keys of few of them, mostly of those that failed: what a key costs is paid where it is asked for.
-    fn outcomes(&self, _tell: &mut dyn FnMut(ReportedOp<'_>)) {}
+    /// A driver asks for the keys of few ops, mostly of those that failed, so a key is computed only
+    /// then.
+    fn outcomes(&self, _visit: &mut dyn FnMut(ReportedOp<'_>)) {}
 
-    /// Whether ops are pending only because the driver's terms ended the pass before their turn.
+    /// Returns true if ops are pending only because the driver's limits ended the pass before them.
     fn is_truncated(&self) -> bool {
         false
     }
 
-    /// When the source wants to look again at the latest, from the end of the pass, where it has left something alone for a
-    /// time.
+    /// Returns after which time from the end of the pass the source needs another one at the latest,
+    /// because it has put off an object itself.
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
 
-    /// How many objects somebody else takes from us again and again.
+    /// Returns the number of contended objects: another writer removes or changes them repeatedly.
     fn contended(&self) -> usize {
         0
     }
 }
 
-/// An op, as far as a driver needs to know it.
+/// An op in a report, as a driver sees it.
 #[derive(Clone, Copy)]
 pub struct ReportedOp<'a> {
-    /// The kind of the object, in the source's words: `route`, `sysctl`.
+    /// The kind of the object, as the source names it: `route`, `sysctl`.
     pub kind: &'static str,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Names the object that it is about, when asked: any number of times, with one answer.
+    /// Returns the key of its object: the same at each call.
     pub key: &'a dyn Fn() -> OpKey,
 }
 
 impl ReportedOp<'_> {
-    /// The object that it is about.
+    /// Returns the key of its object.
     pub fn key(&self) -> OpKey {
         (self.key)()
     }
@@ -66,10 +69,10 @@ impl fmt::Debug for ReportedOp<'_> {
     }
 }
 
-/// What became of an op.
+/// The outcome of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was carried out.
+    /// It was applied.
     Applied,
     /// It was refused, or its answer was lost.
     Failed(ErrorClass),

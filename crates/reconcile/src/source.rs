@@ -1,45 +1,47 @@
-//! The trait that a subsystem implements. Not the driver: when passes run is none of a source's business.
+//! The trait that a subsystem implements. The driver decides when passes run.
 
 use std::error::Error;
 
 use crate::{Hints, Ledger, PassLimits, Report, Subscription};
 
-/// A subsystem that can be made to agree with a declared state.
+/// A subsystem that can be brought into a desired state.
 ///
-/// - A call of [`reconcile`](Self::reconcile) is one pass: look, compare, change, look again, report.
-/// - A pass that completed, even if only in part, gives a report. An error is for a pass that could not run at all, because
-///   the world could not be read or the desired state is invalid; then what it owned before it still owns.
-/// - A source remembers nothing between passes that it needs for correctness: that is what the [`Ledger`] is for.
-///   What it keeps (sockets, caches) it can lose.
-/// - A pass never undoes what it did because a later part failed. The next pass goes on from there.
-/// - A pass ends: a source bounds its own waits. A driver cannot interrupt it.
-/// - What is not known is not deleted.
+/// - A call of [`reconcile`](Self::reconcile) is one pass: observe, plan, apply, verify, report.
+/// - A pass that completed, even if only in part, gives a report. An error is for a pass that could not
+///   run, because the system could not be read or the desired state is invalid. Ownership is unchanged
+///   then.
+/// - A source keeps nothing between passes that correctness needs, except in the [`Ledger`]. It can
+///   lose sockets and caches.
+/// - A pass does not roll back when a later part fails. The next pass continues from there.
+/// - A pass ends: a source bounds its waits, because a driver cannot interrupt it.
+/// - A source deletes nothing whose state it does not know.
 ///
-/// Only the source looks into scope, desired state, ledger and options; a driver passes them on unchanged.
+/// A driver passes scope, desired state, ledger and options on unchanged.
 pub trait Source {
-    /// Where to act: a namespace, a directory, a host.
+    /// The place to act in: a namespace, a directory, a host.
     type Scope;
-    /// What is declared.
+    /// The desired state.
     type Desired;
-    /// How a pass is to go about it: budgets, policies.
+    /// The options of a pass: budgets, policies.
     type Options;
-    /// What a completed pass tells.
+    /// The report of a completed pass.
     type Report: Report;
-    /// What [`observe`](Self::observe) shows; `()` for a source that does not.
+    /// The result of [`observe`](Self::observe); `()` for a source that has none.
     type Observed;
-    /// Why a pass could not run, or why there are no hints.
+    /// The error of a pass that could not run, or of a failed subscription.
     type Error: Error + Send + Sync + 'static;
-    /// What keeps hints coming. Dropped, it ends them. `()` for a source that gives none.
+    /// The subscription for hints; `()` for a source without hints.
     type Subscription: Subscription<Self::Error>;
 
-    /// Runs one pass and tells what came of it.
+    /// Runs one pass and returns its report.
     ///
-    /// `ledger` is this source's in this scope: what earlier passes, and earlier processes, made ours. The pass records there
-    /// what it means to do before it does it, and what came of it after it has looked again.
+    /// `ledger` is this source's in this scope, and lists what earlier passes, and earlier processes,
+    /// made ours. The pass records intents there before it changes anything, and outcomes after it
+    /// has read back.
     ///
     /// # Errors
     ///
-    /// Only when the pass could not run at all. Ops that failed are in the report.
+    /// When the pass could not run. Failed ops are in the report.
     fn reconcile(
         &mut self,
         scope: &Self::Scope,
@@ -48,7 +50,8 @@ pub trait Source {
         options: &Self::Options,
     ) -> Result<Self::Report, Self::Error>;
 
-    /// Runs one pass on a driver's terms. A source that knows nothing of terms need not implement it: it then runs a whole one.
+    /// Runs one pass within a driver's limits. A source that does not implement it runs an unlimited
+    /// pass.
     ///
     /// # Errors
     ///
@@ -64,13 +67,13 @@ pub trait Source {
         self.reconcile(scope, desired, ledger, options)
     }
 
-    /// Whether an error is the last: the scope has ended, and what bears its name by now, if anything does, is another. A driver
-    /// then ends as well, and whoever started it decides what comes next.
+    /// Returns true if an error means that the scope is gone, and that its name now belongs to nothing
+    /// or to another scope. A driver then ends, and its caller decides what to do.
     fn is_scope_gone(_error: &Self::Error) -> bool {
         false
     }
 
-    /// Shows the state as the source sees it, for diagnostics. Changes nothing. Optional.
+    /// Returns the observed state, for diagnostics. It changes nothing. Optional.
     ///
     /// # Errors
     ///
@@ -83,8 +86,8 @@ pub trait Source {
         Ok(Observation::Unsupported)
     }
 
-    /// Asks for a hint whenever something in `scope` may have changed, from this call on until the subscription is dropped.
-    /// Optional: without it passes run by timer only.
+    /// Subscribes for a hint whenever an object in `scope` may have changed, until the subscription is
+    /// dropped. Optional: without it passes run by timer only.
     fn subscribe(
         &mut self,
         _scope: &Self::Scope,
@@ -94,7 +97,7 @@ pub trait Source {
     }
 }
 
-/// A source can be lent to a driver and had back afterwards.
+/// Lets a caller lend a source to a driver.
 impl<S: Source> Source for &mut S {
     type Scope = S::Scope;
     type Desired = S::Desired;
@@ -146,17 +149,17 @@ impl<S: Source> Source for &mut S {
     }
 }
 
-/// What [`Source::observe`] answers.
+/// The result of [`Source::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation<T> {
-    /// The state as seen.
+    /// The observed state.
     Observed(T),
-    /// This source has nothing to show.
+    /// The source does not show its state.
     Unsupported,
 }
 
 impl<T> Observation<T> {
-    /// What was seen, if the source shows anything.
+    /// Returns the observed state, if the source shows it.
     pub fn observed(self) -> Option<T> {
         match self {
             Observation::Observed(observed) => Some(observed),
@@ -165,19 +168,19 @@ impl<T> Observation<T> {
     }
 }
 
-/// What [`Source::subscribe`] answers. In the last two cases passes run by timer only.
+/// The result of [`Source::subscribe`]. In the last two cases passes run by timer only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subscribed<S, E> {
-    /// Hints come for as long as this is kept.
+    /// Hints come until this is dropped.
     Active(S),
-    /// This source gives no hints. That is no fault.
+    /// The source gives no hints. That is no error.
     Unsupported,
-    /// This source would give hints, but could not: a driver says so aloud.
+    /// The source could not subscribe. A driver reports that.
     Failed(E),
 }
 
 impl<S, E> Subscribed<S, E> {
-    /// The same answer, by reference.
+    /// Returns the same result by reference.
     pub fn as_ref(&self) -> Subscribed<&S, &E> {
         match self {
             Subscribed::Active(subscription) => Subscribed::Active(subscription),
@@ -186,7 +189,7 @@ impl<S, E> Subscribed<S, E> {
         }
     }
 
-    /// Hints come.
+    /// True if hints come.
     pub fn is_active(&self) -> bool {
         matches!(self, Subscribed::Active(_))
     }
@@ -266,7 +269,7 @@ mod tests {
 
         let mut source = Counter;
         assert_eq!(until_converged(&mut source), 3);
-        // The source itself remembers nothing: with an empty ledger it is the same way again.
+        // The source itself keeps nothing: with an empty ledger it starts again.
         assert_eq!(until_converged(source), 3);
     }
 }

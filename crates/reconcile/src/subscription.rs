@@ -1,23 +1,24 @@
-//! What keeps hints coming.
+//! Subscriptions: how a source sends hints to a driver.
 
 use std::os::fd::BorrowedFd;
 
-/// What keeps hints coming until it is dropped.
+/// A subscription for hints, which ends when it is dropped.
 ///
-/// There are two ways, and a subscription may go either: it has a thread of its own and calls
-/// [`Hints::request_pass`](crate::Hints::request_pass), or it names a descriptor, which the driver then polls on its own thread, beside
-/// its timer. `()` is the subscription of a source that gives no hints.
+/// It either has a thread of its own and calls
+/// [`Hints::request_pass`](crate::Hints::request_pass), or it has a descriptor, which the driver
+/// polls on its own thread beside its timer. `()` is the subscription of a source without hints.
 pub trait Subscription<E> {
-    /// Readable whenever there is something to attend to.
+    /// Returns a descriptor that is readable while events wait.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Takes in what has been heard, without waiting. The driver calls it when the descriptor is readable.
+    /// Reads all events that wait, without blocking. The driver calls it when the descriptor is
+    /// readable.
     ///
     /// # Errors
     ///
-    /// When nothing more will be heard: then the driver drops it, and asks for another at its next interval.
+    /// When no more events will come. The driver drops the subscription, and subscribes again later.
     fn drain(&mut self) -> Result<Drained, E> {
         Ok(Drained::Nothing)
     }
@@ -25,13 +26,13 @@ pub trait Subscription<E> {
 
 impl<E> Subscription<E> for () {}
 
-/// What a subscription has heard.
+/// The events that a subscription has drained, in sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Nothing that matters: another's affair, or the echo of our own writes.
+    /// No event that matters: objects of others, or echoes of the source's own writes.
     Nothing,
-    /// Something may have changed: a hint.
+    /// An object may have changed.
     Hint,
-    /// Something was lost on the way, so that everything is doubtful.
+    /// Events were lost, so any object may have changed.
     Lost,
 }
