@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::{Authored, Difference, Item, Kind, ObjectKind, in_place, recreate};
-#[cfg(feature = "serde")]
 use crate::devices::{Devices, Names, Problem};
+#[cfg(feature = "serde")]
 use crate::values::serial::{by_word, stated};
 use crate::values::{Dev, IfName, LinkAddr};
 
