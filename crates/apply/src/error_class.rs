@@ -1,69 +1,28 @@
 //! The class of a kernel's refusal, by errno, kind of object and action.
 
-use trueup_diff::{Action, Family, Kind, NextHops, Object};
+use trueup_diff::{Action, Object, with_object};
 use trueup_netlink::KernelError;
+use trueup_netlink::codec::{KindCodec as _, RefusalCause};
 use trueup_reconcile::ErrorClass;
 
 /// Returns the class of a refusal.
 ///
-/// The same errno means different things for different kinds, and the kernel's own message may
-/// distinguish two causes. The sources are the kernel's `rtnetlink.c`, `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`,
-/// `neighbour.c`, `fib_rules.c` and `nexthop.c`.
+/// The same errno means different things for different kinds: first the kind is asked
+/// ([`KindCodec`](trueup_netlink::codec::KindCodec)). The sources are the kernel's `rtnetlink.c`,
+/// `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`, `neighbour.c`, `fib_rules.c` and `nexthop.c`.
 pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> ErrorClass {
-    let kind = object.kind();
     let errno = error.errno();
-    let says = |words| {
-        error
-            .message()
-            .is_some_and(|message| message.starts_with(words))
-    };
-    match (action, kind, errno) {
+    let (absent, cause) = with_object!(object, object: K => {
+        (K::ABSENT, object.refusal_cause(action, error))
+    });
+    match (action, cause) {
         // The object to delete does not exist any more, or its device does not.
-        (Action::Delete, Kind::Route, libc::ESRCH)
-        | (Action::Delete, Kind::Rule | Kind::Neighbour | Kind::Nexthop, libc::ENOENT)
-        | (Action::Delete, Kind::Address, libc::EADDRNOTAVAIL)
-        | (Action::Delete, _, libc::ENODEV) => ErrorClass::DoneAlready,
-        // Exclusive creation of a rule fails only on an equal one, protocol included.
-        (Action::Create, Kind::Rule, libc::EEXIST) => ErrorClass::DoneAlready,
-        (Action::Create, _, libc::EEXIST) => ErrorClass::Conflict,
-        // An address that the device cannot have: multicast or zero on Ethernet (`eth_mac_addr`); the
-        // loopback address of IPv6 on any but a loopback device (`ipv6_add_addr`).
-        (Action::Create | Action::Update, Kind::Link | Kind::Address, libc::EADDRNOTAVAIL) => {
-            ErrorClass::Invalid
-        }
-        // IPv6 is switched off on the device.
-        (Action::Create | Action::Update, Kind::Address, libc::EACCES) => ErrorClass::Dependency,
-        // An IPv6 address is no source of routes before duplicate address detection ends.
-        (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_ipv6_source(object) => {
-            ErrorClass::Dependency
-        }
-        // Shorter than the hardware addresses of the device (`neigh_add`).
-        (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL)
-            if says("Invalid link address") =>
-        {
-            ErrorClass::Invalid
-        }
-        // Other invalid neighbours are refused before they are sent. The device has no IPv6
-        // (an MTU below 1280), or has just gone down ("Neighbor entry is now dead").
-        (Action::Create | Action::Update, Kind::Neighbour, libc::EINVAL) => ErrorClass::Dependency,
-        // Another writer deleted the nexthop object that the route uses.
-        (Action::Create | Action::Update, Kind::Route, libc::EINVAL) if has_object(object) => {
-            ErrorClass::Dependency
-        }
-        // A member of the group does not exist.
-        (Action::Create | Action::Update, Kind::Nexthop, libc::ENOENT) => ErrorClass::Dependency,
-        // A replace finds no table or no route to replace.
-        (Action::Update, Kind::Route, libc::ENOENT | libc::ESRCH) => ErrorClass::Unknown,
+        (Action::Delete, _) if errno == absent || errno == libc::ENODEV => ErrorClass::DoneAlready,
+        (_, Some(RefusalCause::AlreadyDone)) => ErrorClass::DoneAlready,
+        (_, Some(RefusalCause::Dependency)) => ErrorClass::Dependency,
+        (_, Some(RefusalCause::Invalid)) => ErrorClass::Invalid,
         _ => by_errno(errno),
     }
-}
-
-fn has_ipv6_source(object: &Object) -> bool {
-    matches!(object, Object::Route(route) if route.src.is_some() && route.family() == Family::Inet6)
-}
-
-fn has_object(object: &Object) -> bool {
-    matches!(object, Object::Route(route) if matches!(route.nexthops, NextHops::Object(..)))
 }
 
 fn by_errno(errno: i32) -> ErrorClass {
@@ -95,7 +54,7 @@ fn by_errno(errno: i32) -> ErrorClass {
 
 #[cfg(test)]
 mod tests {
-    use trueup_diff::{Address, Dev, Link, NextHop, Route, Rule, RuleAction};
+    use trueup_diff::{Address, Dev, Family, Link, NextHop, NextHops, Route, Rule, RuleAction};
 
     use super::*;
 

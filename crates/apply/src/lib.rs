@@ -16,6 +16,7 @@
 mod error_class;
 mod indexes;
 mod link_group;
+mod message;
 mod outcome;
 mod run;
 

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_diff::{Action, Dev, Hold, IfName, Item as _, Link, LinkKind, Object, Op, Plan, Route};
+use trueup_diff::{Action, Dev, Hold, Item as _, Object, Op, Plan, Route};
+use trueup_netlink::codec::{DeviceIndexes, EncodeError, link, route};
 use trueup_netlink::wire::NLM_F_EXCL;
-use trueup_netlink::{Batch, Outcome as Answer, Push, Socket, codec};
+use trueup_netlink::{Batch, Outcome as Answer, Push, Socket};
 
+use crate::message::{self, Step};
 use crate::outcome::{Failure, Outcome, Outcomes, Pending};
 
 /// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
@@ -87,8 +89,8 @@ pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) socket: &'a mut Socket,
     pub(crate) batch: Batch,
-    /// The ops in the batch, by position, and which part of each.
-    sent: Vec<(usize, Part)>,
+    /// The ops in the batch, by position, and which step of each.
+    sent: Vec<(usize, Step)>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
     created: BTreeMap<Dev, u32>,
     found_existing: BTreeSet<usize>,
@@ -102,69 +104,6 @@ pub(crate) struct Run<'a> {
     go_on: &'a dyn Fn() -> bool,
     /// Nothing more is sent: the caller said no.
     stopped: bool,
-}
-
-/// A message of an op.
-#[derive(Clone, Copy)]
-enum Part {
-    Whole,
-    /// The master of a port alone.
-    Master,
-    /// The attributes of a link's kind, where the kernel refuses them beside the others.
-    KindAttributes,
-    /// The new route, appended after the old one.
-    Append,
-    /// The delete of the old route.
-    DeleteOld,
-    /// The delete of the appended route.
-    RollBack,
-}
-
-fn parts(op: &Op) -> &'static [Part] {
-    let Object::Link(link) = &op.object else {
-        return &[Part::Whole];
-    };
-    if op.action != Action::Update {
-        return &[Part::Whole];
-    }
-    // The kernel sets up before it makes a port (since 6.8; before that, after), but a bond refuses
-    // a port that is up, and sets down one that it lets go.
-    let master = link.up == Some(true) && codec::link::changes_master(link, old_link(op));
-    match (master, codec::link::needs_kind_change(link, old_link(op))) {
-        (false, false) => &[Part::Whole],
-        (false, true) => &[Part::Whole, Part::KindAttributes],
-        (true, false) => &[Part::Master, Part::Whole],
-        (true, true) => &[Part::Master, Part::Whole, Part::KindAttributes],
-    }
-}
-
-/// Returns the part of a link that its create states; an update states the rest. A new bridge does not
-/// filter, and a kernel built without filtering refuses the attribute.
-fn bare(link: &Link) -> Link {
-    let mut bare = Link {
-        up: None,
-        master: None,
-        alias: None,
-        ..link.clone()
-    };
-    if let Some(LinkKind::Bridge(bridge)) = &mut bare.kind {
-        bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
-    }
-    bare
-}
-
-fn peer(link: &Link) -> Option<IfName> {
-    match link.kind {
-        Some(LinkKind::Veth { peer }) => peer,
-        _ => None,
-    }
-}
-
-fn old_link(op: &Op) -> Option<&Link> {
-    match op.was.as_deref() {
-        Some(Object::Link(was)) => Some(was),
-        _ => None,
-    }
 }
 
 /// Returns the outcome of an op that was not sent because the caller said no.
@@ -211,33 +150,33 @@ impl Run<'_> {
         if self.plan.appends_then_deletes(op) {
             return self.append_then_delete(at);
         }
-        for &part in parts(op) {
-            if !self.add(at, part) {
+        for part in message::parts(op) {
+            if !self.add(at, Step::Op(*part)) {
                 return;
             }
         }
     }
 
     /// Adds a message of an op to the batch, unless it cannot be encoded, and returns whether it did.
-    fn add(&mut self, at: usize, part: Part) -> bool {
+    fn add(&mut self, at: usize, step: Step) -> bool {
         let op = &self.plan.ops[at];
-        let pushed = match self.push(op, part) {
+        let pushed = match self.push(op, step) {
             Ok(Push::Full) => {
                 self.flush();
-                self.push(op, part)
+                self.push(op, step)
             }
             pushed => pushed,
         };
         match pushed {
-            Ok(_) => self.sent.push((at, part)),
+            Ok(_) => self.sent.push((at, step)),
             Err(error) => self.outcomes[at] = Some(self.not_encoded(error)),
         }
         pushed.is_ok()
     }
 
     /// Sends a message of an op, and returns whether the kernel carried it out.
-    fn send_now(&mut self, at: usize, part: Part) -> bool {
-        let added = self.add(at, part);
+    fn send_now(&mut self, at: usize, step: Step) -> bool {
+        let added = self.add(at, step);
         self.flush();
         added && self.outcomes[at] == Some(Outcome::Applied)
     }
@@ -246,22 +185,22 @@ impl Run<'_> {
     /// writer may have a route on the key, and be first on it: the new route is deleted again, and the
     /// op is a conflict until the key was read.
     fn append_then_delete(&mut self, at: usize) {
-        if !self.send_now(at, Part::Append)
+        if !self.send_now(at, Step::Append)
             || self.old_deleted.contains(&at)
-            || !self.send_now(at, Part::DeleteOld)
+            || !self.send_now(at, Step::DeleteOld)
         {
             return;
         }
         if self.old_missing.remove(&at) {
-            self.send_now(at, Part::RollBack);
+            self.send_now(at, Step::RollBack);
             let why = "the route to replace does not exist any more";
             self.outcomes[at] = Some(Outcome::Failed(Box::new(Failure::conflict(why))));
         }
     }
 
-    fn not_encoded(&self, error: codec::EncodeError) -> Outcome {
+    fn not_encoded(&self, error: EncodeError) -> Outcome {
         match error {
-            codec::EncodeError::Unresolved(dev) => match self.plan.devices.name(dev) {
+            EncodeError::Unresolved(dev) => match self.plan.devices.name(dev) {
                 Some(name) => Outcome::Pending(Pending::NoDevice(*name)),
                 None => Outcome::Failed(Box::new(Failure::unencodable(error))),
             },
@@ -269,81 +208,16 @@ impl Run<'_> {
         }
     }
 
-    fn push(&mut self, op: &Op, part: Part) -> Result<Push, codec::EncodeError> {
-        let (created, indexes) = (&self.created, self.indexes);
-        let devices = &self.plan.devices;
-        let unmarked = self.plan.unstored.contains(op.object.kind());
-        let resolve = |dev: Dev| dev.as_index().or_else(|| created.get(&dev).copied());
-        self.batch.push(|buffer| match (&op.object, op.action) {
-            (Object::Link(link), Action::Create) => {
-                let index = |name: &IfName| {
-                    let drawn = devices.dev(name).and_then(|dev| indexes.get(&dev));
-                    drawn.copied().unwrap_or(0)
-                };
-                let bare = Link {
-                    index: index(&link.name),
-                    ..bare(link)
-                };
-                let peer_index = peer(link).as_ref().map_or(0, index);
-                codec::link::create(buffer, &bare, peer_index, &resolve)
-            }
-            (Object::Link(link), Action::Update) => {
-                let dev = devices.dev(&link.name).unwrap_or(Dev::index(link.index));
-                let index = resolve(dev).ok_or(codec::EncodeError::Unresolved(dev))?;
-                let link = Link {
-                    index,
-                    ..(**link).clone()
-                };
-                match part {
-                    Part::Master => {
-                        codec::link::change_master(buffer, &link, old_link(op), &resolve)
-                    }
-                    Part::KindAttributes => {
-                        codec::link::change_kind(buffer, &link, old_link(op), &resolve)
-                    }
-                    _ => codec::link::change(buffer, &link, old_link(op), &resolve),
-                }
-            }
-            (Object::Link(link), Action::Delete) => codec::link::delete(buffer, link.index),
-            (Object::Address(address), action) => match action {
-                Action::Create => codec::address::create(buffer, address, &resolve),
-                Action::Update => codec::address::replace(buffer, address, &resolve),
-                Action::Delete => codec::address::delete(buffer, address, &resolve),
-            },
-            (Object::Neighbour(neighbour), action) => match action {
-                Action::Create => codec::neighbour::create(buffer, neighbour, &resolve),
-                Action::Update => codec::neighbour::replace(buffer, neighbour, &resolve),
-                Action::Delete => codec::neighbour::delete(buffer, neighbour, &resolve),
-            },
-            (Object::Route(route), action) => match action {
-                Action::Create => codec::route::create(buffer, route, &resolve),
-                Action::Update => match (part, op.was.as_deref()) {
-                    (Part::Append, _) => codec::route::append(buffer, route, &resolve),
-                    (Part::DeleteOld, Some(Object::Route(was))) => {
-                        codec::route::delete(buffer, was, &resolve)
-                    }
-                    (Part::RollBack, _) => codec::route::delete(buffer, route, &resolve),
-                    _ => codec::route::replace(buffer, route, &resolve),
-                },
-                Action::Delete => codec::route::delete(buffer, route, &resolve),
-            },
-            (Object::Nexthop(nexthop), action) => match action {
-                Action::Create => codec::nexthop::create(buffer, nexthop, &resolve),
-                Action::Update => codec::nexthop::replace(buffer, nexthop, &resolve),
-                Action::Delete => codec::nexthop::delete(buffer, nexthop.id),
-            },
-            (Object::Rule(rule), Action::Create) if unmarked => {
-                codec::rule::create_unmarked(buffer, rule)
-            }
-            (Object::Rule(rule), Action::Delete) if unmarked => {
-                codec::rule::delete_unmarked(buffer, rule)
-            }
-            (Object::Rule(rule), Action::Create) => codec::rule::create(buffer, rule),
-            (Object::Rule(rule), Action::Delete) => codec::rule::delete(buffer, rule),
-            (Object::Rule(_), Action::Update) => Err(codec::EncodeError::Refused(
-                "a rule cannot be changed in place",
-            )),
-        })
+    fn push(&mut self, op: &Op, step: Step) -> Result<Push, EncodeError> {
+        let (created, chosen, devices) = (&self.created, self.indexes, &self.plan.devices);
+        let is_unmarked = self.plan.unstored.contains(op.object.kind());
+        let indexes = DeviceIndexes {
+            resolve: &|dev| dev.as_index().or_else(|| created.get(&dev).copied()),
+            by_name: &|name| devices.dev(name),
+            chosen: &|dev| chosen.get(&dev).copied(),
+        };
+        self.batch
+            .push(|buffer| message::encode(buffer, op, step, is_unmarked, indexes))
     }
 
     /// Returns whether nothing more is sent. To be called before each batch.
@@ -382,22 +256,22 @@ impl Run<'_> {
                 self.socket
                     .send_batch_echoed(&mut self.batch, |index, message| {
                         let route = match message.header.kind {
-                            codec::route::NEW | codec::route::DELETE => {
-                                codec::route::decode(message.body).ok().flatten()
+                            route::NEW | route::DELETE => {
+                                route::decode(message.body).ok().flatten()
                             }
                             _ => None,
                         };
-                        let (Some(route), Some((at, part))) = (route, sent.get(index)) else {
+                        let (Some(route), Some((at, step))) = (route, sent.get(index)) else {
                             return;
                         };
                         // No other route was on the key.
                         let alone = message.header.flags & NLM_F_EXCL != 0;
-                        match part {
-                            Part::DeleteOld if !was(*at, &route) => {}
-                            Part::RollBack => {}
-                            Part::DeleteOld => drop(old_deleted.insert(*at)),
+                        match step {
+                            Step::DeleteOld if !was(*at, &route) => {}
+                            Step::RollBack => {}
+                            Step::DeleteOld => drop(old_deleted.insert(*at)),
                             _ => {
-                                if matches!(part, Part::Append) && alone {
+                                if *step == Step::Append && alone {
                                     old_deleted.insert(*at);
                                 }
                                 echoed.insert(*at, route);
@@ -418,14 +292,9 @@ impl Run<'_> {
             }
         };
         let mut sent = std::mem::take(&mut self.sent);
-        for ((at, part), answer) in sent.drain(..).zip(answers) {
+        for ((at, step), answer) in sent.drain(..).zip(answers) {
             let op = &self.plan.ops[at];
-            let (object, action) = match (part, op.was.as_deref()) {
-                (Part::Append, _) => (&op.object, Action::Create),
-                (Part::DeleteOld, Some(was)) => (was, Action::Delete),
-                (Part::RollBack, _) => (&op.object, Action::Delete),
-                _ => (&op.object, op.action),
-            };
+            let (object, action) = step.target(op);
             let outcome = match answer {
                 Answer::Done => Outcome::Applied,
                 Answer::Failed(error) => {
@@ -434,7 +303,7 @@ impl Run<'_> {
                         if op.action == Action::Create {
                             self.found_existing.insert(at);
                         }
-                        if matches!(part, Part::DeleteOld) {
+                        if step == Step::DeleteOld {
                             self.old_missing.insert(at);
                         }
                         Outcome::Applied
@@ -449,7 +318,7 @@ impl Run<'_> {
             if let (Outcome::Applied, Action::Create, Object::Link(link)) =
                 (&outcome, op.action, &op.object)
             {
-                let ends = [Some(link.name), peer(link)].into_iter().flatten();
+                let ends = [Some(link.name), link::peer(link)].into_iter().flatten();
                 let devs = ends.filter_map(|name| self.plan.devices.dev(&name));
                 let came = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
                 self.created.extend(came);

@@ -2,7 +2,7 @@
 //! whether an object ever was as it was written, and which writer made it what it is.
 
 use trueup_diff::Object;
-use trueup_netlink::codec::{Undecodable, address, link, neighbour, nexthop, route, rule};
+use trueup_netlink::codec;
 use trueup_netlink::wire::Message;
 
 /// An object as the kernel announced it.
@@ -40,7 +40,7 @@ impl ChangeLog {
         if !self.is_complete {
             return;
         }
-        match decode(message) {
+        match codec::decode(message) {
             Ok(None) => {}
             Ok(Some((object, is_deleted))) if self.changes.len() < self.limit => {
                 self.changes.push(Change {
@@ -67,29 +67,4 @@ impl ChangeLog {
     pub(crate) fn into_changes(self) -> Option<Vec<Change>> {
         self.is_complete.then_some(self.changes)
     }
-}
-
-/// Decodes an announcement, and returns whether the object was deleted.
-fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable> {
-    let body = message.body;
-    let kind = message.header.kind;
-    let object = match kind {
-        link::NEW | link::DELETE => link::decode(body)?.map(|decoded| decoded.link.into()),
-        address::NEW | address::DELETE => address::decode(body)?.map(Object::from),
-        neighbour::NEW | neighbour::DELETE => neighbour::decode(body)?.map(Object::from),
-        route::NEW | route::DELETE => route::decode(body)?.map(Object::from),
-        rule::NEW | rule::DELETE => rule::decode(body)?.map(Object::from),
-        nexthop::NEW | nexthop::DELETE => nexthop::decode(body)?.map(Object::from),
-        _ => None,
-    };
-    let is_deleted = matches!(
-        kind,
-        link::DELETE
-            | address::DELETE
-            | neighbour::DELETE
-            | route::DELETE
-            | rule::DELETE
-            | nexthop::DELETE
-    );
-    Ok(object.map(|object| (object, is_deleted)))
 }

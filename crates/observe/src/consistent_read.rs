@@ -1,11 +1,12 @@
 //! A dump, repeated until it is known to be complete, within a bound.
 
 use trueup_diff::{Item, Kind};
+use trueup_netlink::codec::Consistency;
 use trueup_netlink::{Error, Socket};
 
 use crate::alternate_sockets::AlternateSockets;
 use crate::completeness::{Incomplete, ReadResult};
-use crate::dump_guard::{DumpGuard, DumpKind};
+use crate::dump_guard::DumpGuard;
 use crate::observer::Observer;
 
 /// How often a dump is read: first and last in the kernel's own parts, else on the
@@ -19,8 +20,7 @@ impl Observer {
     pub(crate) fn read_until_consistent<T: Item + PartialEq>(
         &mut self,
         kind: Kind,
-        dump_kind: DumpKind,
-        sort: impl Fn(&mut Vec<T>),
+        consistency: Consistency,
         mut read: impl FnMut(
             &mut Socket,
             &mut DumpGuard<'_>,
@@ -32,7 +32,7 @@ impl Observer {
         let mut undisturbed = false;
         for attempt in 0..ATTEMPTS {
             let mut rows = Vec::new();
-            let mut guard = DumpGuard::new(&mut self.listener, dump_kind);
+            let mut guard = DumpGuard::new(&mut self.listener, consistency);
             let alternate = match attempt {
                 // No writer disturbs any more: a dump in the kernel's own parts will do.
                 _ if undisturbed => None,
@@ -41,17 +41,19 @@ impl Observer {
             };
             // A dump in small parts may have left out a row that was too large for a part. Rules
             // and neighbours never are.
-            let proves = alternate.is_none() || !matches!(dump_kind, DumpKind::Routes(..));
+            let proves = alternate.is_none() || !matches!(consistency, Consistency::Routes { .. });
             let socket = alternate.unwrap_or(&mut self.socket);
             let (flaw, is_whole) = read(socket, &mut guard, &mut rows)?;
             undisturbed = is_whole;
-            sort(&mut rows);
+            if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
+                rows.sort_by_cached_key(Item::key);
+            }
             let repeated = remove_repeated(&mut rows);
             if flaw.is_some() {
                 merge_rows(&mut seen, rows);
                 return Ok((seen, flaw));
             }
-            let same_again = dump_kind == DumpKind::Proxies && attempt > 0 && seen == rows;
+            let same_again = consistency == Consistency::Unannounced && attempt > 0 && seen == rows;
             if !repeated && (is_whole && proves || same_again) {
                 return Ok((rows, None));
             }

@@ -1,20 +1,19 @@
 //! One dump, decoded row by row.
 
 use trueup_diff::Kind;
-use trueup_netlink::codec::{EncodeError, Undecodable};
+use trueup_netlink::codec::{RowPosition, Undecodable};
 use trueup_netlink::{DumpStep, Error, Socket};
 
 use crate::completeness::Incomplete;
-use crate::dump_guard::{DumpGuard, RowPosition};
+use crate::dump_guard::DumpGuard;
 
-/// A dump to make, and the reader of its rows.
-pub(crate) struct DumpRequest<E, R> {
+/// A dump to make.
+pub(crate) struct DumpRequest<'a> {
     pub(crate) kind: Kind,
-    /// Encodes the request.
-    pub(crate) encode: E,
+    /// The request, one netlink message.
+    pub(crate) request: &'a [u8],
     /// The message type of the rows.
     pub(crate) row_type: u16,
-    pub(crate) rows: R,
 }
 
 /// Reads the rows of a dump as they arrive.
@@ -26,30 +25,12 @@ pub(crate) trait RowReader<T> {
     fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<RowPosition>, Undecodable>;
 }
 
-impl<T, R: RowReader<T>> RowReader<T> for &mut R {
-    fn begin(&mut self) {
-        (**self).begin();
-    }
-
-    fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<RowPosition>, Undecodable> {
-        (**self).row(body, items)
-    }
-}
-
-/// Decodes every row and keeps those that `keep` wants.
-pub(crate) struct DecodedRows<D, K> {
-    pub(crate) decode: D,
-    pub(crate) keep: K,
-}
-
-impl<T, D, K> RowReader<T> for DecodedRows<D, K>
+impl<T, F> RowReader<T> for F
 where
-    D: Fn(&[u8]) -> Result<Option<T>, Undecodable>,
-    K: FnMut(&T) -> bool,
+    F: FnMut(&[u8]) -> Result<Option<T>, Undecodable>,
 {
     fn row(&mut self, body: &[u8], items: &mut Vec<T>) -> Result<Option<RowPosition>, Undecodable> {
-        let item = (self.decode)(body)?;
-        items.extend(item.filter(|item| (self.keep)(item)));
+        items.extend(self(body)?);
         Ok(None)
     }
 }
@@ -60,24 +41,19 @@ where
 pub(crate) fn read_dump<T>(
     socket: &mut Socket,
     guard: &mut DumpGuard<'_>,
-    dump: DumpRequest<impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>, impl RowReader<T>>,
+    dump: &DumpRequest<'_>,
+    rows: &mut impl RowReader<T>,
     items: &mut Vec<T>,
 ) -> Result<(Option<Incomplete>, bool), Error> {
     let DumpRequest {
         kind,
-        encode,
+        request,
         row_type,
-        mut rows,
-    } = dump;
-    let mut request = Vec::new();
-    if encode(&mut request).is_err() {
-        // Requests are of a fixed, small size.
-        return Ok((Some(Incomplete::Interrupted(kind)), false));
-    }
+    } = *dump;
     guard.open(socket)?;
     let before = items.len();
     let mut lost = None;
-    let dump = socket.dump(&request, |step| match step {
+    let dump = socket.dump(request, |step| match step {
         DumpStep::Begin => {
             items.truncate(before);
             lost = None;

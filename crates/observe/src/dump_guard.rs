@@ -19,43 +19,10 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::Family;
-use trueup_netlink::codec::route::Row;
+use trueup_netlink::codec::{Consistency, RowPosition, address};
 use trueup_netlink::{Error, Socket};
 
 use crate::listener::{ChangeListener, Event, barrier};
-
-/// What a dump lists, as far as its completeness depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DumpKind {
-    /// Objects whose dumps the kernel itself flags as interrupted.
-    FlaggedByKernel,
-    /// Routes of a family, of one table or all.
-    Routes(Family, Option<u32>),
-    /// Rules of a family.
-    Rules(Family),
-    /// Neighbours of a family.
-    Neighbours(Family),
-    /// Proxy entries, whose changes the kernel does not announce.
-    Proxies,
-}
-
-/// The position of a row in a dump of IPv4 routes, which lists table after table, and in each the
-/// destinations in ascending order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowPosition {
-    pub(crate) table: u32,
-    pub(crate) dst: u32,
-}
-
-impl RowPosition {
-    /// Returns the position of a route; `None` for IPv6, where the kernel counts.
-    pub(crate) fn of(row: &Row<'_>) -> Option<RowPosition> {
-        (row.common().family == Family::Inet).then(|| RowPosition {
-            table: row.common().table,
-            dst: row.common().dst as u32,
-        })
-    }
-}
 
 /// A part of this many bytes or more may be full: the next row, which is no larger than what is left,
 /// did not fit.
@@ -68,7 +35,7 @@ const SMALL: [std::ops::RangeInclusive<usize>; 2] = [2_700..=3_776, 6_800..=7_87
 pub(crate) struct DumpGuard<'a> {
     /// `None` where no event tells anything about the dump.
     listener: Option<&'a mut ChangeListener>,
-    dump_kind: DumpKind,
+    consistency: Consistency,
     /// Something that may have moved the cursor changed.
     disturbed: bool,
     /// The number of parts that had rows.
@@ -91,11 +58,11 @@ pub(crate) struct DumpGuard<'a> {
 }
 
 impl<'a> DumpGuard<'a> {
-    pub(crate) fn new(listener: &'a mut ChangeListener, dump_kind: DumpKind) -> DumpGuard<'a> {
-        let listens = !matches!(dump_kind, DumpKind::FlaggedByKernel | DumpKind::Proxies);
+    pub(crate) fn new(listener: &'a mut ChangeListener, consistency: Consistency) -> DumpGuard<'a> {
+        let listens = !matches!(consistency, Consistency::Flagged | Consistency::Unannounced);
         DumpGuard {
             listener: listens.then_some(listener),
-            dump_kind,
+            consistency,
             disturbed: false,
             parts: 0,
             is_short: true,
@@ -114,7 +81,7 @@ impl<'a> DumpGuard<'a> {
             return Ok(());
         };
         let _lost = listener.drain(|_| {})?;
-        if matches!(self.dump_kind, DumpKind::Routes(..)) && listener.has_pending {
+        if matches!(self.consistency, Consistency::Routes { .. }) && listener.has_pending {
             // Changes that are made until the lock was ours count.
             barrier(socket);
             listener.has_pending = false;
@@ -160,9 +127,9 @@ impl<'a> DumpGuard<'a> {
     /// Ends the dump, and returns whether it is known to be complete.
     pub(crate) fn end(&mut self, socket: &mut Socket) -> Result<bool, Error> {
         self.end_part();
-        if self.parts <= 1 && self.is_short || self.dump_kind == DumpKind::FlaggedByKernel {
+        if self.parts <= 1 && self.is_short || self.consistency == Consistency::Flagged {
             self.error.take().map_or(Ok(true), Err)
-        } else if self.dump_kind == DumpKind::Proxies {
+        } else if self.consistency == Consistency::Unannounced {
             Ok(false)
         } else {
             if !self.disturbed && self.listener.is_some() {
@@ -185,22 +152,48 @@ impl<'a> DumpGuard<'a> {
         let [.., now] = &mut self.recent;
         now.clear();
         now.extend(self.latest);
-        let (dump_kind, disturbed) = (self.dump_kind, &mut self.disturbed);
-        let drained = listener.drain(|event| match (dump_kind, event) {
-            (_, Event::Other) => {}
-            (DumpKind::Routes(Family::Inet, of), Event::Route4 { table, dst })
-                if of.is_none_or(|of| of == table) =>
-            {
-                now.push(RowPosition { table, dst });
-            }
-            (DumpKind::Routes(Family::Inet6, of), Event::Route6 { table }) => {
-                *disturbed |= of.is_none_or(|of| of == table);
-            }
-            (DumpKind::Rules(family), Event::Rule(of)) => *disturbed |= family == of,
-            (DumpKind::Neighbours(family), Event::NeighbourGone(of)) => *disturbed |= family == of,
-            (DumpKind::Routes(family, _), Event::AddressGone(of)) => *disturbed |= family == of,
-            (DumpKind::Routes(..), Event::RemovesRoutes) | (_, Event::Unknown) => *disturbed = true,
-            _ => {}
+        let (consistency, disturbed) = (self.consistency, &mut self.disturbed);
+        let drained = listener.drain(|event| {
+            *disturbed |= match (consistency, event) {
+                (_, Event::Other) => false,
+                (_, Event::Unknown) => true,
+                (
+                    Consistency::Events { family, moved_by },
+                    Event::Object {
+                        message_type,
+                        family: of,
+                    },
+                ) => family == of && moved_by.contains(&message_type),
+                (
+                    Consistency::Routes {
+                        family: Family::Inet,
+                        table: only,
+                    },
+                    Event::Route4 { table, dst },
+                ) => {
+                    if only.is_none_or(|only| only == table) {
+                        now.push(RowPosition { table, dst });
+                    }
+                    false
+                }
+                (
+                    Consistency::Routes {
+                        family: Family::Inet6,
+                        table: only,
+                    },
+                    Event::Route6 { table },
+                ) => only.is_none_or(|only| only == table),
+                // The kernel may remove routes with an address without an event.
+                (
+                    Consistency::Routes { family, .. },
+                    Event::Object {
+                        message_type,
+                        family: of,
+                    },
+                ) => family == of && message_type == address::DELETE,
+                (Consistency::Routes { .. }, Event::RemovesRoutes) => true,
+                _ => false,
+            };
         });
         self.latest = now.last().copied();
         match drained {

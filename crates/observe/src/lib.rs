@@ -16,11 +16,11 @@ mod consistent_read;
 mod dirty_set;
 mod dump;
 mod dump_guard;
+mod kind_reader;
 mod listener;
 mod monitor;
 mod observer;
 mod routes;
-mod scope;
 mod snapshot;
 mod subscribe;
 
@@ -29,8 +29,9 @@ pub use completeness::Incomplete;
 pub use dirty_set::DirtySet;
 pub use monitor::{EventSummary, Monitor, RECEIVE_BUFFER, WatchScope};
 pub use observer::Observer;
-pub use scope::ReadScope;
+
 pub use snapshot::Snapshot;
+pub use trueup_netlink::codec::ReadScope;
 
 /// Runs the examples of the contract page.
 #[cfg(doctest)]

@@ -9,7 +9,10 @@
 
 mod event;
 mod filter;
+mod kinds;
+mod links;
 mod watch_scope;
+mod watched;
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,48 +1,16 @@
-//! Routes are many: most are looked at where they arrived, and held nowhere.
+//! Routes, read without holding those that nobody asks for.
 
-use trueup_diff::{DumpMatcher, Family, Item as _, Kind, Mismatches, Route, RowMatch};
-use trueup_netlink::codec::Undecodable;
-use trueup_netlink::codec::route::{self, Row};
-use trueup_netlink::{Error, ErrorKind};
+use trueup_diff::{DumpMatcher, Family, Mismatches, Route, RowMatch};
+use trueup_netlink::Error;
+use trueup_netlink::codec::route::Row;
+use trueup_netlink::codec::{
+    Consistency, DumpQuery, KindCodec as _, ReadScope, RowPosition, Undecodable,
+};
 
-use crate::completeness::{Incomplete, ReadResult};
-use crate::dump::{DumpRequest, RowReader, read_dump};
-use crate::dump_guard::{DumpKind, RowPosition};
+use crate::completeness::Incomplete;
+use crate::dump::RowReader;
+use crate::kind_reader::{Rows, read_kind};
 use crate::observer::Observer;
-use crate::scope::ReadScope;
-
-/// What is dumped at once: a family, of one table or all.
-#[derive(Clone, Copy)]
-struct Range {
-    family: Family,
-    table: Option<u32>,
-    protocol: Option<u8>,
-}
-
-impl Range {
-    fn holds(&self, row: &Row<'_>) -> bool {
-        self.table.is_none_or(|table| row.common().table == table)
-            && self
-                .protocol
-                .is_none_or(|protocol| row.common().protocol == protocol)
-    }
-}
-
-fn ranges(scope: &ReadScope) -> Vec<Range> {
-    let tables: Vec<Option<u32>> = match &scope.tables {
-        Some(tables) => tables.iter().copied().map(Some).collect(),
-        None => vec![None],
-    };
-    let of = |family| {
-        let range = move |table: &Option<u32>| Range {
-            family,
-            table: *table,
-            protocol: scope.protocol,
-        };
-        tables.iter().map(range).collect::<Vec<_>>()
-    };
-    scope.families().flat_map(of).collect()
-}
 
 impl Observer {
     /// Reads the routes within a scope that `keep` wants. Holds none of the others, so that reading
@@ -56,11 +24,11 @@ impl Observer {
         scope: &ReadScope,
         keep: impl FnMut(&Route) -> bool,
     ) -> Result<(Vec<Route>, Option<Incomplete>), Error> {
-        kept(self, scope, keep)
+        read_kind(self, scope, &[], keep)
     }
 
-    /// Reads the routes within a scope that do not fall through a matcher, and the mismatches in it.
-    /// Holds none of those that do.
+    /// Matches the routes within a scope with those that a matcher expects. Returns the routes that
+    /// do not match and the mismatches; holds none of the others.
     ///
     /// # Errors
     ///
@@ -70,185 +38,71 @@ impl Observer {
         scope: &ReadScope,
         matcher: &mut DumpMatcher<'_>,
     ) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
-        matched(self, scope, matcher)
-    }
-}
-
-/// The routes within a scope that `keep` wants.
-pub(crate) fn kept(
-    observer: &mut Observer,
-    scope: &ReadScope,
-    mut keep: impl FnMut(&Route) -> bool,
-) -> ReadResult<Route> {
-    let mut all = Collected::default();
-    for range in ranges(scope) {
-        let keep = &mut keep;
-        let (rows, doubt) = read_range(observer, range, &mut Kept { range, keep })?;
-        all.add(rows, doubt);
-    }
-    Ok(all.in_order())
-}
-
-/// What does not fall through a matcher of what there is in a scope, and the mismatches in it.
-fn matched(
-    observer: &mut Observer,
-    scope: &ReadScope,
-    matcher: &mut DumpMatcher<'_>,
-) -> Result<(Vec<Route>, Mismatches, Option<Incomplete>), Error> {
-    let mut all = Collected::default();
-    let mut mismatches = Mismatches::default();
-    for range in ranges(scope) {
-        let mut dump = MatchedDump {
-            range,
-            matcher,
-            begun: false,
-            found: Vec::new(),
-        };
-        let (mut rows, mut doubt) = read_range(observer, range, &mut dump)?;
-        dump.end();
-        let mut attempts = dump.found;
-        let last = attempts.pop().unwrap_or_default();
-        // Where no attempt was whole, what any of them saw is there.
-        let seen = match doubt {
-            None => last,
-            Some(_) => attempts.iter().fold(last, Mismatches::common),
-        };
-        if seen.in_order() {
-            mismatches.add(seen);
-        } else {
-            let mut every = |_: &Route| true;
-            let keep = &mut every;
-            (rows, doubt) = read_range(observer, range, &mut Kept { range, keep })?;
-            matcher.begin(range.family);
-            mismatches.add(matcher.end(range.family, range.table));
-        }
-        all.add(rows, doubt);
-    }
-    let (rows, doubt) = all.in_order();
-    Ok((rows, mismatches, doubt))
-}
-
-/// What came of several dumps.
-#[derive(Default)]
-struct Collected {
-    rows: Vec<Route>,
-    sorted: bool,
-    doubt: Option<Incomplete>,
-}
-
-impl Collected {
-    fn add(&mut self, rows: Vec<Route>, doubt: Option<Incomplete>) {
-        self.doubt = doubt.or(self.doubt.take());
-        if self.rows.is_empty() {
-            self.rows = rows;
-            self.sorted = true;
-        } else if !rows.is_empty() {
-            self.rows.extend(rows);
-            self.sorted = false;
-        }
-    }
-
-    fn in_order(mut self) -> (Vec<Route>, Option<Incomplete>) {
-        if !self.sorted {
-            self.rows.sort_by_key(|row| row.key());
-        }
-        (self.rows, self.doubt)
-    }
-}
-
-fn read_range(
-    observer: &mut Observer,
-    range: Range,
-    rows: &mut impl RowReader<Route>,
-) -> ReadResult<Route> {
-    let strict = observer.socket.strict();
-    let filter = match strict {
-        true => route::Filter {
-            table: range.table,
-            protocol: range.protocol,
-            ..Default::default()
-        },
-        false => route::Filter::default(),
-    };
-    let family = range.family;
-    observer.read_until_consistent(
-        Kind::Route,
-        DumpKind::Routes(family, filter.table),
-        |rows: &mut Vec<Route>| {
-            if !rows.is_sorted_by(|a, b| a.key() <= b.key()) {
-                rows.sort_by_key(|row| row.key());
-            }
-        },
-        |socket, guard, items| {
-            let dump = DumpRequest {
-                kind: Kind::Route,
-                encode: |buffer: &mut Vec<u8>| route::dump_request(buffer, family, &filter),
-                row_type: route::NEW,
-                rows: &mut *rows,
+        let mut all = Rows::default();
+        let mut mismatches = Mismatches::default();
+        for query in Route::dumps(scope, self.socket.strict()) {
+            let Consistency::Routes { family, .. } = query.consistency else {
+                continue;
             };
-            match read_dump(socket, guard, dump, items) {
-                // A table that does not exist is empty.
-                Err(error) if filter.table.is_some() && is_absent(&error) => Ok((None, true)),
-                answer => answer,
+            let mut dump = MatchedDump {
+                scope,
+                query: &query,
+                family,
+                matcher,
+                has_begun: false,
+                attempts: Vec::new(),
+            };
+            let (mut rows, mut incomplete) = self.read_query(&query, &mut dump)?;
+            dump.end();
+            let mut attempts = dump.attempts;
+            let last = attempts.pop().unwrap_or_default();
+            // Without a consistent attempt, a route that any attempt saw exists.
+            let seen = match incomplete {
+                None => last,
+                Some(_) => attempts.iter().fold(last, Mismatches::common),
+            };
+            if seen.in_order() {
+                mismatches.add(seen);
+            } else {
+                (rows, incomplete) = self.read_rows(scope, &query, |_| true)?;
+                matcher.begin(family);
+                mismatches.add(matcher.end(family, query.table));
             }
-        },
-    )
-}
-
-/// What the kernel answers where the table that a dump is limited to does not exist.
-fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::Kernel && error.errno() == Some(libc::ENOENT)
-}
-
-struct Kept<'a, K> {
-    range: Range,
-    keep: &'a mut K,
-}
-
-impl<K: FnMut(&Route) -> bool> RowReader<Route> for Kept<'_, K> {
-    fn row(
-        &mut self,
-        body: &[u8],
-        items: &mut Vec<Route>,
-    ) -> Result<Option<RowPosition>, Undecodable> {
-        let Some(row) = Row::parse(body)? else {
-            return Ok(None);
-        };
-        if self.range.holds(&row) {
-            let route = row.to_route();
-            if (self.keep)(&route) {
-                items.push(route);
-            }
+            all.add(rows, incomplete);
         }
-        Ok(RowPosition::of(&row))
+        let (rows, incomplete) = all.into_sorted();
+        Ok((rows, mismatches, incomplete))
     }
 }
 
+/// Matches the rows of a dump as they arrive.
 struct MatchedDump<'a, 'r> {
-    range: Range,
+    scope: &'a ReadScope,
+    query: &'a DumpQuery,
+    family: Family,
     matcher: &'a mut DumpMatcher<'r>,
-    begun: bool,
-    /// What each attempt has found.
-    found: Vec<Mismatches>,
+    has_begun: bool,
+    /// The mismatches of each attempt.
+    attempts: Vec<Mismatches>,
 }
 
 impl MatchedDump<'_, '_> {
     fn end(&mut self) {
-        if !std::mem::take(&mut self.begun) {
-            self.matcher.begin(self.range.family);
+        if !std::mem::take(&mut self.has_begun) {
+            self.matcher.begin(self.family);
         }
-        let Range { family, table, .. } = self.range;
-        self.found.push(self.matcher.end(family, table));
+        let mismatches = self.matcher.end(self.family, self.query.table);
+        self.attempts.push(mismatches);
     }
 }
 
 impl RowReader<Route> for MatchedDump<'_, '_> {
     fn begin(&mut self) {
-        if self.begun {
+        if self.has_begun {
             self.end();
         }
-        self.matcher.begin(self.range.family);
-        self.begun = true;
+        self.matcher.begin(self.family);
+        self.has_begun = true;
     }
 
     fn row(
@@ -259,17 +113,17 @@ impl RowReader<Route> for MatchedDump<'_, '_> {
         let Some(row) = Row::parse(body)? else {
             return Ok(None);
         };
-        if self.range.holds(&row) {
-            let verdict = match row.plain() {
+        if row.is_within(self.scope, self.query) {
+            let matched = match row.plain() {
                 Some(row) => self.matcher.match_plain(row),
                 None => self.matcher.match_route(&row.to_route()),
             };
-            match verdict {
+            match matched {
                 RowMatch::Matched => {}
                 RowMatch::Kept => items.push(row.to_route()),
                 RowMatch::KeptBoth(before) => items.extend([*before, row.to_route()]),
             }
         }
-        Ok(RowPosition::of(&row))
+        Ok(row.position())
     }
 }

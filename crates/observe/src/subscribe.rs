@@ -1,14 +1,17 @@
 //! The multicast groups that observe listens to.
 
-use trueup_netlink::{Error, Group, Multicast, Namespace};
+use trueup_diff::each_kind;
+use trueup_netlink::codec::KindCodec as _;
+use trueup_netlink::{Error, Multicast, Namespace};
 
-/// Opens a socket for the events of all kinds, nexthop objects among them.
+/// Opens a socket for the events of all kinds.
 pub(crate) fn listen(namespace: &Namespace) -> Result<Multicast, Error> {
-    let mut events = Multicast::open(namespace, &Group::OBJECTS)?;
-    match events.join(Group::NEXTHOP) {
-        // Before Linux 5.3 there are no nexthop objects, and no group for them.
-        Err(error) if error.errno() == Some(libc::EINVAL) => {}
-        joined => joined?,
-    }
+    let mut events = Multicast::open(namespace, &[])?;
+    each_kind!(K => for group in K::GROUPS {
+        match events.join(*group) {
+            Err(error) if K::IS_OPTIONAL && error.errno() == Some(libc::EINVAL) => {}
+            joined => joined?,
+        }
+    });
     Ok(events)
 }

@@ -1,14 +1,23 @@
 //! Addresses (`ifaddrmsg`, linux/if_addr.h).
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnetwork::IpNetwork;
-use trueup_diff::{Address, AddressFlags, Dev, FOREVER, Family, Kind, Label, Lifetimes, Scope};
+use trueup_diff::{
+    Action, Address, AddressFlags, Dev, FOREVER, Family, Kind, Label, Lifetimes, Link, Scope,
+};
 
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
 use super::{
     BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
     split, take,
 };
+use crate::error::KernelError;
+use crate::group::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_ipv4,
     read_string, read_u8, read_u32,
@@ -37,6 +46,67 @@ const IFA_F_DEPRECATED: u32 = 0x20;
 const IFA_F_PERMANENT: u32 = 0x80;
 /// `IFAPROT_KERNEL_RA`: the kernel made it from a router advertisement.
 const PROTO_KERNEL_RA: u8 = 2;
+
+impl KindCodec for Address {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::IPV4_ADDRESS, Group::IPV6_ADDRESS];
+    const ABSENT: i32 = libc::EADDRNOTAVAIL;
+
+    fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
+        let index = scope.only_device().filter(|_| is_strict);
+        let dump = |family| {
+            DumpQuery::new(Consistency::Flagged, |buffer| {
+                dump_request(buffer, family, index)
+            })
+        };
+        [Family::Inet, Family::Inet6].map(dump).into()
+    }
+
+    fn is_within(&self, scope: &ReadScope) -> bool {
+        scope.covers_device(self.dev)
+    }
+
+    /// Makes labels canonical, which needs the names of the devices.
+    fn complete(addresses: &mut Vec<Address>, links: &[Link]) {
+        let names: BTreeMap<u32, _> = links.iter().map(|link| (link.index, link.name)).collect();
+        let name = |dev: Dev| dev.as_index().and_then(|index| names.get(&index));
+        let all = std::mem::take(addresses).into_iter();
+        addresses.extend(all.map(|address| {
+            let name = name(address.dev);
+            address.canonical(name)
+        }));
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        _part: Part,
+        change: &Change<'_, Address>,
+    ) -> Result<(), EncodeError> {
+        let (address, resolve) = (change.object, change.indexes.resolve);
+        match change.action {
+            Action::Create => create(buffer, address, resolve),
+            Action::Update => replace(buffer, address, resolve),
+            Action::Delete => delete(buffer, address, resolve),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        match (action, error.errno()) {
+            (Action::Delete, _) => None,
+            // The device cannot have it: the loopback address of IPv6 on any but a loopback device
+            // (`ipv6_add_addr`).
+            (_, libc::EADDRNOTAVAIL) => Some(RefusalCause::Invalid),
+            // IPv6 is switched off on the device.
+            (_, libc::EACCES) => Some(RefusalCause::Dependency),
+            _ => None,
+        }
+    }
+}
 
 /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
 /// and IPv6. The device's name not being in it, an IPv4 label that is the device's name stands as

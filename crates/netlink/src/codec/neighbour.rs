@@ -1,11 +1,19 @@
 //! Neighbours and proxy entries (`ndmsg`, linux/neighbour.h).
 
-use trueup_diff::{Dev, Family, Kind, LinkAddr, Neighbour, NeighbourState};
+use std::collections::BTreeMap;
 
+use trueup_diff::{Action, Dev, Family, Kind, Link, LinkAddr, Neighbour, NeighbourState};
+
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
 use super::{
     BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
     split, take,
 };
+use crate::error::KernelError;
+use crate::group::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_u8,
 };
@@ -29,6 +37,92 @@ pub(super) const NUD_PERMANENT: u16 = 0x80;
 const NTF_PROXY: u8 = 0x08;
 const NTF_EXT_LEARNED: u8 = 0x10;
 const NTF_ROUTER: u8 = 0x80;
+
+impl KindCodec for Neighbour {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::NEIGHBOUR];
+    const ABSENT: i32 = libc::ENOENT;
+
+    fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery> {
+        let index = scope.only_device().filter(|_| is_strict);
+        let dumps = |family| {
+            // The kernel puts a new neighbour before all others of its bucket, or rebuilds all
+            // buckets: rows are then repeated, and none is left out without a repetition.
+            let moved_by = &[DELETE];
+            [
+                DumpQuery::new(Consistency::Events { family, moved_by }, |buffer| {
+                    dump_request(buffer, family, index)
+                }),
+                DumpQuery::new(Consistency::Unannounced, |buffer| {
+                    proxy_dump_request(buffer, family, index)
+                }),
+            ]
+        };
+        [Family::Inet, Family::Inet6].map(dumps).concat()
+    }
+
+    fn is_within(&self, scope: &ReadScope) -> bool {
+        scope.covers_device(self.dev)
+    }
+
+    /// Finds the NOARP neighbours that the kernel made by itself, which needs the links' addresses.
+    fn complete(neighbours: &mut Vec<Neighbour>, links: &[Link]) {
+        let addresses: BTreeMap<u32, _> = links
+            .iter()
+            .map(|link| (link.index, link.address))
+            .collect();
+        for neighbour in neighbours {
+            let own = neighbour
+                .dev
+                .as_index()
+                .and_then(|index| addresses.get(&index).copied().flatten());
+            if neighbour.state == NeighbourState::NoArp && is_derived(neighbour.lladdr, own) {
+                neighbour.state = NeighbourState::Dynamic;
+            }
+        }
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        _part: Part,
+        change: &Change<'_, Neighbour>,
+    ) -> Result<(), EncodeError> {
+        let (neighbour, resolve) = (change.object, change.indexes.resolve);
+        match change.action {
+            Action::Create => create(buffer, neighbour, resolve),
+            Action::Update => replace(buffer, neighbour, resolve),
+            Action::Delete => delete(buffer, neighbour, resolve),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        if action == Action::Delete || error.errno() != libc::EINVAL {
+            return None;
+        }
+        let message = error.message().unwrap_or_default();
+        Some(match message.starts_with("Invalid link address") {
+            // It is shorter than the hardware addresses of the device (`neigh_add`).
+            true => RefusalCause::Invalid,
+            // Other invalid neighbours are refused before they are sent. The device has no IPv6 (an
+            // MTU below 1280), or has just gone down ("Neighbor entry is now dead").
+            false => RefusalCause::Dependency,
+        })
+    }
+}
+
+/// Returns whether the kernel made a NOARP row by itself, where there is nothing to resolve: it then
+/// has no link-layer address, that of the device itself, or the broadcast one (`arp_constructor`,
+/// `ndisc_constructor`).
+fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
+    lladdr.is_none_or(|lladdr| {
+        Some(lladdr) == own || lladdr.as_bytes().iter().all(|byte| *byte == 0xff)
+    })
+}
 
 /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
 /// and IPv6, such as a bridge's forwarding entry.

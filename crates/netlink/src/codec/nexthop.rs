@@ -1,11 +1,17 @@
 //! Nexthop objects (`nhmsg`, linux/nexthop.h; Linux 5.3).
 
-use trueup_diff::{Dev, Family, Kind, NextHop, Nexthop, NexthopTarget};
+use trueup_diff::{Action, Dev, Family, Kind, NextHop, Nexthop, NexthopTarget};
 
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
 use super::{
     BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
     split, take,
 };
+use crate::error::KernelError;
+use crate::group::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_u16,
     read_u32,
@@ -33,6 +39,49 @@ const MPATH: u16 = 0;
 const MEMBER: usize = 8;
 
 const RTNH_F_ONLINK: u32 = 0x04;
+
+impl KindCodec for Nexthop {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::NEXTHOP];
+    const ABSENT: i32 = libc::ENOENT;
+    const IS_OPTIONAL: bool = true;
+
+    fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(_scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
+        vec![DumpQuery::new(Consistency::Flagged, dump_request)]
+    }
+
+    fn is_within(&self, scope: &ReadScope) -> bool {
+        scope.protocol.is_none_or(|protocol| {
+            let ids = Nexthop::ids(protocol);
+            let mut used = std::iter::once(self.id).chain(self.members());
+            self.protocol == protocol || used.any(|id| ids.contains(&id))
+        })
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        _part: Part,
+        change: &Change<'_, Nexthop>,
+    ) -> Result<(), EncodeError> {
+        let (nexthop, resolve) = (change.object, change.indexes.resolve);
+        match change.action {
+            Action::Create => create(buffer, nexthop, resolve),
+            Action::Update => replace(buffer, nexthop, resolve),
+            Action::Delete => delete(buffer, nexthop.id),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        // A member of the group does not exist.
+        let lacks_member = action != Action::Delete && error.errno() == libc::ENOENT;
+        lacks_member.then_some(RefusalCause::Dependency)
+    }
+}
 
 /// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4 and IPv6.
 ///

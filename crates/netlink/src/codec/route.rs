@@ -1,5 +1,6 @@
 //! Routes (`rtmsg`, linux/rtnetlink.h).
 
+mod kind;
 mod list;
 mod row;
 

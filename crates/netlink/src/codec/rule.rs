@@ -3,11 +3,17 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use trueup_diff::{Family, FwMark, IfName, Kind, PortRange, Rule, RuleAction, UidRange};
+use trueup_diff::{Action, Family, FwMark, IfName, Kind, PortRange, Rule, RuleAction, UidRange};
 
+use super::change::{Change, Part, RefusalCause};
+use super::dump_query::{Consistency, DumpQuery};
+use super::kind_codec::KindCodec;
+use super::read_scope::ReadScope;
 use super::{
     BROKEN, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
 };
+use crate::error::KernelError;
+use crate::group::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u8,
     read_u16, read_u32,
@@ -51,6 +57,48 @@ const FR_ACT_NOP: u8 = 3;
 const FR_ACT_BLACKHOLE: u8 = 6;
 const FR_ACT_UNREACHABLE: u8 = 7;
 const FR_ACT_PROHIBIT: u8 = 8;
+
+impl KindCodec for Rule {
+    const NEW: u16 = NEW;
+    const DELETE: u16 = DELETE;
+    const GROUPS: &'static [Group] = &[Group::IPV4_RULE, Group::IPV6_RULE];
+    const ABSENT: i32 = libc::ENOENT;
+
+    fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
+        decode(body)
+    }
+
+    fn dumps(scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
+        let dump = |family| {
+            let moved_by = &[NEW, DELETE];
+            DumpQuery::new(Consistency::Events { family, moved_by }, |buffer| {
+                dump_request(buffer, family)
+            })
+        };
+        scope.families().map(dump).collect()
+    }
+
+    fn encode(
+        buffer: &mut Vec<u8>,
+        _part: Part,
+        change: &Change<'_, Rule>,
+    ) -> Result<(), EncodeError> {
+        let rule = change.object;
+        match (change.action, change.is_unmarked) {
+            (Action::Create, false) => create(buffer, rule),
+            (Action::Create, true) => create_unmarked(buffer, rule),
+            (Action::Delete, false) => delete(buffer, rule),
+            (Action::Delete, true) => delete_unmarked(buffer, rule),
+            (Action::Update, _) => Err(EncodeError::Refused("a rule cannot be changed in place")),
+        }
+    }
+
+    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
+        // An exclusive create fails only on an equal rule, protocol included.
+        let exists = action == Action::Create && error.errno() == libc::EEXIST;
+        exists.then_some(RefusalCause::AlreadyDone)
+    }
+}
 
 /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
 /// and IPv6.

@@ -1,7 +1,8 @@
-//! An event as far as it can move the place of a dump. Read by hand, with as little work as can be: there may be very many.
+//! [`Event`]: an event, as far as it can move the cursor of a dump. Not decoded by the codecs, but with
+//! as little work as possible: there may be very many events.
 
 use trueup_diff::Family;
-use trueup_netlink::codec::{address, link, neighbour, route, rule};
+use trueup_netlink::codec::{link, nexthop, route};
 use trueup_netlink::wire::{Message, read_u32};
 
 const AF_UNSPEC: u8 = 0;
@@ -15,59 +16,52 @@ const IFF_UP: u32 = 1;
 /// `IPV6_MIN_MTU`: with less a device loses its IPv6 routes as if it went down.
 const IPV6_MIN_MTU: u32 = 1280;
 
-/// `RTM_DELNEXTHOP`.
-const DELETE_NEXTHOP: u16 = 105;
-
-/// What happened.
+/// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// To a route of IPv4 in a table.
-    Route4 {
-        table: u32,
-        dst: u32,
-    },
-    /// To a route of IPv6 in a table.
-    Route6 {
-        table: u32,
-    },
-    Rule(Family),
-    /// A neighbour is gone. One that is new is put before all others of its bucket, or has all buckets made anew: either
-    /// lets rows come again, and leaves none out that none comes again for.
-    NeighbourGone(Family),
-    /// An address is gone, and routes of its family may follow without a word.
-    AddressGone(Family),
-    /// Something else that routes may follow without a word: a link that goes down, a nexthop object that is deleted.
+    /// A route of IPv4 in a table.
+    Route4 { table: u32, dst: u32 },
+    /// A route of IPv6 in a table.
+    Route6 { table: u32 },
+    /// Another object of a family.
+    Object { message_type: u16, family: Family },
+    /// A link that went down or away, or a nexthop object that was deleted: the kernel may remove
+    /// routes with it without an event.
     RemovesRoutes,
-    /// Nothing that moves a place.
+    /// Nothing that moves a cursor.
     Other,
-    /// It cannot be told what.
+    /// Something that cannot be read.
     Unknown,
 }
 
 impl Event {
     pub(super) fn read(message: &Message<'_>) -> Event {
-        Event::of(message).unwrap_or(Event::Unknown)
+        Event::parse(message).unwrap_or(Event::Unknown)
     }
 
-    fn of(message: &Message<'_>) -> Option<Event> {
-        let of_family = |event: fn(Family) -> Event| match *message.body.first()? {
-            AF_INET => Some(event(Family::Inet)),
-            AF_INET6 => Some(event(Family::Inet6)),
-            _ => Some(Event::Other),
-        };
-        match message.header.kind {
-            route::NEW | route::DELETE => routed(message),
-            rule::NEW | rule::DELETE => of_family(Event::Rule),
-            neighbour::DELETE => of_family(Event::NeighbourGone),
-            address::DELETE => of_family(Event::AddressGone),
-            link::NEW => linked(message),
-            link::DELETE | DELETE_NEXTHOP => Some(Event::RemovesRoutes),
-            _ => Some(Event::Other),
+    fn parse(message: &Message<'_>) -> Option<Event> {
+        let message_type = message.header.kind;
+        match message_type {
+            route::NEW | route::DELETE => read_route(message),
+            link::NEW => read_link(message),
+            link::DELETE | nexthop::DELETE => Some(Event::RemovesRoutes),
+            nexthop::NEW => Some(Event::Other),
+            _ => Some(match *message.body.first()? {
+                AF_INET => Event::Object {
+                    message_type,
+                    family: Family::Inet,
+                },
+                AF_INET6 => Event::Object {
+                    message_type,
+                    family: Family::Inet6,
+                },
+                _ => Event::Other,
+            }),
         }
     }
 }
 
-fn routed(message: &Message<'_>) -> Option<Event> {
+fn read_route(message: &Message<'_>) -> Option<Event> {
     let (head, attrs) = message.split(12)?;
     let (mut table, mut dst) = (u32::from(*head.get(4)?), 0);
     let family = *head.first()?;
@@ -87,7 +81,7 @@ fn routed(message: &Message<'_>) -> Option<Event> {
     })
 }
 
-fn linked(message: &Message<'_>) -> Option<Event> {
+fn read_link(message: &Message<'_>) -> Option<Event> {
     let (head, attrs) = message.split(16)?;
     let flags = read_u32(head.get(8..12)?)?;
     let mtu = attrs.find(IFLA_MTU).and_then(read_u32);

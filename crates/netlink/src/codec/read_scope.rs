@@ -22,6 +22,7 @@ pub struct ReadScope {
 
 impl ReadScope {
     /// Returns the scope that covers every object of every kind.
+    #[must_use]
     pub fn whole() -> ReadScope {
         ReadScope {
             kinds: Kinds::ALL,
@@ -29,24 +30,25 @@ impl ReadScope {
         }
     }
 
-    /// Returns the only device of the scope, if it has exactly one: the kernel filters by no more.
-    pub(crate) fn only_device(&self) -> Option<u32> {
-        let devices = self.devices.as_ref()?;
-        devices.first().copied().filter(|_| devices.len() == 1)
-    }
-
     /// Returns the families whose routes and rules are in the scope.
-    pub(crate) fn families(&self) -> impl Iterator<Item = Family> {
+    pub fn families(&self) -> impl Iterator<Item = Family> + use<> {
         let only = self.family;
         let all = [Family::Inet, Family::Inet6].into_iter();
         all.filter(move |family| only.is_none_or(|only| only == *family))
     }
 
     /// Returns whether addresses and neighbours of a device are in the scope.
-    pub(crate) fn covers_device(&self, dev: Dev) -> bool {
+    #[must_use]
+    pub fn covers_device(&self, dev: Dev) -> bool {
         let Some(devices) = &self.devices else {
             return true;
         };
         dev.as_index().is_some_and(|index| devices.contains(&index))
+    }
+
+    /// Returns the only device of the scope, if it has exactly one: the kernel filters by no more.
+    pub(crate) fn only_device(&self) -> Option<u32> {
+        let devices = self.devices.as_ref()?;
+        devices.first().copied().filter(|_| devices.len() == 1)
     }
 }

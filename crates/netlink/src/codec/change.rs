@@ -1,0 +1,55 @@
+//! [`Change`]: a change of one object, as its messages are encoded from it.
+
+use trueup_diff::{Action, Dev, IfName};
+
+use super::Resolve;
+
+/// A change of one object.
+#[derive(Clone, Copy)]
+pub struct Change<'a, T> {
+    /// Whether the object is created, updated or deleted.
+    pub action: Action,
+    /// The desired object; of a delete the observed one.
+    pub object: &'a T,
+    /// The observed object, of an update.
+    pub was: Option<&'a T>,
+    /// The kernel stores no protocol on objects of the kind, so none is sent.
+    pub is_unmarked: bool,
+    /// The interface indexes.
+    pub indexes: DeviceIndexes<'a>,
+}
+
+/// How an encoder learns interface indexes.
+#[derive(Clone, Copy)]
+pub struct DeviceIndexes<'a> {
+    /// Returns the index of a device that exists.
+    pub resolve: Resolve<'a>,
+    /// Returns the device of a name.
+    pub by_name: &'a dyn Fn(&IfName) -> Option<Dev>,
+    /// Returns the index that was chosen for a device that is to be created.
+    pub chosen: &'a dyn Fn(Dev) -> Option<u32>,
+}
+
+/// A message of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The whole change.
+    Whole,
+    /// The master of a port alone.
+    Master,
+    /// The attributes of a link's kind, where the kernel refuses them beside the others.
+    KindAttributes,
+    /// The creation of a route behind the routes of its key.
+    Append,
+}
+
+/// What a refusal of the kernel means for an object, where its kind tells more than the errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalCause {
+    /// An equal object exists already, or the object to delete does not.
+    AlreadyDone,
+    /// Something that the object needs does not exist yet.
+    Dependency,
+    /// The object can never be created as it is.
+    Invalid,
+}

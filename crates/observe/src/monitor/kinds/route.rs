@@ -1,0 +1,84 @@
+//! The events of routes.
+
+use trueup_diff::{Item as _, Kind, ObjectKey, Route};
+use trueup_netlink::codec::KindCodec as _;
+use trueup_netlink::filter::{Instruction, swapped_half};
+use trueup_netlink::wire::{Message, NLM_F_EXCL, NLM_F_REPLACE};
+
+use crate::dirty_set::DirtySet;
+use crate::monitor::filter::{BODY, FLAGS, pass_if, pass_only};
+use crate::monitor::links::LinkStates;
+use crate::monitor::watch_scope::{WatchScope, includes};
+use crate::monitor::watched::Watched;
+
+/// The offset of `rtm_protocol`.
+const PROTOCOL: u32 = BODY + 5;
+
+impl Watched for Route {
+    fn mark_dirty(
+        event: &Message<'_>,
+        scope: &WatchScope,
+        _links: &mut LinkStates,
+        dirty: &mut DirtySet,
+    ) -> Option<bool> {
+        if !scope.includes_routes() {
+            return Some(false);
+        }
+        let Some(route) = Route::decode(event.body).ok()? else {
+            return Some(false);
+        };
+        let is_new = event.header.kind == Route::NEW;
+        let is_ours = route.protocol == scope.protocol;
+        let shares_key = is_new && !is_alone(event);
+        let is_named = || includes(&scope.foreign_routes, &route.key());
+        let is_relevant =
+            is_ours || shares_key || scope.includes_foreign(Kind::Route) && is_named();
+        if is_relevant {
+            dirty.tables.insert((route.family(), route.table));
+            if !is_new {
+                dirty.deleted_routes.insert(route.key());
+            }
+            if is_removed_by_request(event) {
+                dirty.removed.insert(ObjectKey::Route(route.key()));
+            }
+        }
+        Some(is_relevant)
+    }
+
+    fn filter(scope: &WatchScope, is_new: bool) -> Vec<Instruction> {
+        if !scope.includes_routes() || scope.includes_foreign(Kind::Route) {
+            return vec![pass_if(scope.includes_routes())];
+        }
+        let mut block = Vec::new();
+        if is_new {
+            // A route beside another of its key, or in its place.
+            block.extend([
+                Instruction::half(FLAGS),
+                Instruction::any_of(swapped_half(NLM_F_EXCL), 1, 0),
+                Instruction::pass(),
+                Instruction::any_of(swapped_half(NLM_F_REPLACE), 0, 1),
+                Instruction::pass(),
+            ]);
+        }
+        block.push(Instruction::byte(PROTOCOL));
+        block.extend(pass_only(scope.protocol.into()));
+        block
+    }
+}
+
+/// Returns whether a new route is the only one on its key. Otherwise it replaced a route, which may have
+/// been ours, or stands beside one. The event has the flags of what the kernel did, not those of the
+/// request (`fib_table_insert` in net/ipv4/fib_trie.c, `fib6_add_rt2node` in net/ipv6/ip6_fib.c).
+fn is_alone(event: &Message<'_>) -> bool {
+    event.header.flags & NLM_F_EXCL != 0 && event.header.flags & NLM_F_REPLACE == 0
+}
+
+/// Returns whether another writer deleted or replaced a route. The kernel announces its own removals from
+/// port 0, or not at all (`fib_table_flush` in net/ipv4/fib_trie.c, `fib6_clean_node` in
+/// net/ipv6/ip6_fib.c).
+fn is_removed_by_request(event: &Message<'_>) -> bool {
+    match event.header.kind {
+        Route::DELETE => event.header.port != 0,
+        _ => event.header.flags & NLM_F_REPLACE != 0,
+    }
+}

@@ -1,0 +1,37 @@
+//! [`Watched`]: what the monitor needs of a kind, one implementation a kind in [`super::kinds`].
+
+use trueup_netlink::codec::KindCodec;
+use trueup_netlink::filter::Instruction;
+use trueup_netlink::wire::Message;
+
+use super::links::LinkStates;
+use super::watch_scope::WatchScope;
+use crate::dirty_set::DirtySet;
+
+/// A kind whose events the monitor reads.
+pub(super) trait Watched: KindCodec {
+    /// Adds to `dirty` what an event may have changed within the scope, and returns whether that is
+    /// anything; `None` if the event cannot be read.
+    ///
+    /// The default suits a kind of few objects: everything is read again.
+    fn mark_dirty(
+        event: &Message<'_>,
+        scope: &WatchScope,
+        _links: &mut LinkStates,
+        dirty: &mut DirtySet,
+    ) -> Option<bool> {
+        let Some(object) = Self::decode(event.body).ok()? else {
+            return Some(false);
+        };
+        let is_watched = scope.kinds.contains(Self::KIND)
+            && (scope.includes_foreign(Self::KIND) || object.protocol() == scope.protocol);
+        dirty.everything |= is_watched;
+        Some(is_watched)
+    }
+
+    /// Returns the end of a socket filter for the events of the kind that announce an object, or its
+    /// removal. It may only drop events that [`mark_dirty`](Self::mark_dirty) ignores.
+    fn filter(_scope: &WatchScope, _is_new: bool) -> Vec<Instruction> {
+        vec![Instruction::pass()]
+    }
+}
