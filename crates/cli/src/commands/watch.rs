@@ -176,7 +176,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
 
     if let Some(server) = &server {
         let (handle, teller) = (handle.clone(), teller.clone());
-        server.serve(move || exposition::exposition(&handle.stats(), teller.is_current()))?;
+        server.serve(move || exposition::exposition(&handle.stats(), teller.is_current()).ok())?;
     }
     let screen = screen(common.format, &teller, &handle)?;
     let waker = screen.as_ref().map(Screen::waker);

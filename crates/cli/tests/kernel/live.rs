@@ -78,7 +78,7 @@ impl Terminal {
     }
 
     fn frames(&self) -> usize {
-        self.written().matches("\x1b[?2026h\x1b[H").count()
+        self.written().matches("\x1b[?2026h\x1b[1;1H").count()
     }
 
     /// The lines of the last whole frame, without what colours them.
@@ -88,12 +88,17 @@ impl Terminal {
             return Vec::new();
         };
         let frame = before
-            .rsplit_once("\x1b[?2026h\x1b[H")
+            .rsplit_once("\x1b[?2026h\x1b[1;1H")
             .expect("its beginning")
             .1;
         let mut frame = frame.to_owned();
         for escape in [
-            "\x1b[K", "\x1b[J", "\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m",
+            "\x1b[K",
+            "\x1b[J",
+            "\x1b[0m",
+            "\x1b[1m",
+            "\x1b[38;5;1m",
+            "\x1b[38;5;2m",
         ] {
             frame = frame.replace(escape, "");
         }

@@ -140,7 +140,7 @@ pub(crate) fn nobody_who_asks_for_metrics_holds_up_a_pass() {
     let second = assert_no_changes(|| agent.run(&["watch", "g.toml", "--metrics", "unix:metrics"]));
     second.assert_refused(&[
         "cannot listen for --metrics at unix:metrics",
-        "somebody listens there",
+        "another process listens there",
     ]);
     child.terminate(Signal::TERM);
     assert!(!path.exists(), "its socket is removed");

@@ -1,111 +1,111 @@
-//! What the loop counts, in the text format of Prometheus (0.0.4).
+//! The metrics page: the loop's counts in the text format 0.0.4 of Prometheus.
+//!
+//! The crate is `prometheus` and not `prometheus-client`, which writes OpenMetrics alone.
 
-use std::fmt::{self, Write as _};
-
+use prometheus::core::Collector;
+use prometheus::{Gauge, IntCounter, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{Registry, Result, TextEncoder};
 use trueup::driver::{Ops, Stats};
 
-/// The page for a scraper. `current` says whether the file that is in force is the one that is there.
-pub(super) fn exposition(stats: &Stats, current: bool) -> String {
-    let mut page = Page(String::new());
-    // Writing to memory does not fail.
-    let _ = write(&mut page, stats, current);
-    page.0
-}
+/// Returns the page. `is_file_current` says whether the file in force is the one on disk.
+///
+/// # Errors
+///
+/// When two metrics have one name, or a name is malformed: a mistake in this file.
+pub(super) fn exposition(stats: &Stats, is_file_current: bool) -> Result<String> {
+    // The loop keeps the counts, so each page copies them into metrics of its own.
+    let page = Page(Registry::new());
+    let help = "The version of trueup.";
+    let info = IntGaugeVec::new(Opts::new("trueup_build_info", help), &["version"])?;
+    info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    page.add(info)?;
 
-struct Page(String);
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}")
+    let help =
+        "Passes, over everything (whole) or over the objects that may have changed (doubtful).";
+    let passes = IntCounterVec::new(Opts::new("trueup_passes_total", help), &["extent"])?;
+    for (extent, number) in [("whole", stats.full_passes), ("doubtful", stats.dirty_passes)] {
+        passes.with_label_values(&[extent]).inc_by(number);
     }
-
-    /// A family of one.
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl fmt::Display) -> fmt::Result {
-        self.family(name, kind, help)?;
-        writeln!(self.0, "{name} {value}")
-    }
-}
-
-const COUNTER: &str = "counter";
-const GAUGE: &str = "gauge";
-
-fn write(page: &mut Page, stats: &Stats, current: bool) -> fmt::Result {
-    let name = "trueup_build_info";
-    page.family(name, GAUGE, "The version of trueup.")?;
-    let version = env!("CARGO_PKG_VERSION");
-    writeln!(page.0, "{name}{{version=\"{version}\"}} 1")?;
-
-    let name = "trueup_passes_total";
-    let help = "Passes, over all that is managed or over what was doubtful.";
-    page.family(name, COUNTER, help)?;
-    for (extent, number) in [
-        ("whole", stats.full_passes),
-        ("doubtful", stats.dirty_passes),
-    ] {
-        writeln!(page.0, "{name}{{extent=\"{extent}\"}} {number}")?;
-    }
+    page.add(passes)?;
     let help = "Passes that could not run.";
-    page.one(
-        "trueup_passes_failed_total",
-        COUNTER,
-        help,
-        stats.failed_passes,
-    )?;
-    let help = "Passes that were ended before all was done.";
-    page.one(
-        "trueup_passes_cut_total",
-        COUNTER,
-        help,
-        stats.truncated_passes,
-    )?;
+    page.counter("trueup_passes_failed_total", help, stats.failed_passes)?;
+    let help = "Passes that ended before all was done.";
+    page.counter("trueup_passes_cut_total", help, stats.truncated_passes)?;
 
-    let name = "trueup_ops_total";
-    let help = "Changes by the kind of their objects and by what became of them.";
-    page.family(name, COUNTER, help)?;
-    for (kind, ops) in &stats.ops {
+    let help = "Ops by the kind of their objects and by outcome.";
+    let opts = Opts::new("trueup_ops_total", help);
+    let ops = IntCounterVec::new(opts, &["kind", "outcome"])?;
+    for (kind, counts) in &stats.ops {
         let Ops {
             applied,
             failed,
             pending,
-        } = ops;
+        } = *counts;
         for (outcome, number) in [
             ("applied", applied),
             ("failed", failed),
             ("pending", pending),
         ] {
-            writeln!(
-                page.0,
-                "{name}{{kind=\"{kind}\",outcome=\"{outcome}\"}} {number}"
-            )?;
+            ops.with_label_values(&[*kind, outcome]).inc_by(number);
         }
     }
-    let help = "Times that something may have changed, as was heard.";
-    page.one("trueup_hints_total", COUNTER, help, stats.hints)?;
-    let help = "Times that more happened than could be heard.";
-    page.one("trueup_overruns_total", COUNTER, help, stats.overruns)?;
-    let help = "Times that there was nothing to be heard any more.";
+    page.add(ops)?;
+
+    let help = "Hints that something may have changed.";
+    page.counter("trueup_hints_total", help, stats.hints)?;
+    let help = "Times that the kernel dropped events because trueup did not read them fast enough.";
+    page.counter("trueup_overruns_total", help, stats.overruns)?;
+    let help = "Times that the subscription to the kernel's events failed.";
     let name = "trueup_subscription_failures_total";
-    page.one(name, COUNTER, help, stats.subscription_failures)?;
-    let help = "Objects that are not tried for the time being as they failed.";
-    page.one("trueup_backed_off", GAUGE, help, stats.backed_off)?;
+    page.counter(name, help, stats.subscription_failures)?;
+    let help = "Objects that failed and wait for their backoff to end.";
+    page.gauge("trueup_backed_off", help, stats.backed_off as f64)?;
     if let Some(last) = stats.last_pass {
         let help = "How long the last pass took.";
-        page.one("trueup_last_pass_seconds", GAUGE, help, last.as_secs_f64())?;
+        page.gauge("trueup_last_pass_seconds", help, last.as_secs_f64())?;
     }
     if let Some(since) = stats.since_converged {
-        let help = "How long ago things were last seen to be as declared; 0 while that stands.";
-        let name = "trueup_seconds_since_converged";
-        page.one(name, GAUGE, help, since.as_secs_f64())?;
+        let help = "Time since the state was last seen converged; 0 while it is.";
+        page.gauge("trueup_seconds_since_converged", help, since.as_secs_f64())?;
     }
-    let converged = stats.since_converged.is_some_and(|since| since.is_zero());
-    let help = "Whether things were as declared when they were last looked at.";
-    page.one("trueup_converged", GAUGE, help, u8::from(converged))?;
-    let help = "How many files were taken up after the first.";
-    page.one("trueup_desired_revision", GAUGE, help, stats.desired)?;
-    let help = "Whether changes are heard of, and not only found by timer.";
-    page.one("trueup_subscribed", GAUGE, help, u8::from(stats.subscribed))?;
-    let help = "Whether the file that is in force is the one that is there.";
-    page.one("trueup_file_current", GAUGE, help, u8::from(current))
+    let is_converged = stats.since_converged.is_some_and(|since| since.is_zero());
+    let help = "Whether the last look found the state converged.";
+    page.flag("trueup_converged", help, is_converged)?;
+    let help = "How many files came into force after the first.";
+    page.gauge(
+        "trueup_desired_revision",
+        help,
+        stats.desired.number() as f64,
+    )?;
+    let help = "Whether trueup receives the kernel's events, and does not only look by timer.";
+    page.flag("trueup_subscribed", help, stats.subscribed)?;
+    let help = "Whether the file in force is the one on disk.";
+    page.flag("trueup_file_current", help, is_file_current)?;
+    TextEncoder::new().encode_to_string(&page.0.gather())
+}
+
+struct Page(Registry);
+
+impl Page {
+    fn add(&self, metric: impl Collector + 'static) -> Result<()> {
+        self.0.register(Box::new(metric))
+    }
+
+    fn counter(&self, name: &str, help: &str, value: u64) -> Result<()> {
+        let counter = IntCounter::new(name, help)?;
+        counter.inc_by(value);
+        self.add(counter)
+    }
+
+    fn gauge(&self, name: &str, help: &str, value: f64) -> Result<()> {
+        let gauge = Gauge::new(name, help)?;
+        gauge.set(value);
+        self.add(gauge)
+    }
+
+    fn flag(&self, name: &str, help: &str, value: bool) -> Result<()> {
+        self.gauge(name, help, f64::from(u8::from(value)))
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
         );
         stats.last_pass = Some(std::time::Duration::from_millis(1500));
         stats.since_converged = Some(std::time::Duration::ZERO);
-        let page = exposition(&stats, true);
+        let page = exposition(&stats, true).unwrap();
         let mut family = "";
         let mut samples = Vec::new();
         for line in page.lines() {
@@ -154,6 +154,10 @@ mod tests {
         ] {
             assert!(samples.contains(&sample), "{sample}: {page}");
         }
-        assert!(!exposition(&Stats::default(), true).contains("since_converged"));
+        assert!(
+            !exposition(&Stats::default(), true)
+                .unwrap()
+                .contains("since_converged")
+        );
     }
 }

@@ -1,6 +1,9 @@
-//! The terminal: its other screen while `watch` runs, and the former one afterwards. What is shown is the view's affair.
+//! The terminal: its alternate screen while `watch` runs, and the main screen afterwards. The view
+//! decides what is drawn.
+//!
+//! `crossterm` writes the escape sequences. `ratatui` would draw only the cells that change, but a
+//! frame of some 50 lines a quarter of a second needs none of that.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::style::{Attribute, Print, PrintStyledContent, SetAttribute, Stylize as _};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap,
+    EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+};
+use crossterm::{execute, queue};
 use rustix::termios::tcgetwinsize;
 
 use super::view::{Line, Tone};
@@ -19,11 +29,6 @@ const AT_MOST: Duration = Duration::from_secs(1);
 
 /// How long the terminal may take to be restored: one that is held with ^S takes for ever.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The other screen, no cursor, no line that goes on in the next.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
-/// All of that undone.
-const LEAVE: &str = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// The terminal as long as it is ours. Dropped, it is as it was.
 pub(super) struct Screen {
@@ -99,7 +104,7 @@ impl Drop for Screen {
         }
         if self.gone.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
             // It panicked: what it would have done is left to us.
-            let _ = put(LEAVE);
+            let _ = restore();
         }
     }
 }
@@ -113,17 +118,17 @@ impl Waker {
 
     /// Gives the terminal back for good, as the process ends without much ado.
     pub(super) fn give_back(&self) {
-        let _ = put(LEAVE);
+        let _ = restore();
     }
 
     /// Gives the terminal back for as long as `work` takes.
     pub(super) fn without(&self, work: impl FnOnce()) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = put(LEAVE);
+        let _ = restore();
         *hidden = true;
         work();
         *hidden = false;
-        let _ = put(ENTER);
+        let _ = enter();
         drop(hidden);
         self.wake();
     }
@@ -138,13 +143,13 @@ struct Canvas {
 
 impl Canvas {
     fn run(self, lines: impl Fn(usize, usize) -> Vec<Line>, lost: impl FnOnce()) {
-        let mut result = put(ENTER);
+        let mut result = enter();
         while result.is_ok() {
             result = self.draw(&lines);
             let drawn = Instant::now();
             match self.woken.recv_timeout(AT_MOST) {
                 Ok(Wake::Leave) | Err(RecvTimeoutError::Disconnected) => {
-                    let _ = put(LEAVE);
+                    let _ = restore();
                     let _ = self.leaving.send(());
                     return;
                 }
@@ -157,41 +162,58 @@ impl Canvas {
         let _ = self.leaving.send(());
     }
 
-    /// In one piece, and nothing is erased before it is written over: so nothing flickers.
     fn draw(&self, lines: impl Fn(usize, usize) -> Vec<Line>) -> io::Result<()> {
         let hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         if *hidden {
             return Ok(());
         }
+        // Crossterm would ask the controlling terminal, which need not be the standard output.
         let size = tcgetwinsize(io::stdout())?;
         // A terminal that does not know its size says 0.
         let or = |size: u16, usual: usize| if size == 0 { usual } else { size.into() };
         let lines = lines(or(size.ws_row, 24), or(size.ws_col, 80));
-        put(&self.frame(&lines))
-    }
-
-    fn frame(&self, lines: &[Line]) -> String {
-        // Terminals that know of synchronised updates (mode 2026) show a frame at once; others pass over it.
-        let mut frame = "\x1b[?2026h\x1b[H".to_owned();
+        // One piece, and nothing erased before it is written over, so that nothing flickers.
+        let mut frame = Vec::new();
+        queue!(frame, BeginSynchronizedUpdate, MoveTo(0, 0))?;
         for (at, line) in lines.iter().enumerate() {
-            let colour = match line.tone {
-                _ if !self.colours => "",
-                Tone::Plain => "",
-                Tone::Head => "\x1b[1m",
-                Tone::Good => "\x1b[32m",
-                Tone::Bad => "\x1b[31m",
+            if at > 0 {
+                queue!(frame, Print("\r\n"))?;
+            }
+            let text = line.text.as_str();
+            let text = match line.tone {
+                _ if !self.colours => text.stylize(),
+                Tone::Plain => text.stylize(),
+                Tone::Head => text.bold(),
+                Tone::Good => text.dark_green(),
+                Tone::Bad => text.dark_red(),
             };
-            let end = if colour.is_empty() { "" } else { "\x1b[0m" };
-            let feed = if at == 0 { "" } else { "\r\n" };
-            // Writing to memory does not fail.
-            let _ = write!(frame, "{feed}{colour}{}{end}\x1b[K", line.text);
+            queue!(
+                frame,
+                PrintStyledContent(text),
+                Clear(ClearType::UntilNewLine)
+            )?;
         }
-        frame + "\x1b[J\x1b[?2026l"
+        queue!(
+            frame,
+            Clear(ClearType::FromCursorDown),
+            EndSynchronizedUpdate
+        )?;
+        let mut out = io::stdout().lock();
+        out.write_all(&frame)?;
+        out.flush()
     }
 }
 
-fn put(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+fn enter() -> io::Result<()> {
+    execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)
+}
+
+fn restore() -> io::Result<()> {
+    execute!(
+        io::stdout(),
+        SetAttribute(Attribute::Reset),
+        EnableLineWrap,
+        Show,
+        LeaveAlternateScreen
+    )
 }

@@ -1,30 +1,33 @@
-//! Serves one page of text over HTTP, such as a scraper of metrics fetches. Not a web server: it knows GET and HEAD of one path,
-//! keeps no connection open, and gives nobody more than a few seconds.
+//! The HTTP server of `watch --metrics`: `GET` and `HEAD` of one path, and no kept connections.
+//!
+//! The listener is ours because no small synchronous server (`tiny_http`, `rouille`) limits how
+//! long a client may take and how many are connected. `httparse` reads the requests.
 
 mod answer;
 
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use socket2::Socket;
 
-use self::answer::{LONGEST, answer, is_whole};
+use self::answer::{MAX_REQUEST, answer, is_whole};
 
-/// How many may be served at once; whoever comes on top of them is sent away.
-const AT_ONCE: usize = 8;
+/// The most connections at a time; further ones are closed at once.
+const MAX_CONNECTIONS: usize = 8;
 
-/// How long one may take, from connecting to having read the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest that a connection may last, until the client has read the response.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,52 +62,43 @@ impl fmt::Display for Address {
     }
 }
 
-/// Listens, and does not answer yet. Dropped, it removes the socket that it made in the file system.
+/// A listening socket. When dropped, it removes the socket file that it made.
 pub(super) struct Server {
-    listener: Listener,
+    listener: Socket,
     made: Option<PathBuf>,
 }
 
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
 impl Server {
-    /// Listens at an address.
+    /// Listens at an address. Connections wait until [`serve`](Self::serve).
     ///
     /// # Errors
     ///
-    /// When that cannot be had: somebody else listens there, or it is not ours to have.
+    /// When another process listens there, or the address cannot be bound.
     pub(super) fn listen(address: &Address) -> Result<Server> {
         let refused = || format!("cannot listen for --metrics at {address}");
-        let (listener, made) = match address {
-            Address::Tcp(at) => {
-                let listener = TcpListener::bind(at).with_context(refused)?;
-                (Listener::Tcp(listener), None)
-            }
-            Address::Unix(path) => {
-                let listener = bind(path).with_context(refused)?;
-                (Listener::Unix(listener), Some(path.clone()))
-            }
+        let (listener, made): (OwnedFd, _) = match address {
+            Address::Tcp(at) => (TcpListener::bind(at).with_context(refused)?.into(), None),
+            Address::Unix(path) => (bind(path).with_context(refused)?.into(), Some(path.clone())),
         };
-        Ok(Server { listener, made })
+        Ok(Server {
+            listener: listener.into(),
+            made,
+        })
     }
 
-    /// Answers with what `page` gives, on threads of its own, until the process ends.
+    /// Answers with what `page` returns, on threads of its own, until the process ends.
     ///
     /// # Errors
     ///
-    /// When there is no thread to be had.
-    pub(super) fn serve(&self, page: impl Fn() -> String + Send + Sync + 'static) -> Result<()> {
-        let listener = match &self.listener {
-            Listener::Tcp(listener) => Listener::Tcp(listener.try_clone()?),
-            Listener::Unix(listener) => Listener::Unix(listener.try_clone()?),
-        };
-        let page: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(page);
+    /// When no thread can be started.
+    pub(super) fn serve(
+        &self,
+        page: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let listener = self.listener.try_clone()?;
         thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || listener.run(&page))
+            .spawn(move || accept(&listener, &Arc::new(page)))
             .context("cannot start a thread")?;
         Ok(())
     }
@@ -113,19 +107,19 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(path) = &self.made {
-            // Somebody may have been quicker.
+            // Another process may have removed it already.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Binds a path, also one where a process that was killed has left its socket.
+/// Binds a path, also one where a killed process has left its socket.
 fn bind(path: &Path) -> Result<UnixListener> {
     if let Ok(found) = fs::symlink_metadata(path)
         && found.file_type().is_socket()
     {
         match UnixStream::connect(path) {
-            Ok(_) => bail!("somebody listens there"),
+            Ok(_) => bail!("another process listens there"),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(path)?;
             }
@@ -135,104 +129,63 @@ fn bind(path: &Path) -> Result<UnixListener> {
     Ok(UnixListener::bind(path)?)
 }
 
-type Page = Arc<dyn Fn() -> String + Send + Sync>;
-
-impl Listener {
-    fn run(&self, page: &Page) {
-        let served = Arc::new(AtomicUsize::new(0));
-        loop {
-            let stream = match self {
-                Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
-                Listener::Unix(listener) => {
-                    listener.accept().map(|(stream, _)| Stream::Unix(stream))
-                }
-            };
-            let Ok(stream) = stream else {
-                // Too many open files, or the client has gone: neither may make this spin.
-                thread::sleep(Duration::from_millis(100));
-                continue;
-            };
-            let turn = Turn::take(&served);
-            if turn.0.load(Ordering::Relaxed) > AT_ONCE {
-                continue;
-            }
-            let page = Arc::clone(page);
-            // Without a thread the client is sent away.
-            let _ = thread::Builder::new()
-                .name("metrics".into())
-                .spawn(move || {
-                    let _turn = turn;
-                    let mut client = Client {
-                        stream,
-                        until: Instant::now() + PATIENCE,
-                    };
-                    // A client that went away or is too slow has nobody to complain to.
-                    let _ = client.serve(&*page);
-                });
-        }
-    }
-}
-
-/// One of those that are served, until it is dropped.
-struct Turn(Arc<AtomicUsize>);
-
-impl Turn {
-    fn take(served: &Arc<AtomicUsize>) -> Turn {
-        served.fetch_add(1, Ordering::Relaxed);
-        Turn(Arc::clone(served))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-/// A connection that has an end, whatever the other side does.
-struct Client {
-    stream: Stream,
-    until: Instant,
-}
-
-impl Client {
-    fn serve(&mut self, page: &dyn Fn() -> String) -> io::Result<()> {
-        let asked = self.request()?;
-        let Some(asked) = asked else {
-            return Ok(());
+/// Serves each connection on a thread of its own, and as many at a time as the limit allows.
+fn accept(listener: &Socket, page: &Arc<impl Fn() -> Option<String> + Send + Sync + 'static>) {
+    // Each connection holds a clone.
+    let slots = Arc::new(());
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            // Too many open files, or the client has gone: neither may make this spin.
+            thread::sleep(Duration::from_millis(100));
+            continue;
         };
-        let answer = answer(&asked, page);
-        self.write_all(answer.as_bytes())?;
-        match &self.stream {
-            Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write)?,
-            Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write)?,
+        if Arc::strong_count(&slots) > MAX_CONNECTIONS {
+            continue;
         }
-        // A connection that is closed with something unread is reset, and the answer lost on its way.
-        let mut rest = [0; 512];
-        while self.read(&mut rest)? > 0 {}
+        let (slot, page) = (Arc::clone(&slots), Arc::clone(page));
+        // Without a thread the connection is closed.
+        let _ = thread::Builder::new()
+            .name("metrics".into())
+            .spawn(move || {
+                let _slot = slot;
+                let mut connection = Connection {
+                    stream,
+                    deadline: Instant::now() + CONNECTION_TIMEOUT,
+                };
+                // A client that went away or is too slow gets no response.
+                let _ = connection.serve(&*page);
+            });
+    }
+}
+
+/// A connection that ends at its deadline, whatever the client does.
+struct Connection {
+    stream: Socket,
+    deadline: Instant,
+}
+
+impl Connection {
+    fn serve(&mut self, page: &dyn Fn() -> Option<String>) -> io::Result<()> {
+        let mut request = Vec::new();
+        let mut piece = [0; 1024];
+        while request.len() <= MAX_REQUEST && !is_whole(&request) {
+            match self.read(&mut piece)? {
+                0 => break,
+                read => request.extend(piece.iter().take(read)),
+            }
+        }
+        if request.is_empty() {
+            return Ok(());
+        }
+        self.write_all(answer(&request, page).as_bytes())?;
+        self.stream.shutdown(Shutdown::Write)?;
+        // Closing a connection with unread bytes resets it, and the client loses the response.
+        while self.read(&mut piece)? > 0 {}
         Ok(())
     }
 
-    /// What is asked up to the empty line; more than the longest where it is longer. `None` if the other side said nothing.
-    fn request(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut asked = Vec::new();
-        let mut piece = [0; 1024];
-        while asked.len() <= LONGEST && !is_whole(&asked) {
-            match self.read(&mut piece)? {
-                0 => break,
-                read => asked.extend(piece.iter().take(read)),
-            }
-        }
-        Ok((!asked.is_empty()).then_some(asked))
-    }
-
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
+    fn time_left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -240,35 +193,17 @@ impl Client {
     }
 }
 
-impl Read for Client {
+impl Read for Connection {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = Some(self.left()?);
-        match &mut self.stream {
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(left)?;
-                stream.read(into)
-            }
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(left)?;
-                stream.read(into)
-            }
-        }
+        self.stream.set_read_timeout(Some(self.time_left()?))?;
+        self.stream.read(into)
     }
 }
 
-impl Write for Client {
+impl Write for Connection {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        let left = Some(self.left()?);
-        match &mut self.stream {
-            Stream::Tcp(stream) => {
-                stream.set_write_timeout(left)?;
-                stream.write(from)
-            }
-            Stream::Unix(stream) => {
-                stream.set_write_timeout(left)?;
-                stream.write(from)
-            }
-        }
+        self.stream.set_write_timeout(Some(self.time_left()?))?;
+        self.stream.write(from)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -299,7 +234,7 @@ mod tests {
         let server = Server::listen(&address).unwrap();
         let refused = Server::listen(&address).err().unwrap();
         assert!(
-            format!("{refused:#}").contains("somebody listens there"),
+            format!("{refused:#}").contains("another process listens there"),
             "{refused:#}"
         );
         drop(server);

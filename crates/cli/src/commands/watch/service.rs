@@ -1,7 +1,9 @@
-//! What a service manager is told, as of `sd_notify(3)`: that the first pass is over, that the file is read again, that the
-//! end has begun, how things stand, and that passes still end. Without `NOTIFY_SOCKET` nobody is told anything.
+//! Notifications to the service manager, by the protocol of `sd_notify(3)`: ready, reloading,
+//! stopping, a status line, and the watchdog. Without `NOTIFY_SOCKET` none are sent.
 //!
-//! A thread of its own does the telling: neither a slow manager nor a long look at a new file may delay a pass or the watchdog.
+//! A thread of its own sends them, so that neither a slow manager nor a long read of a new file
+//! delays a pass or the watchdog. The crate `sd-notify` (0.5) sends without a time limit and knows
+//! no abstract socket names, so the socket is ours.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,30 +1,45 @@
-//! A request and its answer, as bytes: as much of HTTP/1.1 (RFC 9112) as it takes to hand out one page.
+//! A request and its response, as bytes: as much of HTTP/1.1 (RFC 9112) as one page takes.
+
+use httparse::{EMPTY_HEADER, Error, Request, Status};
 
 /// The page's path.
 const PATH: &str = "/metrics";
 
-/// The exposition format of Prometheus.
-const CONTENT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The longest request that is read, in bytes.
+pub(super) const MAX_REQUEST: usize = 8192;
 
-/// How long a request may be, in bytes.
-pub(super) const LONGEST: usize = 8192;
+/// The most header fields that are read.
+const MAX_HEADERS: usize = 100;
 
-/// The answer to a request.
-pub(super) fn answer(asked: &[u8], page: &dyn Fn() -> String) -> String {
-    if asked.len() > LONGEST {
-        return refusal("431 Request Header Fields Too Large", "");
+/// Returns whether a request needs no more bytes: it is whole, or malformed already.
+pub(super) fn is_whole(request: &[u8]) -> bool {
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    !matches!(
+        Request::new(&mut headers).parse(request),
+        Ok(Status::Partial)
+    )
+}
+
+/// Returns the response to a request. `page` is called only for a request that gets the page; it
+/// returns `None` if it has none.
+pub(super) fn answer(request: &[u8], page: &dyn Fn() -> Option<String>) -> String {
+    const TOO_LARGE: &str = "431 Request Header Fields Too Large";
+    if request.len() > MAX_REQUEST {
+        return refusal(TOO_LARGE, "");
     }
-    let line = asked.split(|byte| *byte == b'\n').next().unwrap_or(asked);
-    let line = std::str::from_utf8(line).map(str::trim_end);
-    let words: Vec<&str> = line
-        .map(|line| line.split(' ').collect())
-        .unwrap_or_default();
-    let [method, target, version] = words[..] else {
-        return refusal("400 Bad Request", "");
-    };
-    let is_token = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
-    let known = matches!(version, "HTTP/1.0" | "HTTP/1.1");
-    if !is_token || !target.starts_with('/') || !known || !is_whole(asked) {
+    let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = Request::new(&mut headers);
+    match parsed.parse(request) {
+        Ok(Status::Complete(_)) => {}
+        Err(Error::TooManyHeaders) => return refusal(TOO_LARGE, ""),
+        Ok(Status::Partial) | Err(_) => return refusal("400 Bad Request", ""),
+    }
+    let (method, target) = (
+        parsed.method.unwrap_or_default(),
+        parsed.path.unwrap_or_default(),
+    );
+    // No method in use has a small letter, and no proxy asks for a whole URL here.
+    if !method.bytes().all(|byte| byte.is_ascii_uppercase()) || !target.starts_with('/') {
         return refusal("400 Bad Request", "");
     }
     if !matches!(method, "GET" | "HEAD") {
@@ -34,18 +49,15 @@ pub(super) fn answer(asked: &[u8], page: &dyn Fn() -> String) -> String {
     if path != PATH {
         return refusal("404 Not Found", "");
     }
-    let page = page();
-    let head = head("200 OK", "", CONTENT, page.len());
+    let Some(page) = page() else {
+        return refusal("500 Internal Server Error", "");
+    };
+    let content_type = format!("{}; charset=utf-8", prometheus::TEXT_FORMAT);
+    let head = head("200 OK", "", &content_type, page.len());
     match method {
         "HEAD" => head,
         _ => head + &page,
     }
-}
-
-/// The empty line has come; lines may end in a mere newline (RFC 9112, 2.2).
-pub(super) fn is_whole(asked: &[u8]) -> bool {
-    let ends = |end: &[u8]| asked.windows(end.len()).any(|window| window == end);
-    ends(b"\r\n\r\n") || ends(b"\n\n")
 }
 
 fn refusal(status: &str, more: &str) -> String {
@@ -53,9 +65,10 @@ fn refusal(status: &str, more: &str) -> String {
     head(status, more, "text/plain; charset=utf-8", body.len()) + &body
 }
 
-fn head(status: &str, more: &str, content: &str, length: usize) -> String {
+fn head(status: &str, more: &str, content_type: &str, length: usize) -> String {
     format!(
-        "HTTP/1.1 {status}\r\n{more}Content-Type: {content}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\n{more}Content-Type: {content_type}\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n"
     )
 }
 
@@ -64,11 +77,11 @@ mod tests {
     use super::*;
 
     fn asked(request: &[u8]) -> String {
-        answer(request, &|| "page\n".to_owned())
+        answer(request, &|| Some("page\n".to_owned()))
     }
 
     #[test]
-    fn the_page_is_told_to_those_who_ask_for_it() {
+    fn a_request_for_the_page_gets_it() {
         for request in [
             &b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"[..],
             b"GET /metrics HTTP/1.0\r\n\r\n",
@@ -91,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_asked_is_refused() {
+    fn every_other_request_is_refused() {
         let long = [
             b"GET /metrics HTTP/1.1\r\nx: ",
-            &[b'x'; LONGEST][..],
+            &[b'x'; MAX_REQUEST][..],
             b"\r\n\r\n",
         ]
         .concat();
