@@ -1,13 +1,20 @@
-//! How works grow, as a picture: wall time over the number of objects, both axes logarithmic, so that what grows in
-//! proportion is a straight line of the same slope everywhere. A panel a work, a line a program.
+//! The picture of `docs/performance.md`: wall time over the number of objects, a panel a work and a
+//! line a program. Both axes are logarithmic, so that what grows in proportion is a straight line of
+//! the same slope in every panel.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+
+use plotters::coord::Shift;
+use plotters::coord::combinators::BindKeyPoints as _;
+use plotters::prelude::*;
 
 use super::record::{Record, rank, seconds};
 use super::series::steps;
 use crate::works::Work;
 use trueup_diff::Family;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// The works that have a panel.
 const PANELS: [Work; 6] = [
@@ -20,83 +27,141 @@ const PANELS: [Work; 6] = [
 ];
 
 const COLUMNS: usize = 2;
-/// A panel with its labels, and the margins within.
-const PANEL: (f64, f64) = (460.0, 320.0);
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 120.0;
-const TOP: f64 = 34.0;
-const BOTTOM: f64 = 40.0;
+/// The size of a panel with its labels, in pixels.
+const PANEL: (u32, u32) = (460, 320);
+/// The room beside the lines for the names of the programs.
+const NAMES: u32 = 112;
 
 /// Of floor, of trueup, and of the others in turn.
-const COLOURS: [&str; 8] = [
-    "#444444", "#c2410c", "#2563eb", "#15803d", "#7e22ce", "#0e7490", "#a16207", "#be185d",
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0x44, 0x44, 0x44),
+    RGBColor(0xc2, 0x41, 0x0c),
+    RGBColor(0x25, 0x63, 0xeb),
+    RGBColor(0x15, 0x80, 0x3d),
+    RGBColor(0x7e, 0x22, 0xce),
+    RGBColor(0x0e, 0x74, 0x90),
+    RGBColor(0xa1, 0x62, 0x07),
+    RGBColor(0xbe, 0x18, 0x5d),
 ];
 
-/// The picture of a record, as SVG.
+/// Returns the picture of a record, as SVG.
+///
+/// # Panics
+///
+/// When drawing to memory fails, which is a mistake in this file.
+#[expect(
+    clippy::expect_used,
+    reason = "a string takes everything that is written to it"
+)]
 pub fn svg(record: &Record) -> String {
-    let rows = PANELS.len().div_ceil(COLUMNS);
-    let (width, height) = (PANEL.0 * COLUMNS as f64, PANEL.1 * rows as f64);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
-         font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
-    for (at, work) in PANELS.iter().enumerate() {
-        let x = (at % COLUMNS) as f64 * PANEL.0;
-        let y = (at / COLUMNS) as f64 * PANEL.1;
-        let _ = writeln!(text, "<g transform=\"translate({x} {y})\">");
-        panel(&mut text, record, *work);
-        text.push_str("</g>\n");
-    }
-    text.push_str("</svg>\n");
+    let mut text = String::new();
+    draw(&mut text, record).expect("drawing to memory does not fail");
     text
 }
 
-/// A program's line: size, and wall time in nanoseconds.
+fn draw(text: &mut String, record: &Record) -> Drawn {
+    let rows = PANELS.len().div_ceil(COLUMNS);
+    let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32);
+    let root = SVGBackend::with_string(text, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    for (area, work) in root.split_evenly((rows, COLUMNS)).iter().zip(PANELS) {
+        panel(area, record, work)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// A program's line: sizes, and wall times in nanoseconds.
 struct Line<'a> {
     program: &'a str,
     /// The same in all panels.
-    colour: &'static str,
-    points: Vec<(usize, u64)>,
+    colour: RGBColor,
+    points: Vec<(f64, f64)>,
 }
 
-fn panel(text: &mut String, record: &Record, work: Work) {
+fn panel(area: &Area<'_>, record: &Record, work: Work) -> Drawn {
     let title = steps().find(|(step, _)| step.work == work);
     let title = title.map_or("", |(step, _)| step.title);
-    // What follows a comma says against what; that is the line beside.
+    // What follows a comma says against what; the lines beside say that.
     let title = title.split(", against").next().unwrap_or(title);
-    let _ = writeln!(
-        text,
-        "<text x=\"{LEFT}\" y=\"20\" font-size=\"13\">{title}</text>"
-    );
+    let area = area.titled(title, ("sans-serif", 17))?;
     let lines = lines(record, work);
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let decades = |values: &mut dyn Iterator<Item = f64>| {
-        let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), value| {
-            (least.min(value.log10()), most.max(value.log10()))
-        });
-        (least.floor(), most.ceil().max(least.floor() + 1.0))
-    };
     if points().next().is_none() {
-        return;
+        return Ok(());
     }
-    let x = Axis {
-        decades: decades(&mut points().map(|(size, _)| size.max(1) as f64)),
-        from: LEFT,
-        to: PANEL.0 - RIGHT,
+    let sizes = decades(points().map(|(size, _)| size));
+    let times = decades(points().map(|(_, ns)| ns));
+    let axis = |ticks: &[f64]| {
+        let ends = ticks[0]..ticks[ticks.len() - 1];
+        ends.log_scale().with_key_points(ticks.to_vec())
     };
-    let y = Axis {
-        decades: decades(&mut points().map(|(_, ns)| ns.max(1) as f64)),
-        from: PANEL.1 - BOTTOM,
-        to: TOP,
-    };
-    grid(text, &x, &y);
+    let mut chart = ChartBuilder::on(&area)
+        .margin(8)
+        .margin_right(NAMES)
+        .x_label_area_size(24)
+        .y_label_area_size(56)
+        .build_cartesian_2d(axis(&sizes), axis(&times))?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(0xdd, 0xdd, 0xdd))
+        .label_style(("sans-serif", 14))
+        .x_label_formatter(&|size| short(*size as u64))
+        .y_label_formatter(&|ns| round(*ns as u64))
+        .draw()?;
+    let mut ends = Vec::new();
     for line in &lines {
-        draw(text, line, &x, &y);
+        let points = line.points.iter().copied();
+        let rank = rank(line.program);
+        let style = line.colour.stroke_width(if rank < 2 { 2 } else { 1 });
+        if rank == 0 {
+            chart.draw_series(DashedLineSeries::new(points.clone(), 5, 3, style))?;
+        } else {
+            chart.draw_series(LineSeries::new(points.clone(), style))?;
+        }
+        let filled = line.colour.filled();
+        chart.draw_series(points.map(|point| Circle::new(point, 2, filled)))?;
+        if let Some(last) = line.points.last() {
+            ends.push((chart.backend_coord(last).1, line));
+        }
     }
-    names(text, &lines, &y);
+    let (right, _) = chart.backend_coord(&(sizes[sizes.len() - 1], times[0]));
+    names(&area, right + 8, ends)
 }
 
-/// The lines of a work: floor, trueup, and the others by name.
+/// Returns the powers of ten from below the least value to above the greatest.
+fn decades(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), value| {
+        (least.min(value.log10()), most.max(value.log10()))
+    });
+    let (least, most) = (least.floor(), most.ceil().max(least.floor() + 1.0));
+    (least as i32..=most as i32)
+        .map(|power| 10_f64.powi(power))
+        .collect()
+}
+
+/// Writes the names beside the ends of the lines, the slowest at the top, none over another.
+fn names(area: &Area<'_>, x: i32, mut ends: Vec<(i32, &Line<'_>)>) -> Drawn {
+    const HEIGHT: i32 = 13;
+    ends.sort_by_key(|(y, _)| *y);
+    let (_, top) = area.get_base_pixel();
+    let mut free = i32::MIN;
+    for (end, line) in ends {
+        let y = end.max(free);
+        free = y + HEIGHT;
+        let style = ("sans-serif", 14).into_font().color(&line.colour);
+        let (left, _) = area.get_base_pixel();
+        area.draw(&Text::new(
+            line.program,
+            (x - left, y - top - HEIGHT / 2),
+            style,
+        ))?;
+    }
+    Ok(())
+}
+
+/// Returns the lines of a work: floor, trueup, and the others by name.
 fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
     let name = work.to_string();
     let mut lines: Vec<Line<'_>> = Vec::new();
@@ -108,7 +173,8 @@ fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
             let Some(figures) = entry.figures(program, "floor") else {
                 continue;
             };
-            let point = (size, figures.median.wall_ns);
+            // A logarithm has no zero.
+            let point = (size.max(1) as f64, figures.median.wall_ns.max(1) as f64);
             match lines.iter_mut().find(|line| line.program == program) {
                 Some(line) => line.points.push(point),
                 None => lines.push(Line {
@@ -123,56 +189,7 @@ fn lines(record: &Record, work: Work) -> Vec<Line<'_>> {
     lines
 }
 
-/// Powers of ten, laid out from one place to another.
-struct Axis {
-    decades: (f64, f64),
-    from: f64,
-    to: f64,
-}
-
-impl Axis {
-    fn at(&self, value: f64) -> f64 {
-        let (least, most) = self.decades;
-        let share = (value.max(1.0).log10() - least) / (most - least);
-        self.from + share * (self.to - self.from)
-    }
-
-    /// The powers of ten themselves.
-    fn ticks(&self) -> impl Iterator<Item = u64> {
-        let (least, most) = self.decades;
-        (least as u32..=most as u32).map(|power| 10_u64.saturating_pow(power))
-    }
-}
-
-fn grid(text: &mut String, x: &Axis, y: &Axis) {
-    for size in x.ticks() {
-        let at = x.at(size as f64);
-        let _ = writeln!(
-            text,
-            "<path d=\"M{at:.1} {} V{}\" stroke=\"#dddddd\"/>\
-             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            y.from,
-            y.to,
-            y.from + 16.0,
-            short(size),
-        );
-    }
-    for ns in y.ticks() {
-        let at = y.at(ns as f64);
-        let _ = writeln!(
-            text,
-            "<path d=\"M{} {at:.1} H{}\" stroke=\"#dddddd\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            x.from,
-            x.to,
-            x.from - 6.0,
-            at + 4.0,
-            round(ns),
-        );
-    }
-}
-
-/// A power of ten in little room.
+/// Returns a power of ten in few characters.
 fn short(size: u64) -> String {
     match size {
         0..1_000 => size.to_string(),
@@ -181,69 +198,12 @@ fn short(size: u64) -> String {
     }
 }
 
-/// A power of ten without the digits that are zero.
+/// Returns a power of ten as seconds, without the digits that are zero.
 fn round(ns: u64) -> String {
     seconds(ns).replace(".00", "").replace(".0", "")
 }
 
-fn draw(text: &mut String, line: &Line<'_>, x: &Axis, y: &Axis) {
-    let (colour, rank) = (line.colour, rank(line.program));
-    let width = if rank < 2 { 2 } else { 1 };
-    let dashes = if rank == 0 {
-        " stroke-dasharray=\"5 3\""
-    } else {
-        ""
-    };
-    let mut path = String::new();
-    for (at, (size, ns)) in line.points.iter().enumerate() {
-        let verb = if at == 0 { 'M' } else { 'L' };
-        let _ = write!(
-            path,
-            "{verb}{:.1} {:.1} ",
-            x.at(*size as f64),
-            y.at(*ns as f64)
-        );
-    }
-    let path = path.trim_end();
-    let _ = writeln!(
-        text,
-        "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>"
-    );
-    for (size, ns) in &line.points {
-        let (x, y) = (x.at(*size as f64), y.at(*ns as f64));
-        let _ = writeln!(
-            text,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{colour}\"/>"
-        );
-    }
-}
-
-/// The names beside the ends of the lines, the slowest at the top, none on another.
-fn names(text: &mut String, lines: &[Line<'_>], y: &Axis) {
-    const HEIGHT: f64 = 13.0;
-    let end = |line: &Line<'_>| {
-        line.points
-            .last()
-            .map_or(y.from, |(_, ns)| y.at(*ns as f64))
-    };
-    let mut ends: Vec<(f64, usize)> = lines.iter().map(end).zip(0..).collect();
-    ends.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let mut free = y.to;
-    for (end, at) in ends {
-        let place = end.max(free);
-        free = place + HEIGHT;
-        let _ = writeln!(
-            text,
-            "<text x=\"{}\" y=\"{:.1}\" fill=\"{}\">{}</text>",
-            PANEL.0 - RIGHT + 8.0,
-            place + 4.0,
-            lines[at].colour,
-            lines[at].program,
-        );
-    }
-}
-
-fn colour(record: &Record, program: &str) -> &'static str {
+fn colour(record: &Record, program: &str) -> RGBColor {
     let programs = record.entries.iter().flat_map(|entry| entry.took.keys());
     let programs: BTreeSet<(u8, &str)> = programs.map(|name| (rank(name), &**name)).collect();
     let before = programs.iter().take_while(|(_, name)| *name != program);
@@ -270,24 +230,35 @@ mod tests {
             }
             record.put(entry);
         }
-        let lines = lines(&record, Work::RouteCreate(Family::Inet));
-        assert_eq!(lines.len(), 2);
-        let y = Axis {
-            decades: (3.0, 10.0),
-            from: 280.0,
-            to: 30.0,
-        };
-        for line in &lines {
-            let at: Vec<f64> = line.points.iter().map(|(_, ns)| y.at(*ns as f64)).collect();
-            assert!((at[0] - at[1] - (at[1] - at[2])).abs() < 1e-9, "{at:?}");
-        }
         let text = svg(&record);
-        assert_eq!(text.matches("stroke-dasharray").count(), 1);
-        assert_eq!(text.matches("<circle").count(), 6);
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("<polyline"))
+            .collect();
+        let strokes = |colour: &'static str| lines.iter().filter(move |line| line.contains(colour));
         assert!(
-            text.contains(">100k<") && text.contains(">10 µs<"),
-            "{text}"
+            strokes("#444444").count() > 10,
+            "the floor's line is dashed"
         );
+        assert_eq!(strokes("#C2410C").count(), 1);
+        let line = strokes("#C2410C").next().unwrap();
+        let points = line.split_once("points=\"").unwrap().1;
+        let points = points.trim_end_matches(['"', '/', '>']).split_whitespace();
+        let points: Vec<(i32, i32)> = points
+            .map(|point| {
+                let (x, y) = point.split_once(',').unwrap();
+                (x.parse().unwrap(), y.parse().unwrap())
+            })
+            .collect();
+        let [(x0, y0), (x1, y1), (x2, y2)] = points[..] else {
+            panic!("{line}")
+        };
+        assert!(((x1 - x0) - (x2 - x1)).abs() <= 1, "{line}");
+        assert!(((y0 - y1) - (y1 - y2)).abs() <= 1 && y1 < y0, "{line}");
+        assert_eq!(text.matches("<circle").count(), 6);
+        for label in ["\n100k\n", "\n10 µs\n", "\nfloor\n", "\ntrueup\n"] {
+            assert!(text.contains(label), "{label}: {text}");
+        }
         assert_eq!(text, svg(&record));
     }
 }
