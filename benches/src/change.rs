@@ -10,7 +10,7 @@ use trueup::driver::{Config, Loop, Running};
 use trueup::{Desired, MemoryLedger, Namespace, Options, Rtnl};
 
 use crate::clock::{Took, timed_each};
-use crate::pass::{hop_out_of_up0, route};
+use crate::state::{hop_out_of_up0, route};
 use crate::works::{self, CHANGES, GATEWAYS, Work};
 
 /// Nothing takes as long.

@@ -1,9 +1,9 @@
 //! trueup's side: each work as one pass of the library over what is desired.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use anyhow::{Context as _, Result, ensure};
-use trueup::diff::{Family, IfName, NexthopMode, Prefix, RuleAction, table};
+use anyhow::{Result, ensure};
+use trueup::diff::{Family, NexthopMode, RuleAction, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
     Report as _, Route, Rtnl, Rule, Source as _,
@@ -13,7 +13,7 @@ use trueup_testkit::ip_batch;
 use crate::change;
 use crate::clock::{Took, timed};
 use crate::prefixes::Prefixes;
-use crate::state;
+use crate::state::{self, hop_out_of_up0, route};
 use crate::works::{self, ADDRESS_LINKS, FEW, GATEWAY_V6, GATEWAYS, Work};
 
 /// Does a work in the calling thread's namespace.
@@ -129,17 +129,6 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
             ..Desired::default()
         }),
     }
-}
-
-pub(crate) fn route((address, length): (IpAddr, u8), gateway: IpAddr) -> Result<Route<IfName>> {
-    let prefix = Prefix::new(address, length).context("a prefix")?;
-    Ok(Route::new(prefix, NextHops::One(NextHop::via(gateway))))
-}
-
-/// An object is made where the device is said as well.
-pub(crate) fn hop_out_of_up0(gateway: Ipv4Addr) -> Result<NextHops<IfName>> {
-    let hop = NextHop::via(gateway.into());
-    Ok(NextHops::One(hop.on("up0".parse()?)))
 }
 
 fn rule(family: Family, at: usize) -> Result<Rule> {

@@ -3,8 +3,11 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use anyhow::{Context as _, Result};
 use ipnetwork::IpNetwork;
-use trueup_diff::{Desired, Family, NextHop, NextHops, Prefix, Route, Rule, RuleAction, table};
+use trueup_diff::{
+    Desired, Family, IfName, NextHop, NextHops, Prefix, Route, Rule, RuleAction, table,
+};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
 use crate::prefixes::Prefixes;
@@ -29,6 +32,18 @@ fn gateway(family: Family, at: usize) -> IpAddr {
         Family::Inet => IpAddr::V4(Ipv4Addr::new(10, 200, 0, number as u8)),
         Family::Inet6 => IpAddr::V6(Ipv6Addr::new(0xfd00, 0x200, 0, 0, 0, 0, 0, number as u16)),
     }
+}
+
+/// A route by one gateway.
+pub(crate) fn route((address, length): (IpAddr, u8), gateway: IpAddr) -> Result<Route<IfName>> {
+    let prefix = Prefix::new(address, length).context("a prefix")?;
+    Ok(Route::new(prefix, NextHops::One(NextHop::via(gateway))))
+}
+
+/// The way over a gateway, with the device, as a nexthop object needs it.
+pub(crate) fn hop_out_of_up0(gateway: Ipv4Addr) -> Result<NextHops<IfName>> {
+    let hop = NextHop::via(gateway.into());
+    Ok(NextHops::One(hop.on("up0".parse()?)))
 }
 
 /// The table with the gateway of each prefix.

@@ -1,126 +1,22 @@
 //! Has programs do the works in turn: floor, trueup and the others, again and again, so that whatever else the machine does
 //! meets all alike. A namespace is shared by the turns of a size, and each turn leaves it as it found it.
 
-use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use super::profile::Profile;
+use super::program::Program;
 use super::record::{Entry, Record};
 use super::series::{Held, Series, Step};
-use crate::clock::{Line, Took};
 use crate::floor::{self, Asking};
 use crate::state;
 use crate::works::{FEW, Work};
 
-/// No work takes as long as that; a program that does is ended and counts as failed.
-const PATIENCE: &str = "300";
-
 /// How often those beside floor and trueup take part, at most, up to 100,000 objects and above.
 const TURNS_OF_OTHERS: (usize, usize) = (3, 1);
-
-/// A program that does works.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The command that it is a name of.
-    pub command: PathBuf,
-    /// Its name.
-    pub name: String,
-    /// What it can do, and how large.
-    pub works: Vec<(Work, usize)>,
-}
-
-impl Program {
-    /// Those that a command answers `list` with. Works that are not measured here are passed over.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be run, or says something else.
-    pub fn of_command(command: &PathBuf) -> Result<Vec<Program>> {
-        let output = Command::new(command)
-            .arg("list")
-            .stderr(Stdio::inherit())
-            .output()
-            .with_context(|| command.display().to_string())?;
-        ensure!(
-            output.status.success(),
-            "{}: {}",
-            command.display(),
-            output.status
-        );
-        let mut programs: Vec<Program> = Vec::new();
-        for line in String::from_utf8(output.stdout)?.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [name, work, largest] = words[..] else {
-                bail!("{} list: {line}", command.display());
-            };
-            let Ok(work) = work.parse() else { continue };
-            let largest = largest.parse()?;
-            match programs.iter_mut().find(|program| program.name == name) {
-                Some(program) => program.works.push((work, largest)),
-                None => programs.push(Program {
-                    command: command.clone(),
-                    name: name.to_owned(),
-                    works: vec![(work, largest)],
-                }),
-            }
-        }
-        Ok(programs)
-    }
-
-    fn can(&self, work: Work, size: usize) -> bool {
-        let found = self.works.iter().find(|(known, _)| *known == work);
-        found.is_some_and(|(_, largest)| size <= *largest)
-    }
-
-    /// Whether it is measured as often as can be.
-    fn is_of_ours(&self) -> bool {
-        self.name == "floor" || self.name == "trueup"
-    }
-
-    fn perform(&self, work: Work, size: usize) -> Result<Took> {
-        self.perform_under(patient(), work, size)
-    }
-
-    /// Does a work by way of a command that is [`patient`], and gets the words of this one behind its own.
-    ///
-    /// # Errors
-    ///
-    /// When either fails, or the program says something else than what it is to do.
-    pub fn perform_under(&self, mut command: Command, work: Work, size: usize) -> Result<Took> {
-        let words = [&self.name, &work.to_string(), &size.to_string()].map(OsString::from);
-        let output = command
-            .arg(&self.command)
-            .args(words)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("timeout, of coreutils")?;
-        ensure!(output.status.success(), "{}", output.status);
-        let line: Line = serde_json::from_slice(&output.stdout).context("its line")?;
-        let of = (
-            line.program == self.name,
-            line.work == work.to_string(),
-            line.size == size,
-        );
-        ensure!(
-            of == (true, true, true),
-            "the line is about something else: {line:?}"
-        );
-        Ok(line.took)
-    }
-}
-
-/// What a command is put behind that is not to take for ever.
-pub fn patient() -> Command {
-    let mut timeout = Command::new("timeout");
-    timeout.arg(PATIENCE);
-    timeout
-}
 
 /// What is run.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde::{Deserialize, Serialize};
 
-use super::alternate::{Program, patient};
+use super::program::{Program, with_timeout};
 use crate::clock::{ACKNOWLEDGES, STARTS};
 use crate::works::Work;
 
@@ -64,7 +64,7 @@ fn sampled(dir: &Path, program: &Program, work: Work, size: usize) -> Result<Sam
     for fifo in [&starts, &acknowledges] {
         mkfifo(fifo, Mode::S_IRUSR | Mode::S_IWUSR)?;
     }
-    let mut perf = patient();
+    let mut perf = with_timeout();
     perf.args([
         "perf",
         "record",

@@ -7,7 +7,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use trueup_benches::bench::alternate::{self, Choice, Program};
+use trueup_benches::bench::alternate::{self, Choice};
+use trueup_benches::bench::program::Program;
 use trueup_benches::bench::record::{Record, rank};
 use trueup_benches::bench::series::SERIES;
 use trueup_benches::bench::{page, picture};

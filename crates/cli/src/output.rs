@@ -1,5 +1,6 @@
 //! What the commands say: results on the standard output, all else on the standard error.
 
+mod lines;
 mod news;
 mod plan;
 mod report;
@@ -15,9 +16,10 @@ use serde::ser::{Serialize, Serializer};
 pub(crate) use trueup::diff::render::clean;
 use trueup_file as file;
 
+pub(crate) use lines::{Rest, changes, verdict};
 pub(crate) use news::{News, Unresolved};
 pub(crate) use plan::plan;
-pub(crate) use report::{Record, Rest, changes, report, verdict};
+pub(crate) use report::{Record, report};
 pub(crate) use why::{Told, why};
 
 /// What to print.

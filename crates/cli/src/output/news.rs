@@ -11,7 +11,7 @@ use trueup::diff::Hold;
 use trueup::rtnl::Rule;
 use trueup::sysctl;
 
-use super::report::{
+use super::lines::{
     Counts, Times, changes, command, conflict_text, conflicts, failed_text, pending_reason,
     pending_text, settings_failed_text, settings_pending_text, verdict_with, write_verdict,
 };

@@ -23,7 +23,10 @@ pub(super) fn exposition(stats: &Stats, is_file_current: bool) -> Result<String>
     let help =
         "Passes, over everything (whole) or over the objects that may have changed (doubtful).";
     let passes = IntCounterVec::new(Opts::new("trueup_passes_total", help), &["extent"])?;
-    for (extent, number) in [("whole", stats.full_passes), ("doubtful", stats.dirty_passes)] {
+    for (extent, number) in [
+        ("whole", stats.full_passes),
+        ("doubtful", stats.dirty_passes),
+    ] {
         passes.with_label_values(&[extent]).inc_by(number);
     }
     page.add(passes)?;
