@@ -35,16 +35,16 @@ pub use devices::{Devices, Problem};
 pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{
-    Address, AddressFlags, AddressKey, BondMode, BridgeAttrs, DEFAULT_IPV6_METRIC, Difference,
-    FOREVER, ForwardingEntry, FwMark, Item, Kind, Kinds, Lifetimes, Link, LinkKey, LinkKind,
-    LinkStatus, MacvlanMode, Metric, Metrics, Neighbour, NeighbourKey, NeighbourState, NextHop,
-    NextHops, Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange, Registered,
-    Route, RouteKey, RouteType, Rule, RuleAction, RuleKey, Scope, UidRange, VlanProtocol,
-    VxlanAttrs, table,
+    Action, Address, AddressFlags, AddressKey, BondMode, BridgeAttrs, DEFAULT_IPV6_METRIC,
+    Difference, FOREVER, ForwardingEntry, FwMark, Item, Kind, Kinds, Lifetimes, Link, LinkKey,
+    LinkKind, LinkStatus, MacvlanMode, Metric, Metrics, Neighbour, NeighbourKey, NeighbourState,
+    NextHop, NextHops, Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange,
+    Registered, Route, RouteKey, RouteType, Rule, RuleAction, RuleKey, Scope, UidRange,
+    VlanProtocol, VxlanAttrs, table,
 };
 pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use observed::Observed;
-pub use op::{Action, Hold, Op, Reason};
+pub use op::{Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, ProvenBy, proof};
 pub use plan::{Conflict, Plan, plan, plan_resolved};

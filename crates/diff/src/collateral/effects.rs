@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::kinds::Action;
 use crate::kinds::{Kind, Link, LinkKind, LinkStatus, Object};
 use crate::observed::Observed;
-use crate::op::{Action, Op};
+use crate::op::Op;
 use crate::values::{Dev, Family, LinkAddr};
 
 /// The least MTU that a family takes (`IPV4_MIN_MTU`, `IPV6_MIN_MTU`): below it all of the family

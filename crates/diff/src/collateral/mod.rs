@@ -19,32 +19,17 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 
+use crate::each_kind;
 use crate::kinds::{
-    Address, AddressFlags, FOREVER, ForwardingEntry, Item, LinkKind, Neighbour, NeighbourState,
-    NextHop, NextHops, Nexthop, Object, Route, table,
+    Action, Address, AddressFlags, Carriers, Collateral, FOREVER, Item, LinkKind, Loss, NextHop,
+    Object, ObjectKind as _, OfKind, OnAddresses, Registered as _, Route, table,
 };
 use crate::observed::Observed;
-use crate::op::{Action, Hold, Op};
+use crate::op::{Hold, Op};
 use crate::ownership::Proof;
 use crate::values::{Dev, Family, Prefix, Protocols};
 use effects::Effect;
 pub(crate) use effects::Effects;
-
-/// How an object on a link can be lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Loss {
-    Delete,
-    Down,
-    Carrier,
-    /// Another hardware address (`neigh_changeaddr`).
-    Address,
-    /// An MTU that is too small for IPv4.
-    Ipv4,
-    /// An MTU that is too small for IPv6.
-    Ipv6,
-    /// The link is a port no longer.
-    Port,
-}
 
 /// Foreign objects, by what carries them.
 pub(crate) struct CollateralIndex<'a> {
@@ -53,130 +38,89 @@ pub(crate) struct CollateralIndex<'a> {
     links: BTreeMap<u32, Hold>,
     /// The first object on a link that is lost in that way.
     on_link: BTreeMap<(u32, Loss), Hold>,
-    /// Foreign IPv4 addresses that follow the first of their subnet.
-    secondaries: BTreeMap<(Dev, Prefix), Object>,
-    /// Foreign IPv4 neighbours, which go with the last IPv4 address of their device.
-    neighbours: BTreeMap<Dev, Object>,
-    /// The first route on each device to an IPv6 subnet, ours left out: a stranger's, or `None` for
-    /// one that the kernel derived.
+    /// Foreign objects that are lost with addresses.
+    on_addresses: OnAddresses,
+    /// The first route on each device to an IPv6 subnet, ours left out: another writer's, or `None`
+    /// for one that the kernel derived.
     on_subnet: BTreeMap<(Dev, Prefix), Option<Object>>,
-    /// Foreign IPv4 routes, and IPv6 routes with a preferred source.
-    routes: Vec<Route>,
 }
 
 impl<'a> CollateralIndex<'a> {
-    /// Those among what was observed, and among what is to be given back to others. `effects` are
-    /// of the same observation.
+    /// Collects those among what was observed, and among what is to be restored to other writers.
+    /// `effects` are of the same observation.
     pub(crate) fn new<'b>(
         observed: &'b Observed,
         effects: Effects<'a>,
-        given_back: impl Iterator<Item = &'b Object>,
+        restored: impl Iterator<Item = &'b Object>,
         proof: Proof<'_>,
     ) -> CollateralIndex<'a> {
-        let mut returned_links = Vec::new();
-        let mut returned_routes = Vec::new();
+        let mut restored_links = Vec::new();
+        let mut restored_routes = Vec::new();
         // Of these all that matters here is in the key.
-        let mut returned_addresses = BTreeSet::new();
-        let mut returned_neighbours = BTreeSet::new();
-        for object in given_back {
+        let mut restored_keys = BTreeSet::new();
+        for object in restored {
             match object {
-                Object::Link(link) => returned_links.push(&**link),
-                Object::Address(address) => drop(returned_addresses.insert(address.key())),
-                Object::Neighbour(neighbour) => drop(returned_neighbours.insert(neighbour.key())),
-                Object::Route(route) => returned_routes.push(route),
-                Object::Rule(_) | Object::Nexthop(_) => {}
+                Object::Link(link) => restored_links.push(&**link),
+                Object::Route(route) => restored_routes.push(route),
+                object => drop(restored_keys.insert(object.key())),
             }
         }
-        let mut on_link = BTreeMap::new();
-        let mut add = |dev: Dev, object: Object| {
-            let Some(index) = dev.as_index() else { return };
-            for loss in losses(&object) {
-                let hold = || Hold::from(object.clone());
-                on_link.entry((index, *loss)).or_insert_with(hold);
-            }
-        };
         let foreign = in_order(&observed.links, |link| !proof.is_ours(link));
-        let foreign = foreign.into_iter().chain(returned_links);
+        let foreign = foreign.into_iter().chain(restored_links);
         let links = foreign.map(|link| (link.index, Object::from(link.clone()).into()));
-        let links = links.collect();
-        let devs = observed.nexthops.iter();
-        let devs = devs.filter_map(|nexthop| Some((nexthop.id, nexthop.dev()?)));
-        let devs: BTreeMap<u32, Dev> = devs.collect();
-        let foreign = |nexthop: &Nexthop| !proof.may_go(nexthop);
-        for nexthop in in_order(&observed.nexthops, foreign) {
-            let members = nexthop.members().filter_map(|id| devs.get(&id).copied());
-            for dev in nexthop.dev().into_iter().chain(members) {
-                add(dev, nexthop.clone().into());
-            }
-        }
-        let unstored = proof.policy.unstored;
-        let foreign = |address: &Address| {
-            let returned = || returned_addresses.contains(&address.key());
-            (!proof.may_go(address) || returned()) && !address.is_kernels_own(unstored)
+        let mut index = CollateralIndex {
+            effects,
+            links: links.collect(),
+            on_link: BTreeMap::new(),
+            on_addresses: OnAddresses::default(),
+            on_subnet: on_subnet(observed, &restored_routes, proof),
         };
-        let mut secondaries = BTreeMap::new();
-        for address in in_order(&observed.addresses, foreign) {
-            add(address.dev, address.clone().into());
-            if address.secondary {
-                let subnet = (address.dev, address.subnet());
-                secondaries.entry(subnet).or_insert(address.clone().into());
-            }
-        }
-        let mut neighbours = BTreeMap::new();
-        let foreign = |neighbour: &Neighbour| {
-            let returned = || returned_neighbours.contains(&neighbour.key());
-            neighbour.is_declared() && (!proof.may_go(neighbour) || returned())
+        let nexthops = observed.nexthops.iter();
+        let addresses = observed.addresses.iter();
+        let carriers = Carriers {
+            addresses: addresses.map(|it| (it.address.ip(), it.dev)).collect(),
+            nexthops: nexthops.filter_map(|it| Some((it.id, it.dev()?))).collect(),
         };
-        for neighbour in in_order(&observed.neighbours, foreign) {
-            add(neighbour.dev, neighbour.clone().into());
-            if neighbour.family() == Family::Inet {
-                neighbours
-                    .entry(neighbour.dev)
-                    .or_insert(neighbour.clone().into());
+        each_kind!(K => {
+            let is_foreign = |object: &K| {
+                let is_restored = || restored_keys.contains(&object.object_key());
+                !object.is_transient()
+                    && !object.is_kernels_own(proof.policy.unstored)
+                    && (!proof.may_go(object) || !restored_keys.is_empty() && is_restored())
+            };
+            for object in in_order(OfKind::<K>::of_kind(observed), is_foreign) {
+                index.add(object, &carriers);
             }
-        }
-        let holders: BTreeSet<(IpAddr, Dev)> = observed
-            .addresses
-            .iter()
-            .map(|address| (address.address.ip(), address.dev))
-            .collect();
-        let mut routes = Vec::new();
-        let foreign =
-            |route: &Route| !proof.may_go(route) && !Protocols::DERIVED.contains(route.protocol);
-        let foreign = in_order(&observed.routes, foreign);
-        for route in foreign.into_iter().chain(returned_routes.iter().copied()) {
-            for dev in route.carriers() {
-                add(dev, route.clone().into());
-            }
-            // Where its source is, there it can be hit too.
-            if let Some(src) = route.src {
-                let first = (src, Dev::index(0));
-                let holders = holders.range(first..).take_while(|(ip, _)| *ip == src);
-                holders.for_each(|(_, dev)| add(*dev, route.clone().into()));
-            }
-            if route.family() == Family::Inet || route.src.is_some() {
-                routes.push(route.clone());
-            }
+        });
+        for route in restored_routes {
+            index.add(route, &carriers);
         }
         for entry in &observed.forwarding {
-            let of = |dev: Dev| effects.link(dev.as_index()?);
+            let of = |dev: Dev| index.effects.link(dev.as_index()?);
             let (dev, master) = (of(entry.dev), entry.master.and_then(of));
             if let Some(dev) = dev.filter(|dev| entry.is_declared(dev, master)) {
-                for loss in forwarding_losses(entry) {
+                for loss in entry.losses() {
                     let hold = || Hold::Forwarding(Box::new(*entry));
-                    on_link.entry((dev.index, *loss)).or_insert_with(hold);
+                    index.on_link.entry((dev.index, *loss)).or_insert_with(hold);
                 }
             }
         }
-        CollateralIndex {
-            effects,
-            links,
-            on_link,
-            secondaries,
-            neighbours,
-            on_subnet: on_subnet(observed, returned_routes, proof),
-            routes,
+        index
+    }
+
+    fn add<K: Collateral>(&mut self, object: &K, carriers: &Carriers) {
+        let losses = object.losses();
+        for index in object
+            .carriers(carriers)
+            .into_iter()
+            .filter_map(Dev::as_index)
+        {
+            for loss in losses {
+                let hold = || Hold::from(object.clone().into());
+                self.on_link.entry((index, *loss)).or_insert_with(hold);
+            }
         }
+        object.note_addresses(&mut self.on_addresses);
     }
 
     /// Why an op on a link is to be held: what is lost with it.
@@ -280,7 +224,10 @@ impl<'a> CollateralIndex<'a> {
                 .push(at);
             by_dev.entry(address.dev).or_default().push(at);
             if !address.secondary
-                && let Some(follower) = self.secondaries.get(&(address.dev, address.subnet()))
+                && let Some(follower) = self
+                    .on_addresses
+                    .secondaries
+                    .get(&(address.dev, address.subnet()))
             {
                 hold(at, follower);
             }
@@ -295,11 +242,11 @@ impl<'a> CollateralIndex<'a> {
             .collect();
         let kept_devs: BTreeSet<Dev> = kept.iter().map(|address| address.dev).collect();
         for (dev, on_dev) in by_dev.iter().filter(|(dev, _)| !kept_devs.contains(dev)) {
-            if let Some(neighbour) = self.neighbours.get(dev) {
+            if let Some(neighbour) = self.on_addresses.neighbours.get(dev) {
                 on_dev.iter().for_each(|at| hold(*at, neighbour));
             }
         }
-        for route in &self.routes {
+        for route in &self.on_addresses.routes {
             let object = || Object::Route(route.clone());
             if let Some(at) = route.src.and_then(|src| by_source.get(&src)) {
                 hold(*at, &object());
@@ -355,15 +302,17 @@ pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Obje
             *count.entry(id).or_default() -= 1;
         }
     }
-    for id in observed.routes.iter().filter_map(points_at) {
+    for id in observed.routes.iter().filter_map(Route::nexthop_id) {
         if deleted.contains(&id) {
             *count.entry(id).or_default() += 1;
         }
     }
     for route in in_order(&observed.routes, |route| {
-        points_at(route).is_some_and(|id| count.get(&id).is_some_and(|left| *left > 0))
+        route
+            .nexthop_id()
+            .is_some_and(|id| count.get(&id).is_some_and(|left| *left > 0))
     }) {
-        if let Some(id) = points_at(route) {
+        if let Some(id) = route.nexthop_id() {
             left.entry(id).or_insert(route.clone().into());
         }
     }
@@ -383,64 +332,20 @@ pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Obje
     left
 }
 
-/// The nexthop object that a route points at.
-pub(crate) fn points_at(route: &Route) -> Option<u32> {
-    match route.nexthops {
-        NextHops::Object(id, _) => Some(id),
-        _ => None,
-    }
-}
-
 /// The nexthop object that a route points at no more after an op.
-pub(crate) fn left_by(op: &Op) -> Option<u32> {
-    match (op.action, &op.object, op.was.as_deref()) {
-        (Action::Delete, Object::Route(route), _)
-        | (Action::Update, Object::Route(_), Some(Object::Route(route))) => points_at(route),
-        _ => None,
-    }
-}
-
-/// The ways in which an object on a link is lost.
-fn losses(object: &Object) -> &'static [Loss] {
-    use Loss::{Address, Carrier, Delete, Down, Ipv4, Ipv6};
-    match object {
-        Object::Address(address) if address.family() == Family::Inet => &[Delete, Ipv4],
-        Object::Address(_) => &[Delete, Down, Ipv6],
-        Object::Neighbour(neighbour) => {
-            let permanent = neighbour.state == NeighbourState::Permanent && !neighbour.proxy;
-            match (neighbour.family(), permanent) {
-                (Family::Inet, true) => &[Delete, Down, Address, Ipv4],
-                (Family::Inet, false) => &[Delete, Down, Address, Carrier, Ipv4],
-                (Family::Inet6, true) => &[Delete, Down, Address, Ipv6],
-                (Family::Inet6, false) => &[Delete, Down, Address, Carrier, Ipv6],
-            }
-        }
-        Object::Route(route) => match (route.family(), points_at(route)) {
-            (Family::Inet, None) => &[Delete, Down, Ipv4],
-            (Family::Inet6, None) => &[Delete, Down, Ipv6],
-            (Family::Inet, Some(_)) => &[Delete, Down, Carrier, Ipv4],
-            (Family::Inet6, Some(_)) => &[Delete, Down, Carrier, Ipv6],
-        },
-        Object::Nexthop(_) => &[Delete, Down, Carrier],
-        Object::Link(_) | Object::Rule(_) => &[],
-    }
-}
-
-/// The ways in which a forwarding entry is lost. One that is neither permanent nor static goes as
-/// soon as a VXLAN is set down (`vxlan_stop`).
-fn forwarding_losses(entry: &ForwardingEntry) -> &'static [Loss] {
-    match (entry.master, entry.state) {
-        (Some(_), _) => &[Loss::Delete, Loss::Port],
-        (None, NeighbourState::Dynamic) => &[Loss::Delete, Loss::Down],
-        (None, _) => &[Loss::Delete],
-    }
+fn left_by(op: &Op) -> Option<u32> {
+    let Object::Route(route) = &op.object else {
+        return None;
+    };
+    let was = op.was.as_deref().and_then(|was| was.try_into().ok());
+    route.nexthop_left(op.action, was)
 }
 
 /// What IPv6 finds when it looks for the route that it made to an address's subnet: the first on
 /// the device, in the table of the device, whoever made it (`addrconf_get_prefix_route`).
 fn on_subnet(
     observed: &Observed,
-    returned: Vec<&Route>,
+    restored: &[&Route],
     proof: Proof<'_>,
 ) -> BTreeMap<(Dev, Prefix), Option<Object>> {
     let vrfs: BTreeMap<Dev, u32> = observed
@@ -463,7 +368,7 @@ fn on_subnet(
     });
     for route in theirs
         .into_iter()
-        .chain(returned.into_iter().filter(|route| of_v6(route)))
+        .chain(restored.iter().copied().filter(|route| of_v6(route)))
     {
         let [
             NextHop {
@@ -503,7 +408,7 @@ impl std::fmt::Debug for CollateralIndex<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{Kinds, NextHop};
+    use crate::kinds::{Kinds, NextHops};
     use crate::ownership::Owned;
 
     const DEV: u32 = 2;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Link, LinkKind, NeighbourState};
+use super::{Link, LinkKind, Loss, NeighbourState};
 use crate::values::{Dev, LinkAddr};
 
 /// An entry in the forwarding database of a bridge or a VXLAN. The kernel stores no marker with it,
@@ -24,6 +24,16 @@ pub struct ForwardingEntry {
 }
 
 impl ForwardingEntry {
+    /// The ways in which the entry is lost. One that is neither permanent nor static goes as soon as a
+    /// VXLAN is set down (`vxlan_stop`).
+    pub(crate) fn losses(&self) -> &'static [Loss] {
+        match (self.master, self.state) {
+            (Some(_), _) => &[Loss::Delete, Loss::Port],
+            (None, NeighbourState::Dynamic) => &[Loss::Delete, Loss::Down],
+            (None, _) => &[Loss::Delete],
+        }
+    }
+
     /// Whether another writer made it, and not the kernel: from the addresses of its links, from a
     /// VXLAN's remote, or from what it received. Lists of addresses that a device filters by itself
     /// look alike whoever made them, and do not count.

@@ -11,17 +11,22 @@
 //! With the feature `serde` objects and keys can be written and read again. The names of the
 //! fields are kept from version to version; what a constructor would refuse is refused when read.
 
+mod action;
 pub(crate) mod address;
+mod collateral;
 mod forwarding;
 pub(crate) mod link;
 pub(crate) mod neighbour;
 pub(crate) mod nexthop;
 mod object;
+mod order;
 mod registry;
 pub(crate) mod route;
 pub(crate) mod rule;
 
+pub use action::Action;
 pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
+pub(crate) use collateral::{Carriers, Collateral, Loss, OnAddresses};
 pub use forwarding::ForwardingEntry;
 pub use link::{
     BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanMode, VlanProtocol,
@@ -30,6 +35,7 @@ pub use link::{
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use nexthop::{Nexthop, NexthopTarget};
 pub use object::{Kind, Kinds, Object, ObjectKey};
+pub(crate) use order::{Cleared, Dependencies, Depths, Ordered, Provider, Stage};
 pub use registry::{OfKind, Registered};
 pub use route::{
     DEFAULT_IPV6_METRIC, Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope,

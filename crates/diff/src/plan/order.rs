@@ -23,46 +23,16 @@ mod depths;
 mod needs;
 mod raising;
 
-use self::clearing::Clearing;
 use self::depths::depths;
-use self::needs::Needs;
 use self::raising::Raising;
 use crate::error::DesiredError;
-use crate::kinds::{Kind, Object, Route};
+use crate::kinds::{Action, Kind, Ordered as _, Stage};
 use crate::observed::Observed;
-use crate::op::{Action, Op};
+use crate::op::{Op, Reason};
 use crate::plan::Plan;
 use crate::plan::build::Findings;
 use crate::resolve::Resolved;
-use crate::values::Family;
-
-/// The stages of a plan, in order. Within one, links go by their place among all links, the rest
-/// by key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    ClearRoutes,
-    ClearNeighbours,
-    ClearAddresses,
-    ClearLinks,
-    Links,
-    Addresses,
-    Raises,
-    Neighbours,
-    ClearRules,
-    Rules6,
-    DeviceRoutes,
-    Nexthops,
-    Routes,
-    Rules4,
-    DropRules4,
-    DropRoutes,
-    DropNexthops,
-    DropDeviceRoutes,
-    DropRules6,
-    DropNeighbours,
-    DropAddresses,
-    DropLinks,
-}
+use crate::with_object;
 
 /// Within a stage there are so many bits of places, of which rules need the most: 32 of a priority, and 8.
 const STAGE_BITS: u32 = 48;
@@ -81,52 +51,27 @@ pub(crate) fn arrange(
     let depth = depths(desired, observed)?;
     // A plan may be of a million routes: what it cannot have is not looked for in it.
     let free = needs::are_free(&ops);
-    let (clearing, raising) = if free {
+    let (cleared, raising) = if free {
         Default::default()
     } else {
-        (Clearing::of(&ops), Raising::of(&ops, desired))
-    };
-    let place = |op: &Op, stage: Stage| -> i64 {
-        match (&op.object, stage) {
-            (Object::Link(link), Stage::Links | Stage::Raises) => {
-                depth.desired.get(&link.name).copied().unwrap_or(0)
-            }
-            (Object::Link(link), _) => -depth.observed.get(&link.index).copied().unwrap_or(0),
-            // Searching its list, the kernel takes what a rule does not select by for a wildcard:
-            // those with the fewest selectors come first and go last. Rules of low priority come
-            // first and go last too, which costs the kernel the shortest walks.
-            (Object::Rule(rule), Stage::Rules4 | Stage::Rules6) => {
-                i64::from(rule.selectors().count()) - (i64::from(rule.priority) << 8)
-            }
-            (Object::Rule(rule), _) => {
-                (i64::from(rule.priority) << 8) - i64::from(rule.selectors().count())
-            }
-            (Object::Route(route), Stage::DeviceRoutes | Stage::Routes) => -length(route),
-            (Object::Route(route), _) => length(route),
-            // Groups come after what they lead to, and go before it.
-            (Object::Nexthop(nexthop), stage) => {
-                let group = i64::from(nexthop.members().next().is_some());
-                if stage == Stage::Nexthops {
-                    group
-                } else {
-                    -group
-                }
-            }
-            _ => 0,
-        }
+        (clearing::cleared(&ops), Raising::of(&ops, desired))
     };
     arranging::arrange(&mut ops, |op| {
-        let stage = match clearing.stage(op) {
-            Stage::Links if raising.is_late(op, desired) => Stage::Raises,
-            stage => stage,
-        };
+        let anew = matches!(op.reason, Reason::Recreated | Reason::GivenBack);
+        let (stage, rank) = with_object!(&op.object, object => {
+            let stage = match object.stage(op.action, anew, &cleared) {
+                Stage::Links if raising.is_late(op, desired) => Stage::Raises,
+                stage => stage,
+            };
+            (stage, object.rank(stage, &depth))
+        });
         let middle = 1 << (STAGE_BITS - 1);
-        ((stage as u64) << STAGE_BITS) + place(op, stage).saturating_add(middle) as u64
+        ((stage as u64) << STAGE_BITS) + rank.saturating_add(middle) as u64
     });
     let needs = if free {
         Vec::new()
     } else {
-        Needs::of(&ops, desired, observed)
+        needs::needs(&ops, desired, observed)
     };
     let deletes_links = |op: &Op| op.action == Action::Delete && op.object.kind() == Kind::Link;
     let groups = match !free && ops.iter().any(deletes_links) {
@@ -148,16 +93,4 @@ pub(crate) fn arrange(
         append_then_delete: false,
         shared,
     })
-}
-
-/// Orders routes by the length of their prefix, and those of one length by family.
-fn length(route: &Route) -> i64 {
-    let is_v6 = route.family() == Family::Inet6;
-    i64::from(route.dst.len()) * 2 + i64::from(is_v6)
-}
-
-/// Whether a route leads straight out of a device, so that gateways may be reachable by it.
-fn is_on_device(route: &Route) -> bool {
-    let hops = route.nexthops.as_slice();
-    !hops.is_empty() && hops.iter().all(|hop| hop.via.is_none())
 }

@@ -8,11 +8,12 @@ use super::link::{LinkWords, Which};
 use super::route::{RouteWords, TargetWords};
 use super::{Name, Word};
 use crate::devices::Devices;
+use crate::kinds::Action;
 use crate::kinds::{
     Address, FOREVER, Kind, LinkKind, Neighbour, NeighbourState, Nexthop, Object, Rule, RuleAction,
     Scope,
 };
-use crate::op::{Action, Op};
+use crate::op::Op;
 use crate::values::Family;
 
 /// The command, without the leading `ip`.

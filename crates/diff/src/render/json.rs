@@ -4,8 +4,9 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::snapshot::SnapshotHash;
 use crate::devices::Devices;
+use crate::kinds::Action;
 use crate::kinds::Kind;
-use crate::op::{Action, Op};
+use crate::op::Op;
 use crate::plan::{Conflict, Plan};
 
 /// An op: `{ "op": "create", "kind": "route", "command": "route add …", "reason": "missing" }`.

@@ -7,8 +7,9 @@ use super::command::{Lifetime, Spec, state_name, word};
 use super::link::{LinkWords, Which};
 use super::route::{HopWords, MetricWords, TargetWords, TypeName};
 use crate::devices::Devices;
+use crate::kinds::Action;
 use crate::kinds::{Address, AddressFlags, Difference, Link, Neighbour, Nexthop, Object, Route};
-use crate::op::{Action, Hold, Op, Reason};
+use crate::op::{Hold, Op, Reason};
 
 /// The reason of an op, and its hold.
 pub(super) struct ReasonText<'a>(pub(super) &'a Op, pub(super) &'a Devices);

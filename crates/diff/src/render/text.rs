@@ -6,8 +6,9 @@ use super::command::{Command, Spec, Words, word};
 use super::reason::ReasonText;
 use super::word::{Word, is_sayable};
 use crate::devices::Devices;
+use crate::kinds::Action;
 use crate::kinds::{Link, Object};
-use crate::op::{Action, Op};
+use crate::op::Op;
 use crate::plan::Plan;
 use crate::values::Family;
 

@@ -7,11 +7,15 @@ use std::ops::BitOr;
 
 use ipnetwork::IpNetwork;
 
-use super::{Authored, Difference, Item, Kind, Kinds, ObjectKind, Scope, in_place, recreate};
+use super::{
+    Authored, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
+    Scope, in_place, recreate,
+};
 use crate::devices::{Names, Problem};
 use crate::values::{Dev, Family, IfName, Label, Prefix};
 
 mod check;
+mod order;
 
 /// A lifetime without end (`INFINITY_LIFE_TIME`).
 pub const FOREVER: u32 = u32::MAX;
@@ -358,6 +362,28 @@ impl Authored for Address<IfName> {
         address.secondary = false;
         let name = names.devices.name(address.dev);
         Ok(address.canonical(name))
+    }
+}
+
+impl Collateral for Address {
+    fn carriers(&self, _of: &Carriers) -> Vec<Dev> {
+        vec![self.dev]
+    }
+
+    fn losses(&self) -> &'static [Loss] {
+        match self.family() {
+            Family::Inet => &[Loss::Delete, Loss::Ipv4],
+            Family::Inet6 => &[Loss::Delete, Loss::Down, Loss::Ipv6],
+        }
+    }
+
+    fn note_addresses(&self, lost: &mut OnAddresses) {
+        if self.secondary {
+            let subnet = (self.dev, self.subnet());
+            lost.secondaries
+                .entry(subnet)
+                .or_insert_with(|| self.clone().into());
+        }
     }
 }
 

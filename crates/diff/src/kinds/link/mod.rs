@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use super::{Authored, Difference, Item, Kind, ObjectKind, in_place, recreate};
+use super::{Authored, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate};
 use crate::devices::{Devices, Names, Problem};
 #[cfg(feature = "serde")]
 use crate::values::serial::{by_word, stated};
 use crate::values::{Dev, IfName, LinkAddr};
 
 mod check;
+mod order;
 
 /// An interface. In a desired link, what is `None` is left as it is; an observed link says all
 /// that this model holds.
@@ -661,6 +662,8 @@ impl Authored for Link<IfName> {
         Ok(link)
     }
 }
+
+impl Collateral for Link {}
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Authored, Difference, Item, Kind, ObjectKind, in_place, recreate};
+use super::{
+    Authored, Carriers, Collateral, Difference, Item, Kind, Loss, ObjectKind, OnAddresses,
+    in_place, recreate,
+};
 use crate::devices::{Names, Problem};
 use crate::values::{Dev, Family, IfName, LinkAddr};
 
 mod check;
+mod order;
 
 /// How a neighbour came to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -192,5 +196,30 @@ impl Authored for Neighbour<IfName> {
         neighbour.protocol = names.marker;
         names.lengths.check(neighbour.lladdr, Some(neighbour.dev))?;
         Ok(neighbour.canonical())
+    }
+}
+
+impl Collateral for Neighbour {
+    fn carriers(&self, _of: &Carriers) -> Vec<Dev> {
+        vec![self.dev]
+    }
+
+    fn losses(&self) -> &'static [Loss] {
+        use Loss::{Address, Carrier, Delete, Down, Ipv4, Ipv6};
+        let permanent = self.state == NeighbourState::Permanent && !self.proxy;
+        match (self.family(), permanent) {
+            (Family::Inet, true) => &[Delete, Down, Address, Ipv4],
+            (Family::Inet, false) => &[Delete, Down, Address, Carrier, Ipv4],
+            (Family::Inet6, true) => &[Delete, Down, Address, Ipv6],
+            (Family::Inet6, false) => &[Delete, Down, Address, Carrier, Ipv6],
+        }
+    }
+
+    fn note_addresses(&self, lost: &mut OnAddresses) {
+        if self.family() == Family::Inet {
+            lost.neighbours
+                .entry(self.dev)
+                .or_insert_with(|| self.clone().into());
+        }
     }
 }

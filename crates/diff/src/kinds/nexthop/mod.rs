@@ -3,8 +3,12 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Difference, Item, Kind, NextHop, ObjectKind, in_place, recreate};
+use super::{
+    Carriers, Collateral, Difference, Item, Kind, Loss, NextHop, ObjectKind, in_place, recreate,
+};
 use crate::values::{Dev, Family};
+
+mod order;
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +122,19 @@ impl ObjectKind for Nexthop {
 
     fn short_name(&self) -> String {
         self.id.to_string()
+    }
+}
+
+impl Collateral for Nexthop {
+    fn carriers(&self, of: &Carriers) -> Vec<Dev> {
+        let members = self
+            .members()
+            .filter_map(|id| of.nexthops.get(&id).copied());
+        self.dev().into_iter().chain(members).collect()
+    }
+
+    fn losses(&self) -> &'static [Loss] {
+        &[Loss::Delete, Loss::Down, Loss::Carrier]
     }
 }
 

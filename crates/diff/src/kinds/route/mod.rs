@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Difference, Item, Kind, Kinds, ObjectKind, in_place, recreate};
+use super::{
+    Action, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
+    in_place, recreate,
+};
 use crate::values::{Dev, Family, Prefix, Protocols};
 
 mod check;
 mod metrics;
+mod order;
 
 pub use metrics::{Metric, Metrics};
 
@@ -503,6 +507,58 @@ impl ObjectKind for Route {
 
     fn short_name(&self) -> String {
         self.dst.to_string()
+    }
+}
+
+impl Collateral for Route {
+    fn carriers(&self, of: &Carriers) -> Vec<Dev> {
+        let mut devices: Vec<Dev> = Route::carriers(self).collect();
+        // Where its source is, there it can be hit too.
+        if let Some(src) = self.src {
+            let holders = of.addresses.range((src, Dev::index(0))..);
+            devices.extend(
+                holders
+                    .take_while(|(ip, _)| *ip == src)
+                    .map(|(_, dev)| *dev),
+            );
+        }
+        devices
+    }
+
+    fn losses(&self) -> &'static [Loss] {
+        use Loss::{Carrier, Delete, Down, Ipv4, Ipv6};
+        match (self.family(), self.nexthop_id()) {
+            (Family::Inet, None) => &[Delete, Down, Ipv4],
+            (Family::Inet6, None) => &[Delete, Down, Ipv6],
+            (Family::Inet, Some(_)) => &[Delete, Down, Carrier, Ipv4],
+            (Family::Inet6, Some(_)) => &[Delete, Down, Carrier, Ipv6],
+        }
+    }
+
+    fn note_addresses(&self, lost: &mut OnAddresses) {
+        if self.family() == Family::Inet || self.src.is_some() {
+            lost.routes.push(self.clone());
+        }
+    }
+}
+
+impl Route {
+    /// The number of the nexthop object that the route points at.
+    pub(crate) fn nexthop_id(&self) -> Option<u32> {
+        match self.nexthops {
+            NextHops::Object(id, _) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The number of the nexthop object that the route points at no more after an op that found it as
+    /// `was`.
+    pub(crate) fn nexthop_left(&self, action: Action, was: Option<&Route>) -> Option<u32> {
+        match action {
+            Action::Create => None,
+            Action::Update => was?.nexthop_id(),
+            Action::Delete => self.nexthop_id(),
+        }
     }
 }
 

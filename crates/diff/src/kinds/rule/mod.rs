@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 
 use ipnetwork::IpNetwork;
 
-use super::{Authored, Difference, Item, Kind, Kinds, ObjectKind, recreate, table};
+use super::{Authored, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table};
 use crate::devices::{Names, Problem};
 use crate::values::{Dev, Family, IfName, Protocols};
 
 mod check;
+mod order;
 
 /// What a matching rule does (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -309,6 +310,8 @@ impl Authored for Rule {
         Ok(rule.canonical())
     }
 }
+
+impl Collateral for Rule {}
 
 #[cfg(test)]
 mod tests {

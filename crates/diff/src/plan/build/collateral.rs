@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Findings;
 use crate::collateral::{CollateralIndex, Effects, on_nexthops};
+use crate::kinds::Action;
 use crate::kinds::{Item as _, Kind, Object};
 use crate::observed::Observed;
-use crate::op::{Action, Op, Reason};
+use crate::op::{Op, Reason};
 use crate::ownership::Proof;
 
 /// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind. A

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
+use crate::kinds::Action;
 use crate::kinds::{Item as _, Kind, Link, LinkKind};
 use crate::merge;
-use crate::op::{Action, Hold, Reason};
+use crate::op::{Hold, Reason};
 use crate::resolve::undesired;
 use crate::values::IfName;
 

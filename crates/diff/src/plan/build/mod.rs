@@ -11,12 +11,13 @@ pub(crate) use links::makers;
 
 use crate::each_kind;
 use crate::error::DesiredError;
+use crate::kinds::Action;
 use crate::kinds::{
     Address, Item, Kind, Neighbour, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
 };
 use crate::merge;
 use crate::observed::Observed;
-use crate::op::{Action, Op, Reason};
+use crate::op::{Op, Reason};
 use crate::ownership::{Owned, Proof};
 use crate::plan::Conflict;
 use crate::resolve::Resolved;

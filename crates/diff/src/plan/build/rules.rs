@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{ConflictPolicy, Find, Findings};
 use crate::error::DesiredError;
+use crate::kinds::Action;
 use crate::kinds::{Item, Kind, Object, Rule, Selectors};
 use crate::observed::Observed;
-use crate::op::{Action, Reason};
+use crate::op::Reason;
 use crate::ownership::Proof;
 
 impl Find for Rule {

@@ -1,7 +1,8 @@
 //! Putting ops in the order of their ranks, at a million of them in little time and no second copy.
 
+use crate::kinds::Action;
 use crate::kinds::Object;
-use crate::op::{Action, Op};
+use crate::op::Op;
 use crate::values::Family;
 
 /// From so many on deletes are scattered. Fewer cost the kernel next to nothing in any order, and read better in their own.

@@ -4,18 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::devices::Problem;
 use crate::error::DesiredError;
-use crate::kinds::Kind;
+use crate::kinds::{Depths, Kind};
 use crate::observed::Observed;
 use crate::plan::build::makers;
 use crate::resolve::Resolved;
 use crate::values::IfName;
 
-/// How deep each link stands on others.
-pub(super) struct Depths {
-    pub(super) desired: BTreeMap<IfName, i64>,
-    pub(super) observed: BTreeMap<u32, i64>,
-}
-
+/// Finds how deep each link stands on others.
 pub(super) fn depths(desired: &Resolved, observed: &Observed) -> Result<Depths, DesiredError> {
     let links = desired.links.as_deref().unwrap_or_default();
     let makers = makers(links);

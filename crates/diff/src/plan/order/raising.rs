@@ -19,8 +19,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::kinds::Action;
 use crate::kinds::{Address, AddressFlags, Link, Object};
-use crate::op::{Action, Op};
+use crate::op::Op;
 use crate::resolve::Resolved;
 use crate::values::{Dev, Family};
 

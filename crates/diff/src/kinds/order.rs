@@ -1,0 +1,193 @@
+//! What orders ops: the stages of a plan, and what an op needs of those before it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+
+use super::{Action, AddressKey, NextHop, ObjectKind};
+use crate::devices::Devices;
+use crate::values::{Dev, Family, IfName, Prefix};
+
+/// The stages of a plan, in order. Within one, links go by their place among all links, the rest
+/// by key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    ClearRoutes,
+    ClearNeighbours,
+    ClearAddresses,
+    ClearLinks,
+    Links,
+    Addresses,
+    /// Links that come up after their addresses.
+    Raises,
+    Neighbours,
+    ClearRules,
+    Rules6,
+    DeviceRoutes,
+    Nexthops,
+    Routes,
+    Rules4,
+    DropRules4,
+    DropRoutes,
+    DropNexthops,
+    DropDeviceRoutes,
+    DropRules6,
+    DropNeighbours,
+    DropAddresses,
+    DropLinks,
+}
+
+/// What has to go before anything is built.
+#[derive(Default)]
+pub(crate) struct Cleared {
+    pub(crate) devs: BTreeSet<Dev>,
+    /// IPv4 subnets of devices in which new addresses come.
+    pub(crate) subnets: BTreeSet<(Dev, Prefix)>,
+}
+
+/// How deep each link stands on others: what is below comes first and goes last.
+pub(crate) struct Depths {
+    pub(crate) desired: BTreeMap<IfName, i64>,
+    pub(crate) observed: BTreeMap<u32, i64>,
+}
+
+/// How ops on objects of a kind are put in order.
+pub(crate) trait Ordered: ObjectKind {
+    /// Ops on such objects need no others, and no others need them.
+    const IS_INDEPENDENT: bool = false;
+
+    /// Returns the stage of an op. `anew`: the object makes room for what comes on its key.
+    fn stage(&self, action: Action, anew: bool, cleared: &Cleared) -> Stage;
+
+    /// Returns the place within a stage, the least first.
+    fn rank(&self, stage: Stage, depths: &Depths) -> i64 {
+        let _ = (stage, depths);
+        0
+    }
+
+    /// Adds the ops before it that an op needs.
+    fn needs(&self, action: Action, before: &mut Dependencies<'_>, needed: &mut Vec<u32>) {
+        let _ = (action, before, needed);
+    }
+
+    /// Notes what the op at a position provides to those after it. `was` is the object that an update
+    /// finds.
+    fn provide(&self, action: Action, was: Option<&Self>, at: u32, after: &mut Dependencies<'_>) {
+        let _ = (action, was, at, after);
+    }
+}
+
+/// Where something that a route needs comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Provider {
+    /// It is there already, and stays.
+    Present,
+    /// An op of the plan makes it.
+    Op(u32),
+}
+
+/// The ops seen so far, by what they provide.
+pub(crate) struct Dependencies<'a> {
+    pub(crate) devices: &'a Devices,
+    /// The op that creates a planned device.
+    pub(crate) created: BTreeMap<Dev, u32>,
+    /// The op that brings a device up.
+    pub(crate) raised: BTreeMap<Dev, u32>,
+    /// The op that clears a name or an address for its successor.
+    pub(crate) cleared_links: BTreeMap<IfName, u32>,
+    pub(crate) cleared_addresses: BTreeMap<AddressKey, u32>,
+    /// The op that makes or changes a nexthop object.
+    pub(crate) nexthops: BTreeMap<u32, u32>,
+    /// The ops after which a nexthop object that is to go has one less that points at it.
+    pub(crate) leaving: BTreeMap<u32, Vec<u32>>,
+    /// Where routes are deleted, by table and destination, and the first that is made there.
+    pub(crate) broken: HashMap<(u32, Prefix), Option<u32>>,
+    /// Which op makes a prefix reachable on the link: on one device, or on any.
+    on_link: HashMap<(Option<Dev>, Prefix), Provider>,
+    lengths: BTreeSet<(Family, u8)>,
+    /// Which op makes an address local.
+    local: HashMap<IpAddr, Provider>,
+    /// The gateways looked up so far.
+    gateways: HashMap<(Option<Dev>, IpAddr), Option<u32>>,
+    /// An op makes a gateway reachable: else none is worth looking for.
+    opens: bool,
+}
+
+impl<'a> Dependencies<'a> {
+    pub(crate) fn new(devices: &'a Devices) -> Dependencies<'a> {
+        Dependencies {
+            devices,
+            created: BTreeMap::new(),
+            raised: BTreeMap::new(),
+            cleared_links: BTreeMap::new(),
+            cleared_addresses: BTreeMap::new(),
+            nexthops: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            broken: HashMap::new(),
+            on_link: HashMap::new(),
+            lengths: BTreeSet::new(),
+            local: HashMap::new(),
+            gateways: HashMap::new(),
+            opens: false,
+        }
+    }
+
+    /// Adds the ops that a next hop needs: its device, up, and its gateway, reachable.
+    pub(crate) fn need_hop(&mut self, hop: &NextHop, needed: &mut Vec<u32>) {
+        if let Some(dev) = &hop.dev {
+            needed.extend(self.created.get(dev));
+            needed.extend(self.raised.get(dev));
+        }
+        let link_local = matches!(hop.via, Some(IpAddr::V6(via)) if via.is_unicast_link_local());
+        let looked_for = self.opens && !hop.onlink && !link_local;
+        if let Some(via) = hop.via.filter(|_| looked_for) {
+            needed.extend(self.gateway(hop.dev, via));
+        }
+    }
+
+    /// Adds the op that makes an address local.
+    pub(crate) fn need_local(&self, address: IpAddr, needed: &mut Vec<u32>) {
+        if let Some(Provider::Op(op)) = self.local.get(&address) {
+            needed.push(*op);
+        }
+    }
+
+    /// Notes that an address is local.
+    pub(crate) fn provide_local(&mut self, address: IpAddr, provider: Provider) {
+        self.local.entry(address).or_insert(provider);
+    }
+
+    /// Notes that a prefix is on the link, of one device or of any.
+    pub(crate) fn provide_prefix(&mut self, dev: Option<Dev>, prefix: Prefix, provider: Provider) {
+        self.opens |= matches!(provider, Provider::Op(_));
+        self.lengths.insert((prefix.family(), prefix.len()));
+        self.on_link.entry((None, prefix)).or_insert(provider);
+        if dev.is_some() {
+            self.on_link.entry((dev, prefix)).or_insert(provider);
+        }
+    }
+
+    /// Notes that after an op one less points at a nexthop object.
+    pub(crate) fn leave(&mut self, id: u32, at: u32) {
+        self.leaving.entry(id).and_modify(|left| left.push(at));
+    }
+
+    /// The op that makes a gateway reachable: that of the longest prefix around it.
+    fn gateway(&mut self, dev: Option<Dev>, via: IpAddr) -> Option<u32> {
+        if let Some(known) = self.gateways.get(&(dev, via)) {
+            return *known;
+        }
+        let family = Family::of(via);
+        let lengths = self.lengths.iter().rev().filter(|(of, _)| *of == family);
+        let provider = lengths
+            .filter_map(|(_, len)| IpNetwork::new(via, *len).ok())
+            .find_map(|network| self.on_link.get(&(dev, Prefix::containing(network))));
+        let op = match provider {
+            Some(Provider::Op(op)) => Some(*op),
+            _ => None,
+        };
+        self.gateways.insert((dev, via), op);
+        op
+    }
+}
