@@ -13,8 +13,9 @@ use std::ops::Range;
 use std::time::Instant;
 
 use crate::channel::deadline;
-use crate::error::{Error, KernelError};
+use crate::error::Error;
 use crate::extack;
+use crate::kernel_error::KernelError;
 use crate::socket::{Socket, WINDOW_MAX};
 use crate::wire::{Message, Messages, NLM_F_ACK, NLM_F_ECHO, NLM_F_REQUEST, NLMSG_ERROR};
 

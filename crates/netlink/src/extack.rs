@@ -5,7 +5,7 @@
 //! `NLM_F_ACK_TLVS` is set. An `NLMSG_DONE` holds no request: a dump's own error and its
 //! attributes stand at its front. Source: `linux/netlink.h`.
 
-use crate::error::{Attribute, KernelError, Missing, Policy};
+use crate::kernel_error::{Attribute, KernelError, Missing, Policy};
 use crate::wire::{
     ATTR_HEADER_LEN, Attrs, HEADER_LEN, Header, Message, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE,
     align, read_i32, read_string, read_u16, read_u32, read_u64,

@@ -6,8 +6,8 @@ use super::change::{Change, Part, RefusalCause};
 use super::dump_query::{DumpQuery, DumpRow};
 use super::read_scope::ReadScope;
 use super::{EncodeError, Undecodable};
-use crate::error::KernelError;
 use crate::group::Group;
+use crate::kernel_error::KernelError;
 use crate::wire::Message;
 
 /// The wire format of a kind: one implementation a kind, in its codec file.

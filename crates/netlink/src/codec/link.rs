@@ -1,22 +1,20 @@
-//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). What is of a kind of link alone is
-//! in the private module `kind`.
+//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The attributes of each kind of link are
+//! in the private module `link_kind`.
 
-mod kind;
+mod change;
+mod codec;
+mod link_kind;
 
 use std::collections::HashMap;
 
-use trueup_diff::{Action, Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus};
+use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus};
 
-use super::change::{Change, DeviceIndexes, Part, RefusalCause};
-use super::dump_query::{Consistency, DumpQuery};
-use super::kind_codec::KindCodec;
-use super::read_scope::ReadScope;
 use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
-use crate::error::KernelError;
-use crate::group::Group;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
 };
+pub use change::{change, change_kind, change_master, changes_master, needs_kind_change};
+pub use codec::peer;
 
 /// `RTM_NEWLINK`.
 pub const NEW: u16 = 16;
@@ -43,105 +41,6 @@ const SKIP_STATS: u32 = 1 << 3;
 const AF_UNSPEC: u8 = 0;
 /// The kernel holds interface indexes as signed numbers.
 const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
-
-impl KindCodec for Link {
-    const NEW: u16 = NEW;
-    const DELETE: u16 = DELETE;
-    const GROUPS: &'static [Group] = &[Group::LINK];
-    const ABSENT: i32 = libc::ENODEV;
-
-    /// Decodes a link without the name of a veth's peer: see [`name_peers`].
-    fn decode(body: &[u8]) -> Result<Option<Link>, Undecodable> {
-        Ok(decode(body)?.map(|decoded| decoded.link))
-    }
-
-    fn dumps(_scope: &ReadScope, _is_strict: bool) -> Vec<DumpQuery> {
-        vec![DumpQuery::new(Consistency::Flagged, dump_request)]
-    }
-
-    fn parts(action: Action, link: &Link, was: Option<&Link>) -> &'static [Part] {
-        if action != Action::Update {
-            return &[Part::Whole];
-        }
-        // The kernel sets a link up before it makes it a port (since 6.8; earlier, after that), but a
-        // bond refuses a port that is up, and sets down a port that it releases.
-        let master = link.up == Some(true) && changes_master(link, was);
-        match (master, needs_kind_change(link, was)) {
-            (false, false) => &[Part::Whole],
-            (false, true) => &[Part::Whole, Part::KindAttributes],
-            (true, false) => &[Part::Master, Part::Whole],
-            (true, true) => &[Part::Master, Part::Whole, Part::KindAttributes],
-        }
-    }
-
-    fn encode(
-        buffer: &mut Vec<u8>,
-        part: Part,
-        change: &Change<'_, Link>,
-    ) -> Result<(), EncodeError> {
-        let (link, was) = (change.object, change.was);
-        let DeviceIndexes {
-            resolve,
-            by_name,
-            chosen,
-        } = change.indexes;
-        match change.action {
-            Action::Create => {
-                let index = |name: &IfName| by_name(name).and_then(chosen).unwrap_or(0);
-                let peer_index = peer(link).as_ref().map_or(0, index);
-                let link = Link {
-                    index: index(&link.name),
-                    ..stated_by_create(link)
-                };
-                create(buffer, &link, peer_index, resolve)
-            }
-            Action::Update => {
-                let dev = by_name(&link.name).unwrap_or(Dev::index(link.index));
-                let index = resolve(dev).ok_or(EncodeError::Unresolved(dev))?;
-                let link = Link {
-                    index,
-                    ..link.clone()
-                };
-                match part {
-                    Part::Master => change_master(buffer, &link, was, resolve),
-                    Part::KindAttributes => change_kind(buffer, &link, was, resolve),
-                    Part::Whole | Part::Append => self::change(buffer, &link, was, resolve),
-                }
-            }
-            Action::Delete => delete(buffer, link.index),
-        }
-    }
-
-    fn refusal_cause(&self, action: Action, error: &KernelError) -> Option<RefusalCause> {
-        // The device cannot have the address: multicast or zero on Ethernet (`eth_mac_addr`).
-        let invalid = action != Action::Delete && error.errno() == libc::EADDRNOTAVAIL;
-        invalid.then_some(RefusalCause::Invalid)
-    }
-}
-
-/// Returns the name of a veth's peer.
-#[must_use]
-pub fn peer(link: &Link) -> Option<IfName> {
-    match link.kind {
-        Some(LinkKind::Veth { peer }) => peer,
-        _ => None,
-    }
-}
-
-/// Returns the part of a link that its create states; an update states the rest. A new bridge does not
-/// filter, and a kernel built without filtering refuses the attribute.
-fn stated_by_create(link: &Link) -> Link {
-    let mut stated = Link {
-        up: None,
-        master: None,
-        alias: None,
-        ..link.clone()
-    };
-    if let Some(LinkKind::Bridge(bridge)) = &mut stated.kind {
-        bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
-    }
-    stated
-}
 
 /// A link as decoded. A message gives the other end of a veth pair by index: [`name_peers`] puts
 /// the names in.
@@ -198,7 +97,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
         return Err(lost("index"));
     }
     let lower = lower.filter(|_| !elsewhere);
-    let kind = kind::decode(info, lower);
+    let kind = link_kind::decode(info, lower);
     let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth { .. }));
     let link = Link {
         name: name.ok_or(lost("name"))?,
@@ -283,92 +182,10 @@ pub fn create(
         ..link.clone()
     };
     write_common(&mut message, &wanted, resolve)?;
-    if let Some(lower) = kind::lower(kind) {
+    if let Some(lower) = link_kind::lower(kind) {
         message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
     }
-    kind::write_new(&mut message, kind, peer_index, resolve)?;
-    Ok(message.finish()?)
-}
-
-/// Encodes the change of a link that exists to what is stated in `link`, or, given what the link
-/// `was` observed as, to what of that differs. What can only change by recreation is left out, as
-/// are attributes that the kernel refuses even unchanged, such as a VXLAN's port. Where
-/// [`needs_kind_change`] says so, the kind's own attributes are left to [`change_kind`].
-///
-/// The link is addressed by the index of `was` or `link`; by name only where both are 0.
-///
-/// # Errors
-///
-/// When a device is not resolved.
-pub fn change(
-    buffer: &mut Vec<u8>,
-    link: &Link,
-    was: Option<&Link>,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    let wanted = different(link, was);
-    let mut message = begin_change(buffer, link, was, wanted.up);
-    write_common(&mut message, &wanted, resolve)?;
-    if let Some(kind) = kind::first(&wanted) {
-        kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
-    }
-    Ok(message.finish()?)
-}
-
-/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take all in one
-/// message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a bridge
-/// judges the forwarding delay before it switches the spanning tree protocol off
-/// (`br_changelink` in net/bridge/br_netlink.c).
-#[must_use]
-pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
-    kind::second(&different(link, was)).is_some()
-}
-
-/// Whether a [`change`] has to make the link a port, or one no longer.
-#[must_use]
-pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
-    match different(link, was).master {
-        Some(None) => was.is_some(), // A new link has no master.
-        master => master.is_some(),
-    }
-}
-
-/// Encodes the change of a link's master alone. Before a [`change`] of the same link it keeps the
-/// kernel from bringing the link up first.
-///
-/// # Errors
-///
-/// When a device is not resolved.
-pub fn change_master(
-    buffer: &mut Vec<u8>,
-    link: &Link,
-    was: Option<&Link>,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    let mut message = begin_change(buffer, link, was, None);
-    let master = Link {
-        master: link.master,
-        ..Link::must_exist(link.name)
-    };
-    write_common(&mut message, &master, resolve)?;
-    Ok(message.finish()?)
-}
-
-/// Encodes the change of those attributes of a link's kind that a [`change`] leaves to it.
-///
-/// # Errors
-///
-/// When a device is not resolved.
-pub fn change_kind(
-    buffer: &mut Vec<u8>,
-    link: &Link,
-    was: Option<&Link>,
-    resolve: Resolve<'_>,
-) -> Result<(), EncodeError> {
-    let mut message = begin_change(buffer, link, was, None);
-    if let Some(kind) = kind::second(&different(link, was)) {
-        kind::write_change(&mut message, IFLA_LINKINFO, &kind, resolve)?;
-    }
+    link_kind::write_new(&mut message, kind, peer_index, resolve)?;
     Ok(message.finish()?)
 }
 
@@ -481,43 +298,9 @@ fn write_common(
     Ok(())
 }
 
-fn begin_change<'a>(
-    buffer: &'a mut Vec<u8>,
-    link: &Link,
-    was: Option<&Link>,
-    up: Option<bool>,
-) -> MessageWriter<'a> {
-    let index = was.map_or(0, |was| was.index).max(link.index);
-    let mut message = MessageWriter::begin(buffer, NEW, NLM_F_REQUEST);
-    message.body(&header(index, up));
-    if index == 0 {
-        message.attr_string(IFLA_IFNAME, link.name.as_bytes());
-    }
-    message
-}
-
-/// The link less what an update does not write.
-fn different(link: &Link, was: Option<&Link>) -> Link {
-    let mut wanted = link.clone();
-    if let Some(was) = was {
-        let written = link.written(was);
-        let is_kept = |field: &str| !written.contains(field);
-        drop_if(is_kept("up"), &mut wanted.up);
-        drop_if(is_kept("mtu"), &mut wanted.mtu);
-        drop_if(is_kept("address"), &mut wanted.address);
-        drop_if(is_kept("master"), &mut wanted.master);
-        drop_if(is_kept("alias"), &mut wanted.alias);
-        drop_if(is_kept("group"), &mut wanted.group);
-        if let Some(kind) = &mut wanted.kind {
-            kind::keep(kind, &is_kept);
-        }
-    }
-    wanted
-}
-
-/// Leaves a value open.
-fn drop_if<T>(drops: bool, value: &mut Option<T>) {
-    if drops {
+/// Clears a value if `clears`.
+fn clear_if<T>(clears: bool, value: &mut Option<T>) {
+    if clears {
         *value = None;
     }
 }

@@ -10,8 +10,8 @@ use super::{
     BROKEN, EncodeError, Resolve, Undecodable, family_from, family_number, index_of, read_ip_of,
     split, take,
 };
-use crate::error::KernelError;
 use crate::group::Group;
+use crate::kernel_error::KernelError;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, read_u16,
     read_u32,

@@ -1,6 +1,6 @@
 //! Routes (`rtmsg`, linux/rtnetlink.h).
 
-mod kind;
+mod codec;
 mod list;
 mod row;
 

@@ -12,8 +12,8 @@ use super::read_scope::ReadScope;
 use super::{
     BROKEN, EncodeError, Undecodable, family_from, family_number, read_ip_of, split, take,
 };
-use crate::error::KernelError;
 use crate::group::Group;
+use crate::kernel_error::KernelError;
 use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u8,
     read_u16, read_u32,

@@ -8,8 +8,8 @@ use crate::codec::dump_query::{Consistency, DumpQuery, DumpRow, RowPosition};
 use crate::codec::kind_codec::KindCodec;
 use crate::codec::read_scope::ReadScope;
 use crate::codec::{EncodeError, Undecodable};
-use crate::error::KernelError;
 use crate::group::Group;
+use crate::kernel_error::KernelError;
 
 impl KindCodec for Route {
     const NEW: u16 = NEW;

@@ -6,7 +6,7 @@ use trueup_diff::{
     BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
 };
 
-use super::{IFLA_IFNAME, IFLA_LINKINFO, drop_if, header};
+use super::{IFLA_IFNAME, IFLA_LINKINFO, clear_if, header};
 use crate::codec::{EncodeError, Resolve, index_of};
 use crate::wire::{
     Attrs, MessageWriter, read_be16, read_ipv4, read_ipv6, read_string, read_u8, read_u16, read_u32,
@@ -47,8 +47,8 @@ const IFLA_TUN_TYPE: u16 = 3;
 const TUN: u8 = 1;
 const TAP: u8 = 2;
 
-/// The kind that an `IFLA_LINKINFO` tells, on a device that is in this namespace. One that lacks
-/// what every device of its kind has is [`LinkKind::Other`].
+/// Returns the kind that an `IFLA_LINKINFO` names, whose lower device is in this namespace. A kind
+/// without an attribute that every device of it has is [`LinkKind::Other`].
 pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let info = Attrs::new(info);
     let name = read_string(info.find(IFLA_INFO_KIND).unwrap_or(&[]));
@@ -88,7 +88,7 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     known.unwrap_or_else(|| LinkKind::Other(String::from_utf8_lossy(name).into()))
 }
 
-/// The device that a new link of this kind is put on with `IFLA_LINK`.
+/// Returns the device that a new link of this kind is put on with `IFLA_LINK`.
 pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
     match kind {
         LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. } => Some(*link),
@@ -96,7 +96,7 @@ pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
     }
 }
 
-/// Writes all of a kind. The other end of a veth gets `peer_index`, unless that is 0.
+/// Writes all attributes of a kind. The peer of a veth gets `peer_index`, unless that is 0.
 pub(super) fn write_new(
     message: &mut MessageWriter<'_>,
     kind: &LinkKind,
@@ -140,7 +140,7 @@ pub(super) fn write_new(
     Ok(())
 }
 
-/// Whether it states anything that can change in place.
+/// Returns whether a kind states anything that can change in place.
 fn has_changes(kind: &LinkKind) -> bool {
     match kind {
         LinkKind::Bridge(bridge) => *bridge != BridgeAttrs::default(),
@@ -157,8 +157,8 @@ fn has_changes(kind: &LinkKind) -> bool {
     }
 }
 
-/// What of a link's kind is changed together with the rest of it.
-pub(super) fn first(link: &Link) -> Option<LinkKind> {
+/// Returns the attributes of a link's kind that one message changes together with the link.
+pub(super) fn changed_first(link: &Link) -> Option<LinkKind> {
     let kind = match &link.kind {
         Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => LinkKind::Bridge(BridgeAttrs {
             forward_delay: None,
@@ -170,8 +170,8 @@ pub(super) fn first(link: &Link) -> Option<LinkKind> {
     has_changes(&kind).then_some(kind)
 }
 
-/// What of it is changed after that.
-pub(super) fn second(link: &Link) -> Option<LinkKind> {
+/// Returns the attributes of a link's kind that a later message changes.
+pub(super) fn changed_after(link: &Link) -> Option<LinkKind> {
     let kind = match &link.kind {
         Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => LinkKind::Bridge(BridgeAttrs {
             forward_delay: bridge.forward_delay,
@@ -183,13 +183,14 @@ pub(super) fn second(link: &Link) -> Option<LinkKind> {
     has_changes(&kind).then_some(kind)
 }
 
-/// Whether the spanning tree protocol is to be switched off, after which the delay may be any.
+/// Returns whether the spanning tree protocol is to be switched off, after which the kernel accepts any
+/// forwarding delay.
 fn is_stopped(bridge: &BridgeAttrs) -> bool {
     bridge.stp == Some(false)
 }
 
-/// Writes what of a kind can change in place and is stated. There has to be something: the mere
-/// presence of data makes the kernel refuse kinds that cannot change.
+/// Writes the stated attributes of a kind that can change in place. There has to be one: the kernel
+/// refuses any data for kinds that cannot change.
 pub(super) fn write_change(
     message: &mut MessageWriter<'_>,
     number: u16,
@@ -211,24 +212,24 @@ pub(super) fn write_change(
     Ok(())
 }
 
-/// Leaves open what stays as it is.
-pub(super) fn keep(kind: &mut LinkKind, is_kept: &dyn Fn(&str) -> bool) {
+/// Clears the attributes that an update does not write.
+pub(super) fn clear_unchanged(kind: &mut LinkKind, is_kept: &dyn Fn(&str) -> bool) {
     match kind {
         LinkKind::Bridge(bridge) => {
-            drop_if(is_kept("stp"), &mut bridge.stp);
-            drop_if(is_kept("vlan_filtering"), &mut bridge.vlan_filtering);
-            drop_if(is_kept("forward_delay"), &mut bridge.forward_delay);
-            drop_if(is_kept("ageing_time"), &mut bridge.ageing_time);
+            clear_if(is_kept("stp"), &mut bridge.stp);
+            clear_if(is_kept("vlan_filtering"), &mut bridge.vlan_filtering);
+            clear_if(is_kept("forward_delay"), &mut bridge.forward_delay);
+            clear_if(is_kept("ageing_time"), &mut bridge.ageing_time);
         }
         LinkKind::Vxlan(vxlan) => {
-            drop_if(is_kept("local"), &mut vxlan.local);
-            drop_if(is_kept("remote"), &mut vxlan.remote);
-            drop_if(is_kept("link"), &mut vxlan.link);
-            drop_if(is_kept("learning"), &mut vxlan.learning);
-            drop_if(is_kept("ttl"), &mut vxlan.ttl);
+            clear_if(is_kept("local"), &mut vxlan.local);
+            clear_if(is_kept("remote"), &mut vxlan.remote);
+            clear_if(is_kept("link"), &mut vxlan.link);
+            clear_if(is_kept("learning"), &mut vxlan.learning);
+            clear_if(is_kept("ttl"), &mut vxlan.ttl);
         }
-        LinkKind::Macvlan { mode, .. } => drop_if(is_kept("mode"), mode),
-        LinkKind::Bond { miimon, .. } => drop_if(is_kept("miimon"), miimon),
+        LinkKind::Macvlan { mode, .. } => clear_if(is_kept("mode"), mode),
+        LinkKind::Bond { miimon, .. } => clear_if(is_kept("miimon"), miimon),
         _ => {}
     }
 }
@@ -284,7 +285,7 @@ fn decode_vxlan(data: Attrs<'_>) -> Option<VxlanAttrs> {
     Some(vxlan)
 }
 
-/// What of a VXLAN device can change in place.
+/// Writes the attributes of a VXLAN device that can change in place.
 fn write_vxlan(
     message: &mut MessageWriter<'_>,
     vxlan: &VxlanAttrs,
