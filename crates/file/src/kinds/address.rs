@@ -2,18 +2,14 @@
 
 use std::net::IpAddr;
 
-use trueup_diff::{
-    Address, AddressFlags, AddressKey, Desired, FOREVER, Family, IfName, Kind, Lifetimes,
-};
+use trueup_diff::{Address, AddressFlags, AddressKey, FOREVER, Family, IfName, Lifetimes};
 
-use super::object::{Declared, FileObject, from_list};
+use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
-use crate::place::Place;
 use crate::value::{Result, Table, Value, text};
 
 impl FileObject for Address<IfName> {
-    const KIND: Kind = Kind::Address;
     const WITH_ARTICLE: &'static str = "an address";
     const KEYS: &'static [&'static str] = &[
         "dev",
@@ -103,12 +99,7 @@ impl FileObject for Address<IfName> {
     }
 
     fn key(&self) -> AddressKey<IfName> {
-        let subnet = (self.family() == Family::Inet).then(|| self.subnet());
-        AddressKey {
-            dev: self.dev,
-            address: self.address.ip(),
-            subnet,
-        }
+        self.canonical_key()
     }
 
     fn describe(&self) -> String {
@@ -116,14 +107,6 @@ impl FileObject for Address<IfName> {
             Family::Inet => format!("address {} on {}", self.address, self.dev),
             Family::Inet6 => format!("address {} on {}", self.address.ip(), self.dev),
         }
-    }
-
-    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
-        declared.into_list(&mut desired.addresses, &mut desired.adopt)
-    }
-
-    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
-        from_list(&desired.addresses, &desired.adopt)
     }
 }
 

@@ -3,14 +3,12 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    BondMode, BridgeAttrs, Desired, IfName, Kind, Link, LinkKind, MacvlanMode, VlanProtocol,
-    VxlanAttrs,
+    BondMode, BridgeAttrs, IfName, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
 };
 
-use super::object::{Declared, FileObject, from_list};
+use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
-use crate::place::Place;
 use crate::suggest::unknown;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
@@ -77,7 +75,6 @@ const MAX_ALIAS: usize = 255;
 const INT_MAX: u32 = i32::MAX as u32;
 
 impl FileObject for Link<IfName> {
-    const KIND: Kind = Kind::Link;
     const WITH_ARTICLE: &'static str = "a link";
     const KEYS: &'static [&'static str] = &all_keys();
     const REMEDY: &'static str = "another name";
@@ -135,14 +132,6 @@ impl FileObject for Link<IfName> {
 
     fn describe(&self) -> String {
         format!("link {}", self.name)
-    }
-
-    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
-        declared.into_list(&mut desired.links, &mut desired.adopt)
-    }
-
-    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
-        from_list(&desired.links, &desired.adopt)
     }
 }
 

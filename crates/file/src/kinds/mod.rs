@@ -1,26 +1,47 @@
 //! The kinds of objects that a file declares: one file each, with all that the format says of the
-//! kind, and one row of [`sections`].
+//! kind. Which kinds there are, and how a desired state holds each, is said by the registry of
+//! `trueup_diff`.
 
 mod address;
 mod link;
+mod list;
 mod neighbour;
 mod object;
 mod route;
 mod rule;
 mod section;
 
-use trueup_diff::{Address, IfName, Link, Neighbour, Route, Rule};
+use trueup_diff::{Desired, NexthopMode, ObjectKind, OfKind, Registered, each_kind};
 
+use list::DesiredList;
 use section::Objects;
 pub(crate) use section::{Opened, Output, Section, Unwritable, Written};
 
 /// Returns an empty section for each kind, in the order in which they are written.
 pub(crate) fn sections() -> Vec<Box<dyn Section>> {
-    vec![
-        Box::new(Objects::<Link<IfName>>::default()),
-        Box::new(Objects::<Address<IfName>>::default()),
-        Box::new(Objects::<Neighbour<IfName>>::default()),
-        Box::new(Objects::<Route<IfName>>::default()),
-        Box::new(Objects::<Rule>::default()),
-    ]
+    let mut sections = Vec::new();
+    each_kind!(K => sections.extend(<<K as Registered>::Desired as InFile<K>>::section()));
+    sections
+}
+
+/// How a file declares what a desired state has of the kind `K`.
+trait InFile<K> {
+    /// Returns the section of the kind, if it has one.
+    fn section() -> Option<Box<dyn Section>>;
+}
+
+impl<K: ObjectKind + 'static, L: DesiredList + 'static> InFile<K> for Option<L>
+where
+    Desired: OfKind<K, Cell = Option<L>>,
+{
+    fn section() -> Option<Box<dyn Section>> {
+        Some(Box::new(Objects::<K, L>::default()))
+    }
+}
+
+/// A key at the top of the file.
+impl<K> InFile<K> for NexthopMode {
+    fn section() -> Option<Box<dyn Section>> {
+        None
+    }
 }

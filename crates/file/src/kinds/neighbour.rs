@@ -1,15 +1,13 @@
 //! `[[neighbour]]`.
 
-use trueup_diff::{Desired, IfName, Kind, Neighbour, NeighbourKey, NeighbourState};
+use trueup_diff::{IfName, Neighbour, NeighbourKey, NeighbourState};
 
-use super::object::{Declared, FileObject, from_list};
+use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
-use crate::place::Place;
 use crate::value::{Result, Table, fault, text};
 
 impl FileObject for Neighbour<IfName> {
-    const KIND: Kind = Kind::Neighbour;
     const WITH_ARTICLE: &'static str = "a neighbour";
     const KEYS: &'static [&'static str] = &[
         "dev",
@@ -72,23 +70,11 @@ impl FileObject for Neighbour<IfName> {
     }
 
     fn key(&self) -> NeighbourKey<IfName> {
-        NeighbourKey {
-            dev: self.dev,
-            dst: self.dst,
-            proxy: self.proxy,
-        }
+        self.canonical_key()
     }
 
     fn describe(&self) -> String {
         let proxy = if self.proxy { "proxy " } else { "" };
         format!("{proxy}neighbour {} on {}", self.dst, self.dev)
-    }
-
-    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
-        declared.into_list(&mut desired.neighbours, &mut desired.adopt)
-    }
-
-    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
-        from_list(&desired.neighbours, &desired.adopt)
     }
 }

@@ -1,13 +1,15 @@
 //! `[[route]]`.
 
+mod metrics;
+
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Desired, Family, IfName, Kind, Metric, Metrics, NextHop, NextHops, Prefix, Route, RouteKey,
-    RouteType, table,
+    Family, IfName, Kind, NextHop, NextHops, Prefix, Route, RouteKey, RouteType, Routes, table,
 };
 
-use super::object::{Declared, FileObject};
+use super::list::{Adopted, Declared, DesiredList};
+use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
 use crate::place::Place;
@@ -26,16 +28,9 @@ const TYPES: [(&str, RouteType); 6] = [
 /// The destination that has the family of the rest of the route.
 const DEFAULT: &str = "default";
 
-/// What stands before the value of a metric that the kernel may not adapt.
-const LOCK: &str = "lock ";
-
 const HOP_KEYS: [&str; 4] = ["via", "dev", "weight", "onlink"];
 
-/// The bit of `congctl` in the mask of locked metrics (`RTAX_CC_ALGO`).
-const CONGCTL: u32 = 16;
-
 impl FileObject for Route<IfName> {
-    const KIND: Kind = Kind::Route;
     const WITH_ARTICLE: &'static str = "a route";
     const KEYS: &'static [&'static str] = &[
         "dst",
@@ -91,7 +86,7 @@ impl FileObject for Route<IfName> {
             kind,
             src,
             scope: fields.read("scope", parse::scope)?,
-            metrics: metrics(fields)?,
+            metrics: metrics::read(fields)?,
             ..Route::new(dst, nexthops)
         };
         check_families(fields, &route)?;
@@ -129,7 +124,7 @@ impl FileObject for Route<IfName> {
         }
         table.set_nonzero("tos", self.tos.into());
         table.set_some("scope", self.scope.map(parse::scope_node));
-        write_metrics(&self.metrics, table);
+        metrics::write(&self.metrics, table);
     }
 
     fn authored(&self) -> Self {
@@ -166,10 +161,17 @@ impl FileObject for Route<IfName> {
         }
         text
     }
+}
 
-    /// The routes of a desired state are in the order of their keys, and name by key which of them
-    /// are to be adopted.
-    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
+/// Routes are in the order of their keys, and name by key which of them are to be adopted.
+impl DesiredList for Routes {
+    type Object = Route<IfName>;
+
+    fn from_file(
+        _kind: Kind,
+        declared: Declared<Route<IfName>>,
+        _adopted: &mut Adopted,
+    ) -> (Routes, Vec<Place>) {
         let Declared {
             objects,
             places,
@@ -180,18 +182,20 @@ impl FileObject for Route<IfName> {
         let mut order: Vec<usize> = (0..objects.len()).collect();
         order.sort_by_cached_key(key);
         let places = order.iter().map(|position| places[*position]).collect();
-        let routes = desired.routes.insert(objects.into_iter().collect());
+        let mut routes: Routes = objects.into_iter().collect();
         adopted.into_iter().for_each(|key| routes.adopt(key));
-        places
+        (routes, places)
     }
 
-    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
-        let routes = desired.routes.as_ref()?;
-        let is_adopted = |route: &Self| routes.adopted().contains(&route.canonical_key());
-        Some(routes.iter().map(move |route| {
-            let is_adopted = is_adopted(&route);
+    fn objects(
+        &self,
+        _kind: Kind,
+        _adopted: &Adopted,
+    ) -> impl Iterator<Item = (Route<IfName>, bool)> {
+        self.iter().map(|route| {
+            let is_adopted = self.adopted().contains(&route.canonical_key());
             (route, is_adopted)
-        }))
+        })
     }
 }
 
@@ -345,60 +349,6 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the metrics: each a number, or a string as `"lock 1400"`.
-fn metrics(fields: &Fields<'_>) -> Result<Metrics> {
-    let mut metrics = Metrics::default();
-    let mut lock = 0;
-    for (key, _) in fields.iter() {
-        let Some(metric) = Metric::ALL.into_iter().find(|m| m.name() == key.name) else {
-            continue;
-        };
-        let (value, locked) = fields
-            .read(metric.name(), metric_value)?
-            .unwrap_or_default();
-        if value == 0 && !locked {
-            let message = format!("{}: 0 is no value: leave it out", key.name);
-            return fields.fault(&key.name, message);
-        }
-        metrics.set(metric, value);
-        let kept = metrics.value(metric).unwrap_or(0);
-        if kept != value {
-            let message = format!("{}: the kernel keeps {kept} at most", key.name);
-            return fields.fault(&key.name, message);
-        }
-        lock |= u32::from(locked) << metric as u8;
-    }
-    if let Some(name) = fields.read("congctl", |value| parse::text(value, "a name"))? {
-        let (name, locked) = match name.strip_prefix(LOCK) {
-            Some(name) => (name, true),
-            None => (name, false),
-        };
-        // `TCP_CA_NAME_MAX` is 16 with the NUL.
-        let fits = (1..16).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
-        if !fits {
-            let message = "congctl: write the name of an algorithm, such as \"cubic\"";
-            return fields.fault("congctl", message);
-        }
-        metrics.set_congctl(Some(name.to_owned()));
-        lock |= u32::from(locked) << CONGCTL;
-    }
-    if lock != 0 {
-        metrics.set_lock(lock);
-    }
-    Ok(metrics)
-}
-
-fn metric_value(value: &Value<'_>) -> Result<(u32, bool)> {
-    let Node::Text(text) = &value.node else {
-        return Ok((parse::number(0..=u32::MAX)(value)?, false));
-    };
-    let number = text.strip_prefix(LOCK).filter(|n| !n.starts_with('+'));
-    match number.map(str::parse) {
-        Some(Ok(number)) => Ok((number, true)),
-        _ => fault(value.at, "write a number such as 1400, or \"lock 1400\""),
-    }
-}
-
 fn write_hop(hop: &NextHop<IfName>, table: &mut Table<'static>) {
     table.set_some("via", hop.via.map(text));
     table.set_some("dev", hop.dev.as_ref().map(parse::name_node));
@@ -406,24 +356,4 @@ fn write_hop(hop: &NextHop<IfName>, table: &mut Table<'static>) {
         table.set("weight", u32::from(hop.weight));
     }
     table.set_true("onlink", hop.onlink);
-}
-
-fn write_metrics(metrics: &Metrics, table: &mut Table<'static>) {
-    if metrics.is_empty() {
-        return;
-    }
-    let is_locked = |number: u32| metrics.lock() & 1 << number != 0;
-    for metric in Metric::ALL {
-        match (metrics.value(metric), is_locked(metric as u32)) {
-            (value, false) => table.set_some(metric.name(), value),
-            (value, true) => {
-                let value = format!("{LOCK}{}", value.unwrap_or(0));
-                table.set(metric.name(), text(value));
-            }
-        }
-    }
-    if let Some(name) = metrics.congctl() {
-        let lock = if is_locked(CONGCTL) { LOCK } else { "" };
-        table.set("congctl", text(format_args!("{lock}{name}")));
-    }
 }

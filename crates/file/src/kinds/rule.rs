@@ -2,14 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use trueup_diff::{
-    Desired, Family, FwMark, IpNetwork, Kind, PortRange, Prefix, Rule, RuleAction, UidRange,
-};
+use trueup_diff::{Family, FwMark, IpNetwork, PortRange, Prefix, Rule, RuleAction, UidRange};
 
-use super::object::{Declared, FileObject, from_list};
+use super::object::FileObject;
 use crate::fields::Fields;
 use crate::parse;
-use crate::place::Place;
 use crate::value::{Result, Table, Value, fault, text};
 
 const ACTIONS: [(&str, RuleAction); 3] = [
@@ -26,7 +23,6 @@ const ACTION_KEYS: [&str; 4] = ["table", "goto", "action", "l3mdev"];
 const PORTS: RangeInclusive<u16> = 1..=65534;
 
 impl FileObject for Rule {
-    const KIND: Kind = Kind::Rule;
     const WITH_ARTICLE: &'static str = "a rule";
     const KEYS: &'static [&'static str] = &[
         "priority",
@@ -128,14 +124,6 @@ impl FileObject for Rule {
 
     fn describe(&self) -> String {
         format!("rule of priority {} that is the same in all", self.priority)
-    }
-
-    fn declare(declared: Declared<Self>, desired: &mut Desired) -> Vec<Place> {
-        declared.into_list(&mut desired.rules, &mut desired.adopt)
-    }
-
-    fn declared(desired: &Desired) -> Option<impl Iterator<Item = (Self, bool)>> {
-        from_list(&desired.rules, &desired.adopt)
     }
 }
 

@@ -1,8 +1,11 @@
 //! A section of a file: the objects of one kind, whichever it is.
 
-use trueup_diff::{Desired, Kind};
+use std::marker::PhantomData;
 
-use super::object::{Declared, FileObject};
+use trueup_diff::{Desired, Kind, ObjectKind, OfKind};
+
+use super::list::{Declared, DesiredList};
+use super::object::FileObject;
 use crate::error::Problem;
 use crate::fields::Fields;
 use crate::parse;
@@ -66,24 +69,29 @@ pub(crate) struct Unwritable {
     pub(crate) why: String,
 }
 
-/// The section of the kind `T`.
-pub(crate) struct Objects<T> {
+/// The section of the kind `K`, which a desired state holds as `Option<L>`.
+pub(crate) struct Objects<K, L: DesiredList> {
+    kind: PhantomData<K>,
     opened: Option<Opened>,
-    declared: Declared<T>,
+    declared: Declared<L::Object>,
 }
 
-impl<T> Default for Objects<T> {
-    fn default() -> Objects<T> {
+impl<K, L: DesiredList> Default for Objects<K, L> {
+    fn default() -> Objects<K, L> {
         Objects {
+            kind: PhantomData,
             opened: None,
             declared: Declared::default(),
         }
     }
 }
 
-impl<T: FileObject> Section for Objects<T> {
+impl<K: ObjectKind, L: DesiredList> Section for Objects<K, L>
+where
+    Desired: OfKind<K, Cell = Option<L>>,
+{
     fn kind(&self) -> Kind {
-        T::KIND
+        K::KIND
     }
 
     fn opened(&self) -> Option<Opened> {
@@ -100,13 +108,7 @@ impl<T: FileObject> Section for Objects<T> {
         tables: &Tables,
         cursor: &mut Cursor<'_>,
     ) -> Result<Option<bool>> {
-        let Node::Table(table) = &value.node else {
-            let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
-            return value.unexpected(expected);
-        };
-        let fields = Fields::new(T::WITH_ARTICLE, value.at, table, T::KEYS, tables)?;
-        let object = T::read(&fields)?;
-        let adopt = fields.read("adopt", parse::flag)?;
+        let (object, adopt) = read(value, tables)?;
         if adopt == Some(true) {
             self.declared.adopted.insert(self.declared.objects.len());
         }
@@ -116,44 +118,62 @@ impl<T: FileObject> Section for Objects<T> {
     }
 
     fn duplicates(&self) -> Vec<Problem> {
-        let Declared {
-            objects, places, ..
-        } = &self.declared;
-        let key = |position: &usize| objects[*position].key();
-        let mut order: Vec<usize> = (0..objects.len()).collect();
-        // Stable, so that of objects with one key the first in the file comes first.
-        order.sort_by_key(key);
-        let mut problems = Vec::new();
-        for same in order.chunk_by(|a, b| key(a) == key(b)) {
-            let [first, others @ ..] = same else { continue };
-            problems.extend(others.iter().map(|other| Problem {
-                place: Some(places[*other]),
-                message: format!(
-                    "a second {}: the first is at {}; remove one, or give it {}",
-                    objects[*other].describe(),
-                    places[*first],
-                    T::REMEDY,
-                ),
-            }));
-        }
-        problems
+        duplicates(&self.declared)
     }
 
     fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Place> {
-        match self.opened {
-            Some(_) => T::declare(self.declared, desired),
-            None => Vec::new(),
+        if self.opened.is_none() {
+            return Vec::new();
         }
+        let (list, places) = L::from_file(K::KIND, self.declared, &mut desired.adopt);
+        *OfKind::<K>::of_kind_mut(desired) = Some(list);
+        places
     }
 
     fn write(&self, desired: &Desired, out: &mut dyn Output) {
-        if let Some(objects) = T::declared(desired) {
+        if let Some(list) = OfKind::<K>::of_kind(desired) {
             let tables = Tables::default();
+            let objects = list.objects(K::KIND, &desired.adopt);
             let mut written =
                 objects.map(|(object, adopt)| write(&object.authored(), adopt, &tables));
-            out.section(T::KIND, &mut written);
+            out.section(K::KIND, &mut written);
         }
     }
+}
+
+/// Reads an object and its `adopt`.
+fn read<T: FileObject>(value: &Value<'_>, tables: &Tables) -> Result<(T, Option<bool>)> {
+    let Node::Table(table) = &value.node else {
+        let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
+        return value.unexpected(expected);
+    };
+    let fields = Fields::new(T::WITH_ARTICLE, value.at, table, T::KEYS, tables)?;
+    Ok((T::read(&fields)?, fields.read("adopt", parse::flag)?))
+}
+
+/// Finds the objects whose key an earlier one has.
+fn duplicates<T: FileObject>(declared: &Declared<T>) -> Vec<Problem> {
+    let Declared {
+        objects, places, ..
+    } = declared;
+    let key = |position: &usize| objects[*position].key();
+    let mut order: Vec<usize> = (0..objects.len()).collect();
+    // Stable, so that of objects with one key the first in the file comes first.
+    order.sort_by_key(key);
+    let mut problems = Vec::new();
+    for same in order.chunk_by(|a, b| key(a) == key(b)) {
+        let [first, others @ ..] = same else { continue };
+        problems.extend(others.iter().map(|other| Problem {
+            place: Some(places[*other]),
+            message: format!(
+                "a second {}: the first is at {}; remove one, or give it {}",
+                objects[*other].describe(),
+                places[*first],
+                T::REMEDY,
+            ),
+        }));
+    }
+    problems
 }
 
 /// Writes an object, if reading it back gives the same.

@@ -433,7 +433,8 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
                 };
                 let counts = counts(&desired);
                 let there = |(kind, index): (Kind, prop::sample::Index)| {
-                    let count = counts[kind as usize];
+                    let mut declared = Kind::DECLARED.into_iter().zip(counts);
+                    let (_, count) = declared.find(|(declared, _)| *declared == kind)?;
                     (count > 0).then(|| (kind, index.index(count)))
                 };
                 for (kind, at) in adopt.into_iter().filter_map(there) {
@@ -451,7 +452,7 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
         .boxed()
 }
 
-/// How many objects of each kind there are.
+/// The number of objects of each kind in [`Kind::DECLARED`].
 pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
     let Desired {
         links,

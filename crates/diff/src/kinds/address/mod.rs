@@ -243,6 +243,18 @@ impl<D> Address<D> {
     }
 }
 
+impl<D: Copy> Address<D> {
+    /// Returns the identity, by whatever names the device.
+    pub fn canonical_key(&self) -> AddressKey<D> {
+        let subnet = (self.family() == Family::Inet).then(|| self.subnet());
+        AddressKey {
+            dev: self.dev,
+            address: self.address.ip(),
+            subnet,
+        }
+    }
+}
+
 /// What identifies an address: for IPv4 device, address and subnet (`find_matching_ifa` in
 /// net/ipv4/devinet.c), for IPv6 device and address alone (`ipv6_get_ifaddr`): the same address
 /// with another prefix length is refused as existing.
@@ -265,12 +277,7 @@ impl Item for Address {
     type Key = AddressKey;
 
     fn key(&self) -> AddressKey {
-        let subnet = (self.family() == Family::Inet).then(|| self.subnet());
-        AddressKey {
-            dev: self.dev,
-            address: self.address.ip(),
-            subnet,
-        }
+        self.canonical_key()
     }
 
     /// For IPv4 the kernel changes lifetimes and metric in place and ignores the rest of a

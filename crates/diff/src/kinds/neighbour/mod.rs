@@ -123,6 +123,17 @@ impl<D> Neighbour<D> {
     }
 }
 
+impl<D: Copy> Neighbour<D> {
+    /// Returns the identity, by whatever names the device.
+    pub fn canonical_key(&self) -> NeighbourKey<D> {
+        NeighbourKey {
+            dev: self.dev,
+            dst: self.dst,
+            proxy: self.proxy,
+        }
+    }
+}
+
 /// What identifies a neighbour. Proxy entries are a table of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -139,11 +150,7 @@ impl Item for Neighbour {
     type Key = NeighbourKey;
 
     fn key(&self) -> NeighbourKey {
-        NeighbourKey {
-            dev: self.dev,
-            dst: self.dst,
-            proxy: self.proxy,
-        }
+        self.canonical_key()
     }
 
     fn compare(&self, observed: &Neighbour, differ: &mut dyn FnMut(Difference)) {
