@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use trueup_benches::measurement::{self, Measurement};
 use trueup_benches::prefixes::Prefixes;
-use trueup_benches::told::{self, Told};
 use trueup_benches::usage::{measure, measure_command, memory};
 use trueup_benches::{floor, state};
 use trueup_diff::Desired;
@@ -77,7 +77,7 @@ fn main() -> Result<ExitCode> {
 }
 
 /// The side of the process that does one piece of work.
-fn work(piece: &str, flags: &Internet) -> Result<Told> {
+fn work(piece: &str, flags: &Internet) -> Result<Measurement> {
     if piece == "command" {
         let [command, words @ ..] = &flags.words[..] else {
             bail!("no command")
@@ -88,15 +88,15 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
                 .stdout(Stdio::null())
                 .stderr(Stdio::null()),
         )?;
-        return Ok(Told {
+        return Ok(Measurement {
             usage,
-            ..Told::default()
+            ..Measurement::default()
         });
     }
     let size = flags.size.unwrap_or(usize::MAX);
     let rules = flags.rules.unwrap_or(RULES);
     let prefixes = || -> Result<Prefixes> { Ok(table(flags)?.thinned(size)) };
-    let pass = |desired: &Desired, changes: bool| -> Result<Told> {
+    let pass = |desired: &Desired, changes: bool| -> Result<Measurement> {
         let held = memory("VmRSS")?;
         let (report, usage) = measure(|| {
             let here = Namespace::current();
@@ -111,7 +111,7 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
             report.failed().next()
         );
         ensure!(changes == (count > 0), "{piece}: {count} ops");
-        Ok(Told { usage, held, count })
+        Ok(Measurement { usage, held, count })
     };
     match piece {
         "create" => pass(&state::desired(&prefixes()?, rules), true),
@@ -121,7 +121,7 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
             let requests = floor::encode(&prefixes()?, rules, piece == "floor-create")?;
             let held = memory("VmRSS")?;
             let (count, usage) = measure(|| floor::send(&requests))?;
-            Ok(Told {
+            Ok(Measurement {
                 usage,
                 held,
                 count: count?,
@@ -130,7 +130,7 @@ fn work(piece: &str, flags: &Internet) -> Result<Told> {
         "floor-read" => {
             let held = memory("VmRSS")?;
             let (count, usage) = measure(floor::read)?;
-            Ok(Told {
+            Ok(Measurement {
                 usage,
                 held,
                 count: count?,
@@ -166,7 +166,7 @@ impl Bench {
             state::GATEWAYS
         );
         let routes = prefixes.len();
-        let mut all: Vec<[[Told; 3]; 3]> = Vec::new();
+        let mut all: Vec<[[Measurement; 3]; 3]> = Vec::new();
         for _ in 0..runs {
             // In turn, so that what else the machine does meets all alike.
             all.push([
@@ -176,8 +176,9 @@ impl Bench {
             ]);
         }
         let names = ["trueup", "ip -batch, ip show", "system calls alone"];
-        let median =
-            |who: usize, what: usize| told::median(all.iter().map(|run| run[who][what]).collect());
+        let median = |who: usize, what: usize| {
+            measurement::median(all.iter().map(|run| run[who][what]).collect())
+        };
         for (what, work) in WORK.iter().enumerate() {
             let base = median(0, what);
             for (who, name) in names.iter().enumerate() {
@@ -191,13 +192,13 @@ impl Bench {
     }
 
     /// In a namespace of their own: create, hold, delete.
-    fn trueup(&self, routes: usize, rules: usize) -> Result<[Told; 3]> {
+    fn trueup(&self, routes: usize, rules: usize) -> Result<[Measurement; 3]> {
         fresh();
         let piece = |piece| self.piece(piece, routes, rules);
         Ok([piece("create")?, piece("keep")?, piece("delete")?])
     }
 
-    fn floor(&self, routes: usize, rules: usize) -> Result<[Told; 3]> {
+    fn floor(&self, routes: usize, rules: usize) -> Result<[Measurement; 3]> {
         fresh();
         let piece = |piece| self.piece(piece, routes, rules);
         Ok([
@@ -207,10 +208,10 @@ impl Bench {
         ])
     }
 
-    fn ip(&self, prefixes: &Prefixes, rules: usize) -> Result<[Told; 3]> {
+    fn ip(&self, prefixes: &Prefixes, rules: usize) -> Result<[Measurement; 3]> {
         fresh();
         let paths = ["main", "rules-v6"].map(|name| self.scratch.join(name));
-        let batch = |create| -> Result<Told> {
+        let batch = |create| -> Result<Measurement> {
             let [mut main, mut rules_v6] =
                 [File::create(&paths[0])?, File::create(&paths[1])?].map(BufWriter::new);
             state::write_batch(create, prefixes, rules, &mut main, &mut rules_v6)?;
@@ -277,19 +278,21 @@ impl Bench {
         &self,
         what: &str,
         sizes: &[usize],
-        run: impl Fn(usize) -> Result<[Told; 3]>,
+        run: impl Fn(usize) -> Result<[Measurement; 3]>,
     ) -> Result<()> {
         let runs = self.flags.runs.unwrap_or(1).max(1);
         println!("growth with the number of {what}, median of {runs}");
-        let mut before: Option<(usize, [Told; 3])> = None;
+        let mut before: Option<(usize, [Measurement; 3])> = None;
         for size in sizes {
-            let all: Vec<[Told; 3]> = (0..runs).map(|_| run(*size)).collect::<Result<_>>()?;
-            let told: [Told; 3] =
-                std::array::from_fn(|at| told::median(all.iter().map(|run| run[at]).collect()));
+            let all: Vec<[Measurement; 3]> =
+                (0..runs).map(|_| run(*size)).collect::<Result<_>>()?;
+            let told: [Measurement; 3] = std::array::from_fn(|at| {
+                measurement::median(all.iter().map(|run| run[at]).collect())
+            });
             for (at, work) in WORK.iter().enumerate() {
                 told[at].row(&format!("{work} {size}"), None);
                 if let Some((smaller, old)) = &before {
-                    told::slopes((*size, &told[at]), (*smaller, &old[at]));
+                    measurement::slopes((*size, &told[at]), (*smaller, &old[at]));
                 }
             }
             before = Some((*size, told));
@@ -298,7 +301,7 @@ impl Bench {
     }
 
     /// Does a piece of work in a process of its own.
-    fn piece(&self, piece: &str, routes: usize, rules: usize) -> Result<Told> {
+    fn piece(&self, piece: &str, routes: usize, rules: usize) -> Result<Measurement> {
         let mut command = Command::new(env::current_exe()?);
         if let Some(data) = &self.flags.data {
             command.arg("--data").arg(data);
@@ -307,7 +310,7 @@ impl Bench {
         run(command.args(["--piece", piece]))
     }
 
-    fn command(&self, words: &[OsString]) -> Result<Told> {
+    fn command(&self, words: &[OsString]) -> Result<Measurement> {
         run(Command::new(env::current_exe()?)
             .args(["--piece", "command", "--"])
             .args(words))
@@ -319,7 +322,7 @@ fn fresh() {
     state::make_uplink();
 }
 
-fn run(command: &mut Command) -> Result<Told> {
+fn run(command: &mut Command) -> Result<Measurement> {
     let output = command.stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);
     serde_json::from_slice(&output.stdout).context("what a piece of work tells")

@@ -2,7 +2,7 @@
 //! rules. Settings come before what stands on links, as they say how the kernel treats that; settings of a link come after the
 //! link itself. A file that says nothing of settings has none of them looked at.
 
-mod pulse;
+mod pass_timer;
 mod report;
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use trueup::reconcile::{
 use trueup::sysctl::{self as sysctl, Sysctl};
 use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
 
-pub(crate) use pulse::Pulse;
+pub(crate) use pass_timer::PassTimer;
 pub(crate) use report::Report;
 
 /// Both sources. The ledger that a pass is handed is that of the network; that of the settings is kept here.
@@ -25,7 +25,7 @@ pub(crate) struct Host {
     network: Rtnl,
     settings: Sysctl,
     ledger: Box<dyn Ledger + Send>,
-    pulse: Arc<Pulse>,
+    pass_timer: Arc<PassTimer>,
 }
 
 /// What is declared for both.
@@ -78,13 +78,13 @@ impl Host {
             network: Rtnl::new(),
             settings: Sysctl::new(),
             ledger,
-            pulse: Arc::new(Pulse::new()),
+            pass_timer: Arc::new(PassTimer::new()),
         }
     }
 
     /// Says whether passes end. Whoever drives them says when one is over.
-    pub(crate) fn pulse(&self) -> Arc<Pulse> {
-        Arc::clone(&self.pulse)
+    pub(crate) fn pass_timer(&self) -> Arc<PassTimer> {
+        Arc::clone(&self.pass_timer)
     }
 
     /// What a pass would do now. Changes nothing. A setting of a link that is not there yet is not in it as a change.
@@ -179,11 +179,11 @@ impl<'a> Pass<'a> {
             Ok(report) => {
                 self.count(&report);
                 self.report.settings.push(report);
-                self.report.unset = None;
+                self.report.settings_error = None;
             }
             Err(error) if error.is_gone() => return Err(error.into()),
             // No reason to leave the rest of the network alone.
-            Err(error) => self.report.unset = Some(error),
+            Err(error) => self.report.settings_error = Some(error),
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Source for Host {
     type Report = Report;
     type Observed = ();
     type Error = Error;
-    type Subscription = Ears;
+    type Subscription = HostSubscription;
 
     fn reconcile(
         &mut self,
@@ -290,7 +290,7 @@ impl Source for Host {
         options: &Options,
         limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
-        self.pulse.begin();
+        self.pass_timer.begin();
         let mut pass = Pass {
             host: self,
             scope,
@@ -303,7 +303,7 @@ impl Source for Host {
         };
         match pass.run() {
             // What was tried has to be reported: an error says that nothing was changed.
-            Err(error) if pass.tried > 0 => pass.report.broke_off = Some(error),
+            Err(error) if pass.tried > 0 => pass.report.aborted = Some(error),
             ended => ended?,
         }
         Ok(pass.report)
@@ -317,9 +317,13 @@ impl Source for Host {
     }
 
     /// By what is heard of the network. Of settings nothing is to be heard.
-    fn subscribe(&mut self, scope: &Namespace, hints: Hints) -> Subscribed<Ears, Error> {
+    fn subscribe(
+        &mut self,
+        scope: &Namespace,
+        hints: Hints,
+    ) -> Subscribed<HostSubscription, Error> {
         match self.network.subscribe(scope, hints) {
-            Subscribed::Active(subscription) => Subscribed::Active(Ears(subscription)),
+            Subscribed::Active(subscription) => Subscribed::Active(HostSubscription(subscription)),
             Subscribed::Unsupported => Subscribed::Unsupported,
             Subscribed::Failed(why) => Subscribed::Failed(Error::from(why)),
         }
@@ -327,9 +331,9 @@ impl Source for Host {
 }
 
 /// What keeps hints coming.
-pub(crate) struct Ears(<Rtnl as Source>::Subscription);
+pub(crate) struct HostSubscription(<Rtnl as Source>::Subscription);
 
-impl Subscription<Error> for Ears {
+impl Subscription<Error> for HostSubscription {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Subscription::<rtnl::Error>::descriptor(&self.0)
     }

@@ -125,7 +125,7 @@ fn main() -> ExitCode {
         Command::Journal { task } => commands::journal(&common, &task),
     };
     done.unwrap_or_else(|error| {
-        output::complain(&error);
+        output::print_error(&error);
         ExitCode::from(FAILED)
     })
 }

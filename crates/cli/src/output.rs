@@ -1,10 +1,10 @@
 //! What the commands say: results on the standard output, all else on the standard error.
 
 mod lines;
-mod news;
 mod plan;
 mod report;
 mod setting;
+mod unresolved;
 mod why;
 
 use std::fmt::Display;
@@ -16,11 +16,11 @@ use serde::ser::{Serialize, Serializer};
 pub(crate) use trueup::diff::render::clean;
 use trueup_file as file;
 
-pub(crate) use lines::{Rest, changes, verdict};
-pub(crate) use news::{News, Unresolved};
+pub(crate) use lines::{Unfinished, changes, verdict};
 pub(crate) use plan::plan;
 pub(crate) use report::{Record, report};
-pub(crate) use why::{Told, why};
+pub(crate) use unresolved::{NewInReport, Unresolved};
+pub(crate) use why::{WhyContext, why};
 
 /// What to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -53,19 +53,19 @@ pub(crate) fn print_to_reader(
 
 /// Says something that is no result.
 pub(crate) fn note(what: impl Display) {
-    say(format_args!("trueup: {}\n", clean(&what.to_string())));
+    write_stderr(format_args!("trueup: {}\n", clean(&what.to_string())));
 }
 
 /// Says why a command failed. What is wrong with a file is told as compilers do.
-pub(crate) fn complain(error: &Error) {
+pub(crate) fn print_error(error: &Error) {
     match error.downcast_ref::<file::Error>() {
-        Some(error) => say(format_args!("{}\n", clean(&error.to_string()))),
-        None => note(in_full(error.as_ref())),
+        Some(error) => write_stderr(format_args!("{}\n", clean(&error.to_string()))),
+        None => note(with_causes(error.as_ref())),
     }
 }
 
 /// An error with its causes. Many name their cause themselves: it is not said twice.
-pub(crate) fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -80,7 +80,7 @@ pub(crate) fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn say(what: std::fmt::Arguments<'_>) {
+fn write_stderr(what: std::fmt::Arguments<'_>) {
     // In one piece, as threads and processes share it. If nobody hears it, nothing is left to do.
     let _ = io::stderr().write_all(what.to_string().as_bytes());
 }
@@ -91,9 +91,9 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
 }
 
 /// A path in JSON. It may be of bytes that are no text, which JSON cannot have: they are replaced.
-pub(crate) struct Shown<P>(pub(crate) P);
+pub(crate) struct LossyPath<P>(pub(crate) P);
 
-impl<P: AsRef<Path>> Serialize for Shown<P> {
+impl<P: AsRef<Path>> Serialize for LossyPath<P> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0.as_ref().display())
     }
@@ -117,14 +117,14 @@ mod tests {
         let cause = || io::Error::from_raw_os_error(24);
         let named = Error::new(cause()).context("cannot open it: Too many open files");
         assert_eq!(
-            in_full(named.as_ref()),
+            with_causes(named.as_ref()),
             "cannot open it: Too many open files"
         );
         let bare = Error::new(cause())
             .context("cannot open it")
             .context("the pass broke off");
         assert_eq!(
-            in_full(bare.as_ref()),
+            with_causes(bare.as_ref()),
             "the pass broke off: cannot open it: Too many open files (os error 24)"
         );
     }

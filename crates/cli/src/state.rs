@@ -19,17 +19,17 @@ use trueup::rtnl::ledger_scope_of;
 
 /// A source that has a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum LedgerOf {
     Network,
     Settings,
 }
 
-impl Of {
+impl LedgerOf {
     /// What its ledger is called in a journal.
     fn name(self) -> &'static str {
         match self {
-            Of::Network => "rtnl",
-            Of::Settings => "sysctl",
+            LedgerOf::Network => "rtnl",
+            LedgerOf::Settings => "sysctl",
         }
     }
 }
@@ -38,11 +38,11 @@ impl Of {
 pub(crate) const EXTENSION: &str = "journal";
 
 /// How long another process may hold the state before we give up: one that is about to end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The journal's place: of one namespace and marker, in a directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct StateFile {
     directory: PathBuf,
     cookie: u64,
     marker: u8,
@@ -50,13 +50,13 @@ pub(crate) struct Place {
 
 /// A journal that is ours to write, until this and all of its ledgers are dropped.
 #[derive(Debug)]
-pub(crate) struct State(Remembered);
+pub(crate) struct State(SharedLedger);
 
 /// What is ours by one source in the place's namespace, in this boot. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Remembered {
-    of: Of,
-    place: Place,
+pub(crate) struct SharedLedger {
+    of: LedgerOf,
+    place: StateFile,
     boot_id: String,
     /// `None` once it could not be opened again.
     opened: Arc<Mutex<Option<Opened>>>,
@@ -68,10 +68,10 @@ struct Opened {
     network: JournalLedger,
     settings: JournalLedger,
     /// What was ours in other boots is forgotten.
-    is_tidy: bool,
+    has_forgotten_boots: bool,
 }
 
-impl Place {
+impl StateFile {
     /// Finds the place for a namespace, by its cookie, and a marker. It is in the directory that was
     /// given; or in the first of the usual ones that has its journal; or else in the first of them
     /// that is, or can be made, writable. A reader decides as a writer does. Makes no directory.
@@ -79,13 +79,13 @@ impl Place {
     /// # Errors
     ///
     /// When it cannot be known whether one of the usual directories has the journal.
-    pub(crate) fn find(given: Option<&Path>, cookie: u64, marker: u8) -> Result<Option<Place>> {
-        let places = directories(given).into_iter().map(|directory| Place {
+    pub(crate) fn find(given: Option<&Path>, cookie: u64, marker: u8) -> Result<Option<StateFile>> {
+        let places = directories(given).into_iter().map(|directory| StateFile {
             directory,
             cookie,
             marker,
         });
-        let mut places: Vec<Place> = places.collect();
+        let mut places: Vec<StateFile> = places.collect();
         if given.is_some() {
             return Ok(places.pop());
         }
@@ -94,7 +94,7 @@ impl Place {
                 return Ok(Some(place.clone()));
             }
         }
-        let usable = |place: &Place| is_usable(&place.directory);
+        let usable = |place: &StateFile| is_usable(&place.directory);
         Ok(places.into_iter().find(usable))
     }
 
@@ -132,9 +132,10 @@ impl Place {
     /// # Errors
     ///
     /// When the journal cannot be read or is damaged.
-    pub(crate) fn peek(&self, of: Of) -> Result<JournalLedger> {
+    pub(crate) fn read_ledger(&self, of: LedgerOf) -> Result<JournalLedger> {
         let file = self.file();
-        let journal = Journal::open_read_only(&file).map_err(|error| explain(error, &file))?;
+        let journal =
+            Journal::open_read_only(&file).map_err(|error| describe_error(error, &file))?;
         self.ledger(of, &journal, &boot_id()?)
     }
 
@@ -150,8 +151,8 @@ impl Place {
             format!("cannot make the state directory {directory}")
         })?;
         let opened = self.open(&boot_id)?;
-        Ok(State(Remembered {
-            of: Of::Network,
+        Ok(State(SharedLedger {
+            of: LedgerOf::Network,
             place: self,
             boot_id,
             opened: Arc::new(Mutex::new(Some(opened))),
@@ -160,31 +161,31 @@ impl Place {
 
     fn open(&self, boot_id: &str) -> Result<Opened> {
         let file = self.file();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         let journal = loop {
             match Journal::open(&file) {
                 Err(error) if error.is_held() && Instant::now() < until => {
                     thread::sleep(Duration::from_millis(20));
                 }
-                result => break result.map_err(|error| explain(error, &file))?,
+                result => break result.map_err(|error| describe_error(error, &file))?,
             }
         };
         Ok(Opened {
-            network: self.ledger(Of::Network, &journal, boot_id)?,
-            settings: self.ledger(Of::Settings, &journal, boot_id)?,
+            network: self.ledger(LedgerOf::Network, &journal, boot_id)?,
+            settings: self.ledger(LedgerOf::Settings, &journal, boot_id)?,
             journal,
-            is_tidy: false,
+            has_forgotten_boots: false,
         })
     }
 
-    fn ledger(&self, of: Of, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
+    fn ledger(&self, of: LedgerOf, journal: &Journal, boot_id: &str) -> Result<JournalLedger> {
         let scope = ledger_scope_of(self.cookie, boot_id);
         Ok(journal.ledger(of.name(), &scope)?)
     }
 
     /// Its file.
     pub(crate) fn file(&self) -> PathBuf {
-        let Place { cookie, marker, .. } = self;
+        let StateFile { cookie, marker, .. } = self;
         self.directory
             .join(format!("netns-{cookie}-{marker}.{EXTENSION}"))
     }
@@ -192,15 +193,15 @@ impl Place {
 
 impl State {
     /// What is ours by a source.
-    pub(crate) fn ledger(&self, of: Of) -> Remembered {
-        Remembered {
+    pub(crate) fn ledger(&self, of: LedgerOf) -> SharedLedger {
+        SharedLedger {
             of,
             ..self.0.clone()
         }
     }
 }
 
-impl Remembered {
+impl SharedLedger {
     /// A journal of which a write failed does not write any more, so it is opened again: a disk that was full may have room.
     fn with<T>(
         &self,
@@ -220,15 +221,15 @@ impl Remembered {
 }
 
 impl Opened {
-    fn of(&mut self, of: Of) -> &mut JournalLedger {
+    fn of(&mut self, of: LedgerOf) -> &mut JournalLedger {
         match of {
-            Of::Network => &mut self.network,
-            Of::Settings => &mut self.settings,
+            LedgerOf::Network => &mut self.network,
+            LedgerOf::Settings => &mut self.settings,
         }
     }
 }
 
-impl Ledger for Remembered {
+impl Ledger for SharedLedger {
     fn owned(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, LedgerError> {
         let of = self.of;
         self.with(|opened| opened.of(of).owned())
@@ -249,10 +250,10 @@ impl Ledger for Remembered {
         let of = self.of;
         self.with(|opened| {
             opened.of(of).commit_outcomes(claims)?;
-            if !opened.is_tidy && opened.journal.stats().commits > 0 {
+            if !opened.has_forgotten_boots && opened.journal.stats().commits > 0 {
                 let forgotten = opened.journal.forget_other_boots(&self.boot_id);
                 forgotten.map_err(LedgerError::new)?;
-                opened.is_tidy = true;
+                opened.has_forgotten_boots = true;
             }
             Ok(())
         })
@@ -260,7 +261,7 @@ impl Ledger for Remembered {
 }
 
 /// What a journal says, and what to do about it.
-pub(crate) fn explain(error: journal::Error, file: &Path) -> Error {
+pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     let shown = file.display();
     if error.is_held() {
         let holder = match error.holder() {
@@ -296,16 +297,16 @@ pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
         use ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(cause.kind(), PermissionDenied | ReadOnlyFilesystem)
     };
-    let readable = || cause().is_some_and(is_refused).then_some(READABLE);
+    let readable = || cause().is_some_and(is_refused).then_some(FIX_PERMISSIONS);
     error.remedy().or_else(readable)
 }
 
 /// What to do about a journal that cannot be opened.
-pub(crate) const READABLE: &str =
+pub(crate) const FIX_PERMISSIONS: &str =
     "let it be read and written by whoever runs trueup, or run it as its owner";
 
 /// What is to be said where no usual directory can be written.
-pub(crate) const NOWHERE: &str = "no place to remember what is ours: neither /run/trueup nor \
+pub(crate) const NO_STATE_DIRECTORY: &str = "no place to remember what is ours: neither /run/trueup nor \
                                   $XDG_RUNTIME_DIR/trueup can be written; name a directory with \
                                   --state DIR";
 
@@ -321,7 +322,7 @@ pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// Makes a state directory that is not there. Any user may learn that nothing is remembered of a
-/// namespace: [`Place::is_in_use`]. A journal itself is for its owner alone.
+/// namespace: [`StateFile::is_in_use`]. A journal itself is for its owner alone.
 fn make(directory: &Path) -> io::Result<()> {
     const MODE: u32 = 0o711;
     if let Some(parent) = directory.parent() {

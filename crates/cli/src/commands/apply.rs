@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Error, Result, anyhow};
 use trueup::{Report as _, Source as _};
 
-use super::{Declared, Place, privilege};
+use super::{Declared, Target, privilege};
 use crate::host::Host;
-use crate::state::Of;
+use crate::state::LedgerOf;
 use crate::{Common, output};
 
 /// The kernel is not as desired, or what the pass did could not be reported.
@@ -18,20 +18,20 @@ const NOT_CONVERGED: u8 = 2;
 
 pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
-    let place = Place::open(common)?;
-    privilege::require(&place)?;
-    let state = place.claim(common, &declared.options)?;
-    let report = Host::new(Box::new(state.ledger(Of::Settings)))
+    let target = Target::open(common)?;
+    privilege::require(&target)?;
+    let state = target.claim(common, &declared.options)?;
+    let report = Host::new(Box::new(state.ledger(LedgerOf::Settings)))
         .reconcile(
-            &place.namespace,
+            &target.namespace,
             &declared.desired(),
-            &mut state.ledger(Of::Network),
+            &mut state.ledger(LedgerOf::Network),
             &declared.options,
         )
         .map_err(|error| declared.explain(error))?;
     let reported = output::report(common.format, &report);
     if let Err(error) = &reported {
-        output::complain(&unreported(error, output::verdict(&report)));
+        output::print_error(&unreported(error, output::verdict(&report)));
     }
     Ok(if report.converged() && reported.is_ok() {
         ExitCode::SUCCESS

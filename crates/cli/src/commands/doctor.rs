@@ -18,12 +18,12 @@ use trueup::netlink::{Marker, Markers, Socket, boot_id, markers};
 use trueup::observe::RECEIVE_BUFFER;
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
-use super::{Declared, Place};
-use crate::output::{self, Format, Shown};
+use super::{Declared, Target};
+use crate::output::{self, Format, LossyPath};
 use crate::{Common, state};
 
 /// Something would hinder a pass.
-const HINDERED: u8 = 2;
+const NOT_READY: u8 = 2;
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
@@ -43,7 +43,7 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
         }
         Format::Text | Format::Ip => text::write(out, &found),
     })?;
-    Ok(ExitCode::from(if found.ready { 0 } else { HINDERED }))
+    Ok(ExitCode::from(if found.ready { 0 } else { NOT_READY }))
 }
 
 /// All that was found, as it is in the JSON.
@@ -61,9 +61,9 @@ struct Findings {
     strict_checking: bool,
     receive_buffer: Buffer,
     ownership: Vec<Proof>,
-    state_directory: Option<Shown<PathBuf>>,
+    state_directory: Option<LossyPath<PathBuf>>,
     /// Those of the namespace, and the one that the file would have, or one without `protocol`.
-    journals: Vec<Remembered>,
+    journals: Vec<JournalState>,
     problems: Vec<Problem>,
 }
 
@@ -84,8 +84,8 @@ struct Proof {
 
 /// A journal.
 #[derive(Serialize)]
-struct Remembered {
-    file: Shown<PathBuf>,
+struct JournalState {
+    file: LossyPath<PathBuf>,
     protocol: u8,
     present: bool,
     held: bool,
@@ -109,8 +109,8 @@ struct Problem {
 
 impl Findings {
     fn gather(common: &Common, declared: Option<&Declared>) -> Result<Findings> {
-        let place = Place::open(common)?;
-        let mut socket = Socket::open(&place.namespace)?;
+        let target = Target::open(common)?;
+        let mut socket = Socket::open(&target.namespace)?;
         let mut problems = Vec::new();
         let privileged = privileged(&mut socket, &mut problems)?;
         let boot_id = or_problem(
@@ -123,8 +123,8 @@ impl Findings {
         let protocol = declared.map_or(DEFAULT_PROTOCOL, |declared| {
             declared.options.network.protocol()
         });
-        let found = state::Place::find(given, place.cookie, protocol);
-        let found = found.and_then(|found| found.context(state::NOWHERE));
+        let found = state::StateFile::find(given, target.cookie, protocol);
+        let found = found.and_then(|found| found.context(state::NO_STATE_DIRECTORY));
         let directory = or_problem(
             found.and_then(|found| usable(found.directory())),
             &mut problems,
@@ -132,7 +132,7 @@ impl Findings {
              and the same one each time",
         );
         let journals = match &directory {
-            Some(_) => journals(given, place.cookie, protocol, &mut problems)?,
+            Some(_) => journals(given, target.cookie, protocol, &mut problems)?,
             None => Vec::new(),
         };
         Ok(Findings {
@@ -140,7 +140,7 @@ impl Findings {
             // Without /proc, which is a problem by now.
             kernel: read(RELEASE).ok(),
             boot_id,
-            cookie: place.cookie,
+            cookie: target.cookie,
             privileged,
             sysctls_writable,
             strict_checking: socket.strict(),
@@ -149,7 +149,7 @@ impl Findings {
                 obtained: socket.set_receive_buffer(RECEIVE_BUFFER)?,
             },
             ownership: ownership(&markers(&mut socket)?),
-            state_directory: directory.map(Shown),
+            state_directory: directory.map(LossyPath),
             journals,
             problems,
         })
@@ -188,7 +188,7 @@ fn or_problem<T>(result: Result<T>, problems: &mut Vec<Problem>, remedy: &str) -
     result
         .map_err(|error| {
             problems.push(Problem {
-                problem: output::in_full(error.as_ref()),
+                problem: output::with_causes(error.as_ref()),
                 remedy: Some(remedy.to_owned()),
             });
         })
@@ -333,11 +333,11 @@ fn journals(
     cookie: u64,
     asked: u8,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<Remembered>> {
+) -> Result<Vec<JournalState>> {
     let mut found = Vec::new();
     for protocol in 0..=u8::MAX {
-        let place = state::Place::find(given, cookie, protocol)?;
-        let place = place.context(state::NOWHERE)?;
+        let place = state::StateFile::find(given, cookie, protocol)?;
+        let place = place.context(state::NO_STATE_DIRECTORY)?;
         let file = place.file();
         let present = fs::exists(&file).unwrap_or(true);
         if !present && protocol != asked {
@@ -358,13 +358,13 @@ fn journals(
             Ok(_) if present && access(&file, Access::WRITE_OK).is_err() => {
                 problems.push(Problem {
                     problem: format!("{} cannot be written", file.display()),
-                    remedy: Some(state::READABLE.to_owned()),
+                    remedy: Some(state::FIX_PERMISSIONS.to_owned()),
                 });
             }
             Ok(_) => {}
         }
-        found.push(Remembered {
-            file: Shown(file),
+        found.push(JournalState {
+            file: LossyPath(file),
             protocol,
             present,
             held,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Error, Result, bail};
 use serde::Serialize;
 use trueup::journal::{self, Counts, Loss, Repaired};
 
-use crate::output::{self, Format, Shown};
+use crate::output::{self, Format, LossyPath};
 use crate::{Common, state};
 
 /// What is to be done.
@@ -78,7 +78,7 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
         });
         // What is known to be damaged outweighs what is not known.
         worst = worst.max(done.unwrap_or_else(|error| {
-            output::complain(&error);
+            output::print_error(&error);
             FAILED
         }));
     }
@@ -105,7 +105,7 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
                 output::note(format_args!(
                     "{}, so its journals are left out; run it as the owner of that directory to \
                      have them looked at",
-                    output::in_full(error.as_ref())
+                    output::with_causes(error.as_ref())
                 ));
             }
             Err(error) => chosen.push(Err(error)),
@@ -148,8 +148,8 @@ fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
 
 /// What a check says of a file, as JSON.
 #[derive(Serialize)]
-struct Checked<'a> {
-    file: Shown<&'a Path>,
+struct CheckRecord<'a> {
+    file: LossyPath<&'a Path>,
     whole: bool,
     #[serde(flatten)]
     records: Option<Records>,
@@ -186,15 +186,20 @@ fn check(format: Format, file: &Path) -> Result<u8> {
     output::print(|out| match format {
         Format::Json => line(
             out,
-            &Checked {
-                file: Shown(file),
+            &CheckRecord {
+                file: LossyPath(file),
                 whole: records.is_some(),
                 records,
                 problem,
             },
         ),
         Format::Text | Format::Ip => match (records, problem) {
-            (Some(records), _) => writeln!(out, "{}: whole, {}", file.display(), told(&records)),
+            (Some(records), _) => writeln!(
+                out,
+                "{}: whole, {}",
+                file.display(),
+                record_counts(&records)
+            ),
             (None, problem) => {
                 let problem = problem.unwrap_or_default();
                 writeln!(out, "{}: {problem}", file.display())
@@ -204,7 +209,7 @@ fn check(format: Format, file: &Path) -> Result<u8> {
     Ok(code)
 }
 
-fn told(records: &Records) -> String {
+fn record_counts(records: &Records) -> String {
     [
         (records.owned, "owned", "owned"),
         (records.intents, "open intent", "open intents"),
@@ -223,7 +228,7 @@ fn export(file: &Path) -> Result<u8> {
         Ok(()) => Ok(0),
         Err(error) => {
             let damaged = error.is_damaged();
-            output::complain(&about(file, error));
+            output::print_error(&about(file, error));
             Ok(if damaged { DAMAGED } else { FAILED })
         }
     }
@@ -231,11 +236,11 @@ fn export(file: &Path) -> Result<u8> {
 
 /// What a repair says of a file, as JSON.
 #[derive(Serialize)]
-struct Mended<'a> {
-    file: Shown<&'a Path>,
+struct RepairRecord<'a> {
+    file: LossyPath<&'a Path>,
     lost: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    kept: Option<Shown<&'a Path>>,
+    kept: Option<LossyPath<&'a Path>>,
 }
 
 fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
@@ -263,10 +268,10 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
     output::print(|out| match (format, kept) {
         (Format::Json, kept) => line(
             out,
-            &Mended {
-                file: Shown(file),
+            &RepairRecord {
+                file: LossyPath(file),
                 lost,
-                kept: kept.map(|kept| Shown(kept.as_path())),
+                kept: kept.map(|kept| LossyPath(kept.as_path())),
             },
         ),
         (_, None) => writeln!(out, "{}: whole, nothing to repair", file.display()),

@@ -98,14 +98,14 @@ impl Declared {
 
     /// Why a pass could not run, with the place of what is wrong if that is in the file.
     fn explain(&self, error: host::Error) -> Error {
-        match error.network().and_then(|error| self.misdeclared(error)) {
+        match error.network().and_then(|error| self.file_error(error)) {
             Some(wrong) => wrong.into(),
             None => error.into(),
         }
     }
 
     /// Tells where in the file the object is that a pass could not take, if that is what is wrong.
-    fn misdeclared(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
+    fn file_error(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
         let place = |index| self.file.places.at(wrong.kind(), index);
         let message = match wrong.problem() {
@@ -124,30 +124,30 @@ fn is_stdin(path: &Path) -> bool {
 }
 
 /// The namespace that was named: held open, so that all of a command happens in one and the same.
-struct Place {
+struct Target {
     namespace: Namespace,
     cookie: u64,
 }
 
-impl Place {
-    fn open(common: &Common) -> Result<Place> {
+impl Target {
+    fn open(common: &Common) -> Result<Target> {
         let namespace = match &common.netns {
             Some(namespace) => namespace.open()?,
             None => Namespace::current(),
         };
         let cookie = namespace.cookie()?;
-        Ok(Place { namespace, cookie })
+        Ok(Target { namespace, cookie })
     }
 
     /// Where it is remembered what is ours in it under a marker, if there is such a place.
-    fn state(&self, common: &Common, options: &Options) -> Result<Option<state::Place>> {
+    fn state(&self, common: &Common, options: &Options) -> Result<Option<state::StateFile>> {
         let protocol = options.network.protocol();
-        state::Place::find(common.state.as_deref(), self.cookie, protocol)
+        state::StateFile::find(common.state.as_deref(), self.cookie, protocol)
     }
 
     /// Claims that place, to write there.
     fn claim(&self, common: &Common, options: &Options) -> Result<state::State> {
         let found = self.state(common, options)?;
-        found.context(state::NOWHERE)?.claim()
+        found.context(state::NO_STATE_DIRECTORY)?.claim()
     }
 }

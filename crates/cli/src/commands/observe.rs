@@ -19,25 +19,25 @@ use trueup::{Options, Rtnl, Source as _};
 use trueup_file as file;
 
 use self::authored::Names;
-use super::Place;
+use super::Target;
 use crate::Common;
 use crate::output::{self, Format};
 
 pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
-    let place = Place::open(common)?;
+    let target = Target::open(common)?;
     let snapshot = Rtnl::new()
-        .observe(&place.namespace, &Options::default())?
+        .observe(&target.namespace, &Options::default())?
         .observed()
         .context("the namespace cannot be shown")?;
     for doubt in &snapshot.incomplete {
         output::note(format_args!("not the whole state: {doubt}"));
     }
-    let mut socket = Socket::open(&place.namespace)?;
+    let mut socket = Socket::open(&target.namespace)?;
     let unstored = match markers(&mut socket)?.address {
         Marker::NotKept => Kinds::NONE.with(Kind::Address),
         _ => Kinds::NONE,
     };
-    let shown = Shown::of(&snapshot.observed, unstored);
+    let shown = AuthoredState::of(&snapshot.observed, unstored);
     let settings = file::Settings::default();
     let toml = file::to_toml(&settings, &shown.desired);
     for left_out in &shown.left_out {
@@ -66,22 +66,22 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
 }
 
 /// What can be shown of a namespace.
-struct Shown {
+struct AuthoredState {
     desired: Desired,
     /// What cannot, and why.
     left_out: Vec<String>,
 }
 
-impl Shown {
-    fn of(observed: &Observed, unstored: Kinds) -> Shown {
-        let mut sieve = Sieve::new(observed);
-        let links = sieve.pick(&observed.links, |_| true);
-        let addresses = sieve.pick(&observed.addresses, |it| !it.is_kernels_own(unstored));
-        let neighbours = sieve.pick(&observed.neighbours, Neighbour::is_declared);
-        let routes = sieve.pick(&observed.routes, |route| !is_kernels_route(route));
-        let rules = sieve.pick(&observed.rules, |rule| !is_kernels_rule(rule));
-        let nexthops = sieve.names.shape;
-        Shown {
+impl AuthoredState {
+    fn of(observed: &Observed, unstored: Kinds) -> AuthoredState {
+        let mut extractor = Extractor::new(observed);
+        let links = extractor.extract(&observed.links, |_| true);
+        let addresses = extractor.extract(&observed.addresses, |it| !it.is_kernels_own(unstored));
+        let neighbours = extractor.extract(&observed.neighbours, Neighbour::is_declared);
+        let routes = extractor.extract(&observed.routes, |route| !is_kernels_route(route));
+        let rules = extractor.extract(&observed.rules, |rule| !is_kernels_rule(rule));
+        let nexthops = extractor.names.shape;
+        AuthoredState {
             desired: Desired {
                 links: Some(links),
                 addresses: Some(addresses),
@@ -91,7 +91,7 @@ impl Shown {
                 nexthops,
                 ..Desired::default()
             },
-            left_out: sieve.left_out,
+            left_out: extractor.left_out,
         }
     }
 
@@ -169,7 +169,7 @@ fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
 }
 
 /// An object of which there may be one in a file.
-trait Sift: Item + Clone + Into<Object> {
+trait Authorable: Item + Clone + Into<Object> {
     type Authored;
 
     /// The object by names; `None` if it refers to a device that is not in the namespace.
@@ -190,22 +190,26 @@ trait Sift: Item + Clone + Into<Object> {
 
 /// Separates what a file can say from what it cannot. What can be said is found by trial: a plan
 /// for the object alone has to be empty.
-struct Sieve<'a> {
+struct Extractor<'a> {
     names: Names<'a>,
     devices: Devices,
     left_out: Vec<String>,
 }
 
-impl<'a> Sieve<'a> {
-    fn new(observed: &'a Observed) -> Sieve<'a> {
-        Sieve {
+impl<'a> Extractor<'a> {
+    fn new(observed: &'a Observed) -> Extractor<'a> {
+        Extractor {
             names: Names::new(observed),
             devices: Devices::observed(&observed.links),
             left_out: Vec::new(),
         }
     }
 
-    fn pick<T: Sift>(&mut self, observed: &[T], wanted: impl Fn(&T) -> bool) -> Vec<T::Authored> {
+    fn extract<T: Authorable>(
+        &mut self,
+        observed: &[T],
+        wanted: impl Fn(&T) -> bool,
+    ) -> Vec<T::Authored> {
         let mut of_a_key: BTreeMap<T::Key, &T> = BTreeMap::new();
         let mut picked = Vec::new();
         for object in observed.iter().filter(|object| wanted(object)) {
@@ -221,7 +225,7 @@ impl<'a> Sieve<'a> {
         picked
     }
 
-    fn one<T: Sift>(&self, object: &T) -> Result<T::Authored, String> {
+    fn one<T: Authorable>(&self, object: &T) -> Result<T::Authored, String> {
         let authored = object
             .authored(&self.names)
             .ok_or("it is on a device of another namespace")?;
@@ -246,7 +250,7 @@ impl<'a> Sieve<'a> {
         }
     }
 
-    fn leave_out<T: Sift>(&mut self, object: &T, why: &str) {
+    fn leave_out<T: Authorable>(&mut self, object: &T, why: &str) {
         let object: Object = object.clone().into();
         let (kind, spec) = (object.kind(), object.spec(&self.devices));
         self.left_out.push(format!("{kind} {spec}: {why}"));

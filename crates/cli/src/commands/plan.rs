@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use trueup::reconcile::{Ledger, MemoryLedger};
 
-use super::{Declared, Place};
+use super::{Declared, Target};
 use crate::host::{Host, Options};
-use crate::state::{self, Of};
+use crate::state::{self, LedgerOf};
 use crate::{Common, output};
 
 /// Changes are pending.
@@ -17,13 +17,13 @@ const PENDING: u8 = 2;
 
 pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     let declared = Declared::read(file, Duration::ZERO)?;
-    let place = Place::open(common)?;
-    let state = remembered(&place, common, &declared.options)?;
-    let planned = Host::new(ledger(state.as_ref(), Of::Settings)?)
+    let target = Target::open(common)?;
+    let state = find_state_file(&target, common, &declared.options)?;
+    let planned = Host::new(ledger(state.as_ref(), LedgerOf::Settings)?)
         .plan(
-            &place.namespace,
+            &target.namespace,
             &declared.desired(),
-            &*ledger(state.as_ref(), Of::Network)?,
+            &*ledger(state.as_ref(), LedgerOf::Network)?,
             &declared.options,
         )
         .map_err(|error| declared.explain(error))?;
@@ -46,14 +46,14 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
 /// # Errors
 ///
 /// When that cannot be known.
-pub(super) fn remembered(
-    place: &Place,
+pub(super) fn find_state_file(
+    target: &Target,
     common: &Common,
     options: &Options,
-) -> Result<Option<state::Place>> {
-    let found = place.state(common, options)?;
+) -> Result<Option<state::StateFile>> {
+    let found = target.state(common, options)?;
     if found.is_none() {
-        let none = state::NOWHERE;
+        let none = state::NO_STATE_DIRECTORY;
         output::note(format_args!(
             "{none}. What follows is as if nothing were remembered"
         ));
@@ -62,9 +62,12 @@ pub(super) fn remembered(
 }
 
 /// A ledger as it is.
-pub(super) fn ledger(state: Option<&state::Place>, of: Of) -> Result<Box<dyn Ledger + Send>> {
+pub(super) fn ledger(
+    state: Option<&state::StateFile>,
+    of: LedgerOf,
+) -> Result<Box<dyn Ledger + Send>> {
     Ok(match state {
-        Some(state) => Box::new(state.peek(of)?),
+        Some(state) => Box::new(state.read_ledger(of)?),
         None => Box::new(MemoryLedger::default()),
     })
 }

@@ -3,14 +3,14 @@
 //! Beside it are threads that each wait for something else: signals, the file and the namespace, the service manager, whoever asks
 //! for metrics, and the terminal. What they find out, the loop is told; what it does, they are.
 
-mod attend;
-mod changes;
 mod exposition;
+mod file_watch;
+mod reload;
+mod reporter;
 mod screen;
 mod serve;
-mod service;
+mod service_manager;
 mod signals;
-mod tell;
 mod view;
 
 use std::num::NonZeroU32;
@@ -25,17 +25,17 @@ use anyhow::{Context as _, Error, Result, bail};
 use trueup::driver::{Config, Handle, Loop};
 use trueup::reconcile::Subscribed;
 
-use self::attend::{Attendant, Bell, Stamp};
+use self::reload::{ReloadRequest, Reloader, Stamp};
+use self::reporter::Reporter;
 use self::screen::Screen;
 use self::serve::{Address, Server};
-use self::service::Service;
-use self::signals::Waited;
-use self::tell::Teller;
+use self::service_manager::Service;
+use self::signals::SignalHandler;
 use self::view::View;
-use super::{Declared, Place, is_stdin, privilege};
-use crate::host::{Host, Pulse};
+use super::{Declared, Target, is_stdin, privilege};
+use crate::host::{Host, PassTimer};
 use crate::output::{self, Format};
-use crate::state::Of;
+use crate::state::LedgerOf;
 use crate::{Common, host};
 
 /// How long what bears our marker and was never declared is left alone, unless the file says otherwise: whoever writes the file
@@ -130,64 +130,65 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         );
     }
     // From here on a signal ends the loop between two steps of a pass, and not one halfway.
-    let waited = Waited::new()?;
+    let signals = SignalHandler::new()?;
     let stamp = Stamp::of(path);
     let declared = Declared::read(path, GRACE)?;
-    let place = Place::open(common)?;
-    privilege::require(&place)?;
-    let state = place.claim(common, &declared.options)?;
+    let target = Target::open(common)?;
+    privilege::require(&target)?;
+    let state = target.claim(common, &declared.options)?;
     let server = asked.metrics.as_ref().map(Server::listen).transpose()?;
 
-    let host = Host::new(Box::new(state.ledger(Of::Settings)));
-    let pulse = host.pulse();
-    let (service, _telling) = Service::begin(Arc::clone(&pulse))?;
-    let teller = Teller::new(common.format, View::new(title(path, common)), service);
-    teller.manage(&declared.managed());
+    let host = Host::new(Box::new(state.ledger(LedgerOf::Settings)));
+    let pass_timer = host.pass_timer();
+    let (service, _notifier_thread) = Service::begin(Arc::clone(&pass_timer))?;
+    let reporter = Reporter::new(common.format, View::new(title(path, common)), service);
+    reporter.set_managed(&declared.managed());
     let shared = Arc::new(Shared::default());
-    let bell = Bell::new()?;
+    let reload_request = ReloadRequest::new()?;
     let passes = Loop::new(
         host,
-        place.namespace.clone(),
+        target.namespace.clone(),
         declared.desired(),
-        state.ledger(Of::Network),
+        state.ledger(LedgerOf::Network),
         declared.options.clone(),
         asked.config(),
     )
     .context("cannot start the loop")?;
     let handle = passes.handle();
-    teller.ends_with_reader(handle.clone());
-    let attendant = Attendant {
+    reporter.stop_without_reader(handle.clone());
+    let reloader = Reloader {
         path: path.clone(),
         stamp,
-        unheard: None,
-        unopened: None,
-        is_deaf: false,
-        place,
+        pending_stamp: None,
+        namespace_error: None,
+        is_polling: false,
+        target,
         netns: common.netns.clone(),
         options: declared.options.clone(),
-        ledger: Box::new(state.ledger(Of::Network)),
+        ledger: Box::new(state.ledger(LedgerOf::Network)),
         interval: asked.interval,
         handle: handle.clone(),
         shared: Arc::clone(&shared),
-        teller: teller.clone(),
-        bell: bell.clone(),
+        reporter: reporter.clone(),
+        reload_request: reload_request.clone(),
     };
     shared.lock().declared = Some(declared);
 
     if let Some(server) = &server {
-        let (handle, teller) = (handle.clone(), teller.clone());
-        server.serve(move || exposition::exposition(&handle.stats(), teller.is_current()).ok())?;
+        let (handle, reporter) = (handle.clone(), reporter.clone());
+        server
+            .serve(move || exposition::exposition(&handle.stats(), reporter.is_current()).ok())?;
     }
-    let screen = screen(common.format, &teller, &handle)?;
+    let screen = screen(common.format, &reporter, &handle)?;
     let waker = screen.as_ref().map(Screen::waker);
-    waited.attend(handle, teller.clone(), bell, waker)?;
+    signals.spawn(handle, reporter.clone(), reload_request, waker)?;
     thread::Builder::new()
-        .name("attendant".into())
-        .spawn(move || attendant.run())
+        .name("reloader".into())
+        .spawn(move || reloader.run())
         .context("cannot start a thread")?;
-    let ended = run(passes, &teller, &shared, pulse);
-    teller.stopping();
-    let verdict = screen.as_ref().and_then(|_| teller.verdict());
+    let ended = run(passes, &reporter, &shared, pass_timer);
+    reporter.stopping();
+    let verdict = screen.as_ref().and_then(|_| reporter.verdict());
     drop(screen);
     if let Some(verdict) = verdict {
         // The terminal may be gone.
@@ -196,7 +197,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     if let Some(failure) = shared.lock().failure.take() {
         return Err(failure);
     }
-    if !teller.has_reader() {
+    if !reporter.has_reader() {
         bail!("ended, as there is no reader of the standard output any more");
     }
     ended.map(|()| ExitCode::SUCCESS)
@@ -204,28 +205,28 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
 
 fn run(
     passes: Loop<'_, Host>,
-    teller: &Teller,
+    reporter: &Reporter,
     shared: &Arc<Shared>,
-    pulse: Arc<Pulse>,
+    pass_timer: Arc<PassTimer>,
 ) -> Result<()> {
-    let (report, shared) = (teller.clone(), Arc::clone(shared));
-    let (drift, contention) = (teller.clone(), teller.clone());
-    let (overrun, hearing) = (teller.clone(), teller.clone());
+    let (report, shared) = (reporter.clone(), Arc::clone(shared));
+    let (drift, contention) = (reporter.clone(), reporter.clone());
+    let (overrun, subscription) = (reporter.clone(), reporter.clone());
     let ended = passes
         .on_report(move |outcome| {
             match outcome {
                 Ok(done) => report.report(done),
-                Err(error) => report.failed(error, shared.misdeclared(error)),
+                Err(error) => report.failed(error, shared.file_error(error)),
             }
-            pulse.over();
+            pass_timer.end();
         })
         .on_drift(move |done| drift.drift(done))
         .on_contention(move |done| contention.contention(done))
         .on_overrun(move |times| overrun.overrun(times))
         .on_subscribe(move |answer| match answer {
-            Subscribed::Active(_) => hearing.hearing(None),
+            Subscribed::Active(_) => subscription.subscription(None),
             Subscribed::Unsupported => {}
-            Subscribed::Failed(error) => hearing.hearing(Some(error)),
+            Subscribed::Failed(error) => subscription.subscription(Some(error)),
         })
         .run();
     match ended {
@@ -244,18 +245,18 @@ fn title(path: &Path, common: &Common) -> String {
 }
 
 /// The view, if there is a terminal for it and nobody asked for anything else.
-fn screen(format: Format, teller: &Teller, handle: &Handle<Host>) -> Result<Option<Screen>> {
-    if format != Format::Text || !screen::is_there() {
+fn screen(format: Format, reporter: &Reporter, handle: &Handle<Host>) -> Result<Option<Screen>> {
+    if format != Format::Text || !screen::is_available() {
         return Ok(None);
     }
-    let (shown, asked) = (teller.clone(), handle.clone());
+    let (shown, asked) = (reporter.clone(), handle.clone());
     let lost = handle.clone();
     let screen = Screen::open(
         move |height, width| shown.lines(&asked.stats(), height, width),
         // Nobody looks on any more, and nobody would stop it.
         move || lost.stop(),
     )?;
-    teller.draw_on(Some(screen.waker()));
+    reporter.set_screen(Some(screen.waker()));
     Ok(Some(screen))
 }
 
@@ -279,9 +280,9 @@ impl Shared {
     }
 
     /// Where in the file the fault is, if a pass could not run for one.
-    fn misdeclared(&self, error: &host::Error) -> Option<trueup_file::Error> {
+    fn file_error(&self, error: &host::Error) -> Option<trueup_file::Error> {
         let shared = self.lock();
-        shared.declared.as_ref()?.misdeclared(error.network()?)
+        shared.declared.as_ref()?.file_error(error.network()?)
     }
 }
 

@@ -14,9 +14,9 @@ use trueup::rtnl::Query;
 use trueup::{Options, Rtnl};
 use trueup_file::Tables;
 
-use super::{Declared, Place, plan};
+use super::{Declared, Target, plan};
 use crate::output::{self, Format};
-use crate::state::Of;
+use crate::state::LedgerOf;
 use crate::{Common, host};
 
 /// Which object, and what is declared.
@@ -61,15 +61,15 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (None, Some(protocol)) => Options::default().with_protocol(protocol)?,
         (None, None) => Options::default(),
     };
-    let place = Place::open(common)?;
+    let target = Target::open(common)?;
     let all = host::Options {
         network: options,
         ..host::Options::default()
     };
-    let state = plan::remembered(&place, common, &all)?;
-    let ledger = plan::ledger(state.as_ref(), Of::Network)?;
+    let state = plan::find_state_file(&target, common, &all)?;
+    let ledger = plan::ledger(state.as_ref(), LedgerOf::Network)?;
     let desired = declared.as_ref().map(|declared| &declared.file.desired);
-    let explained = Rtnl::new().why(&place.namespace, desired, &*ledger, &options, &query);
+    let explained = Rtnl::new().why(&target.namespace, desired, &*ledger, &options, &query);
     let explained = explained.map_err(|error| match &declared {
         Some(declared) => declared.explain(error.into()),
         None => error.into(),
@@ -78,14 +78,14 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         let Declared { name, file, .. } = declared.as_ref()?;
         Some((name.as_str(), file.places.at(query.kind(), position)?))
     };
-    let told = output::Told {
+    let context = output::WhyContext {
         asked: &asked.words.join(" "),
         kind: query.kind(),
         marker: options.protocol(),
         has_file: declared.is_some(),
         place: &place_of,
     };
-    output::why(common.format, &told, &explained)?;
+    output::why(common.format, &context, &explained)?;
     for doubt in &explained.doubts {
         output::note(doubt);
     }

@@ -19,9 +19,9 @@ pub(crate) struct Report {
     /// Likewise; none where the file says nothing of settings.
     pub(super) settings: Vec<sysctl::Report>,
     /// Why the settings could not be seen to, the last time.
-    pub(super) unset: Option<sysctl::Error>,
+    pub(super) settings_error: Option<sysctl::Error>,
     /// Why the pass broke off after it had changed something.
-    pub(super) broke_off: Option<Error>,
+    pub(super) aborted: Option<Error>,
 }
 
 impl Report {
@@ -100,26 +100,27 @@ impl Report {
         let settings = self.settings.iter().find_map(sysctl::Report::trouble);
         let troubles = network.into_iter().chain(settings);
         let unended = troubles.map(|trouble| format!("the pass could not be ended: {trouble}"));
-        let unset = self.unset.iter();
-        let unset = unset.map(|why| format!("the settings could not be seen to: {why}"));
-        let broke_off = self.broke_off.iter();
-        let broke_off = broke_off.map(|why| format!("the pass broke off: {why}"));
+        let settings_error = self.settings_error.iter();
+        let settings_error =
+            settings_error.map(|why| format!("the settings could not be seen to: {why}"));
+        let aborted = self.aborted.iter();
+        let aborted = aborted.map(|why| format!("the pass broke off: {why}"));
         doubts
             .chain(unended)
-            .chain(unset)
-            .chain(broke_off)
+            .chain(settings_error)
+            .chain(aborted)
             .collect()
     }
 
     /// Whether each of the network's objects was looked at, so that what is not in the report is not
     /// unresolved.
     pub(crate) fn is_network_seen(&self) -> bool {
-        self.broke_off.is_none() && self.last().all(rtnl::Report::is_seen_whole)
+        self.aborted.is_none() && self.last().all(rtnl::Report::is_seen_whole)
     }
 
     /// The same of the settings: the first look of a pass comes to each of them, or there is none.
     pub(crate) fn are_settings_seen(&self) -> bool {
-        self.broke_off.is_none() && self.unset.is_none()
+        self.aborted.is_none() && self.settings_error.is_none()
     }
 
     fn last(&self) -> impl Iterator<Item = &rtnl::Report> {
@@ -130,16 +131,16 @@ impl Report {
 impl reconcile::Report for Report {
     fn converged(&self) -> bool {
         let settings = self.settings.last();
-        self.unset.is_none()
-            && self.broke_off.is_none()
+        self.settings_error.is_none()
+            && self.aborted.is_none()
             && self.last().all(reconcile::Report::converged)
             && settings.is_none_or(reconcile::Report::converged)
     }
 
     /// Of the earlier turns what was done, and of the last one all.
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
-        of_turns(&self.settings, tell);
-        of_turns(&self.network, tell);
+        outcomes_of_turns(&self.settings, tell);
+        outcomes_of_turns(&self.network, tell);
     }
 
     fn is_truncated(&self) -> bool {
@@ -163,7 +164,7 @@ impl reconcile::Report for Report {
     }
 }
 
-fn of_turns<R: reconcile::Report>(turns: &[R], tell: &mut dyn FnMut(ReportedOp<'_>)) {
+fn outcomes_of_turns<R: reconcile::Report>(turns: &[R], tell: &mut dyn FnMut(ReportedOp<'_>)) {
     for (at, turn) in turns.iter().enumerate() {
         let is_last = at + 1 == turns.len();
         turn.outcomes(&mut |told| {

@@ -17,11 +17,11 @@ pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
     let applied = report
         .applied()
         .map(|done| done.op.text(done.devices).to_string());
-    let unwritten = unwritten(report).map(|finding| finding_text(&finding));
+    let ownership_changes = ownership_changes(report).map(|finding| finding_text(&finding));
     let left = report
         .settings_findings()
         .map(|finding| format!("* sysctl {finding}"));
-    set.chain(applied).chain(left).chain(unwritten)
+    set.chain(applied).chain(left).chain(ownership_changes)
 }
 
 /// Whether a reason says how long an object is left alone.
@@ -32,7 +32,7 @@ pub(super) enum Times {
 }
 
 /// The findings that no op tells of: whose an object is has changed, and the object has not.
-pub(super) fn unwritten(report: &Report) -> impl Iterator<Item = Finding<'_>> {
+pub(super) fn ownership_changes(report: &Report) -> impl Iterator<Item = Finding<'_>> {
     let still = |finding: &Finding<'_>| matches!(finding.rule, Rule::Adopted | Rule::Shed { .. });
     report.findings().filter(still)
 }
@@ -47,13 +47,13 @@ pub(super) fn finding_text(finding: &Finding<'_>) -> String {
     format!("* {kind} {spec}   ({}: {meaning})", finding.rule)
 }
 
-/// What a pass left undone, by why it did: at most so many lines of each.
+/// What a pass left unfinished, by why it did: at most so many lines of each.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct Unfinished {
     /// What failed or waits.
-    pub(crate) undone: Vec<String>,
+    pub(crate) unfinished: Vec<String>,
     /// How many there are beyond those.
-    pub(crate) more_undone: usize,
+    pub(crate) more_unfinished: usize,
     /// What somebody takes from us again and again.
     pub(crate) contended: Vec<String>,
     /// What is in the way of what is declared.
@@ -62,20 +62,20 @@ pub(crate) struct Rest {
     pub(crate) more_conflicts: usize,
 }
 
-impl Rest {
+impl Unfinished {
     /// Of a report.
-    pub(crate) fn of(report: &Report, most: usize) -> Rest {
+    pub(crate) fn of(report: &Report, most: usize) -> Unfinished {
         let is_contended = |why: &Pending| matches!(why, Pending::Held(Hold::Contention { .. }));
         let contended = report.pending().filter(|(_, why)| is_contended(why));
         let failed = report.failed().map(failed_text);
         let waiting = || report.pending().filter(|(_, why)| !is_contended(why));
         let pending = waiting().map(|pending| pending_text(&pending, Times::LeftOut));
-        let undone = settings_undone(report).chain(failed).chain(pending);
+        let unfinished = settings_unfinished(report).chain(failed).chain(pending);
         let settings = report.settings_failed().count() + report.settings_pending().count();
         let all_undone = settings + report.failed().count() + waiting().count();
-        Rest {
-            undone: undone.take(most).collect(),
-            more_undone: all_undone.saturating_sub(most),
+        Unfinished {
+            unfinished: unfinished.take(most).collect(),
+            more_unfinished: all_undone.saturating_sub(most),
             contended: contended
                 .take(most)
                 .map(|pending| pending_text(&pending, Times::Shown))
@@ -86,7 +86,7 @@ impl Rest {
     }
 }
 
-pub(super) fn settings_undone(report: &Report) -> impl Iterator<Item = String> {
+pub(super) fn settings_unfinished(report: &Report) -> impl Iterator<Item = String> {
     settings_failed_text(report).chain(settings_pending_text(report))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn pending_reason(pending: &OpOutcome<'_>, why: &Pending, times: Time
         (Times::LeftOut, Pending::Held(Hold::Grace(_))) => "grace".to_owned(),
         (Times::LeftOut, Pending::Held(Hold::Contention { .. })) => "contention".to_owned(),
         (Times::LeftOut, Pending::Held(Hold::Backoff(_))) => "failed before".to_owned(),
-        (_, why) => waits(pending, why),
+        (_, why) => pending_cause(pending, why),
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) fn command(done: &OpOutcome<'_>) -> String {
 }
 
 /// Why an op was not tried.
-pub(super) fn waits(pending: &OpOutcome<'_>, why: &Pending) -> String {
+pub(super) fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
     if let Some(awaited) = pending.waits_for() {
         return format!("waits for: {}", awaited.command(pending.devices));
     }

@@ -12,11 +12,11 @@ use trueup::reconcile::ErrorClass;
 use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
 
 use super::lines::{
-    Times, changes, command, conflict_text, conflicts, failed_text, finding_text, pending_text,
-    settings_undone, unwritten, verdict, waits, write_verdict,
+    Times, changes, command, conflict_text, conflicts, failed_text, finding_text,
+    ownership_changes, pending_cause, pending_text, settings_unfinished, verdict, write_verdict,
 };
-use super::news::{News, new};
 use super::setting::{self, Found, Setting};
+use super::unresolved::{NewInReport, new};
 use super::{Format, List, clean, print};
 use crate::host::Report;
 
@@ -47,7 +47,7 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let pending = pending.map(|pending| pending_text(&pending, Times::Shown));
     let conflicts = conflicts(report).map(conflict_text);
     let network = failed.chain(pending).chain(conflicts);
-    for line in settings_undone(report).chain(network) {
+    for line in settings_unfinished(report).chain(network) {
         writeln!(out, "{}", clean(&line))?;
     }
     write_verdict(out, verdict(report).as_deref())
@@ -61,7 +61,7 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for done in report.applied() {
         write!(out, "{}", done.op.batch(done.devices))?;
     }
-    for finding in unwritten(report) {
+    for finding in ownership_changes(report) {
         writeln!(out, "# {}", finding_text(&finding))?;
     }
     let mut rest = Vec::new();
@@ -76,7 +76,7 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 pub(crate) struct Record<'a> {
     pub(crate) report: &'a Report,
     /// What is new in it, where that alone is written.
-    pub(crate) news: Option<&'a News>,
+    pub(crate) news: Option<&'a NewInReport>,
 }
 
 /// Of either source.
@@ -136,7 +136,7 @@ fn pending_record((done, why): (OpOutcome<'_>, &Pending)) -> PendingRecord {
         op: done.op.action,
         kind: done.op.object.kind(),
         command: command(&done),
-        reason: waits(&done, why),
+        reason: pending_cause(&done, why),
     }
 }
 

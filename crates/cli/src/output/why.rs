@@ -12,7 +12,7 @@ use trueup_file::Place;
 use super::{Format, clean, print};
 
 /// What an explanation is told in the light of.
-pub(crate) struct Told<'a> {
+pub(crate) struct WhyContext<'a> {
     /// The question, as it was put.
     pub(crate) asked: &'a str,
     /// What it is about.
@@ -30,24 +30,32 @@ pub(crate) struct Told<'a> {
 /// # Errors
 ///
 /// When the standard output cannot be written to.
-pub(crate) fn why(format: Format, told: &Told<'_>, explanation: &Explanation) -> Result<()> {
+pub(crate) fn why(
+    format: Format,
+    context: &WhyContext<'_>,
+    explanation: &Explanation,
+) -> Result<()> {
     let Explanation {
         objects, devices, ..
     } = explanation;
     print(|out| match format {
         Format::Json => {
             let objects = objects.iter();
-            let objects = objects.map(|explained| Record::new(explained, told, devices));
+            let objects = objects.map(|explained| Record::new(explained, context, devices));
             let objects = objects.collect();
             serde_json::to_writer(&mut *out, &Records { objects })?;
             writeln!(out)
         }
         Format::Text | Format::Ip if objects.is_empty() => {
-            let declared = if told.has_file { ", not declared" } else { "" };
+            let declared = if context.has_file {
+                ", not declared"
+            } else {
+                ""
+            };
             writeln!(
                 out,
                 "{}: not in the kernel{declared}, and not in the ledger",
-                clean(told.asked)
+                clean(context.asked)
             )
         }
         Format::Text | Format::Ip => {
@@ -55,7 +63,7 @@ pub(crate) fn why(format: Format, told: &Told<'_>, explanation: &Explanation) ->
                 if at > 0 {
                     writeln!(out)?;
                 }
-                text(out, explained, told, devices)?;
+                text(out, explained, context, devices)?;
             }
             Ok(())
         }
@@ -65,7 +73,7 @@ pub(crate) fn why(format: Format, told: &Told<'_>, explanation: &Explanation) ->
 fn text(
     out: &mut dyn Write,
     explained: &Explained,
-    told: &Told<'_>,
+    context: &WhyContext<'_>,
     devices: &Devices,
 ) -> io::Result<()> {
     let Explained {
@@ -81,7 +89,11 @@ fn text(
     }
     for Present { object, whose } in present {
         writeln!(out, "  in the kernel: {}", object.spec(devices))?;
-        writeln!(out, "    {}", whose_words(*whose, object, explained, told))?;
+        writeln!(
+            out,
+            "    {}",
+            whose_words(*whose, object, explained, context)
+        )?;
     }
     match entry {
         Some(entry) => {
@@ -95,24 +107,24 @@ fn text(
         }
         None => writeln!(out, "  in the ledger: nothing")?,
     }
-    if !told.has_file {
+    if !context.has_file {
         return writeln!(out, "  next pass: name what is declared with --file FILE");
     }
     match desired {
         Some((position, object)) => {
-            let place = (told.place)(*position);
+            let place = (context.place)(*position);
             let place = place.map_or_else(String::new, |(name, place)| format!("{name}:{place}: "));
             writeln!(out, "  declared: {place}{}", object.spec(devices))?;
         }
         None => writeln!(out, "  declared: nothing")?,
     }
     for step in next {
-        writeln!(out, "  next pass: {}", step_words(step, told, devices))?;
+        writeln!(out, "  next pass: {}", step_words(step, context, devices))?;
     }
     Ok(())
 }
 
-fn step_words(step: &Step, told: &Told<'_>, devices: &Devices) -> String {
+fn step_words(step: &Step, context: &WhyContext<'_>, devices: &Devices) -> String {
     match step {
         Step::Op { op, waits_for } => {
             let held = if op.hold.is_some() { "! " } else { "" };
@@ -126,7 +138,7 @@ fn step_words(step: &Step, told: &Told<'_>, devices: &Devices) -> String {
             conflict.foreign.spec(devices)
         ),
         Step::Adopt => "it is adopted: ours from then on, and left as it is".to_owned(),
-        Step::Nothing(nothing) => format!("nothing: {}", nothing_words(*nothing, told.kind)),
+        Step::Nothing(nothing) => format!("nothing: {}", nothing_words(*nothing, context.kind)),
         _ => String::new(),
     }
 }
@@ -146,8 +158,13 @@ fn nothing_words(nothing: Nothing, kind: Kind) -> String {
 }
 
 /// Whose an object is, with the proof.
-fn whose_words(whose: Whose, object: &Object, explained: &Explained, told: &Told<'_>) -> String {
-    let marker = told.marker;
+fn whose_words(
+    whose: Whose,
+    object: &Object,
+    explained: &Explained,
+    context: &WhyContext<'_>,
+) -> String {
+    let marker = context.marker;
     let kind = object.kind();
     match whose {
         Whose::Marked => format!("ours: it bears our marker, protocol {marker}"),
@@ -362,7 +379,7 @@ enum StepRecord {
 }
 
 impl Record {
-    fn new(explained: &Explained, told: &Told<'_>, devices: &Devices) -> Record {
+    fn new(explained: &Explained, context: &WhyContext<'_>, devices: &Devices) -> Record {
         let spec = |object: &Object| object.spec(devices);
         let present = explained.present.iter();
         let kernel = present.map(|Present { object, whose }| {
@@ -387,7 +404,7 @@ impl Record {
             open: entry.is_open,
         });
         let declared = explained.desired.as_ref().and_then(|(position, object)| {
-            let (file, place) = (told.place)(*position)?;
+            let (file, place) = (context.place)(*position)?;
             Some(DeclaredRecord {
                 file: file.to_owned(),
                 line: place.line,
@@ -419,12 +436,12 @@ impl Record {
             },
         });
         Record {
-            kind: told.kind,
+            kind: context.kind,
             key: title(&explained.key, devices),
             kernel: kernel.collect(),
             ledger,
             declared,
-            next: told.has_file.then(|| next.collect()),
+            next: context.has_file.then(|| next.collect()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Findings, Remembered};
+use super::{Findings, JournalState};
 use crate::output::count;
 
 pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
@@ -56,7 +56,7 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
         None => line("state directory", "none that can be used")?,
     }
     for journal in &found.journals {
-        line("journal", &told(journal))?;
+        line("journal", &journal_text(journal))?;
     }
     for problem in &found.problems {
         writeln!(out, "! {}", problem.problem)?;
@@ -74,7 +74,7 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
     }
 }
 
-fn told(journal: &Remembered) -> String {
+fn journal_text(journal: &JournalState) -> String {
     let of = format!(
         "{} (protocol {})",
         journal.file.0.display(),

@@ -8,7 +8,7 @@ use trueup::diff::{
 };
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
-use super::Sift;
+use super::Authorable;
 
 /// A device that is not in the namespace.
 struct Nameless;
@@ -82,7 +82,7 @@ fn index(dev: Dev) -> Option<u32> {
     dev.as_index()
 }
 
-impl Sift for Link {
+impl Authorable for Link {
     type Authored = Link<IfName>;
 
     /// A kind that stands on a device of another namespace cannot be said: the link must exist.
@@ -144,7 +144,7 @@ fn authored_kind(kind: LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> 
     }
 }
 
-impl Sift for Address {
+impl Authorable for Address {
     type Authored = Address<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Address<IfName>> {
@@ -180,7 +180,7 @@ impl Sift for Address {
     }
 }
 
-impl Sift for Neighbour {
+impl Authorable for Neighbour {
     type Authored = Neighbour<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Neighbour<IfName>> {
@@ -216,7 +216,7 @@ impl Sift for Neighbour {
     }
 }
 
-impl Sift for Route {
+impl Authorable for Route {
     type Authored = Route<IfName>;
 
     fn authored(&self, names: &Names<'_>) -> Option<Route<IfName>> {
@@ -257,7 +257,7 @@ impl Sift for Route {
     }
 }
 
-impl Sift for Rule {
+impl Authorable for Rule {
     type Authored = Rule;
 
     fn authored(&self, _names: &Names<'_>) -> Option<Rule> {

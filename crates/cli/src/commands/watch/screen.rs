@@ -23,12 +23,12 @@ use rustix::termios::tcgetwinsize;
 use super::view::{Line, Tone};
 
 /// The time from one drawing to the next, at least.
-const AT_LEAST: Duration = Duration::from_millis(250);
+const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 /// And at most, as ages are shown.
-const AT_MOST: Duration = Duration::from_secs(1);
+const MAX_REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the terminal may take to be restored: one that is held with ^S takes for ever.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The terminal as long as it is ours. Dropped, it is as it was.
 pub(super) struct Screen {
@@ -49,7 +49,7 @@ enum Wake {
 }
 
 /// Whether the standard output is a terminal that can be drawn on.
-pub(super) fn is_there() -> bool {
+pub(super) fn is_available() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !dumb
 }
@@ -69,7 +69,7 @@ impl Screen {
         let (leaving, gone) = sync_channel(1);
         let hidden = Arc::new(Mutex::new(false));
         let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        let canvas = Canvas {
+        let painter = Painter {
             woken,
             hidden: Arc::clone(&hidden),
             colours,
@@ -77,7 +77,7 @@ impl Screen {
         };
         thread::Builder::new()
             .name("screen".into())
-            .spawn(move || canvas.run(lines, lost))
+            .spawn(move || painter.run(lines, lost))
             .context("cannot start a thread")?;
         Ok(Screen {
             wake: Waker { wake, hidden },
@@ -92,7 +92,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RESTORE_TIMEOUT;
         let mut leave = Wake::Leave;
         // There is room for one message, which may be there already.
         while let Err(std::sync::mpsc::TrySendError::Full(again)) = self.wake.wake.try_send(leave) {
@@ -102,7 +102,7 @@ impl Drop for Screen {
             leave = again;
             thread::sleep(Duration::from_millis(10));
         }
-        if self.gone.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected) {
+        if self.gone.recv_timeout(RESTORE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
             // It panicked: what it would have done is left to us.
             let _ = restore();
         }
@@ -117,12 +117,12 @@ impl Waker {
     }
 
     /// Gives the terminal back for good, as the process ends without much ado.
-    pub(super) fn give_back(&self) {
+    pub(super) fn restore(&self) {
         let _ = restore();
     }
 
     /// Gives the terminal back for as long as `work` takes.
-    pub(super) fn without(&self, work: impl FnOnce()) {
+    pub(super) fn suspend(&self, work: impl FnOnce()) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = restore();
         *hidden = true;
@@ -134,26 +134,28 @@ impl Waker {
     }
 }
 
-struct Canvas {
+struct Painter {
     woken: Receiver<Wake>,
     hidden: Arc<Mutex<bool>>,
     colours: bool,
     leaving: SyncSender<()>,
 }
 
-impl Canvas {
+impl Painter {
     fn run(self, lines: impl Fn(usize, usize) -> Vec<Line>, lost: impl FnOnce()) {
         let mut result = enter();
         while result.is_ok() {
             result = self.draw(&lines);
             let drawn = Instant::now();
-            match self.woken.recv_timeout(AT_MOST) {
+            match self.woken.recv_timeout(MAX_REDRAW_INTERVAL) {
                 Ok(Wake::Leave) | Err(RecvTimeoutError::Disconnected) => {
                     let _ = restore();
                     let _ = self.leaving.send(());
                     return;
                 }
-                Ok(Wake::Draw) => thread::sleep(AT_LEAST.saturating_sub(drawn.elapsed())),
+                Ok(Wake::Draw) => {
+                    thread::sleep(MIN_REDRAW_INTERVAL.saturating_sub(drawn.elapsed()))
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }

@@ -10,27 +10,27 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use trueup::driver::Handle;
 
-use super::attend::Bell;
+use super::reload::ReloadRequest;
+use super::reporter::Reporter;
 use super::screen::Waker;
-use super::tell::Teller;
 use crate::host::Host;
 use crate::output;
 
 /// How long a pass may take to come to the end of its step once it was told to stop.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Signals that do nothing by themselves any more, and wait to be seen to.
-pub(super) struct Waited(Signals);
+pub(super) struct SignalHandler(Signals);
 
-impl Waited {
+impl SignalHandler {
     /// From now on.
     ///
     /// # Errors
     ///
     /// When the operating system refuses.
-    pub(super) fn new() -> Result<Waited> {
+    pub(super) fn new() -> Result<SignalHandler> {
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
-        Ok(Waited(signals.context("cannot wait for signals")?))
+        Ok(SignalHandler(signals.context("cannot wait for signals")?))
     }
 
     /// Sees to them on a thread of its own: SIGINT and SIGTERM end the loop, and the second of them ends it at once; SIGHUP has the
@@ -39,14 +39,14 @@ impl Waited {
     /// # Errors
     ///
     /// When the operating system refuses.
-    pub(super) fn attend(
+    pub(super) fn spawn(
         self,
         handle: Handle<Host>,
-        teller: Teller,
-        bell: Bell,
+        reporter: Reporter,
+        reload_request: ReloadRequest,
         screen: Option<Waker>,
     ) -> Result<()> {
-        let Waited(mut signals) = self;
+        let SignalHandler(mut signals) = self;
         if screen.is_some() {
             for signal in [SIGWINCH, SIGTSTP] {
                 signals
@@ -54,13 +54,13 @@ impl Waited {
                     .context("cannot wait for signals")?;
             }
         }
-        let see_to = move || {
+        let handle_signals = move || {
             let mut is_stopping = false;
             for signal in signals.forever() {
                 match (signal, &screen) {
-                    (SIGHUP, _) => bell.ring(),
+                    (SIGHUP, _) => reload_request.send(),
                     (SIGWINCH, Some(screen)) => screen.wake(),
-                    (SIGTSTP, Some(screen)) => screen.without(|| {
+                    (SIGTSTP, Some(screen)) => screen.suspend(|| {
                         // If it does not stop it goes on.
                         let _ = emulate_default_handler(SIGTSTP);
                     }),
@@ -68,26 +68,26 @@ impl Waited {
                     _ => {
                         is_stopping = true;
                         handle.stop();
-                        end(&handle, &teller, screen.as_ref());
+                        end(&handle, &reporter, screen.as_ref());
                     }
                 }
             }
         };
         thread::Builder::new()
             .name("signals".into())
-            .spawn(see_to)
+            .spawn(handle_signals)
             .context("cannot start a thread")?;
         Ok(())
     }
 }
 
 /// Tells of the end, and sees to it that there is one. Neither on this thread, which the next signal is to find.
-fn end(handle: &Handle<Host>, teller: &Teller, screen: Option<&Waker>) {
-    let (handle, teller, screen) = (handle.clone(), teller.clone(), screen.cloned());
-    let tell = move || teller.stopping();
+fn end(handle: &Handle<Host>, reporter: &Reporter, screen: Option<&Waker>) {
+    let (handle, reporter, screen) = (handle.clone(), reporter.clone(), screen.cloned());
+    let tell = move || reporter.stopping();
     let wait = move || {
         if handle
-            .wait_ended(PATIENCE)
+            .wait_ended(STOP_TIMEOUT)
             .is_err_and(|error| error.is_timeout())
         {
             leave(screen.as_ref(), "a pass did not end, and was left");
@@ -102,7 +102,7 @@ fn end(handle: &Handle<Host>, teller: &Teller, screen: Option<&Waker>) {
 /// Ends the process. What a pass meant to do is in the journal, and the next one sees to it.
 fn leave(screen: Option<&Waker>, why: &str) -> ! {
     if let Some(screen) = screen {
-        screen.give_back();
+        screen.restore();
     }
     output::note(why);
     process::exit(1)

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use trueup::driver::Stats;
 
-use crate::output::{self, Rest, count};
+use crate::output::{self, Unfinished, count};
 
 /// How many of a kind are kept to be shown: more than a screen has lines.
-const KEPT: usize = 200;
+const MAX_ENTRIES: usize = 200;
 
 /// All that there is to show.
 pub(super) struct View {
@@ -19,7 +19,7 @@ pub(super) struct View {
     verdict: Option<Verdict>,
     /// What is wrong with the file as it is now, if the one in force is another.
     file: Option<String>,
-    rest: Rest,
+    rest: Unfinished,
     changes: VecDeque<(Instant, String)>,
     events: VecDeque<(Instant, String)>,
 }
@@ -53,14 +53,14 @@ impl View {
             managed: String::new(),
             verdict: None,
             file: None,
-            rest: Rest::default(),
+            rest: Unfinished::default(),
             changes: VecDeque::new(),
             events: VecDeque::new(),
         }
     }
 
     /// Another file is in force.
-    pub(super) fn manage(&mut self, managed: &[(&'static str, usize)]) {
+    pub(super) fn set_managed(&mut self, managed: &[(&'static str, usize)]) {
         let counts = managed.iter().map(|(kind, number)| match *kind {
             "address" => count(*number, "address", "addresses"),
             "sysctl" => count(*number, "sysctl key", "sysctl keys"),
@@ -70,7 +70,7 @@ impl View {
     }
 
     /// What came of a pass; `why_not` is why it is not called converged.
-    pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>, rest: Rest) {
+    pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>, rest: Unfinished) {
         self.rest = rest;
         let same = |verdict: &&mut Verdict| verdict.why_not.is_none() == why_not.is_none();
         match self.verdict.as_mut().filter(same) {
@@ -132,8 +132,8 @@ impl View {
         let sections = [
             Section::of(
                 "could not be done",
-                &self.rest.undone,
-                self.rest.more_undone,
+                &self.rest.unfinished,
+                self.rest.more_unfinished,
             ),
             Section::of("contended", &self.rest.contended, 0),
             Section::of("conflicts", &self.rest.conflicts, self.rest.more_conflicts),
@@ -266,7 +266,7 @@ fn line(tone: Tone, text: String) -> Line {
 
 fn push(into: &mut VecDeque<(Instant, String)>, now: Instant, text: String) {
     into.push_back((now, text));
-    if into.len() > KEPT {
+    if into.len() > MAX_ENTRIES {
         into.pop_front();
     }
 }
@@ -304,16 +304,16 @@ mod tests {
 
     fn view(now: Instant) -> View {
         let mut view = View::new("trueup watch f.toml".into());
-        view.manage(&[("link", 1), ("address", 2), ("route", 0)]);
+        view.set_managed(&[("link", 1), ("address", 2), ("route", 0)]);
         for n in 0..50 {
             view.change(now, format!("+ route 10.{n}.0.0/16"));
         }
-        let rest = Rest {
-            undone: (0..10)
+        let rest = Unfinished {
+            unfinished: (0..10)
                 .map(|n| format!("! route 10.9.{n}.0/24   (failed: no)"))
                 .collect(),
-            more_undone: 90,
-            ..Rest::default()
+            more_unfinished: 90,
+            ..Unfinished::default()
         };
         view.pass(now, Some("100 failed".into()), rest);
         view
@@ -335,8 +335,8 @@ mod tests {
         let newest = shown.iter().position(|line| line.contains("10.49.0.0/16"));
         let oldest = shown.iter().position(|line| line.contains("10.48.0.0/16"));
         assert!(newest < oldest, "the newest first: {shown:?}");
-        view.pass(now, None, Rest::default());
-        view.pass(now + Duration::from_secs(1), None, Rest::default());
+        view.pass(now, None, Unfinished::default());
+        view.pass(now + Duration::from_secs(1), None, Unfinished::default());
         let shown = texts(&view, now + Duration::from_secs(4), 100, 200);
         assert_eq!(shown[1], "converged for 4 s", "since the first such pass");
     }

@@ -15,17 +15,17 @@ use trueup::driver::{Handle, Stats};
 use trueup_file as file;
 
 use super::screen::Waker;
-use super::service::Service;
+use super::service_manager::Service;
 use super::view::{Line, View};
 use crate::host::{Error, Host, Report};
-use crate::output::{self, Format, News, Rest, Unresolved};
+use crate::output::{self, Format, NewInReport, Unfinished, Unresolved};
 
 /// How many lines of a report a screen is given of each kind.
-const SHOWN: usize = 100;
+const MAX_LINES: usize = 100;
 
 /// Whoever is told. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Teller {
+pub(super) struct Reporter {
     inner: Arc<Mutex<Inner>>,
     /// Whether the file that is in force is the one that is there: for those who cannot wait until something is told.
     current: Arc<AtomicBool>,
@@ -57,13 +57,13 @@ struct Inner {
 /// What has become of the file.
 pub(super) enum Change<'a> {
     /// It is in force.
-    TakenUp,
+    Loaded,
     /// The last good one stays in force, and why.
     Refused(&'a anyhow::Error),
 }
 
-impl Teller {
-    pub(super) fn new(format: Format, view: View, service: Service) -> Teller {
+impl Reporter {
+    pub(super) fn new(format: Format, view: View, service: Service) -> Reporter {
         let inner = Inner {
             format,
             screen: None,
@@ -79,7 +79,7 @@ impl Teller {
             is_stopping: false,
             status: String::new(),
         };
-        Teller {
+        Reporter {
             inner: Arc::new(Mutex::new(inner)),
             current: Arc::new(AtomicBool::new(true)),
         }
@@ -87,13 +87,13 @@ impl Teller {
 
     /// From now on the loop of `handle` ends once there is no reader of the standard output any
     /// more.
-    pub(super) fn ends_with_reader(&self, handle: Handle<Host>) {
+    pub(super) fn stop_without_reader(&self, handle: Handle<Host>) {
         self.lock().handle = Some(handle);
     }
 
     /// Ends the loop if there is no reader of the standard output any more, also while there is
     /// nothing to print.
-    pub(super) fn look_for_reader(&self) {
+    pub(super) fn check_reader(&self) {
         let mut inner = self.lock();
         let out = io::stdout();
         let mut asked = [PollFd::new(&out, PollFlags::empty())];
@@ -102,7 +102,7 @@ impl Teller {
         let is_gone = poll(&mut asked, Some(&Timespec::default())).is_ok()
             && asked[0].revents().contains(PollFlags::ERR);
         if is_gone && inner.screen.is_none() {
-            inner.lose_reader();
+            inner.reader_gone();
         }
     }
 
@@ -112,7 +112,7 @@ impl Teller {
     }
 
     /// From now on there is a screen.
-    pub(super) fn draw_on(&self, screen: Option<Waker>) {
+    pub(super) fn set_screen(&self, screen: Option<Waker>) {
         self.lock().screen = screen;
     }
 
@@ -127,21 +127,21 @@ impl Teller {
     }
 
     /// What is managed from now on: how many objects of each kind.
-    pub(super) fn manage(&self, managed: &[(&'static str, usize)]) {
-        self.lock().view.manage(managed);
+    pub(super) fn set_managed(&self, managed: &[(&'static str, usize)]) {
+        self.lock().view.set_managed(managed);
     }
 
     /// A pass has completed.
     pub(super) fn report(&self, report: &Report) {
         let now = Instant::now();
         let mut inner = self.lock();
-        let mut rest = Rest::default();
+        let mut rest = Unfinished::default();
         if inner.screen.is_some() {
-            rest = Rest::of(report, SHOWN);
+            rest = Unfinished::of(report, MAX_LINES);
             let mut last = VecDeque::new();
             for change in output::changes(report) {
                 last.push_back(change);
-                if last.len() > SHOWN {
+                if last.len() > MAX_LINES {
                     last.pop_front();
                 }
             }
@@ -159,28 +159,28 @@ impl Teller {
         if report.contended() == 0 {
             inner.contended = 0;
         }
-        inner.now_converged(report.converged());
+        inner.set_converged(report.converged());
         if !std::mem::replace(&mut inner.is_ready, true) {
             inner.service.ready();
         }
-        inner.over();
+        inner.update_status();
     }
 
     /// A pass could not run; `why` is what is wrong with the file, if that is it.
     pub(super) fn failed(&self, error: &Error, why: Option<file::Error>) {
         let why = match why {
             Some(wrong) => wrong.to_string(),
-            None => output::in_full(error),
+            None => output::with_causes(error),
         };
         let mut inner = self.lock();
         inner.view.failed(Instant::now(), &why);
         if inner.failure.as_ref() != Some(&why) {
-            inner.say(&format!("the pass could not run: {why}"));
+            inner.write_note(&format!("the pass could not run: {why}"));
             inner.event("pass_failed", &json!({ "message": why }));
             inner.failure = Some(why);
         }
-        inner.now_converged(false);
-        inner.over();
+        inner.set_converged(false);
+        inner.update_status();
     }
 
     /// Somebody has changed what was as declared.
@@ -205,18 +205,18 @@ impl Teller {
         let mut inner = self.lock();
         let text =
             format!("more happened than could be heard, so all is looked at again ({times})");
-        inner.say(&text);
+        inner.write_note(&text);
         inner.view.event(Instant::now(), text);
         inner.event("overrun", &json!({ "overruns": times }));
         inner.wake();
     }
 
     /// Nothing is heard of changes from now on, or something is again.
-    pub(super) fn hearing(&self, failure: Option<&Error>) {
+    pub(super) fn subscription(&self, failure: Option<&Error>) {
         let mut inner = self.lock();
         let text = match failure {
             Some(error) => {
-                let why = output::in_full(error);
+                let why = output::with_causes(error);
                 format!("changes are not heard of, and found by timer only: {why}")
             }
             None => "changes are heard of".to_owned(),
@@ -228,7 +228,7 @@ impl Teller {
             &json!({ "subscribed": subscribed, "message": message }),
         );
         if failure.is_some() || inner.is_ready {
-            inner.say(&text);
+            inner.write_note(&text);
             inner.view.event(Instant::now(), text);
         }
         inner.wake();
@@ -239,8 +239,8 @@ impl Teller {
         let now = Instant::now();
         let mut inner = self.lock();
         let (state, text, message, place) = match change {
-            Change::TakenUp => {
-                inner.unresolved.another_file();
+            Change::Loaded => {
+                inner.unresolved.file_replaced();
                 let text = match inner.view.is_refused() {
                     true => "the file is good again, and taken up",
                     false => "the file was taken up",
@@ -248,7 +248,7 @@ impl Teller {
                 ("taken_up", text.to_owned(), None, None)
             }
             Change::Refused(why) => {
-                let why_in_full = output::in_full(why.as_ref());
+                let why_in_full = output::with_causes(why.as_ref());
                 let text = format!("the last good file stays in force: {why_in_full}");
                 let first = why.downcast_ref::<file::Error>();
                 let place = first.and_then(|error| error.problems().first()?.place);
@@ -266,9 +266,9 @@ impl Teller {
                 "column": place.map(|place| place.column),
             }),
         );
-        inner.say(&text);
+        inner.write_note(&text);
         inner.view.event(now, text);
-        inner.over();
+        inner.update_status();
     }
 
     /// Whether the file that is in force is the one that is there.
@@ -276,8 +276,8 @@ impl Teller {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// The file is looked at; [`looked`](Self::looked) follows. Nobody is told of that before the first pass is over.
-    pub(super) fn looking(&self) {
+    /// The file is looked at; [`reload_ended`](Self::reload_ended) follows. Nobody is told of that before the first pass is over.
+    pub(super) fn reload_begins(&self) {
         let inner = self.lock();
         if inner.is_ready {
             inner.service.reloading();
@@ -285,7 +285,7 @@ impl Teller {
     }
 
     /// The file was looked at.
-    pub(super) fn looked(&self) {
+    pub(super) fn reload_ended(&self) {
         let inner = self.lock();
         if inner.is_ready {
             inner.service.ready();
@@ -295,7 +295,7 @@ impl Teller {
     /// Says something that is no result.
     pub(super) fn note(&self, what: &str) {
         let mut inner = self.lock();
-        inner.say(what);
+        inner.write_note(what);
         inner.view.event(Instant::now(), what.to_owned());
         inner.wake();
     }
@@ -339,7 +339,7 @@ impl<'a, T> Event<'a, T> {
 }
 
 impl Inner {
-    fn put_report(&mut self, report: &Report, news: &News) {
+    fn put_report(&mut self, report: &Report, news: &NewInReport) {
         match (self.format, &self.screen) {
             (_, Some(_)) => {}
             (Format::Json, _) => {
@@ -368,14 +368,14 @@ impl Inner {
     fn put(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         match output::print_to_reader(write) {
             Ok(true) => {}
-            Ok(false) => self.lose_reader(),
+            Ok(false) => self.reader_gone(),
             // A full disk under a log is no reason to leave the network alone.
-            Err(error) => output::note(output::in_full(error.as_ref())),
+            Err(error) => output::note(output::with_causes(error.as_ref())),
         }
     }
 
     /// As with a terminal that goes away: nothing is dropped without a word.
-    fn lose_reader(&mut self) {
+    fn reader_gone(&mut self) {
         self.has_reader = false;
         if let Some(handle) = &self.handle {
             handle.stop();
@@ -383,17 +383,17 @@ impl Inner {
     }
 
     /// On the standard error, unless that would be written over the screen.
-    fn say(&self, what: &str) {
-        if self.may_say() {
+    fn write_note(&self, what: &str) {
+        if self.may_use_stderr() {
             output::note(what);
         }
     }
 
-    fn may_say(&self) -> bool {
+    fn may_use_stderr(&self) -> bool {
         self.screen.is_none() || !io::stderr().is_terminal()
     }
 
-    fn now_converged(&mut self, converged: bool) {
+    fn set_converged(&mut self, converged: bool) {
         if self.converged != Some(converged) {
             self.converged = Some(converged);
             self.event("converged", &json!({ "converged": converged }));
@@ -401,7 +401,7 @@ impl Inner {
     }
 
     /// Something was told: whoever shows it is to do so.
-    fn over(&mut self) {
+    fn update_status(&mut self) {
         let file = self
             .view
             .is_refused()

@@ -20,18 +20,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::host::Pulse;
+use crate::host::PassTimer;
 use crate::output;
 
 /// How long the manager may keep us waiting for one message.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// To the service manager, if there is one. Clones are the same.
 #[derive(Clone)]
 pub(super) struct Service(Option<Sender<Message>>);
 
 /// Dropped last, it waits until the manager has been told all.
-pub(super) struct Telling(Option<(Sender<Message>, JoinHandle<()>)>);
+pub(super) struct NotifierThread(Option<(Sender<Message>, JoinHandle<()>)>);
 
 enum Message {
     Ready,
@@ -43,14 +43,14 @@ enum Message {
 }
 
 impl Service {
-    /// Begins to tell the manager that the environment names. `pulse` is that of the passes.
+    /// Begins to tell the manager that the environment names. `pass_timer` is that of the passes.
     ///
     /// # Errors
     ///
     /// When the environment names one that cannot be reached: whoever set it waits for an answer.
-    pub(super) fn begin(pulse: Arc<Pulse>) -> Result<(Service, Telling)> {
+    pub(super) fn begin(pass_timer: Arc<PassTimer>) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
-            return Ok((Service(None), Telling(None)));
+            return Ok((Service(None), NotifierThread(None)));
         };
         let shown = name.display();
         let socket = connect(&name).with_context(|| {
@@ -61,43 +61,43 @@ impl Service {
             env::var("WATCHDOG_USEC").ok().as_deref(),
             env::var("WATCHDOG_PID").ok().as_deref(),
         );
-        let teller = Teller {
+        let notifier = Notifier {
             socket,
             messages,
             watchdog,
-            pulse,
+            pass_timer,
         };
         let thread = thread::Builder::new()
             .name("service".into())
-            .spawn(move || teller.run())
+            .spawn(move || notifier.run())
             .context("cannot start a thread")?;
         Ok((
             Service(Some(sender.clone())),
-            Telling(Some((sender, thread))),
+            NotifierThread(Some((sender, thread))),
         ))
     }
 
     /// The first pass is over, or the file that was read again is in force, or is not to be.
     pub(super) fn ready(&self) {
-        self.tell(Message::Ready);
+        self.send(Message::Ready);
     }
 
     /// The file is read again; [`ready`](Self::ready) follows.
     pub(super) fn reloading(&self) {
-        self.tell(Message::Reloading);
+        self.send(Message::Reloading);
     }
 
     /// The end has begun.
     pub(super) fn stopping(&self) {
-        self.tell(Message::Stopping);
+        self.send(Message::Stopping);
     }
 
     /// How things stand, in a line.
     pub(super) fn status(&self, status: impl Into<String>) {
-        self.tell(Message::Status(status.into()));
+        self.send(Message::Status(status.into()));
     }
 
-    fn tell(&self, message: Message) {
+    fn send(&self, message: Message) {
         if let Some(sender) = &self.0 {
             // The other end goes when we do.
             let _ = sender.send(message);
@@ -105,7 +105,7 @@ impl Service {
     }
 }
 
-impl Drop for Telling {
+impl Drop for NotifierThread {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             // Threads that never end may keep a sender. If this one panicked it has nothing more to say.
@@ -115,14 +115,14 @@ impl Drop for Telling {
     }
 }
 
-struct Teller {
+struct Notifier {
     socket: UnixDatagram,
     messages: Receiver<Message>,
     watchdog: Option<Duration>,
-    pulse: Arc<Pulse>,
+    pass_timer: Arc<PassTimer>,
 }
 
-impl Teller {
+impl Notifier {
     /// Tells until there is nothing more to tell.
     fn run(self) {
         let half = self.watchdog.map(|watchdog| watchdog / 2);
@@ -133,7 +133,7 @@ impl Teller {
             {
                 due = Some(Instant::now() + half);
                 // Withheld, it has the manager start us again.
-                if self.pulse.is_good(half * 2) {
+                if self.pass_timer.is_within(half * 2) {
                     self.send("WATCHDOG=1");
                 }
             }
@@ -172,7 +172,7 @@ impl Teller {
 
 fn connect(name: &OsStr) -> Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
     socket.connect_addr(&address(name)?)?;
     Ok(socket)
 }

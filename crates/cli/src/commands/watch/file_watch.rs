@@ -15,11 +15,11 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
 /// How many symbolic links a path may lead through: as many as the kernel follows.
-const LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Listens for changes of one file, by whatever way it may be written: in place, by another that is renamed over it, or by a
 /// symbolic link on the way to it that is made to lead elsewhere.
-pub(super) struct Changes {
+pub(super) struct FileWatch {
     path: PathBuf,
     inotify: OwnedFd,
     /// By watch: the names in the directory that matter, none where the watch is that of the file itself.
@@ -28,25 +28,25 @@ pub(super) struct Changes {
     writing: Option<Instant>,
 }
 
-impl Changes {
+impl FileWatch {
     /// Listens from now on.
     ///
     /// # Errors
     ///
     /// When the kernel gives no more instances or watches (`fs.inotify.max_user_instances`, `max_user_watches`).
-    pub(super) fn of(path: &Path) -> io::Result<Changes> {
-        let mut changes = Changes {
+    pub(super) fn new(path: &Path) -> io::Result<FileWatch> {
+        let mut changes = FileWatch {
             path: path.to_owned(),
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             watches: BTreeMap::new(),
             writing: None,
         };
-        changes.follow()?;
+        changes.update_watches()?;
         Ok(changes)
     }
 
     /// When somebody last wrote who has the file open still, as far as is known.
-    pub(super) fn being_written(&self) -> Option<Instant> {
+    pub(super) fn last_write(&self) -> Option<Instant> {
         self.writing
     }
 
@@ -56,7 +56,7 @@ impl Changes {
     /// # Errors
     ///
     /// As [`of`](Self::of).
-    pub(super) fn heard(&mut self) -> io::Result<bool> {
+    pub(super) fn drain(&mut self) -> io::Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         let mut relevant = false;
@@ -86,13 +86,13 @@ impl Changes {
             }
         }
         if relevant {
-            self.follow()?;
+            self.update_watches()?;
         }
         Ok(relevant)
     }
 
     /// Watches the directories on the way, those that are there, and the file.
-    fn follow(&mut self) -> io::Result<()> {
+    fn update_watches(&mut self) -> io::Result<()> {
         let of_file = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
         let of_directory = of_file
             | WatchFlags::CREATE
@@ -102,7 +102,7 @@ impl Changes {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         let mut watches: BTreeMap<i32, Vec<OsString>> = BTreeMap::new();
-        for (directory, name) in way(&self.path) {
+        for (directory, name) in links_on_path(&self.path) {
             match inotify::add_watch(&self.inotify, &directory, of_directory) {
                 Ok(watch) => watches.entry(watch).or_default().push(name),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
@@ -125,14 +125,14 @@ impl Changes {
     }
 }
 
-impl AsFd for Changes {
+impl AsFd for FileWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
 }
 
 /// The names that lead to a file, each in its directory: its own, and that of each symbolic link on the way.
-fn way(path: &Path) -> Vec<(PathBuf, OsString)> {
+fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     let mut way = Vec::new();
     let mut at = PathBuf::from("/");
     // What is left to walk, the next one last.
@@ -164,7 +164,7 @@ fn way(path: &Path) -> Vec<(PathBuf, OsString)> {
             Ok(target) => {
                 way.push((at.clone(), name));
                 links += 1;
-                if links > LINKS {
+                if links > MAX_LINKS {
                     return way;
                 }
                 if target.is_absolute() {
@@ -216,41 +216,41 @@ mod tests {
     fn every_way_to_write_the_file_is_heard_and_nothing_else() {
         let directory = Directory::new("changes");
         let file = directory.0.join("f");
-        let mut changes = Changes::of(&file).unwrap();
+        let mut changes = FileWatch::new(&file).unwrap();
         directory.write("other");
-        assert!(!changes.heard().unwrap(), "another's file");
+        assert!(!changes.drain().unwrap(), "another's file");
         directory.write("f");
-        assert!(changes.heard().unwrap(), "made");
-        assert!(!changes.heard().unwrap(), "once");
+        assert!(changes.drain().unwrap(), "made");
+        assert!(!changes.drain().unwrap(), "once");
         directory.write("f");
-        assert!(changes.heard().unwrap(), "written in place");
+        assert!(changes.drain().unwrap(), "written in place");
         fs::rename(directory.0.join("other"), &file).unwrap();
-        assert!(changes.heard().unwrap(), "renamed over");
+        assert!(changes.drain().unwrap(), "renamed over");
         directory.write("f");
-        assert!(changes.heard().unwrap(), "the new one in place");
+        assert!(changes.drain().unwrap(), "the new one in place");
         fs::hard_link(&file, directory.0.join("second")).unwrap();
-        changes.heard().unwrap();
+        changes.drain().unwrap();
         directory.write("second");
-        assert!(changes.heard().unwrap(), "by another of its names");
+        assert!(changes.drain().unwrap(), "by another of its names");
         fs::remove_file(&file).unwrap();
-        assert!(changes.heard().unwrap(), "removed");
+        assert!(changes.drain().unwrap(), "removed");
     }
 
     #[test]
     fn what_is_being_written_is_no_change_until_it_is_closed() {
         let directory = Directory::new("written");
         directory.write("f");
-        let mut changes = Changes::of(&directory.0.join("f")).unwrap();
+        let mut changes = FileWatch::new(&directory.0.join("f")).unwrap();
         let mut file = fs::File::create(directory.0.join("f")).unwrap();
-        assert!(!changes.heard().unwrap(), "emptied");
-        assert!(changes.being_written().is_some());
+        assert!(!changes.drain().unwrap(), "emptied");
+        assert!(changes.last_write().is_some());
         file.write_all(b"half").unwrap();
         directory.write("other");
-        assert!(!changes.heard().unwrap(), "and written");
-        assert!(changes.being_written().is_some());
+        assert!(!changes.drain().unwrap(), "and written");
+        assert!(changes.last_write().is_some());
         drop(file);
-        assert!(changes.heard().unwrap(), "closed");
-        assert_eq!(changes.being_written(), None);
+        assert!(changes.drain().unwrap(), "closed");
+        assert_eq!(changes.last_write(), None);
     }
 
     #[test]
@@ -264,17 +264,17 @@ mod tests {
         }
         symlink("..1", at("..data")).unwrap();
         symlink("..data/f", at("f")).unwrap();
-        let mut changes = Changes::of(&at("f")).unwrap();
+        let mut changes = FileWatch::new(&at("f")).unwrap();
         directory.write("..2/f");
-        assert!(!changes.heard().unwrap(), "not yet the file");
+        assert!(!changes.drain().unwrap(), "not yet the file");
         symlink("..2", at("..new")).unwrap();
         fs::rename(at("..new"), at("..data")).unwrap();
-        assert!(changes.heard().unwrap(), "it leads elsewhere");
+        assert!(changes.drain().unwrap(), "it leads elsewhere");
         directory.write("..2/f");
-        assert!(changes.heard().unwrap(), "what it leads to now is written");
+        assert!(changes.drain().unwrap(), "what it leads to now is written");
         directory.write("..1/f");
         assert!(
-            !changes.heard().unwrap(),
+            !changes.drain().unwrap(),
             "what it led to is not the file any more"
         );
     }
@@ -284,13 +284,13 @@ mod tests {
         let directory = Directory::new("directory");
         let inner = directory.0.join("inner");
         let file = inner.join("f");
-        let mut changes = Changes::of(&file).unwrap();
+        let mut changes = FileWatch::new(&file).unwrap();
         fs::create_dir(&inner).unwrap();
-        assert!(changes.heard().unwrap(), "the directory is made");
+        assert!(changes.drain().unwrap(), "the directory is made");
         fs::write(&file, "x").unwrap();
-        assert!(changes.heard().unwrap(), "and the file in it");
+        assert!(changes.drain().unwrap(), "and the file in it");
         fs::rename(&inner, directory.0.join("away")).unwrap();
-        assert!(changes.heard().unwrap(), "and moved away");
+        assert!(changes.drain().unwrap(), "and moved away");
     }
 
     #[test]
@@ -298,6 +298,6 @@ mod tests {
         let directory = Directory::new("circle");
         symlink("b", directory.0.join("a")).unwrap();
         symlink("a", directory.0.join("b")).unwrap();
-        assert!(way(&directory.0.join("a")).len() <= LINKS + 1);
+        assert!(links_on_path(&directory.0.join("a")).len() <= MAX_LINKS + 1);
     }
 }

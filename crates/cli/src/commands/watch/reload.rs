@@ -2,7 +2,7 @@
 //! started for.
 //!
 //! A file is taken up when it can be read and when every device that it names is there or declared.
-//! Until then the last good one stays in force. Changes are heard of at once; once a second it is asked as well, as any way to
+//! Until then the last good one stays in force. FileWatch are heard of at once; once a second it is asked as well, as any way to
 //! write a file shows in its inode, size or times, and not every way is heard of. What is being written is not read: in a part
 //! of a file most of what is desired is missing, and would be taken down.
 
@@ -23,33 +23,33 @@ use trueup::reconcile::Ledger;
 use trueup::{Namespace, Rtnl};
 use trueup_file as file;
 
-use super::changes::Changes;
-use super::tell::{Change, Teller};
+use super::file_watch::FileWatch;
+use super::reporter::{Change, Reporter};
 use super::{GRACE, Shared};
-use crate::commands::{Declared, Place};
+use crate::commands::{Declared, Target};
 use crate::host::{Host, Options};
 use crate::output;
 
 /// How often it is asked.
-const PERIOD: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long nothing more is heard of a file before it is read: whoever writes one writes it in pieces.
-const SETTLE: Duration = Duration::from_millis(50);
+const SETTLE_TIME: Duration = Duration::from_millis(50);
 /// How long it is waited for that.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAX_SETTLE_TIME: Duration = Duration::from_millis(500);
 /// For how long a file is left alone that somebody has written to and not closed.
-const OPEN: Duration = Duration::from_secs(60);
+const OPEN_FILE_TIMEOUT: Duration = Duration::from_secs(60);
 /// After how long a file that waits for a device is tried again at the latest.
-const AGAIN: Duration = Duration::from_secs(5);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why one looks at the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// It is time.
-    Time,
+    Timer,
     /// A change was heard of, and is over.
-    Heard,
+    Changed,
     /// Somebody wants it read.
-    Rung,
+    Requested,
 }
 
 /// What tells one content of a file from the next.
@@ -80,7 +80,7 @@ impl Stamp {
 }
 
 /// Why options cannot be taken up by a loop that runs with others.
-fn refusal(all: &Options, were: &Options) -> Option<String> {
+fn options_error(all: &Options, were: &Options) -> Option<String> {
     let (now, was) = (&all.network, &were.network);
     if now.protocol() != was.protocol() {
         return Some(format!(
@@ -116,40 +116,43 @@ fn refusal(all: &Options, were: &Options) -> Option<String> {
 
 /// Has the file read again. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Bell(Arc<(OwnedFd, AtomicBool)>);
+pub(super) struct ReloadRequest(Arc<(OwnedFd, AtomicBool)>);
 
-impl Bell {
-    pub(super) fn new() -> Result<Bell> {
+impl ReloadRequest {
+    pub(super) fn new() -> Result<ReloadRequest> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let descriptor = eventfd(0, flags).context("cannot have an event descriptor")?;
-        Ok(Bell(Arc::new((descriptor, AtomicBool::new(false)))))
+        Ok(ReloadRequest(Arc::new((
+            descriptor,
+            AtomicBool::new(false),
+        ))))
     }
 
     /// Have it read again, also if nothing has changed, and run a pass over all of it.
-    pub(super) fn ring(&self) {
+    pub(super) fn send(&self) {
         self.0.1.store(true, Ordering::Release);
         // It is full: then it has been rung already.
         let _ = rustix::io::write(&self.0.0, &1_u64.to_ne_bytes());
     }
 
     /// Whether it was rung since the last time.
-    fn was_rung(&self) -> bool {
+    fn take(&self) -> bool {
         let _ = rustix::io::read(&self.0.0, &mut [0; 8]);
         self.0.1.swap(false, Ordering::Acquire)
     }
 }
 
-pub(super) struct Attendant {
+pub(super) struct Reloader {
     pub(super) path: PathBuf,
     /// Of the file that was read last.
     pub(super) stamp: Stamp,
     /// That of another which was not heard of, when it was first seen.
-    pub(super) unheard: Option<(Stamp, Instant)>,
+    pub(super) pending_stamp: Option<(Stamp, Instant)>,
     /// Why the namespace could not be opened by its name, as was last reported.
-    pub(super) unopened: Option<String>,
+    pub(super) namespace_error: Option<String>,
     /// Whether it was last reported that changes of the file are not heard of.
-    pub(super) is_deaf: bool,
-    pub(super) place: Place,
+    pub(super) is_polling: bool,
+    pub(super) target: Target,
     /// What the place was named.
     pub(super) netns: Option<Namespace>,
     pub(super) options: Options,
@@ -158,8 +161,8 @@ pub(super) struct Attendant {
     pub(super) interval: Duration,
     pub(super) handle: Handle<Host>,
     pub(super) shared: Arc<Shared>,
-    pub(super) teller: Teller,
-    pub(super) bell: Bell,
+    pub(super) reporter: Reporter,
+    pub(super) reload_request: ReloadRequest,
 }
 
 /// A good file of which a device is missing.
@@ -169,97 +172,97 @@ struct Waiting {
     next: Instant,
 }
 
-impl Attendant {
+impl Reloader {
     /// Attends until the loop ends.
     pub(super) fn run(mut self) {
-        let mut changes = self.listen();
+        let mut watch = self.watch_file();
         let mut waiting = None;
-        let mut said = String::new();
+        let mut reported = String::new();
         let mut next = Instant::now();
         while !self.handle.is_ended() {
-            let cause = self.wait(&mut changes, next);
+            let cause = self.wait(&mut watch, next);
             if next <= Instant::now() {
-                next = Instant::now() + PERIOD;
-                self.teller.look_for_reader();
-                if changes.is_none() {
-                    changes = self.listen();
+                next = Instant::now() + POLL_INTERVAL;
+                self.reporter.check_reader();
+                if watch.is_none() {
+                    watch = self.watch_file();
                 }
-                if let Err(failure) = self.same_namespace() {
+                if let Err(failure) = self.check_namespace() {
                     self.shared.lock().failure = Some(failure);
                     self.handle.stop();
                     return;
                 }
             }
-            let writing = changes.as_ref().and_then(Changes::being_written);
-            match self.same_file(&mut waiting, cause, writing) {
-                Ok(taken_up) => {
-                    if taken_up {
-                        self.teller.file(&Change::TakenUp);
-                        said.clear();
+            let writing = watch.as_ref().and_then(FileWatch::last_write);
+            match self.check_file(&mut waiting, cause, writing) {
+                Ok(is_loaded) => {
+                    if is_loaded {
+                        self.reporter.file(&Change::Loaded);
+                        reported.clear();
                     }
                 }
                 Err(why) => {
-                    let text = output::in_full(why.as_ref());
-                    if text != said || cause == Cause::Rung {
-                        self.teller.file(&Change::Refused(&why));
-                        said = text;
+                    let text = output::with_causes(why.as_ref());
+                    if text != reported || cause == Cause::Requested {
+                        self.reporter.file(&Change::Refused(&why));
+                        reported = text;
                     }
                 }
             }
-            if cause == Cause::Rung {
+            if cause == Cause::Requested {
                 // The pass comes whether anybody waits for it or not.
                 let _ = self.handle.force(Duration::ZERO);
             }
         }
     }
 
-    /// Has changes of the file heard of, if that can be had now. What it takes, such as a
+    /// Has watch of the file heard of, if that can be had now. What it takes, such as a
     /// descriptor, may be there a moment later.
-    fn listen(&mut self) -> Option<Changes> {
-        match Changes::of(&self.path) {
-            Ok(changes) => {
-                if std::mem::take(&mut self.is_deaf) {
-                    self.teller.note("changes of the file are heard of again");
+    fn watch_file(&mut self) -> Option<FileWatch> {
+        match FileWatch::new(&self.path) {
+            Ok(watch) => {
+                if std::mem::take(&mut self.is_polling) {
+                    self.reporter.note("changes of the file are heard of again");
                 }
-                Some(changes)
+                Some(watch)
             }
             Err(error) => {
-                self.deaf(&error);
+                self.report_polling(&error);
                 None
             }
         }
     }
 
-    fn deaf(&mut self, error: &std::io::Error) {
-        if std::mem::replace(&mut self.is_deaf, true) {
+    fn report_polling(&mut self, error: &std::io::Error) {
+        if std::mem::replace(&mut self.is_polling, true) {
             return;
         }
-        self.teller.note(&format!(
+        self.reporter.note(&format!(
             "changes of the file are not heard of, and seen within two seconds only, until they are \
              heard of again: {error}"
         ));
     }
 
-    /// Waits until a time, or until the file may have changed and nothing more is heard of it, or the bell is rung.
-    fn wait(&mut self, changes: &mut Option<Changes>, next: Instant) -> Cause {
+    /// Waits until a time, or until the file may have changed and nothing more is heard of it, or the reload_request is rung.
+    fn wait(&mut self, watch: &mut Option<FileWatch>, next: Instant) -> Cause {
         let mut first: Option<Instant> = None;
         let mut until = next;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).unwrap_or_default();
-            let bell = PollFd::new(&self.bell.0.0, PollFlags::IN);
-            let heard = match changes {
-                None => poll(&mut [bell], Some(&timeout)),
-                Some(changes) => {
-                    let file = PollFd::from_borrowed_fd(changes.as_fd(), PollFlags::IN);
-                    poll(&mut [bell, file], Some(&timeout))
+            let reload_request = PollFd::new(&self.reload_request.0.0, PollFlags::IN);
+            let heard = match watch {
+                None => poll(&mut [reload_request], Some(&timeout)),
+                Some(watch) => {
+                    let file = PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN);
+                    poll(&mut [reload_request, file], Some(&timeout))
                 }
             };
-            if self.bell.was_rung() {
-                return Cause::Rung;
+            if self.reload_request.take() {
+                return Cause::Requested;
             }
             if left.is_zero() || self.handle.is_ended() {
-                return first.map_or(Cause::Time, |_| Cause::Heard);
+                return first.map_or(Cause::Timer, |_| Cause::Changed);
             }
             match heard {
                 Ok(_) => {}
@@ -268,15 +271,15 @@ impl Attendant {
                 // Without memory: then by timer.
                 Err(_) => thread::sleep(left),
             }
-            match changes.as_mut().map(Changes::heard) {
+            match watch.as_mut().map(FileWatch::drain) {
                 Some(Ok(true)) => {
                     let now = Instant::now();
                     let first = *first.get_or_insert(now);
-                    until = (now + SETTLE).min(first + PATIENCE);
+                    until = (now + SETTLE_TIME).min(first + MAX_SETTLE_TIME);
                 }
                 Some(Err(error)) => {
-                    *changes = None;
-                    self.deaf(&error);
+                    *watch = None;
+                    self.report_polling(&error);
                 }
                 Some(Ok(false)) | None => {}
             }
@@ -284,25 +287,25 @@ impl Attendant {
     }
 
     /// What is ours in one namespace is no claim to anything in another of the same name.
-    fn same_namespace(&mut self) -> Result<()> {
+    fn check_namespace(&mut self) -> Result<()> {
         let Some(named) = &self.netns else {
             return Ok(());
         };
         match named.cookie() {
-            Ok(now) if now == self.place.cookie => self.unopened = None,
+            Ok(now) if now == self.target.cookie => self.namespace_error = None,
             Ok(_) => bail!(
                 "{named} is another network namespace now: start again to go on with that one"
             ),
             Err(error) if error.is_gone() => bail!("the network namespace is gone: {error}"),
             // It is there, and could not be opened, such as for want of a descriptor.
             Err(error) => {
-                let why = output::in_full(&error);
-                if self.unopened.as_ref() != Some(&why) {
-                    self.teller.note(&format!(
+                let why = output::with_causes(&error);
+                if self.namespace_error.as_ref() != Some(&why) {
+                    self.reporter.note(&format!(
                         "cannot see whether {named} is still the same network namespace, and will \
                          try again: {why}"
                     ));
-                    self.unopened = Some(why);
+                    self.namespace_error = Some(why);
                 }
             }
         }
@@ -310,17 +313,20 @@ impl Attendant {
     }
 
     /// Takes the file up if it is another than it was, or waits for a device no longer. Whether it did.
-    fn same_file(
+    fn check_file(
         &mut self,
         waiting: &mut Option<Waiting>,
         cause: Cause,
         writing: Option<Instant>,
     ) -> Result<bool> {
         let stamp = Stamp::of(&self.path);
-        let is_being_written = writing.is_some_and(|last| Instant::now() < last + OPEN);
+        let is_being_written =
+            writing.is_some_and(|last| Instant::now() < last + OPEN_FILE_TIMEOUT);
         let is_new = stamp != self.stamp && !is_being_written;
-        if cause == Cause::Rung || is_new && (cause == Cause::Heard || self.rests(stamp)) {
-            self.teller.looking();
+        if cause == Cause::Requested
+            || is_new && (cause == Cause::Changed || self.has_settled(stamp))
+        {
+            self.reporter.reload_begins();
             let declared = self.read();
             let done = match Stamp::of(&self.path).is_rewritten(&stamp) {
                 // A part of it may be of the former, or missing.
@@ -333,15 +339,15 @@ impl Attendant {
                         self.stamp = stamp;
                         *waiting = None;
                     }
-                    declared.and_then(|it| self.take_up(it, waiting).map(|()| true))
+                    declared.and_then(|it| self.activate(it, waiting).map(|()| true))
                 }
             };
-            self.teller.looked();
+            self.reporter.reload_ended();
             return done;
         }
         match waiting.take() {
             Some(Waiting { declared, next }) if next <= Instant::now() => {
-                self.take_up(declared, waiting).map(|()| true)
+                self.activate(declared, waiting).map(|()| true)
             }
             other => {
                 *waiting = other;
@@ -351,31 +357,33 @@ impl Attendant {
     }
 
     /// Whether a file of which nothing was heard has been as it is for a while.
-    fn rests(&mut self, stamp: Stamp) -> bool {
+    fn has_settled(&mut self, stamp: Stamp) -> bool {
         let now = Instant::now();
-        let unheard = self.unheard.filter(|(seen, _)| *seen == stamp);
-        let (_, since) = *self.unheard.insert(unheard.unwrap_or((stamp, now)));
-        since + PATIENCE <= now
+        let pending_stamp = self.pending_stamp.filter(|(seen, _)| *seen == stamp);
+        let (_, since) = *self
+            .pending_stamp
+            .insert(pending_stamp.unwrap_or((stamp, now)));
+        since + MAX_SETTLE_TIME <= now
     }
 
     fn read(&self) -> Result<Declared> {
         let declared = Declared::read(&self.path, GRACE)?;
-        match refusal(&declared.options, &self.options) {
-            Some(refusal) => bail!("{}: {refusal}", declared.name),
+        match options_error(&declared.options, &self.options) {
+            Some(options_error) => bail!("{}: {options_error}", declared.name),
             None => Ok(declared),
         }
     }
 
     /// Has the loop work with it, unless a device is missing.
-    fn take_up(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
-        if let Some(wrong) = self.misdeclared(&declared) {
+    fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
+        if let Some(wrong) = self.file_error(&declared) {
             *waiting = Some(Waiting {
                 declared,
-                next: Instant::now() + self.interval.clamp(PERIOD, AGAIN),
+                next: Instant::now() + self.interval.clamp(POLL_INTERVAL, MAX_RETRY_INTERVAL),
             });
             return Err(wrong);
         }
-        self.teller.manage(&declared.managed());
+        self.reporter.set_managed(&declared.managed());
         let desired = declared.desired();
         // A pass in between would tell a place of the new file for an object of the old one.
         let mut shared = self.shared.lock();
@@ -386,13 +394,13 @@ impl Attendant {
     }
 
     /// What of a file cannot be in the namespace as it is.
-    fn misdeclared(&self, declared: &Declared) -> Option<anyhow::Error> {
+    fn file_error(&self, declared: &Declared) -> Option<anyhow::Error> {
         let desired = &declared.file.desired;
-        let namespace = &self.place.namespace;
+        let namespace = &self.target.namespace;
         let options = &self.options.network;
         let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, options);
         // Any other error is no fault of the file; the next pass will meet it.
-        Some(declared.misdeclared(&planned.err()?)?.into())
+        Some(declared.file_error(&planned.err()?)?.into())
     }
 }
 #[cfg(test)]
@@ -408,7 +416,7 @@ mod tests {
             network,
             ..Options::default()
         };
-        assert_eq!(refusal(&of(was), &of(was)), None);
+        assert_eq!(options_error(&of(was), &of(was)), None);
         let by_ledger = was.with_ownership(Kind::Rule, Ownership::Ledger);
         for (key, now) in [
             ("protocol", was.with_protocol(117).unwrap()),
@@ -425,14 +433,20 @@ mod tests {
                 by_ledger.with_ownership(Kind::Rule, Ownership::Marker),
             ),
         ] {
-            let refusal = refusal(&of(now), &of(was)).unwrap();
-            assert!(refusal.starts_with(&format!("`{key}` is ")), "{refusal}");
+            let options_error = options_error(&of(now), &of(was)).unwrap();
+            assert!(
+                options_error.starts_with(&format!("`{key}` is ")),
+                "{options_error}"
+            );
         }
         let reverting = Options {
             settings: trueup::sysctl::Options::default().with_revert(true),
             ..of(was)
         };
-        let refusal = refusal(&reverting, &of(was)).unwrap();
-        assert!(refusal.starts_with("`sysctl_revert` is "), "{refusal}");
+        let options_error = options_error(&reverting, &of(was)).unwrap();
+        assert!(
+            options_error.starts_with("`sysctl_revert` is "),
+            "{options_error}"
+        );
     }
 }

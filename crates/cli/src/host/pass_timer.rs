@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 /// Says how long the pass has been running that runs now.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct PassTimer {
     start: Instant,
     /// When it began, in milliseconds from the start and one more; 0 if none runs.
     began: AtomicU64,
 }
 
-impl Pulse {
+impl PassTimer {
     /// Of a source of which no pass has begun.
-    pub(crate) fn new() -> Pulse {
-        Pulse {
+    pub(crate) fn new() -> PassTimer {
+        PassTimer {
             start: Instant::now(),
             began: AtomicU64::new(0),
         }
@@ -26,12 +26,12 @@ impl Pulse {
     }
 
     /// The pass is over, and what came of it has been told.
-    pub(crate) fn over(&self) {
+    pub(crate) fn end(&self) {
         self.began.store(0, Ordering::Relaxed);
     }
 
     /// No pass has been running for longer than this.
-    pub(crate) fn is_good(&self, longest: Duration) -> bool {
+    pub(crate) fn is_within(&self, longest: Duration) -> bool {
         let began = self.began.load(Ordering::Relaxed);
         let ran = (self.now() + 1).saturating_sub(began);
         began == 0 || Duration::from_millis(ran) <= longest
@@ -49,16 +49,16 @@ mod tests {
 
     #[test]
     fn a_pass_that_runs_too_long_is_noticed_until_it_ends() {
-        let pulse = Pulse::new();
-        assert!(pulse.is_good(Duration::ZERO), "none runs");
-        pulse.begin();
-        assert!(pulse.is_good(Duration::from_secs(60)));
+        let pass_timer = PassTimer::new();
+        assert!(pass_timer.is_within(Duration::ZERO), "none runs");
+        pass_timer.begin();
+        assert!(pass_timer.is_within(Duration::from_secs(60)));
         let began = Instant::now();
-        while pulse.is_good(Duration::from_millis(2)) {
+        while pass_timer.is_within(Duration::from_millis(2)) {
             assert!(began.elapsed() < Duration::from_secs(10));
             std::thread::yield_now();
         }
-        pulse.over();
-        assert!(pulse.is_good(Duration::ZERO));
+        pass_timer.end();
+        assert!(pass_timer.is_within(Duration::ZERO));
     }
 }

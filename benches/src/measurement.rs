@@ -6,7 +6,7 @@ use crate::usage::Usage;
 
 /// What a process tells of its piece of work.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct Measurement {
     /// What it took.
     pub usage: Usage,
     /// What was resident before the work began, such as the desired state itself, MB.
@@ -18,9 +18,9 @@ pub struct Told {
 /// Processor times below this are too near to the kernel's resolution to compare, seconds.
 const RESOLUTION: f64 = 0.02;
 
-impl Told {
+impl Measurement {
     /// Prints a line; beside `base`, how many times as much it took.
-    pub fn row(&self, name: &str, base: Option<&Told>) {
+    pub fn row(&self, name: &str, base: Option<&Measurement>) {
         let Usage {
             wall,
             user,
@@ -33,7 +33,7 @@ impl Told {
         if self.held > 0.0 {
             print!(", {:.0} before", self.held);
         }
-        if let Some(Told { usage: base, .. }) = base {
+        if let Some(Measurement { usage: base, .. }) = base {
             print!(
                 "; wall x{:.2}, processor x{:.2}, memory x{:.2}",
                 wall / base.wall,
@@ -46,14 +46,14 @@ impl Told {
 }
 
 /// The run whose wall time is the median.
-pub fn median(mut runs: Vec<Told>) -> Told {
+pub fn median(mut runs: Vec<Measurement>) -> Measurement {
     runs.sort_by(|a, b| a.usage.wall.total_cmp(&b.usage.wall));
     runs.get(runs.len() / 2).copied().unwrap_or_default()
 }
 
 /// Prints the slopes of the logarithms between two sizes: 1 is linear, 2 is quadratic. That of
 /// n log n is told beside it.
-pub fn slopes(large: (usize, &Told), small: (usize, &Told)) {
+pub fn slopes(large: (usize, &Measurement), small: (usize, &Measurement)) {
     let (size, smaller) = (large.0 as f64, small.0 as f64);
     let (new, old) = (large.1.usage, small.1.usage);
     let slope = |new: f64, old: f64| (new / old).ln() / (size / smaller).ln();

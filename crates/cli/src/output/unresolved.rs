@@ -22,32 +22,32 @@ use crate::host::Report;
 /// alone for a time.
 #[derive(Default)]
 pub(crate) struct Unresolved {
-    known: HashMap<Item, Why>,
-    /// Why the last report was not called converged; nothing before the first.
+    known: HashMap<Issue, Reason>,
+    /// Reason the last report was not called converged; nothing before the first.
     verdict: Option<Option<String>>,
     /// Another file was taken up since.
-    is_other_file: bool,
+    is_file_new: bool,
 }
 
 /// What is unresolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Item {
-    sort: Sort,
+struct Issue {
+    issue_kind: IssueKind,
     kind: &'static str,
     /// The command of an op, the object of anything else.
     object: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Sort {
+enum IssueKind {
     Op,
     Conflict,
     Ownership,
 }
 
-/// Why it is unresolved, without times.
+/// Reason it is unresolved, without times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Why {
+enum Reason {
     Failed(String),
     Pending(String),
     /// It was not tried in this pass, for a reason of the loop's own: it failed before, or there
@@ -59,13 +59,13 @@ enum Why {
 
 /// What is new in a report.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct NewInReport {
     /// Of each list of the report, in its order: which entries are new.
     pub(super) failed: Vec<bool>,
     pub(super) pending: Vec<bool>,
     pub(super) conflicts: Vec<bool>,
     pub(super) ownership: Vec<bool>,
-    ended: Vec<(Item, Why)>,
+    ended: Vec<(Issue, Reason)>,
     /// Of all that is unresolved, new or not.
     pub(super) counts: Counts,
     verdict: Option<String>,
@@ -75,50 +75,50 @@ pub(crate) struct News {
 impl Unresolved {
     /// Another file is in force. What of the former one cannot be looked at in the next pass is
     /// forgotten: it may not be declared any more, and would be counted for ever.
-    pub(crate) fn another_file(&mut self) {
-        self.is_other_file = true;
+    pub(crate) fn file_replaced(&mut self) {
+        self.is_file_new = true;
     }
 
     /// Compares a report with those before it, and remembers it.
-    pub(crate) fn compare(&mut self, report: &Report) -> News {
+    pub(crate) fn compare(&mut self, report: &Report) -> NewInReport {
         let mut comparison = Comparison {
             before: std::mem::take(&mut self.known),
             now: HashMap::new(),
         };
-        let mut news = News::default();
+        let mut news = NewInReport::default();
         if !comparison.before.is_empty() {
-            let set = report.set().map(Item::setting);
-            let applied = set.chain(report.applied().map(|done| Item::op(&done)));
+            let set = report.set().map(Issue::setting);
+            let applied = set.chain(report.applied().map(|done| Issue::op(&done)));
             let ended = applied.filter_map(|item| comparison.before.remove_entry(&item));
             // That its turn has come says the op itself.
-            let ended = ended.filter(|(_, why)| !matches!(why, Why::NotTried(_)));
+            let ended = ended.filter(|(_, why)| !matches!(why, Reason::NotTried(_)));
             news.ended = ended.collect();
         }
         news.failed = (report.settings_failed())
-            .map(|(done, why)| (Item::setting(done), Why::Failed(why.to_string())))
+            .map(|(done, why)| (Issue::setting(done), Reason::Failed(why.to_string())))
             .chain((report.failed()).map(|(done, why)| {
-                let why = Why::Failed(why.to_string());
-                (Item::op(&done), why)
+                let why = Reason::Failed(why.to_string());
+                (Issue::op(&done), why)
             }))
             .map(|(item, why)| comparison.is_new(item, why))
             .collect();
         news.pending = (report.settings_pending())
-            .map(|(done, why)| (Item::setting(done), Why::of_setting(why)))
+            .map(|(done, why)| (Issue::setting(done), Reason::of_setting(why)))
             .chain((report.pending()).map(|(done, why)| {
                 let reason = pending_reason(&done, why, Times::LeftOut);
                 let why = match why {
-                    Pending::Held(Hold::Backoff(_) | Hold::Cut) => Why::NotTried(reason),
-                    _ => Why::Pending(reason),
+                    Pending::Held(Hold::Backoff(_) | Hold::Cut) => Reason::NotTried(reason),
+                    _ => Reason::Pending(reason),
                 };
-                (Item::op(&done), why)
+                (Issue::op(&done), why)
             }))
             .map(|(item, why)| comparison.is_new(item, why))
             .collect();
         news.conflicts = conflicts(report)
             .map(|conflict| {
                 let kind = conflict.kind.name();
-                let item = Item::new(Sort::Conflict, kind, conflict.desired);
-                comparison.is_new(item, Why::Conflict(conflict.foreign))
+                let item = Issue::new(IssueKind::Conflict, kind, conflict.desired);
+                comparison.is_new(item, Reason::Conflict(conflict.foreign))
             })
             .collect();
         // What happened is news; that something is left alone is so once.
@@ -130,34 +130,34 @@ impl Unresolved {
                 _ => return true,
             };
             let object = finding.object.spec(finding.devices);
-            let item = Item::new(Sort::Ownership, finding.object.kind().name(), object);
-            comparison.is_new(item, Why::Ownership(rule))
+            let item = Issue::new(IssueKind::Ownership, finding.object.kind().name(), object);
+            comparison.is_new(item, Reason::Ownership(rule))
         });
         news.ownership = of_settings.chain(findings).collect();
 
         let Comparison { before, mut now } = comparison;
         let (network, settings) = (report.is_network_seen(), report.are_settings_seen());
-        let is_seen = |(item, _): &(Item, Why)| match item.kind {
+        let is_seen = |(item, _): &(Issue, Reason)| match item.kind {
             setting::KIND => settings,
             _ => network,
         };
         let (ended, unseen): (Vec<_>, Vec<_>) = before.into_iter().partition(is_seen);
         let ended = ended.into_iter();
-        let ended = ended.filter(|(item, _)| item.sort != Sort::Ownership);
+        let ended = ended.filter(|(item, _)| item.issue_kind != IssueKind::Ownership);
         let from = news.ended.len();
         news.ended.extend(ended);
         // A map has no order.
         news.ended[from..].sort_by(|(a, _), (b, _)| a.object.cmp(&b.object));
         // What could not be looked at is as it was, as far as is known.
-        if !std::mem::take(&mut self.is_other_file) {
+        if !std::mem::take(&mut self.is_file_new) {
             now.extend(unseen);
         }
         for why in now.values() {
             *match why {
-                Why::Failed(_) => &mut news.counts.failed,
-                Why::Pending(_) | Why::NotTried(_) => &mut news.counts.pending,
-                Why::Conflict(_) => &mut news.counts.conflicts,
-                Why::Ownership(_) => continue,
+                Reason::Failed(_) => &mut news.counts.failed,
+                Reason::Pending(_) | Reason::NotTried(_) => &mut news.counts.pending,
+                Reason::Conflict(_) => &mut news.counts.conflicts,
+                Reason::Ownership(_) => continue,
             } += 1;
         }
         self.known = now;
@@ -180,16 +180,16 @@ impl Unresolved {
 
 /// The items of the reports before that are not in the new one, and those that are.
 struct Comparison {
-    before: HashMap<Item, Why>,
-    now: HashMap<Item, Why>,
+    before: HashMap<Issue, Reason>,
+    now: HashMap<Issue, Reason>,
 }
 
 impl Comparison {
     /// Notes an item of the new report, and returns whether it or its reason is new.
-    fn is_new(&mut self, item: Item, why: Why) -> bool {
+    fn is_new(&mut self, item: Issue, why: Reason) -> bool {
         let known = self.now.remove(&item).or_else(|| self.before.remove(&item));
         let (is_new, why) = match (known, why) {
-            (Some(known), Why::NotTried(_)) => (false, known),
+            (Some(known), Reason::NotTried(_)) => (false, known),
             (known, why) => (known.as_ref() != Some(&why), why),
         };
         self.now.insert(item, why);
@@ -197,52 +197,59 @@ impl Comparison {
     }
 }
 
-impl Item {
-    fn new(sort: Sort, kind: &'static str, object: String) -> Item {
-        Item { sort, kind, object }
+impl Issue {
+    fn new(issue_kind: IssueKind, kind: &'static str, object: String) -> Issue {
+        Issue {
+            issue_kind,
+            kind,
+            object,
+        }
     }
 
-    fn op(done: &trueup::rtnl::OpOutcome<'_>) -> Item {
-        Item::new(Sort::Op, done.op.object.kind().name(), command(done))
+    fn op(done: &trueup::rtnl::OpOutcome<'_>) -> Issue {
+        Issue::new(IssueKind::Op, done.op.object.kind().name(), command(done))
     }
 
-    fn setting(done: &sysctl::Done) -> Item {
-        Item::new(Sort::Op, setting::KIND, setting::command(done))
+    fn setting(done: &sysctl::Done) -> Issue {
+        Issue::new(IssueKind::Op, setting::KIND, setting::command(done))
     }
 }
 
-impl Why {
-    fn of_setting(why: &sysctl::Pending) -> Why {
+impl Reason {
+    fn of_setting(why: &sysctl::Pending) -> Reason {
         match why {
-            sysctl::Pending::Held(_) | sysctl::Pending::Cut => Why::NotTried(String::new()),
-            why => Why::Pending(why.to_string()),
+            sysctl::Pending::Held(_) | sysctl::Pending::Cut => Reason::NotTried(String::new()),
+            why => Reason::Pending(why.to_string()),
         }
     }
 
     fn name(&self) -> &'static str {
         match self {
-            Why::Failed(_) => "failed",
-            Why::Pending(_) | Why::NotTried(_) => "pending",
-            Why::Conflict(_) => "conflict",
-            Why::Ownership(rule) => rule,
+            Reason::Failed(_) => "failed",
+            Reason::Pending(_) | Reason::NotTried(_) => "pending",
+            Reason::Conflict(_) => "conflict",
+            Reason::Ownership(rule) => rule,
         }
     }
 
     fn reason(&self) -> &str {
         match self {
-            Why::Failed(why) | Why::Pending(why) | Why::NotTried(why) | Why::Conflict(why) => why,
-            Why::Ownership(_) => "",
+            Reason::Failed(why)
+            | Reason::Pending(why)
+            | Reason::NotTried(why)
+            | Reason::Conflict(why) => why,
+            Reason::Ownership(_) => "",
         }
     }
 }
 
-impl News {
+impl NewInReport {
     /// Whether there is anything to report.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any
     }
 
-    /// Why the state is not called converged; `None` if it is.
+    /// Reason the state is not called converged; `None` if it is.
     pub(crate) fn verdict(&self) -> Option<&str> {
         self.verdict.as_deref()
     }
@@ -268,10 +275,14 @@ impl News {
             writeln!(out, "{}", clean(&line))?;
         }
         for (item, why) in &self.ended {
-            let Item { sort, kind, object } = item;
-            let what = match sort {
-                Sort::Op => object.clone(),
-                Sort::Conflict | Sort::Ownership => format!("{kind} {object}"),
+            let Issue {
+                issue_kind,
+                kind,
+                object,
+            } = item;
+            let what = match issue_kind {
+                IssueKind::Op => object.clone(),
+                IssueKind::Conflict | IssueKind::Ownership => format!("{kind} {object}"),
             };
             let line = format!("= {what}   (no longer {}: {})", why.name(), why.reason());
             writeln!(out, "{}", clean(&line))?;
