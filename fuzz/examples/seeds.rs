@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trueup_diff::{BondMode, Dev, Kind, Link, LinkKind, VlanProtocol};
-use trueup_file::{File, Tables};
+use trueup_file::{File, TableNames};
 use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{
     Attrs, HEADER_LEN, Header, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_DONE,
@@ -276,7 +276,7 @@ impl Recorder {
     /// What is remembered of a pass in which all is ours by the ledger alone, one kind at a time, with what the kernel holds
     /// of that kind then.
     fn ledgers(&mut self) {
-        let file = File::parse("seeds", LEDGER.as_bytes(), &Tables::default()).unwrap();
+        let file = File::parse("seeds", LEDGER.as_bytes(), &TableNames::default()).unwrap();
         let options = trueup_testkit::scenario::options(&file.settings).unwrap();
         let mut ledger = MemoryLedger::default();
         let here = Namespace::current();

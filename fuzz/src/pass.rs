@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use trueup_diff::{Item as _, Kind};
-use trueup_file::{File, Tables};
+use trueup_file::{File, TableNames};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
@@ -164,7 +164,7 @@ fn halves(data: &[u8]) -> Option<(&[u8], &[u8])> {
 impl Case {
     fn read(data: &[u8]) -> Option<Case> {
         let (text, stream) = halves(data)?;
-        let file = File::parse("fuzzed", text, &Tables::default()).ok()?;
+        let file = File::parse("fuzzed", text, &TableNames::default()).ok()?;
         let options = trueup_testkit::scenario::options(&file.settings).ok()?;
         let stream = stream.into();
         Some(Case {

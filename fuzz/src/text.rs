@@ -1,22 +1,22 @@
 //! Texts of people: files, scenarios, and names of namespaces.
 
 use trueup_diff::{Desired, Route};
-use trueup_file::{File, Place, Settings, Tables, to_json, to_toml};
+use trueup_file::{File, Location, Settings, TableNames, to_json, to_toml};
 use trueup_netlink::Namespace;
 
 /// A desired-state file. What it declares can be written, as TOML and as JSON, and reads the same;
 /// written once more it is the same text. What is taken for TOML or JSON is that to others, and a
 /// problem is told at a place in the file.
 pub fn file(data: &[u8]) {
-    let tables = Tables::default();
+    let tables = TableNames::default();
     let file = match File::parse("fuzzed", data, &tables) {
         Ok(file) => file,
         Err(error) => {
             let text = error.to_string();
-            assert!(!error.problems().is_empty() && text.starts_with("fuzzed:"));
+            assert!(!error.diagnostics().is_empty() && text.starts_with("fuzzed:"));
             let end = end(data);
-            for problem in error.problems() {
-                let place = problem.place.expect("it was read, so each has a place");
+            for diagnostic in error.diagnostics() {
+                let place = diagnostic.location.expect("it was read, so each has a place");
                 assert!(
                     place.line >= 1 && place.column >= 1 && place <= end,
                     "{text}"
@@ -29,7 +29,7 @@ pub fn file(data: &[u8]) {
     if let Some(sysctls) = &file.sysctl {
         for (key, _) in sysctls.iter() {
             assert!(
-                file.places
+                file.locations
                     .of_sysctl(key)
                     .is_some_and(|place| place <= end(data))
             );
@@ -75,10 +75,10 @@ fn others_agree(data: &[u8]) {
 }
 
 /// The place behind the last character; a column more where the fault is that the file ends.
-fn end(data: &[u8]) -> Place {
+fn end(data: &[u8]) -> Location {
     let line = data.iter().filter(|byte| **byte == b'\n').count() + 1;
     let longest = data.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
-    Place {
+    Location {
         line: line as u32,
         column: longest.unwrap_or(0) as u32 + 1,
     }

@@ -3,19 +3,19 @@
 use trueup_diff::{Desired, Kind, NexthopMode};
 use trueup_sysctl as sysctl;
 
-use crate::error::{MAX_PROBLEMS, Problem};
+use crate::error::{Diagnostic, MAX_PROBLEMS};
 use crate::file_keys::{self, NEXTHOPS, SYSCTL};
 use crate::kinds::{self, Opened, Section};
-use crate::place::{Cursor, Places};
+use crate::location::{Cursor, Locations};
 use crate::settings::{self, Settings};
 use crate::suggest::unknown;
 use crate::sysctl::Sysctls;
-use crate::tables::Tables;
+use crate::tables::TableNames;
 use crate::value::{Fault, Key, Node, Result, Value, fault};
 
 /// What was read of a file so far.
 pub(crate) struct Collector<'a> {
-    tables: &'a Tables,
+    tables: &'a TableNames,
     cursor: Cursor<'a>,
     pub(crate) settings: Settings,
     nexthops: NexthopMode,
@@ -29,7 +29,7 @@ pub(crate) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(text: &'a str, tables: &'a Tables) -> Collector<'a> {
+    pub(crate) fn new(text: &'a str, tables: &'a TableNames) -> Collector<'a> {
         Collector {
             tables,
             cursor: Cursor::new(text.as_bytes()),
@@ -178,26 +178,28 @@ impl<'a> Collector<'a> {
     }
 
     /// Finds the objects whose key an earlier one has.
-    pub(crate) fn duplicates(&self) -> Vec<Problem> {
+    pub(crate) fn duplicates(&self) -> Vec<Diagnostic> {
         let each = self.sections.iter();
         each.flat_map(|section| section.duplicates()).collect()
     }
 
-    /// Returns what was declared, with the places.
-    pub(crate) fn finish(self) -> (Desired, Option<sysctl::Desired>, Places) {
+    /// Returns what was declared, with the locations.
+    pub(crate) fn finish(self) -> (Desired, Option<sysctl::Desired>, Locations) {
         let mut desired = Desired {
             nexthops: self.nexthops,
             ..Desired::default()
         };
-        let mut places = Places::default();
+        let mut locations = Locations::default();
         for section in self.sections {
             let kind = section.kind();
-            places.objects.insert(kind, section.declare(&mut desired));
+            locations
+                .objects
+                .insert(kind, section.declare(&mut desired));
         }
         let sysctl = self.sysctls.map(|sysctls| {
-            places.sysctls = sysctls.places;
+            locations.sysctls = sysctls.locations;
             sysctls.desired
         });
-        (desired, sysctl, places)
+        (desired, sysctl, locations)
     }
 }

@@ -1,22 +1,22 @@
-//! Errors of a file: each problem with its place, one a line.
+//! Errors of a file: one diagnostic for each problem, with its location.
 
 use std::fmt;
 use std::io;
 
 use trueup_netlink::is_transient;
 
-use crate::place::Place;
+use crate::location::Location;
 
-/// The number of problems that one error lists.
+/// The number of diagnostics that one error lists.
 pub(crate) const MAX_PROBLEMS: usize = 20;
 
-/// The problems for which a file was refused. Its text has one line for each, in the form
+/// The reasons for which a file was refused. Its text has one line for each diagnostic, in the form
 /// `edge.toml:12:7: what is wrong, and what to write instead`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     file: String,
-    problems: Vec<Problem>,
+    diagnostics: Vec<Diagnostic>,
     has_more: bool,
     is_transient: bool,
 }
@@ -35,21 +35,21 @@ pub enum ErrorKind {
 
 /// One problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The place; `None` for the file as a whole.
-    pub place: Option<Place>,
+pub struct Diagnostic {
+    /// The location; `None` for the file as a whole.
+    pub location: Option<Location>,
     /// What is wrong, and what to write instead.
     pub message: String,
 }
 
 impl Error {
-    /// Returns an error at one place of a file that was read, such as a device that does not exist.
-    pub fn at(file: &str, place: Option<Place>, message: impl Into<String>) -> Error {
-        let problem = Problem {
-            place,
+    /// Returns an error at a location of a file that was read, such as a device that does not exist.
+    pub fn at(file: &str, location: Option<Location>, message: impl Into<String>) -> Error {
+        let diagnostic = Diagnostic {
+            location,
             message: message.into(),
         };
-        Error::new(ErrorKind::Invalid, file, vec![problem])
+        Error::new(ErrorKind::Invalid, file, vec![diagnostic])
     }
 
     /// Returns the error of a file that could not be read, with the remedy if there is one.
@@ -63,11 +63,11 @@ impl Error {
             }
             _ => format!("cannot be read: {error}"),
         };
-        let place = None;
+        let location = None;
         let mut unreadable = Error::new(
             ErrorKind::Unreadable,
             file,
-            vec![Problem { place, message }],
+            vec![Diagnostic { location, message }],
         );
         unreadable.is_transient = error.raw_os_error().is_some_and(is_transient);
         unreadable
@@ -89,19 +89,19 @@ impl Error {
         self.kind == ErrorKind::Unreadable
     }
 
-    /// Returns the problems in the order of the file, at most 20.
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
+    /// Returns the diagnostics in the order of the file, at most 20.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
-    pub(crate) fn new(kind: ErrorKind, file: &str, mut problems: Vec<Problem>) -> Error {
-        problems.sort_by_key(|problem| problem.place);
-        let has_more = problems.len() > MAX_PROBLEMS;
-        problems.truncate(MAX_PROBLEMS);
+    pub(crate) fn new(kind: ErrorKind, file: &str, mut diagnostics: Vec<Diagnostic>) -> Error {
+        diagnostics.sort_by_key(|diagnostic| diagnostic.location);
+        let has_more = diagnostics.len() > MAX_PROBLEMS;
+        diagnostics.truncate(MAX_PROBLEMS);
         Error {
             kind,
             file: file.to_owned(),
-            problems,
+            diagnostics,
             has_more,
             is_transient: false,
         }
@@ -110,15 +110,15 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
+        for (i, diagnostic) in self.diagnostics.iter().enumerate() {
             if i > 0 {
                 f.write_str("\n")?;
             }
             write!(f, "{}:", self.file)?;
-            if let Some(place) = problem.place {
-                write!(f, "{place}:")?;
+            if let Some(location) = diagnostic.location {
+                write!(f, "{location}:")?;
             }
-            write!(f, " {}", problem.message)?;
+            write!(f, " {}", diagnostic.message)?;
         }
         if self.has_more {
             write!(f, "\n{}: and more errors", self.file)?;
@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn each_problem_is_a_line_in_the_order_of_the_file_and_the_rest_is_mentioned() {
-        let problem = |line| Problem {
-            place: Some(Place { line, column: 1 }),
+        let diagnostic = |line| Diagnostic {
+            location: Some(Location { line, column: 1 }),
             message: "no".to_owned(),
         };
         let error = Error::new(
             ErrorKind::Invalid,
             "f",
-            (1..=22).rev().map(problem).collect(),
+            (1..=22).rev().map(diagnostic).collect(),
         );
         let text = error.to_string();
         assert!(text.starts_with("f:1:1: no\nf:2:1: no\n"), "{text}");

@@ -2,7 +2,7 @@
 
 use crate::file_keys;
 use crate::suggest::unknown;
-use crate::tables::Tables;
+use crate::tables::TableNames;
 use crate::value::{Key, Result, Table, Value, fault};
 
 /// A table of which every key is known.
@@ -11,7 +11,7 @@ pub(crate) struct Fields<'t> {
     pub(crate) at: usize,
     table: &'t Table<'t>,
     /// The names of routing tables.
-    pub(crate) tables: &'t Tables,
+    pub(crate) tables: &'t TableNames,
 }
 
 impl<'t> Fields<'t> {
@@ -25,7 +25,7 @@ impl<'t> Fields<'t> {
         at: usize,
         table: &'t Table<'t>,
         keys: &[&str],
-        tables: &'t Tables,
+        tables: &'t TableNames,
     ) -> Result<Fields<'t>> {
         for (key, _) in table.iter() {
             if keys.contains(&&*key.name) {

@@ -8,10 +8,10 @@ use trueup_diff::Desired;
 use trueup_sysctl as sysctl;
 
 use crate::collect::Collector;
-use crate::error::{Error, ErrorKind, Problem};
-use crate::place::{Cursor, Places};
+use crate::error::{Diagnostic, Error, ErrorKind};
+use crate::location::{Cursor, Locations};
 use crate::settings::Settings;
-use crate::tables::Tables;
+use crate::tables::TableNames;
 use crate::value::Fault;
 use crate::{json, toml};
 
@@ -28,8 +28,8 @@ pub struct File {
     pub desired: Desired,
     /// The sysctls; `None` if they are unmanaged.
     pub sysctl: Option<sysctl::Desired>,
-    /// The place of each object.
-    pub places: Places,
+    /// The location of each object.
+    pub locations: Locations,
 }
 
 impl File {
@@ -41,7 +41,7 @@ impl File {
     /// # Errors
     ///
     /// When the file cannot be read or is no desired state.
-    pub fn read(path: &Path, tables: &Tables) -> Result<File, Error> {
+    pub fn read(path: &Path, tables: &TableNames) -> Result<File, Error> {
         let name = path.display().to_string();
         let file = fs::File::open(path).map_err(|error| Error::unreadable(&name, &error))?;
         File::read_from(&name, file, tables)
@@ -52,16 +52,16 @@ impl File {
     /// # Errors
     ///
     /// When the text cannot be read, is longer, or is no desired state.
-    pub fn read_from(name: &str, text: impl io::Read, tables: &Tables) -> Result<File, Error> {
+    pub fn read_from(name: &str, text: impl io::Read, tables: &TableNames) -> Result<File, Error> {
         let mut bytes = Vec::new();
         text.take(MAX_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| Error::unreadable(name, &error))?;
         if bytes.len() as u64 > MAX_BYTES {
             let message = "is larger than 1 GiB: no desired state is".to_owned();
-            let place = None;
-            let problems = vec![Problem { place, message }];
-            return Err(Error::new(ErrorKind::Unreadable, name, problems));
+            let location = None;
+            let diagnostics = vec![Diagnostic { location, message }];
+            return Err(Error::new(ErrorKind::Unreadable, name, diagnostics));
         }
         File::parse(name, &bytes, tables)
     }
@@ -71,7 +71,7 @@ impl File {
     /// # Errors
     ///
     /// When the text is no desired state.
-    pub fn parse(name: &str, bytes: &[u8], tables: &Tables) -> Result<File, Error> {
+    pub fn parse(name: &str, bytes: &[u8], tables: &TableNames) -> Result<File, Error> {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let fault = Fault {
                 at: error.valid_up_to(),
@@ -106,23 +106,23 @@ impl File {
             return Err(Error::new(ErrorKind::Invalid, name, duplicates));
         }
         let settings = std::mem::take(&mut collector.settings);
-        let (desired, sysctl, places) = collector.finish();
+        let (desired, sysctl, locations) = collector.finish();
         Ok(File {
             settings,
             desired,
             sysctl,
-            places,
+            locations,
         })
     }
 }
 
-/// Returns the error of faults in `text`, each at its place.
+/// Returns the error of faults in `text`, each at its location.
 fn located(kind: ErrorKind, name: &str, text: &[u8], mut faults: Vec<Fault>) -> Error {
     faults.sort_by_key(|fault| fault.at);
     let mut cursor = Cursor::new(text);
-    let problem = |fault: Fault| Problem {
-        place: Some(cursor.place(fault.at)),
+    let diagnostic = |fault: Fault| Diagnostic {
+        location: Some(cursor.location(fault.at)),
         message: fault.message,
     };
-    Error::new(kind, name, faults.into_iter().map(problem).collect())
+    Error::new(kind, name, faults.into_iter().map(diagnostic).collect())
 }

@@ -1,7 +1,7 @@
 //! JSON of the same shape as the TOML, one object at a time.
 //!
-//! serde_json reports no places, but it lends the text of each value from the input: the position of
-//! a value is the distance between the two.
+//! serde_json reports no positions, but it lends the text of each value from the input: the position
+//! of a value is the distance between the two.
 
 use std::borrow::Cow;
 use std::fmt;

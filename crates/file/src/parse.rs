@@ -13,7 +13,7 @@ use trueup_diff::{
 };
 
 use crate::suggest::unknown;
-use crate::tables::Tables;
+use crate::tables::TableNames;
 use crate::value::{Node, Result, Value, fault};
 
 /// The words of iproute2 for scopes.
@@ -317,7 +317,7 @@ pub(crate) fn known_word<T: Copy + PartialEq>(
 }
 
 /// Reads a routing table: a number or a name.
-pub(crate) fn table<'t>(tables: &'t Tables) -> impl Fn(&Value<'_>) -> Result<u32> + use<'t> {
+pub(crate) fn table<'t>(tables: &'t TableNames) -> impl Fn(&Value<'_>) -> Result<u32> + use<'t> {
     move |value| match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &(1..=u32::MAX)),
         Node::Text(name) => match tables.number(name) {

@@ -10,7 +10,7 @@ use crate::file_keys::{
     ADOPT, ADOPT_PROTOCOLS, GRACE, NEXTHOPS, ON_CONFLICT, OWNERSHIP, PROTOCOL, SYSCTL_REVERT,
 };
 use crate::parse;
-use crate::tables::Tables;
+use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value, fault};
 
 const CONFLICT_WORDS: [(&str, OnConflict); 2] =
@@ -62,7 +62,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Takes the value of a key at the top, but `sysctl` and `nexthops`.
-    pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
+    pub(crate) fn read(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
         self.set(key, value, tables)
             .map_err(|fault| match (key, &value.node) {
                 // What is in the table names its own key.
@@ -71,7 +71,7 @@ impl Settings {
             })
     }
 
-    fn set(&mut self, key: &str, value: &Value<'_>, tables: &Tables) -> Result<()> {
+    fn set(&mut self, key: &str, value: &Value<'_>, tables: &TableNames) -> Result<()> {
         match key {
             PROTOCOL => self.protocol = parse::marker(value)?,
             ADOPT => self.adopt = parse::flag(value)?,
@@ -135,7 +135,11 @@ pub(crate) fn nexthops(value: &Value<'_>) -> Result<NexthopMode> {
     })
 }
 
-fn ownership(at: usize, table: &Table<'_>, tables: &Tables) -> Result<BTreeMap<Kind, Ownership>> {
+fn ownership(
+    at: usize,
+    table: &Table<'_>,
+    tables: &TableNames,
+) -> Result<BTreeMap<Kind, Ownership>> {
     let kinds = Kind::DECLARED.map(Kind::name);
     let fields = Fields::new("[ownership]", at, table, &kinds, tables)?;
     let mut ownership = BTreeMap::new();

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use trueup_sysctl::{Desired, Error, Key as SysctlKey, Value as SysctlValue};
 
 use crate::error::MAX_PROBLEMS;
-use crate::place::{Cursor, Place};
+use crate::location::{Cursor, Location};
 use crate::value::{Fault, Key, Node, Result, Table, Value, fault};
 
-/// The sysctls of a file, and their places.
+/// The sysctls of a file, and their locations.
 #[derive(Default)]
 pub(crate) struct Sysctls {
     pub(crate) desired: Desired,
-    pub(crate) places: BTreeMap<SysctlKey, Place>,
+    pub(crate) locations: BTreeMap<SysctlKey, Location>,
 }
 
 impl Sysctls {
@@ -48,11 +48,11 @@ impl Sysctls {
     fn add(&mut self, path: &[&Key<'_>], value: &Value<'_>, cursor: &mut Cursor<'_>) -> Result<()> {
         let (key, value) = entry(path, value)?;
         let at = path.last().map_or(0, |last| last.at);
-        if let Some(first) = self.places.get(&key) {
+        if let Some(first) = self.locations.get(&key) {
             let message = format!("a second {key}: the first is at {first}; remove one");
             return fault(at, message);
         }
-        self.places.insert(key.clone(), cursor.place(at));
+        self.locations.insert(key.clone(), cursor.location(at));
         let inserted = self.desired.insert(key, value);
         inserted.or_else(|error| fault(at, error.to_string()))
     }

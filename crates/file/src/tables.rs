@@ -15,21 +15,21 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The numbers of routing tables by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tables(BTreeMap<String, u32>);
+pub struct TableNames(BTreeMap<String, u32>);
 
-impl Default for Tables {
+impl Default for TableNames {
     /// Returns `main`, `default` and `local`, which every system has.
-    fn default() -> Tables {
+    fn default() -> TableNames {
         let fixed = [
             ("main", table::MAIN),
             ("default", table::DEFAULT),
             ("local", table::LOCAL),
         ];
-        Tables(fixed.map(|(name, id)| (name.to_owned(), id)).into())
+        TableNames(fixed.map(|(name, id)| (name.to_owned(), id)).into())
     }
 }
 
-impl Tables {
+impl TableNames {
     /// Reads the names that the system configures: those in `/usr/share/iproute2`, overridden by
     /// those in `/etc/iproute2`, from `rt_tables` and `rt_tables.d/*.conf`. As iproute2 does, it
     /// skips a file that is missing, unreadable, or not a regular file.
@@ -39,8 +39,8 @@ impl Tables {
     /// When a file is larger than 1 MiB, or cannot be read for lack of a resource that becomes free
     /// again, such as a descriptor: to skip it would make its names unknown. The error names the
     /// file.
-    pub fn system() -> Result<Tables, Error> {
-        let mut tables = Tables::default();
+    pub fn system() -> Result<TableNames, Error> {
+        let mut tables = TableNames::default();
         for base in ["/usr/share/iproute2", "/etc/iproute2"] {
             for path in rt_tables(Path::new(base))? {
                 tables.add_file(&path)?;
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_form_of_rt_tables_is_read_as_iproute2_reads_it() {
-        let mut tables = Tables::default();
+        let mut tables = TableNames::default();
         tables.add("# names\n100 blue # ours\n0x65\tgreen\n0 unspec\nx y\n200\n4294967296 big\n");
         assert_eq!(tables.number("blue"), Some(100));
         assert_eq!(tables.number("green"), Some(0x65));
@@ -166,7 +166,7 @@ mod tests {
     fn a_file_that_cannot_be_read_now_or_is_too_large_is_named() {
         let path = std::env::temp_dir().join(format!("trueup-large-{}", std::process::id()));
         fs::write(&path, "\n".repeat(MAX_BYTES as usize) + "100 blue\n").unwrap();
-        let error = Tables::default().add_file(&path).unwrap_err();
+        let error = TableNames::default().add_file(&path).unwrap_err();
         let shown = path.display().to_string();
         assert!(
             error.to_string().starts_with(&format!("{shown}: ")),
@@ -174,7 +174,7 @@ mod tests {
         );
         assert!(error.to_string().contains("larger than 1 MiB") && !error.is_transient());
         fs::write(&path, "\n".repeat(MAX_BYTES as usize - 9) + "100 blue\n").unwrap();
-        let mut tables = Tables::default();
+        let mut tables = TableNames::default();
         tables.add_file(&path).unwrap();
         assert_eq!(tables.number("blue"), Some(100));
         fs::remove_file(&path).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The text is cut into tokens lazily, and the tokens from one header (`[[route]]`) to the next are
 //! parsed as a document of their own: the memory that this takes is that of the largest object,
-//! however long the file is. Tables and keys with dots, which TOML has and this format has not, are
+//! however long the file is. TableNames and keys with dots, which TOML has and this format has not, are
 //! refused with what to write instead. Only `[sysctl]` has keys with dots.
 
 use std::borrow::Cow;
@@ -241,7 +241,7 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// Puts a finished value where it belongs.
-    fn place(&mut self, value: Value<'a>, error: &mut dyn ErrorSink) {
+    fn location(&mut self, value: Value<'a>, error: &mut dyn ErrorSink) {
         let table = match self.open.last_mut().map(|parent| &mut parent.node) {
             Some(Node::List(elements)) => return elements.push(value),
             Some(Node::Table(table)) => table,
@@ -285,7 +285,7 @@ impl<'a> Builder<'a> {
 
     fn leave(&mut self, error: &mut dyn ErrorSink) {
         if let Some(value) = self.open.pop() {
-            self.place(value, error);
+            self.location(value, error);
         }
     }
 
@@ -388,7 +388,7 @@ impl EventReceiver for Builder<'_> {
             ScalarKind::Float => fraction(&text),
             ScalarKind::Integer(radix) => integer(&text, radix),
         };
-        self.place(Value { at, node }, error);
+        self.location(Value { at, node }, error);
     }
 
     fn comment(&mut self, span: Span, error: &mut dyn ErrorSink) {

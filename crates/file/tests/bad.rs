@@ -1,12 +1,12 @@
 //! Files that are wrong, each with the exact text of its error: `tests/bad/*.toml` start with
-//! comments that hold it, one line a problem.
+//! comments that hold it, one line for each diagnostic.
 
 use std::path::Path;
 
-use trueup_file::{File, Tables};
+use trueup_file::{File, TableNames};
 
 fn errors(name: &str, text: &[u8]) -> Vec<String> {
-    match File::parse(name, text, &Tables::default()) {
+    match File::parse(name, text, &TableNames::default()) {
         Ok(file) => panic!("{name} is taken for {file:?}"),
         Err(error) => error.to_string().lines().map(str::to_owned).collect(),
     }
@@ -110,7 +110,7 @@ fn json_errors_have_line_and_column() {
 fn json_is_known_by_its_name_or_its_first_character() {
     let json = "\u{feff} { \"route\": [ { \"dst\": \"10.0.0.0/8\", \"dev\": \"a\" } ] }";
     let toml = "\u{feff}[[route]]\ndst = \"10.0.0.0/8\"\ndev = \"a\"";
-    let read = |name, text: &str| File::parse(name, text.as_bytes(), &Tables::default());
+    let read = |name, text: &str| File::parse(name, text.as_bytes(), &TableNames::default());
     let from_json = read("state", json).unwrap();
     assert_eq!(from_json.desired, read("state", toml).unwrap().desired);
     assert!(read("state.json", toml).is_err());
@@ -124,7 +124,7 @@ fn bytes_that_are_not_utf8_are_reported_with_their_place() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_why() {
-    let read = |path: &Path| File::read(path, &Tables::default()).unwrap_err();
+    let read = |path: &Path| File::read(path, &TableNames::default()).unwrap_err();
     let missing = read(Path::new("/nonexistent/edge.toml"));
     assert_eq!(missing.to_string(), "/nonexistent/edge.toml: no such file");
     assert!(missing.is_unreadable());

@@ -8,10 +8,10 @@ use trueup_diff::{
     DEFAULT_PROTOCOL, Family, FwMark, Kind, Lifetimes, LinkKind, Metric, NextHop, NextHops,
     OnConflict, Ownership, Prefix, RouteType, Routes, RuleAction, Scope,
 };
-use trueup_file::{File, Place, Settings, Tables};
+use trueup_file::{File, Location, Settings, TableNames};
 
 fn read(text: &str) -> File {
-    let mut tables = Tables::default();
+    let mut tables = TableNames::default();
     tables.add("100 blue");
     let file = File::parse("f.toml", text.as_bytes(), &tables);
     file.unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -75,7 +75,7 @@ fn what_holds_for_the_whole_file_becomes_settings() {
         ..Settings::default()
     };
     for text in [toml, json, inline] {
-        let file = File::parse("f", text.as_bytes(), &Tables::default());
+        let file = File::parse("f", text.as_bytes(), &TableNames::default());
         let file = file.unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(file.settings, expected, "{text}");
     }
@@ -122,14 +122,14 @@ fn places_are_those_of_the_objects_starts() {
         "rule = [ { priority = 1, table = 1 },\n  { priority = 2, table = 1 } ]\n\n \
          [[route]] # ä\ndst = \"10.0.0.0/8\"\ndev = \"a\"\r\n[[link]]\nname = \"a\"\n",
     );
-    let at = |kind, index| file.places.at(kind, index).map(|p| (p.line, p.column));
+    let at = |kind, index| file.locations.at(kind, index).map(|p| (p.line, p.column));
     assert_eq!(at(Kind::Rule, 0), Some((1, 10)));
     assert_eq!(at(Kind::Rule, 1), Some((2, 3)));
     assert_eq!(at(Kind::Route, 0), Some((4, 2)));
     assert_eq!(at(Kind::Link, 0), Some((7, 1)));
     assert_eq!(at(Kind::Link, 1), None);
-    let place = Place { line: 4, column: 2 };
-    let error = trueup_file::Error::at("f.toml", Some(place), "no device `a`");
+    let location = Location { line: 4, column: 2 };
+    let error = trueup_file::Error::at("f.toml", Some(location), "no device `a`");
     assert_eq!(error.to_string(), "f.toml:4:2: no device `a`");
 }
 
@@ -303,20 +303,20 @@ fn a_sysctl_is_one_key_however_it_is_written() {
         let file = read(text);
         assert_eq!(file.sysctl.as_ref(), Some(&expected), "{text}");
         assert_eq!(file.desired, trueup_diff::Desired::default());
-        let places = pairs.map(|(name, _)| file.places.of_sysctl(&key(name)));
-        assert!(places.iter().all(Option::is_some), "{places:?}");
+        let locations = pairs.map(|(name, _)| file.locations.of_sysctl(&key(name)));
+        assert!(locations.iter().all(Option::is_some), "{locations:?}");
     }
     let file =
         read("route = []\n[sysctl]\n  net.ipv4.a = 1 # \u{e4}\nnet.core.b = 1\nnet.ipv4.c = 1");
-    let place = |name: &str| {
-        file.places
+    let location = |name: &str| {
+        file.locations
             .of_sysctl(&key(name))
             .map(|p| (p.line, p.column))
     };
-    assert_eq!(place("net.ipv4.a"), Some((3, 3)));
-    assert_eq!(place("net.core.b"), Some((4, 1)));
-    assert_eq!(place("net.ipv4.c"), Some((5, 1)));
-    assert_eq!(place("net.ipv4.d"), None);
+    assert_eq!(location("net.ipv4.a"), Some((3, 3)));
+    assert_eq!(location("net.core.b"), Some((4, 1)));
+    assert_eq!(location("net.ipv4.c"), Some((5, 1)));
+    assert_eq!(location("net.ipv4.d"), None);
 }
 
 #[test]
@@ -341,9 +341,9 @@ fn a_file_may_have_many_sysctls() {
     assert_eq!(sysctls.len(), 6000);
 }
 
-/// The keys that could have been in the place of the one that is not known.
+/// The keys that an error lists instead of an unknown one.
 fn known(text: &str) -> BTreeSet<String> {
-    let message = match File::parse("f", text.as_bytes(), &Tables::default()) {
+    let message = match File::parse("f", text.as_bytes(), &TableNames::default()) {
         Ok(file) => panic!("{text} is taken for {file:?}"),
         Err(error) => error.to_string(),
     };

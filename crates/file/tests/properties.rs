@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use arbitrary::{address, counts, desired, link, neighbour, route, rule, settings, sysctls};
 use proptest::prelude::*;
 use trueup_diff::{Desired, Kind, LinkKind, NeighbourState, NextHops, RouteType, RuleAction};
-use trueup_file::{File, Settings, Tables, to_json, to_toml};
+use trueup_file::{File, Settings, TableNames, to_json, to_toml};
 
 fn read(name: &str, text: &str) -> File {
-    let file = File::parse(name, text.as_bytes(), &Tables::default());
+    let file = File::parse(name, text.as_bytes(), &TableNames::default());
     file.unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -29,8 +29,8 @@ proptest! {
         prop_assert_eq!(&from_json.desired, &desired, "{}", json);
         prop_assert_eq!(to_toml(&settings, &from_json.desired), toml);
         for (kind, count) in Kind::DECLARED.into_iter().zip(counts(&desired)) {
-            prop_assert!((0..count).all(|i| from_toml.places.at(kind, i).is_some()));
-            prop_assert!(from_toml.places.at(kind, count).is_none());
+            prop_assert!((0..count).all(|i| from_toml.locations.at(kind, i).is_some()));
+            prop_assert!(from_toml.locations.at(kind, count).is_none());
         }
     }
 
@@ -130,7 +130,7 @@ proptest! {
                 text => text.trim_matches('"').split_whitespace().collect::<Vec<_>>().join(" "),
             };
             prop_assert_eq!(sysctls.get(&key).unwrap().as_str(), text);
-            prop_assert!(file.places.of_sysctl(&key).is_some());
+            prop_assert!(file.locations.of_sysctl(&key).is_some());
         }
     }
 
@@ -140,7 +140,7 @@ proptest! {
         text in r#"(\[sysctl\]\n)?(sysctl|(net|"net"|'a.b')?[.]?[a-c]?[.]?(x|"y/z"|\{|\}|,)? ?= ?(1|\{|true|""|\{\})[\n,}]{0,2}){0,6}"#,
     ) {
         for name in ["f.toml", "f.json"] {
-            let file = File::parse(name, text.as_bytes(), &Tables::default());
+            let file = File::parse(name, text.as_bytes(), &TableNames::default());
             if file.is_ok() && name == "f.toml" {
                 prop_assert!(toml::from_str::<toml::Table>(&text).is_ok(), "{}", text);
             }
@@ -150,18 +150,18 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         for name in ["f.toml", "f.json"] {
-            let _ = File::parse(name, &bytes, &Tables::default());
+            let _ = File::parse(name, &bytes, &TableNames::default());
         }
     }
 
     #[test]
     fn no_text_of_its_own_letters_makes_it_panic(text in r#"([\[\]{}",.=\n#: '0-9a-z\\-]|route|dst|via|nexthops|grace|adopt|ownership|sysctl|net){0,60}"#) {
         for name in ["f.toml", "f.json"] {
-            let _ = File::parse(name, text.as_bytes(), &Tables::default());
+            let _ = File::parse(name, text.as_bytes(), &TableNames::default());
         }
     }
 
-    /// What is taken for TOML is TOML, and a reported place lies in the file.
+    /// What is taken for TOML is TOML, and a reported location lies in the file.
     #[test]
     fn no_change_of_a_good_file_makes_it_panic(
         desired in desired(),
@@ -187,17 +187,17 @@ proptest! {
                 _ => bytes.truncate(at + 1),
             }
         }
-        let file = File::parse(name, &bytes, &Tables::default());
+        let file = File::parse(name, &bytes, &TableNames::default());
         if file.is_ok() && !is_json {
             let text = std::str::from_utf8(&bytes).unwrap();
             prop_assert!(toml::from_str::<toml::Table>(text).is_ok(), "{}", text);
         }
         if let Err(error) = file {
             let lines = 1 + bytes.iter().filter(|byte| **byte == b'\n').count();
-            for problem in error.problems() {
-                let place = problem.place.unwrap();
-                prop_assert!((1..=lines).contains(&(place.line as usize)), "{}", error);
-                prop_assert!(place.column >= 1);
+            for diagnostic in error.diagnostics() {
+                let location = diagnostic.location.unwrap();
+                prop_assert!((1..=lines).contains(&(location.line as usize)), "{}", error);
+                prop_assert!(location.column >= 1);
             }
         }
     }

@@ -19,7 +19,7 @@ use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
 use trueup::diff::{Kind, Problem, Routes};
 use trueup::journal::open_regular;
-use trueup_file::{self as file, File, Tables};
+use trueup_file::{self as file, File, TableNames};
 
 use crate::host::{self, Desired, Options};
 use crate::{Common, options, state};
@@ -47,7 +47,7 @@ impl Declared {
             true => "(standard input)".to_owned(),
             false => path.display().to_string(),
         };
-        let tables = Tables::system()?;
+        let tables = TableNames::system()?;
         let file = match is_stdin(path) {
             true => File::read_from(&name, io::stdin(), &tables)?,
             false => {
@@ -107,7 +107,7 @@ impl Declared {
     /// Tells where in the file the object is that a pass could not take, if that is what is wrong.
     fn file_error(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
-        let place = |index| self.file.places.at(wrong.kind(), index);
+        let place = |index| self.file.locations.at(wrong.kind(), index);
         let message = match wrong.problem() {
             Problem::Duplicate(first) => match place(*first) {
                 Some(first) => format!("the same key as that at {first}: remove one of the two"),

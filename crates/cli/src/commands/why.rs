@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use trueup::diff::{Family, IpNetwork, Prefix};
 use trueup::rtnl::Query;
 use trueup::{Options, Rtnl};
-use trueup_file::Tables;
+use trueup_file::TableNames;
 
 use super::{Declared, Target, plan};
 use crate::output::{self, Format};
@@ -51,7 +51,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         (_, true) => Some(Family::Inet6),
         _ => None,
     };
-    let query = query(&asked.words, family, &Tables::system()?)?;
+    let query = query(&asked.words, family, &TableNames::system()?)?;
     let declared = match &asked.file {
         Some(file) => Some(Declared::read(file, Duration::ZERO)?),
         None => None,
@@ -76,7 +76,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     })?;
     let place_of = |position| {
         let Declared { name, file, .. } = declared.as_ref()?;
-        Some((name.as_str(), file.places.at(query.kind(), position)?))
+        Some((name.as_str(), file.locations.at(query.kind(), position)?))
     };
     let context = output::WhyContext {
         asked: &asked.words.join(" "),
@@ -102,7 +102,7 @@ const ROUTE: &str = "route PREFIX|default [table T] [metric M] [tos T]";
 const RULE: &str = "rule PRIORITY";
 
 /// What the words ask about.
-fn query(words: &[String], family: Option<Family>, tables: &Tables) -> Result<Query> {
+fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
     let (kind, words) = words
         .split_first()
         .map_or(("", words), |(kind, words)| (kind, words));
@@ -231,7 +231,7 @@ mod tests {
 
     fn asked(text: &str, family: Option<Family>) -> Result<Query> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        query(&words, family, &Tables::default())
+        query(&words, family, &TableNames::default())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use trueup::diff::render::OpRecord;
 use trueup::diff::{Dev, Devices, IfName, Kind, Object, ObjectKey};
 use trueup::rtnl::{Entry, Explained, Explanation, Nothing, Origin, Present, Step, Whose};
-use trueup_file::Place;
+use trueup_file::Location;
 
 use super::{Format, clean, print};
 
@@ -22,7 +22,7 @@ pub(crate) struct WhyContext<'a> {
     /// Whether it is known what is declared.
     pub(crate) has_file: bool,
     /// The file, and the place in it of an object of that kind, by its position.
-    pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Place)>,
+    pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Location)>,
 }
 
 /// Prints what there is to say.

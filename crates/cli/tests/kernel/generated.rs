@@ -20,7 +20,7 @@ use trueup::diff::{
 };
 use trueup::reconcile::Report as _;
 use trueup::rtnl::{MemoryLedger, Namespace, Options, Outcome, Report, Rtnl};
-use trueup_file::{File, Settings, Tables, to_toml};
+use trueup_file::{File, Settings, TableNames, to_toml};
 use trueup_testkit::{ip_batch, quiet_netns};
 
 /// Devices that are there.
@@ -88,7 +88,7 @@ fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {
         Some(place.ok_or_else(|| format!("the plan could not be made: {wrong}")))
     })?;
     let toml = to_toml(&Settings::default(), &desired);
-    let file = File::parse("generated", toml.as_bytes(), &Tables::default());
+    let file = File::parse("generated", toml.as_bytes(), &TableNames::default());
     let desired = match file {
         Ok(file) => file.desired,
         // A file refuses more than its parts.

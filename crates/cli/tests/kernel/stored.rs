@@ -3,7 +3,7 @@
 use trueup::Source as _;
 use trueup::reconcile::{ErrorClass, Report as _};
 use trueup::rtnl::{MemoryLedger, Namespace, Options, Rtnl};
-use trueup_file::{File, Tables};
+use trueup_file::{File, TableNames};
 use trueup_testkit::{Action, Changes, Kind, assert_no_changes, ip, ip_batch, veth_pair};
 
 use crate::agent::Agent;
@@ -138,7 +138,7 @@ pub(crate) fn what_is_stored_otherwise_is_written_once_until_it_changes() {
     rename_loopback();
     let desired = |lladdr| {
         let text = neighbour(lladdr);
-        let file = File::parse("f.toml", text.as_bytes(), &Tables::default());
+        let file = File::parse("f.toml", text.as_bytes(), &TableNames::default());
         file.unwrap().desired
     };
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use trueup_diff::Kind;
 
 use super::object::FileObject;
-use crate::place::Place;
+use crate::location::Location;
 
 /// The objects of one kind in the order of the file.
 pub(crate) struct Declared<T> {
     pub(crate) objects: Vec<T>,
-    /// The place of each.
-    pub(crate) places: Vec<Place>,
+    /// The location of each.
+    pub(crate) locations: Vec<Location>,
     /// The positions of those with `adopt = true`.
     pub(crate) adopted: BTreeSet<usize>,
 }
@@ -20,7 +20,7 @@ impl<T> Default for Declared<T> {
     fn default() -> Declared<T> {
         Declared {
             objects: Vec::new(),
-            places: Vec::new(),
+            locations: Vec::new(),
             adopted: BTreeSet::new(),
         }
     }
@@ -35,12 +35,12 @@ pub(crate) trait DesiredList: Sized {
     type Object: FileObject;
 
     /// Makes the list. What to adopt is added to `adopted`, unless the list says so itself. Returns
-    /// the places in the order of the list as well.
+    /// the locations in the order of the list as well.
     fn from_file(
         kind: Kind,
         declared: Declared<Self::Object>,
         adopted: &mut Adopted,
-    ) -> (Self, Vec<Place>);
+    ) -> (Self, Vec<Location>);
 
     /// Iterates over the objects, each with whether it is to be adopted.
     fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (Self::Object, bool)>;
@@ -49,10 +49,14 @@ pub(crate) trait DesiredList: Sized {
 impl<T: FileObject> DesiredList for Vec<T> {
     type Object = T;
 
-    fn from_file(kind: Kind, declared: Declared<T>, adopted: &mut Adopted) -> (Vec<T>, Vec<Place>) {
+    fn from_file(
+        kind: Kind,
+        declared: Declared<T>,
+        adopted: &mut Adopted,
+    ) -> (Vec<T>, Vec<Location>) {
         let positions = declared.adopted.into_iter();
         adopted.extend(positions.map(|position| (kind, position)));
-        (declared.objects, declared.places)
+        (declared.objects, declared.locations)
     }
 
     fn objects(&self, kind: Kind, adopted: &Adopted) -> impl Iterator<Item = (T, bool)> {

@@ -11,8 +11,8 @@ use trueup_diff::{
 use super::list::{Adopted, Declared, DesiredList};
 use super::object::FileObject;
 use crate::fields::Fields;
+use crate::location::Location;
 use crate::parse;
-use crate::place::Place;
 use crate::value::{Node, Result, Table, Value, fault, text};
 
 /// The types that a file can name.
@@ -171,20 +171,20 @@ impl DesiredList for Routes {
         _kind: Kind,
         declared: Declared<Route<IfName>>,
         _adopted: &mut Adopted,
-    ) -> (Routes, Vec<Place>) {
+    ) -> (Routes, Vec<Location>) {
         let Declared {
             objects,
-            places,
+            locations,
             adopted,
         } = declared;
         let key = |position: &usize| objects[*position].canonical_key();
         let adopted: Vec<_> = adopted.iter().map(key).collect();
         let mut order: Vec<usize> = (0..objects.len()).collect();
         order.sort_by_cached_key(key);
-        let places = order.iter().map(|position| places[*position]).collect();
+        let locations = order.iter().map(|position| locations[*position]).collect();
         let mut routes: Routes = objects.into_iter().collect();
         adopted.into_iter().for_each(|key| routes.adopt(key));
-        (routes, places)
+        (routes, locations)
     }
 
     fn objects(

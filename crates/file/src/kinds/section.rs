@@ -6,11 +6,11 @@ use trueup_diff::{Desired, Kind, ObjectKind, OfKind};
 
 use super::list::{Declared, DesiredList};
 use super::object::FileObject;
-use crate::error::Problem;
+use crate::error::Diagnostic;
 use crate::fields::Fields;
+use crate::location::{Cursor, Location};
 use crate::parse;
-use crate::place::{Cursor, Place};
-use crate::tables::Tables;
+use crate::tables::TableNames;
 use crate::value::{Node, Result, Table, Value};
 
 /// How a section was opened, which says whether more objects may be added to it.
@@ -37,16 +37,16 @@ pub(crate) trait Section {
     fn read(
         &mut self,
         value: &Value<'_>,
-        tables: &Tables,
+        tables: &TableNames,
         cursor: &mut Cursor<'_>,
     ) -> Result<Option<bool>>;
 
     /// Finds the objects whose key an earlier one has: the kernel would hold one of the two, by
     /// chance.
-    fn duplicates(&self) -> Vec<Problem>;
+    fn duplicates(&self) -> Vec<Diagnostic>;
 
-    /// Puts the objects into a desired state. Returns their places in the order that they have there.
-    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Place>;
+    /// Puts the objects into a desired state. Returns their locations in the order that they have there.
+    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Location>;
 
     /// Writes the objects of this kind in `desired`, unless the kind is unmanaged.
     fn write(&self, desired: &Desired, out: &mut dyn Output);
@@ -105,7 +105,7 @@ where
     fn read(
         &mut self,
         value: &Value<'_>,
-        tables: &Tables,
+        tables: &TableNames,
         cursor: &mut Cursor<'_>,
     ) -> Result<Option<bool>> {
         let (object, adopt) = read(value, tables)?;
@@ -113,26 +113,26 @@ where
             self.declared.adopted.insert(self.declared.objects.len());
         }
         self.declared.objects.push(object);
-        self.declared.places.push(cursor.place(value.at));
+        self.declared.locations.push(cursor.location(value.at));
         Ok(adopt)
     }
 
-    fn duplicates(&self) -> Vec<Problem> {
+    fn duplicates(&self) -> Vec<Diagnostic> {
         duplicates(&self.declared)
     }
 
-    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Place> {
+    fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Location> {
         if self.opened.is_none() {
             return Vec::new();
         }
-        let (list, places) = L::from_file(K::KIND, self.declared, &mut desired.adopt);
+        let (list, locations) = L::from_file(K::KIND, self.declared, &mut desired.adopt);
         *OfKind::<K>::of_kind_mut(desired) = Some(list);
-        places
+        locations
     }
 
     fn write(&self, desired: &Desired, out: &mut dyn Output) {
         if let Some(list) = OfKind::<K>::of_kind(desired) {
-            let tables = Tables::default();
+            let tables = TableNames::default();
             let objects = list.objects(K::KIND, &desired.adopt);
             let mut written =
                 objects.map(|(object, adopt)| write(&object.authored(), adopt, &tables));
@@ -142,7 +142,7 @@ where
 }
 
 /// Reads an object and its `adopt`.
-fn read<T: FileObject>(value: &Value<'_>, tables: &Tables) -> Result<(T, Option<bool>)> {
+fn read<T: FileObject>(value: &Value<'_>, tables: &TableNames) -> Result<(T, Option<bool>)> {
     let Node::Table(table) = &value.node else {
         let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
         return value.unexpected(expected);
@@ -152,32 +152,32 @@ fn read<T: FileObject>(value: &Value<'_>, tables: &Tables) -> Result<(T, Option<
 }
 
 /// Finds the objects whose key an earlier one has.
-fn duplicates<T: FileObject>(declared: &Declared<T>) -> Vec<Problem> {
+fn duplicates<T: FileObject>(declared: &Declared<T>) -> Vec<Diagnostic> {
     let Declared {
-        objects, places, ..
+        objects, locations, ..
     } = declared;
     let key = |position: &usize| objects[*position].key();
     let mut order: Vec<usize> = (0..objects.len()).collect();
     // Stable, so that of objects with one key the first in the file comes first.
     order.sort_by_key(key);
-    let mut problems = Vec::new();
+    let mut diagnostics = Vec::new();
     for same in order.chunk_by(|a, b| key(a) == key(b)) {
         let [first, others @ ..] = same else { continue };
-        problems.extend(others.iter().map(|other| Problem {
-            place: Some(places[*other]),
+        diagnostics.extend(others.iter().map(|other| Diagnostic {
+            location: Some(locations[*other]),
             message: format!(
                 "a second {}: the first is at {}; remove one, or give it {}",
                 objects[*other].describe(),
-                places[*first],
+                locations[*first],
                 T::REMEDY,
             ),
         }));
     }
-    problems
+    diagnostics
 }
 
 /// Writes an object, if reading it back gives the same.
-fn write<T: FileObject>(object: &T, adopt: bool, tables: &Tables) -> Written {
+fn write<T: FileObject>(object: &T, adopt: bool, tables: &TableNames) -> Written {
     let mut table = Table::default();
     object.write(&mut table);
     table.set_true("adopt", adopt);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use trueup_diff::Desired;
-use trueup_file::{File as Parsed, Tables};
+use trueup_file::{File as Parsed, TableNames};
 
 /// A file of this test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ impl File {
             File::Third => include_str!("states/third.toml"),
             File::Nothing => include_str!("states/nothing.toml"),
         };
-        let parsed = Parsed::parse(self.name(), text.as_bytes(), &Tables::default());
+        let parsed = Parsed::parse(self.name(), text.as_bytes(), &TableNames::default());
         parsed.unwrap().desired
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use trueup_diff::Desired;
-use trueup_file::{File, Settings, Tables};
+use trueup_file::{File, Settings, TableNames};
 use trueup_journal::JournalLedger;
 use trueup_netlink::{Namespace, Socket};
 use trueup_reconcile::{Hints, Source, Subscribed};
@@ -135,7 +135,7 @@ impl Agent {
 
     /// Takes a desired-state file; `name` is what errors call it.
     pub(super) fn want(&mut self, house: &House, name: &str, text: &str) -> Result<(), String> {
-        let file = File::parse(name, text.as_bytes(), &Tables::default())
+        let file = File::parse(name, text.as_bytes(), &TableNames::default())
             .map_err(|error| error.to_string())?;
         // As `apply` has it where a file says nothing.
         let mut settings = file.settings;

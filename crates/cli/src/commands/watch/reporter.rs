@@ -251,7 +251,7 @@ impl Reporter {
                 let why_in_full = output::with_causes(why.as_ref());
                 let text = format!("the last good file stays in force: {why_in_full}");
                 let first = why.downcast_ref::<file::Error>();
-                let place = first.and_then(|error| error.problems().first()?.place);
+                let place = first.and_then(|error| error.diagnostics().first()?.location);
                 ("refused", text, Some(why_in_full), place)
             }
         };

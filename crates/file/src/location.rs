@@ -1,4 +1,4 @@
-//! Places in a file, and the place of each object.
+//! Locations in a file, and the location of each object.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,70 +6,74 @@ use std::fmt;
 use trueup_diff::Kind;
 use trueup_sysctl::Key;
 
-/// A place in a file.
+/// A location in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1, in characters.
     pub column: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
 }
 
-/// The place of each object of a file.
+/// The location of each object of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
-    pub(crate) objects: BTreeMap<Kind, Vec<Place>>,
-    pub(crate) sysctls: BTreeMap<Key, Place>,
+pub struct Locations {
+    pub(crate) objects: BTreeMap<Kind, Vec<Location>>,
+    pub(crate) sysctls: BTreeMap<Key, Location>,
 }
 
-impl Places {
-    /// Returns the place of an object, by its kind and its position in the list of that kind; a
+impl Locations {
+    /// Returns the location of an object, by its kind and its position in the list of that kind; a
     /// route by its position in the order of their keys.
-    pub fn at(&self, kind: Kind, index: usize) -> Option<Place> {
+    pub fn at(&self, kind: Kind, index: usize) -> Option<Location> {
         self.objects.get(&kind)?.get(index).copied()
     }
 
-    /// Returns the place of a sysctl.
-    pub fn of_sysctl(&self, key: &Key) -> Option<Place> {
+    /// Returns the location of a sysctl.
+    pub fn of_sysctl(&self, key: &Key) -> Option<Location> {
         self.sysctls.get(key).copied()
     }
 }
 
-/// Turns positions in a text into places. The positions must ascend.
+/// Turns positions in a text into locations. The positions must ascend.
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
-    place: Place,
+    location: Location,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Cursor<'a> {
-        let place = Place { line: 1, column: 1 };
-        Cursor { text, at: 0, place }
+        let location = Location { line: 1, column: 1 };
+        Cursor {
+            text,
+            at: 0,
+            location,
+        }
     }
 
-    pub(crate) fn place(&mut self, at: usize) -> Place {
+    pub(crate) fn location(&mut self, at: usize) -> Location {
         let at = at.clamp(self.at, self.text.len().max(self.at));
         for byte in &self.text[self.at..at] {
             match byte {
                 b'\n' => {
-                    self.place.line = self.place.line.saturating_add(1);
-                    self.place.column = 1;
+                    self.location.line = self.location.line.saturating_add(1);
+                    self.location.column = 1;
                 }
                 // The first byte of a character; the others are 10xxxxxx.
                 byte if byte & 0xc0 != 0x80 => {
-                    self.place.column = self.place.column.saturating_add(1);
+                    self.location.column = self.location.column.saturating_add(1);
                 }
                 _ => {}
             }
         }
         self.at = at;
-        self.place
+        self.location
     }
 }
