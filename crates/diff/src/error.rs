@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use crate::compare::Duplicate;
 use crate::devices::Problem;
 use crate::kinds::Kind;
-use crate::merge::Duplicate;
 
 /// What is wrong with a desired object.
 #[derive(Clone, Debug, PartialEq, Eq)]

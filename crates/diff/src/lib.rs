@@ -13,13 +13,14 @@
 
 #![forbid(unsafe_code)]
 
+mod by_kind;
 mod check;
 mod collateral;
+mod compare;
 mod desired;
 mod devices;
 mod error;
 mod kinds;
-mod merge;
 mod observed;
 mod op;
 mod options;
@@ -29,7 +30,10 @@ pub mod render;
 mod resolve;
 mod routes;
 mod values;
+mod words;
 
+pub use by_kind::{KindDiff, addresses, links, neighbours, nexthops, routes, rules};
+pub use compare::{Diff, Duplicate, three_way, three_way_by, two_way, two_way_by};
 pub use desired::{Desired, NexthopMode};
 pub use devices::{Devices, Problem};
 pub use error::DesiredError;
@@ -42,7 +46,6 @@ pub use kinds::{
     Registered, Route, RouteKey, RouteType, Rule, RuleAction, RuleKey, Scope, UidRange,
     VlanProtocol, VxlanAttrs, table,
 };
-pub use merge::{Diff, Duplicate, three_way, two_way};
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::check::Check;
 use crate::collateral::{CollateralIndex, Effects};
+use crate::compare;
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{AddressLengths, Devices, Names, Problem};
 use crate::error::DesiredError;
@@ -17,7 +18,6 @@ use crate::kinds::{
     Authored, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
     Registered, Route,
 };
-use crate::merge;
 use crate::observed::Observed;
 use crate::op::Hold;
 use crate::ownership::{Owned, Policy, Proof};
@@ -186,7 +186,7 @@ impl<A: Authored + Check> Resolve for Option<Vec<A>> {
             .enumerate()
             .map(one)
             .collect::<Result<_, _>>()?;
-        let joined = merge::join(&objects, &[], A::Indexed::key, |_, _, _| {});
+        let joined = compare::join(&objects, &[], A::Indexed::key, |_, _, _| {});
         joined.map_err(|duplicate| DesiredError::duplicate(A::Indexed::KIND, duplicate))?;
         Ok(Some(objects))
     }

@@ -21,6 +21,7 @@ pub(crate) mod nexthop;
 mod object;
 mod order;
 mod registry;
+mod render;
 pub(crate) mod route;
 pub(crate) mod rule;
 
@@ -37,6 +38,7 @@ pub use nexthop::{Nexthop, NexthopTarget};
 pub use object::{Kind, Kinds, Object, ObjectKey};
 pub(crate) use order::{Cleared, Dependencies, Depths, Ordered, Provider, Stage};
 pub use registry::{OfKind, Registered};
+pub(crate) use render::{Render, Words, on_or_off, or_none, words_or_none};
 pub use route::{
     DEFAULT_IPV6_METRIC, Metric, Metrics, NextHop, NextHops, Route, RouteKey, RouteType, Scope,
     table,

@@ -14,24 +14,20 @@
 mod command;
 #[cfg(feature = "serde")]
 mod json;
-mod link;
 mod reason;
-mod route;
 mod snapshot;
 mod text;
-mod word;
 
 use crate::devices::Devices;
-use crate::kinds::{Item as _, Object};
+use crate::kinds::Object;
 use crate::op::Op;
 use crate::plan::Plan;
 
+pub use crate::words::{clean, is_harmful};
 #[cfg(feature = "serde")]
 pub use json::{ConflictRecord, OpRecord, PlanRecord};
 pub use snapshot::{SnapshotHash, snapshot_hash};
 pub use text::{Batch, Text};
-use word::{Name, Word};
-pub use word::{clean, is_harmful};
 
 impl Op {
     /// The iproute2 command that does the same, without the leading `ip`:
@@ -79,17 +75,7 @@ impl Object {
         let (Object::Link(desired), Object::Link(stored)) = (self, stored) else {
             return (self.spec(devices), stored.spec(devices));
         };
-        let differing = desired.differences(stored).into_iter();
-        let fields = differing.map(|difference| difference.field).collect();
-        let words = |link| {
-            link::LinkWords {
-                link,
-                which: link::Which::These(&fields),
-                devices,
-            }
-            .to_string()
-        };
-        (words(desired), words(stored))
+        desired.differing_words(stored, devices)
     }
 }
 

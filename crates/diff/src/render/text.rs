@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use super::command::{Command, Spec, Words, word};
+use super::command::{Command, OpWords, Spec, ip_object};
 use super::reason::ReasonText;
-use super::word::{Word, is_sayable};
 use crate::devices::Devices;
-use crate::kinds::Action;
-use crate::kinds::{Link, Object};
+use crate::kinds::{Action, Link, Object, Render as _};
 use crate::op::Op;
 use crate::plan::Plan;
-use crate::values::Family;
+use crate::with_object;
+use crate::words::{Word, is_sayable};
 
 /// A plan for people; see [`Plan::text`].
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +32,16 @@ pub(super) struct OpText<'a>(pub(super) &'a Op, pub(super) &'a Devices);
 impl fmt::Display for OpText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let OpText(op, devices) = *self;
-        let (kind, words) = (word(op.object.kind()), Words(op, devices));
+        let (kind, words) = (ip_object(&op.object), OpWords(op, devices));
         let reason = ReasonText(op, devices);
-        write!(f, "{} {kind} {}{words}   ({reason})", mark(op), family(op))
+        let family = with_object!(&op.object, object => object.family_word());
+        write!(f, "{} {kind} {family}{words}   ({reason})", mark(op))
     }
 }
 
 fn conflicts(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
     for conflict in &plan.conflicts {
-        let kind = word(conflict.desired.kind());
+        let kind = ip_object(&conflict.desired);
         let desired = Spec(&conflict.desired, &plan.devices);
         let foreign = Spec(&conflict.foreign, &plan.devices);
         writeln!(f, "{mark} {kind} {desired}   (conflict: foreign {foreign})")?;
@@ -51,21 +51,13 @@ fn conflicts(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result
 
 fn adopted(f: &mut fmt::Formatter<'_>, plan: &Plan, mark: char) -> fmt::Result {
     for object in &plan.adopted {
-        let (kind, spec) = (word(object.kind()), Spec(object, &plan.devices));
+        let (kind, spec) = (ip_object(object), Spec(object, &plan.devices));
         writeln!(
             f,
             "{mark} {kind} {spec}   (adopted: ours from now on, as it is)"
         )?;
     }
     Ok(())
-}
-
-/// The family of a rule, which no prefix need tell.
-fn family(op: &Op) -> String {
-    match &op.object {
-        Object::Rule(rule) => format!("{} ", rule.family),
-        _ => String::new(),
-    }
 }
 
 fn mark(op: &Op) -> char {
@@ -97,8 +89,7 @@ impl fmt::Display for Batch<'_> {
             blocked.push(own.or_else(|| waits(at, &blocked)));
         }
         // What `ip -batch` has no word for stops it, so that comes last.
-        let is_last =
-            |op: &Op| matches!(&op.object, Object::Rule(rule) if rule.family == Family::Inet6);
+        let is_last = |op: &Op| !with_object!(&op.object, object => object.ip_option()).is_empty();
         for last in [false, true] {
             let ops = ops.iter().enumerate();
             for (at, op) in ops.filter(|(_, op)| is_last(op) == last) {

@@ -16,6 +16,7 @@ use crate::values::{Dev, Family, IfName, Label, Prefix};
 
 mod check;
 mod order;
+mod render;
 
 /// A lifetime without end (`INFINITY_LIFE_TIME`).
 pub const FOREVER: u32 = u32::MAX;

@@ -12,6 +12,7 @@ use crate::values::{Dev, IfName, LinkAddr};
 
 mod check;
 mod order;
+mod render;
 
 /// An interface. In a desired link, what is `None` is left as it is; an observed link says all
 /// that this model holds.

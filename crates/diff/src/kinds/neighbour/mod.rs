@@ -12,6 +12,7 @@ use crate::values::{Dev, Family, IfName, LinkAddr};
 
 mod check;
 mod order;
+mod render;
 
 /// How a neighbour came to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,6 +9,7 @@ use super::{
 use crate::values::{Dev, Family};
 
 mod order;
+mod render;
 
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -12,6 +12,7 @@ use crate::values::{Dev, Family, Prefix, Protocols};
 mod check;
 mod metrics;
 mod order;
+pub(crate) mod render;
 
 pub use metrics::{Metric, Metrics};
 

@@ -11,6 +11,7 @@ use crate::values::{Dev, Family, IfName, Protocols};
 
 mod check;
 mod order;
+mod render;
 
 /// What a matching rule does (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ConflictPolicy, Find, Findings};
+use crate::compare;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{Item as _, Kind, Link, LinkKind};
-use crate::merge;
 use crate::op::{Hold, Reason};
 use crate::resolve::undesired;
 use crate::values::IfName;
@@ -47,7 +47,7 @@ fn find(
     };
     let mut makers = makers(wanted);
     makers.retain(|_, maker| created(maker));
-    let joined = merge::join(wanted, observed, Link::key, |_, wanted, links| {
+    let joined = compare::join(wanted, observed, Link::key, |_, wanted, links| {
         let there = links.first().copied();
         let gone = there.filter(|link| desired.recreated.contains(&link.index));
         let there = there.filter(|_| gone.is_none());

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 
 pub(crate) use links::makers;
 
+use crate::compare;
 use crate::each_kind;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{
     Address, Item, Kind, Neighbour, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
 };
-use crate::merge;
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
 use crate::ownership::{Owned, Proof};
@@ -112,7 +112,7 @@ impl Findings {
             foreign: Vec::new(),
             transient: Vec::new(),
         };
-        let joined = merge::join(desired, observed, K::key, |_, wanted, present| {
+        let joined = compare::join(desired, observed, K::key, |_, wanted, present| {
             holders.sort(present, policy.proof);
             let before = self.ops.len();
             let kept = match wanted {

@@ -1,65 +1,72 @@
 //! Routes in iproute2's words.
 
-use std::fmt;
+use std::fmt::{self, Display as _};
 use std::net::IpAddr;
 
-use super::{Name, Word};
+use super::{Metric, Metrics, NextHop, NextHops, Route, RouteType, Scope};
 use crate::devices::Devices;
-use crate::kinds::{Metric, Metrics, NextHop, NextHops, NexthopTarget, Route, RouteType, Scope};
+use crate::kinds::{Render, Words, or_none, words_or_none};
 use crate::values::Family;
+use crate::words::{Name, Word};
 
-/// A route: all of it, or for a delete what tells it from any other.
-///
-/// A delete names gateways too. Without them IPv4 would take the first of several routes with one
-/// key, and IPv6 every sibling; the protocol keeps both from a stranger's.
-pub(super) struct RouteWords<'a> {
-    pub(super) route: &'a Route,
-    pub(super) key: bool,
-    pub(super) devices: &'a Devices,
-}
+/// A delete names gateways too. Without them IPv4 would take the first of several routes with one key,
+/// and IPv6 every sibling; the protocol keeps both from another writer's.
+impl Render for Route {
+    const IP_OBJECT: &'static str = "route";
 
-impl fmt::Display for RouteWords<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RouteWords {
-            route,
-            key,
-            devices,
-        } = *self;
-        if route.kind != RouteType::Unicast {
-            write!(f, "{} ", TypeName(route.kind))?;
+    fn write_words(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        words: &Words<'_, Route>,
+        devices: &Devices,
+    ) -> fmt::Result {
+        let key = matches!(words, Words::Key);
+        if self.kind != RouteType::Unicast {
+            write!(f, "{} ", TypeName(self.kind))?;
         }
-        write!(f, "{}", route.dst)?;
-        if let Some(from) = route.from {
+        write!(f, "{}", self.dst)?;
+        if let Some(from) = self.from {
             write!(f, " from {from}")?;
         }
         // iproute2 reads a number here as hexadecimal, with or without the prefix.
-        if route.tos != 0 {
-            write!(f, " tos {:#x}", route.tos)?;
+        if self.tos != 0 {
+            write!(f, " tos {:#x}", self.tos)?;
         }
-        if let NextHops::One(hop) = &route.nexthops {
-            Hop(hop, route.family(), devices).fmt(f)?;
+        if let NextHops::One(hop) = &self.nexthops {
+            Hop(hop, self.family(), devices).fmt(f)?;
         }
-        if let NextHops::Object(id, _) = route.nexthops {
+        if let NextHops::Object(id, _) = self.nexthops {
             write!(f, " nhid {id}")?;
         }
-        write!(f, " proto {}", route.protocol)?;
-        if route.metric != 0 {
-            write!(f, " metric {}", route.metric)?;
+        write!(f, " proto {}", self.protocol)?;
+        if self.metric != 0 {
+            write!(f, " metric {}", self.metric)?;
         }
-        write!(f, " table {}", route.table)?;
-        if let Some(scope) = route.scope.filter(|scope| *scope != own_scope(route)) {
+        write!(f, " table {}", self.table)?;
+        if let Some(scope) = self.scope.filter(|scope| *scope != own_scope(self)) {
             write!(f, " scope {}", scope.0)?;
         }
         if !key {
-            if let Some(src) = route.src {
+            if let Some(src) = self.src {
                 write!(f, " src {src}")?;
             }
-            MetricWords(&route.metrics).fmt(f)?;
+            MetricWords(&self.metrics).fmt(f)?;
         }
-        if let NextHops::Many(_) = route.nexthops {
-            HopWords(&route.nexthops, route.family(), devices).fmt(f)?;
+        if let NextHops::Many(_) = self.nexthops {
+            HopWords(&self.nexthops, self.family(), devices).fmt(f)?;
         }
         Ok(())
+    }
+
+    fn field(&self, field: &str, devices: &Devices) -> Option<String> {
+        match field {
+            "type" => Some(TypeName(self.kind).to_string()),
+            "nexthops" => words_or_none(HopWords(&self.nexthops, self.family(), devices)),
+            "src" => or_none(self.src),
+            "scope" => or_none(self.scope.map(|scope| scope.0)),
+            "metrics" => words_or_none(MetricWords(&self.metrics)),
+            _ => None,
+        }
     }
 }
 
@@ -76,7 +83,7 @@ fn own_scope(route: &Route) -> Scope {
 }
 
 /// The type, by number where iproute2 has no word.
-pub(super) struct TypeName(pub(super) RouteType);
+pub(crate) struct TypeName(pub(crate) RouteType);
 
 impl fmt::Display for TypeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +96,11 @@ impl fmt::Display for TypeName {
 }
 
 /// One next hop, each word after a space, without its weight.
-struct Hop<'a>(&'a NextHop, Family, &'a Devices);
+pub(crate) struct Hop<'a>(
+    pub(crate) &'a NextHop,
+    pub(crate) Family,
+    pub(crate) &'a Devices,
+);
 
 impl fmt::Display for Hop<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,10 +121,10 @@ impl fmt::Display for Hop<'_> {
 }
 
 /// Where a route leads, each word after a space; nothing where it leads nowhere.
-pub(super) struct HopWords<'a>(
-    pub(super) &'a NextHops,
-    pub(super) Family,
-    pub(super) &'a Devices,
+pub(crate) struct HopWords<'a>(
+    pub(crate) &'a NextHops,
+    pub(crate) Family,
+    pub(crate) &'a Devices,
 );
 
 impl fmt::Display for HopWords<'_> {
@@ -131,31 +142,8 @@ impl fmt::Display for HopWords<'_> {
     }
 }
 
-/// Where a nexthop object leads, each word after a space.
-pub(super) struct TargetWords<'a>(pub(super) &'a NexthopTarget, pub(super) &'a Devices);
-
-impl fmt::Display for TargetWords<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            // A gateway of its own family: `ip nexthop` takes no other.
-            NexthopTarget::One(family, hop) => {
-                let family = hop.via.map_or(*family, Family::of);
-                Hop(hop, family, self.1).fmt(f)
-            }
-            NexthopTarget::Blackhole(_) => f.write_str(" blackhole"),
-            NexthopTarget::Group(members) => {
-                members.iter().enumerate().try_for_each(|(at, member)| {
-                    let lead = if at == 0 { " group " } else { "/" };
-                    let (id, weight) = member;
-                    write!(f, "{lead}{id},{weight}")
-                })
-            }
-        }
-    }
-}
-
 /// Metrics, each word after a space, in the kernel's own units, as a bare number is to iproute2.
-pub(super) struct MetricWords<'a>(pub(super) &'a Metrics);
+pub(crate) struct MetricWords<'a>(pub(crate) &'a Metrics);
 
 impl fmt::Display for MetricWords<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

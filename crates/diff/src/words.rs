@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use super::Devices;
+use crate::devices::Devices;
 use crate::values::Dev;
 
 /// A word of a command line, quoted where `ip -batch` would otherwise split it.
@@ -13,7 +13,7 @@ use crate::values::Dev;
 /// `makeargs` in iproute2's lib/utils.c). A word that it would read as another one, or that a
 /// terminal would obey, is written as bash writes it, `$'...'`; [`is_sayable`] says whether a
 /// command has such a word.
-pub(super) struct Word<'a>(pub(super) &'a [u8]);
+pub(crate) struct Word<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Word<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +47,7 @@ fn quote(word: &str) -> Option<&'static str> {
 const ESCAPED: &str = "$'";
 
 /// Whether `ip -batch` reads every word of a command as the one that was meant.
-pub(super) fn is_sayable(command: &str) -> bool {
+pub(crate) fn is_sayable(command: &str) -> bool {
     !command.contains(ESCAPED)
 }
 
@@ -108,7 +108,7 @@ pub fn is_harmful(c: char) -> bool {
 }
 
 /// A device by name; one without a known name as iproute2 writes a bare index: `if7`.
-pub(super) struct Name<'a>(pub(super) Dev, pub(super) &'a Devices);
+pub(crate) struct Name<'a>(pub(crate) Dev, pub(crate) &'a Devices);
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

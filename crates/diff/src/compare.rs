@@ -22,7 +22,7 @@ pub struct Diff<'a, T> {
 }
 
 impl<T> Diff<'_, T> {
-    /// Whether there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.create.is_empty() && self.update.is_empty() && self.delete.is_empty()
     }
@@ -64,7 +64,35 @@ pub fn two_way<'a, T, K: Ord, V: PartialEq>(
     key: impl Fn(&'a T) -> K,
     value: impl Fn(&'a T) -> V,
 ) -> Result<Diff<'a, T>, Duplicate> {
-    diff(desired, observed, key, value, |_| true)
+    two_way_by(desired, observed, key, |a, b| value(a) == value(b))
+}
+
+/// The same by a comparison: `agrees` says if an observed item is as a desired one asks, which may
+/// leave things open.
+///
+/// ```
+/// use trueup_diff::two_way_by;
+///
+/// // A port that may be left open.
+/// let desired = [("a", Some(80)), ("b", None)];
+/// let observed = [("a", Some(81)), ("b", Some(53))];
+/// let diff = two_way_by(&desired, &observed, |it| it.0, |desired, observed| {
+///     desired.1.is_none() || desired.1 == observed.1
+/// })?;
+/// assert_eq!(diff.update, [(&("a", Some(80)), &("a", Some(81)))]);
+/// # Ok::<(), trueup_diff::Duplicate>(())
+/// ```
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn two_way_by<'a, T, K: Ord>(
+    desired: &'a [T],
+    observed: &'a [T],
+    key: impl Fn(&'a T) -> K,
+    agrees: impl Fn(&'a T, &'a T) -> bool,
+) -> Result<Diff<'a, T>, Duplicate> {
+    diff(desired, observed, key, agrees, |_| true)
 }
 
 /// The diff where only the keys in `owned` are ours to delete. Creates and updates are not gated.
@@ -79,14 +107,29 @@ pub fn three_way<'a, T, K: Ord, V: PartialEq>(
     key: impl Fn(&'a T) -> K,
     value: impl Fn(&'a T) -> V,
 ) -> Result<Diff<'a, T>, Duplicate> {
-    diff(desired, observed, key, value, |key| owned.contains(key))
+    three_way_by(desired, observed, owned, key, |a, b| value(a) == value(b))
 }
 
-fn diff<'a, T, K: Ord, V: PartialEq>(
+/// The same by a comparison, as in [`two_way_by`].
+///
+/// # Errors
+///
+/// When two desired items have one key.
+pub fn three_way_by<'a, T, K: Ord>(
+    desired: &'a [T],
+    observed: &'a [T],
+    owned: &BTreeSet<K>,
+    key: impl Fn(&'a T) -> K,
+    agrees: impl Fn(&'a T, &'a T) -> bool,
+) -> Result<Diff<'a, T>, Duplicate> {
+    diff(desired, observed, key, agrees, |key| owned.contains(key))
+}
+
+fn diff<'a, T, K: Ord>(
     desired: &'a [T],
     observed: &'a [T],
     key: impl Fn(&'a T) -> K,
-    value: impl Fn(&'a T) -> V,
+    agrees: impl Fn(&'a T, &'a T) -> bool,
     deletable: impl Fn(&K) -> bool,
 ) -> Result<Diff<'a, T>, Duplicate> {
     let mut diff = Diff {
@@ -96,7 +139,7 @@ fn diff<'a, T, K: Ord, V: PartialEq>(
     };
     join(desired, observed, key, |key, wanted, present| {
         let kept = wanted.and_then(|wanted| {
-            let same = present.iter().position(|item| value(item) == value(wanted));
+            let same = present.iter().position(|item| agrees(wanted, item));
             same.or_else(|| {
                 match present.first() {
                     Some(first) => diff.update.push((wanted, first)),

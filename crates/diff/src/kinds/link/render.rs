@@ -1,16 +1,101 @@
 //! Links in iproute2's words.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Display as _};
 
-use super::{Name, Word};
+use super::{Link, LinkKind};
 use crate::devices::Devices;
-use crate::kinds::{Link, LinkKind};
+use crate::kinds::{Action, Item as _, Render, Words, or_none, words_or_none};
 use crate::values::Dev;
+use crate::words::{Name, Word};
+
+impl Render for Link {
+    const IP_OBJECT: &'static str = "link";
+
+    fn verb(&self, action: Action) -> String {
+        let verb = match action {
+            Action::Create => "add name",
+            Action::Update => "set dev",
+            Action::Delete => "del dev",
+        };
+        format!("{} {verb}", Self::IP_OBJECT)
+    }
+
+    /// Netlink cannot create these, `ip` can: through a device file of its own.
+    fn own_command(&self, action: Action) -> Option<String> {
+        let mode = match (action, &self.kind) {
+            (Action::Create, Some(LinkKind::Tun)) => "tun",
+            (Action::Create, Some(LinkKind::Tap)) => "tap",
+            _ => return None,
+        };
+        let name = Word(self.name.as_bytes());
+        Some(format!("tuntap add dev {name} mode {mode}"))
+    }
+
+    fn write_words(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        words: &Words<'_, Link>,
+        devices: &Devices,
+    ) -> fmt::Result {
+        let which = match words {
+            Words::All => Which::All,
+            Words::Key => Which::Key,
+            Words::Create => Which::New,
+            Words::Update(Some(was)) => Which::ChangedFrom(was),
+            Words::Update(None) => Which::Setup,
+        };
+        self.words(which, devices).fmt(f)
+    }
+
+    fn field(&self, field: &str, devices: &Devices) -> Option<String> {
+        match field {
+            "up" => self.up.map(|up| if up { "up" } else { "down" }.to_owned()),
+            "mtu" => or_none(self.mtu),
+            "address" => or_none(self.address),
+            "group" => or_none(self.group),
+            "master" => or_none(
+                self.master
+                    .flatten()
+                    .map(|dev| Name(dev, devices).to_string()),
+            ),
+            "alias" => words_or_none(self.alias.as_deref().map_or_else(String::new, |alias| {
+                if alias.is_empty() {
+                    String::new()
+                } else {
+                    Word(alias).to_string()
+                }
+            })),
+            _ => {
+                let words = self.words(Which::Only(field), devices).to_string();
+                let attribute = words.split_once(" type ");
+                or_none(attribute.and_then(|(_, rest)| Some(rest.rsplit_once(' ')?.1.to_owned())))
+            }
+        }
+    }
+}
+
+impl Link {
+    fn words<'a>(&'a self, which: Which<'a>, devices: &'a Devices) -> LinkWords<'a> {
+        LinkWords {
+            link: self,
+            which,
+            devices,
+        }
+    }
+
+    /// The fields in which another link differs, of this one and of that.
+    pub(crate) fn differing_words(&self, other: &Link, devices: &Devices) -> (String, String) {
+        let differing = self.differences(other).into_iter();
+        let fields = differing.map(|difference| difference.field).collect();
+        let words = |link: &Link| link.words(Which::These(&fields), devices).to_string();
+        (words(self), words(other))
+    }
+}
 
 /// Which of a link's words are said.
 #[derive(Clone, Copy)]
-pub(super) enum Which<'a> {
+pub(crate) enum Which<'a> {
     /// Every one that is stated.
     All,
     /// The name.
@@ -28,10 +113,10 @@ pub(super) enum Which<'a> {
 }
 
 /// A link, from its name on.
-pub(super) struct LinkWords<'a> {
-    pub(super) link: &'a Link,
-    pub(super) which: Which<'a>,
-    pub(super) devices: &'a Devices,
+pub(crate) struct LinkWords<'a> {
+    pub(crate) link: &'a Link,
+    pub(crate) which: Which<'a>,
+    pub(crate) devices: &'a Devices,
 }
 
 impl fmt::Display for LinkWords<'_> {
