@@ -9,7 +9,8 @@ use trueup_reconcile::ErrorClass;
 ///
 /// The same errno means different things for different kinds: first the kind is asked
 /// ([`KindCodec`](trueup_netlink::codec::KindCodec)). The sources are the kernel's `rtnetlink.c`,
-/// `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`, `neighbour.c`, `fib_rules.c` and `nexthop.c`.
+/// `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`, `neighbour.c`, `fib_rules.c` and
+/// `nexthop.c`.
 pub(crate) fn classify(action: Action, object: &Object, error: &KernelError) -> ErrorClass {
     let errno = error.errno();
     let (absent, cause) = with_object!(object, object: K => {

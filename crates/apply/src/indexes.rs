@@ -6,15 +6,15 @@ use std::ops::Range;
 
 use trueup_diff::{Dev, Plan};
 
-/// The range of the indexes that trueup draws. The kernel numbers interfaces from 1 and does not get
-/// here.
+/// The range of the indexes that trueup draws. The kernel numbers interfaces from 1 and does not
+/// get here.
 const INDEXES: Range<u32> = 1 << 24..1 << 31;
 
 /// Draws the index of each interface that a plan will create: at random, from 2^24 to 2^31 - 1.
 ///
-/// The caller can record an index before the kernel is asked. A link that afterwards has the index (one
-/// of some two thousand million) and the name was then created by trueup. The kernel refuses to create
-/// a link whose index is taken.
+/// The caller can record an index before the kernel is asked. A link that afterwards has the index
+/// (one of some two thousand million) and the name was then created by trueup. The kernel refuses
+/// to create a link whose index is taken.
 pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
     let mut drawn = BTreeSet::new();
     plan.devices

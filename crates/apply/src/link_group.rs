@@ -1,8 +1,8 @@
 //! The delete of many links in one group.
 //!
 //! Before the kernel removes a link it waits until nothing uses the link any more, some sixteen
-//! milliseconds; links that one message deletes share that wait. So the links that a plan deletes in
-//! a row are put into a group of their own, and then the group is deleted, all in one send
+//! milliseconds; links that one message deletes share that wait. So the links that a plan deletes
+//! in a row are put into a group of their own, and then the group is deleted, all in one send
 //! (`rtnl_group_dellink` in net/core/rtnetlink.c).
 //!
 //! The group removes no more than a delete of each link would:
@@ -11,9 +11,11 @@
 //!   What the kernel removes with them, such as the peer of a veth, is the same either way.
 //! - The group's number is drawn for each send, from some two thousand million, and is none that a
 //!   link had when the plan was made. To get a link of its own into the group, another writer would
-//!   have to read the number from one of ours and use it while the kernel carries out that one send.
-//! - The kernel deletes none of a group of which it cannot delete one. A link whose two messages the
-//!   kernel did not both confirm is deleted by itself, so that each op has an answer of its own.
+//!   have to read the number from one of ours and use it while the kernel carries out that one
+//!   send.
+//! - The kernel deletes none of a group of which it cannot delete one. A link whose two messages
+//!   the kernel did not both confirm is deleted by itself, so that each op has an answer of its
+//!   own.
 //! - A process killed between two messages leaves links of ours in a group. They are ours by their
 //!   index in the ledger, and the next pass deletes them.
 

@@ -87,8 +87,8 @@ impl Failure {
         self.forms.as_deref()
     }
 
-    /// Makes the failure of an object that was written, and that the kernel stores as something else,
-    /// or not at all.
+    /// Makes the failure of an object that was written, and that the kernel stores as something
+    /// else, or not at all.
     pub fn stored_otherwise(
         desired: &Object,
         stored: Option<&Object>,
@@ -167,8 +167,8 @@ pub struct Outcomes {
     pub outcomes: Vec<Outcome>,
     /// The interface indexes of the planned devices that were created.
     pub created: BTreeMap<Dev, u32>,
-    /// The positions of the creates that count as applied although another writer created the object:
-    /// an equal rule existed by then.
+    /// The positions of the creates that count as applied although another writer created the
+    /// object: an equal rule existed by then.
     pub found_existing: BTreeSet<usize>,
     /// The route that the kernel echoed as stored or deleted, by the position of the op, after
     /// [`apply_with_echo`](crate::apply_with_echo). Where a route is here, no other read-back is

@@ -11,14 +11,14 @@ use crate::message::{self, Step};
 use crate::outcome::{Failure, Outcome, Outcomes, Pending};
 
 /// Carries a plan out over a socket in the namespace that the plan was made for. New links get the
-/// `indexes` [drawn](crate::draw_indexes) for them; the kernel numbers those that are not in it, and what
-/// depends on such a link waits.
+/// `indexes` [drawn](crate::draw_indexes) for them; the kernel numbers those that are not in it,
+/// and what depends on such a link waits.
 ///
 /// Calls `go_on` before each batch: once it returns false, nothing more is sent, and the rest is
 /// pending ([`Hold::Cut`]).
 ///
-/// Returns exactly one outcome for each op. If the socket fails altogether, the ops of the batch have
-/// failed with class `unknown`.
+/// Returns exactly one outcome for each op. If the socket fails altogether, the ops of the batch
+/// have failed with class `unknown`.
 pub fn apply(
     plan: &Plan,
     socket: &mut Socket,
@@ -157,7 +157,8 @@ impl Run<'_> {
         }
     }
 
-    /// Adds a message of an op to the batch, unless it cannot be encoded, and returns whether it did.
+    /// Adds a message of an op to the batch, unless it cannot be encoded, and returns whether it
+    /// did.
     fn add(&mut self, at: usize, step: Step) -> bool {
         let op = &self.plan.ops[at];
         let pushed = match self.push(op, step) {
@@ -181,9 +182,9 @@ impl Run<'_> {
         added && self.outcomes[at] == Some(Outcome::Applied)
     }
 
-    /// Appends a route after the old one, and deletes the old one. If the old one is missing, another
-    /// writer may have a route on the key, and be first on it: the new route is deleted again, and the
-    /// op is a conflict until the key was read.
+    /// Appends a route after the old one, and deletes the old one. If the old one is missing,
+    /// another writer may have a route on the key, and be first on it: the new route is deleted
+    /// again, and the op is a conflict until the key was read.
     fn append_then_delete(&mut self, at: usize) {
         if !self.send_now(at, Step::Append)
             || self.old_deleted.contains(&at)

@@ -39,7 +39,8 @@ impl Batch {
         Self::default()
     }
 
-    /// Returns whether the batch takes no more: [`BATCH_MESSAGES`] messages, or [`BATCH_BYTES`] reached.
+    /// Returns whether the batch takes no more: [`BATCH_MESSAGES`] messages, or [`BATCH_BYTES`]
+    /// reached.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.ends.len() >= BATCH_MESSAGES || self.buffer.len() >= BATCH_BYTES

@@ -101,8 +101,8 @@ impl Channel {
                     _ if error.kind() != io::ErrorKind::Interrupted => {
                         return Err(Error::io("cannot receive from the kernel", error));
                     }
-                    // Datagrams of other processes cannot keep the caller for ever, and a few of them
-                    // do not hide the kernel's.
+                    // Datagrams of other processes cannot keep the caller for ever, and a few of
+                    // them do not hide the kernel's.
                     _ if foreign >= MAX_FOREIGN_DATAGRAMS && Instant::now() >= deadline => {
                         return Ok(None);
                     }

@@ -25,8 +25,9 @@ pub enum DumpStep<'a> {
     Begin,
     /// One message of the current attempt.
     Message(Message<'a>),
-    /// All messages of one datagram were told, which had so many bytes: the kernel makes each at one moment, and may change
-    /// what it holds before the next, which is made as this one is taken. Not told of the datagram that ends the dump.
+    /// All messages of one datagram were told, which had so many bytes: the kernel makes each at
+    /// one moment, and may change what it holds before the next, which is made as this one is
+    /// taken. Not told of the datagram that ends the dump.
     Part(usize),
 }
 
@@ -88,11 +89,12 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// [`Kernel`](crate::ErrorKind::Kernel) when the kernel refuses or breaks off: `ENOENT` for a table
-    /// that does not exist, which means that it is empty; `EINVAL` for what strict checking cannot
-    /// filter by. [`Timeout`](crate::ErrorKind::Timeout), [`Malformed`](crate::ErrorKind::Malformed),
-    /// [`TooLarge`](crate::ErrorKind::TooLarge), [`Io`](crate::ErrorKind::Io) as for
-    /// [`request`](Self::request). After an error the messages seen are no whole.
+    /// [`Kernel`](crate::ErrorKind::Kernel) when the kernel refuses or breaks off: `ENOENT` for a
+    /// table that does not exist, which means that it is empty; `EINVAL` for what strict checking
+    /// cannot filter by. [`Timeout`](crate::ErrorKind::Timeout),
+    /// [`Malformed`](crate::ErrorKind::Malformed), [`TooLarge`](crate::ErrorKind::TooLarge),
+    /// [`Io`](crate::ErrorKind::Io) as for [`request`](Self::request). After an error the messages
+    /// seen are no whole.
     pub fn dump(
         &mut self,
         request: &[u8],

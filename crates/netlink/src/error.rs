@@ -116,8 +116,8 @@ impl Error {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// Returns whether the same call may succeed when repeated, with nothing else changed: time outs,
-    /// overruns, truncation, interrupted dumps, `EBUSY`, and whatever [`is_transient`] says.
+    /// Returns whether the same call may succeed when repeated, with nothing else changed: time
+    /// outs, overruns, truncation, interrupted dumps, `EBUSY`, and whatever [`is_transient`] says.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
@@ -148,8 +148,8 @@ impl Error {
         }
     }
 
-    /// Returns whether events or acknowledgements were lost, so that the kernel's state must be read again
-    /// ([`ErrorKind::Overrun`] and [`ErrorKind::Truncated`]).
+    /// Returns whether events or acknowledgements were lost, so that the kernel's state must be
+    /// read again ([`ErrorKind::Overrun`] and [`ErrorKind::Truncated`]).
     #[must_use]
     pub fn is_loss(&self) -> bool {
         matches!(self.kind(), ErrorKind::Overrun | ErrorKind::Truncated)
@@ -201,8 +201,8 @@ impl From<TooLarge> for Error {
 }
 
 /// Returns whether an errno says that a resource was exhausted that is freed again: descriptors
-/// (`EMFILE`, `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and others (`EAGAIN`), or
-/// that a call was interrupted (`EINTR`). The same call may succeed a moment later.
+/// (`EMFILE`, `ENFILE`), memory and buffers (`ENOMEM`, `ENOBUFS`), threads and others (`EAGAIN`),
+/// or that a call was interrupted (`EINTR`). The same call may succeed a moment later.
 #[must_use]
 pub fn is_transient(errno: i32) -> bool {
     use libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};

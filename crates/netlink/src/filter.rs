@@ -1,13 +1,15 @@
-//! Classic BPF, as far as a filter on a netlink socket takes it: what the kernel does not queue wakes nobody and overruns
-//! nothing.
+//! Classic BPF, as far as a filter on a netlink socket takes it: what the kernel does not queue
+//! wakes nobody and overruns nothing.
 //!
-//! A program sees one datagram from its netlink header on; an event's holds one message. It leaves by
-//! [`pass`](Instruction::pass) or [`drop`](Instruction::drop), and a load from beyond the end drops, so look at the
-//! [`length`](Instruction::length) first. Jumps go forward, over so many instructions.
+//! A program sees one datagram from its netlink header on; an event's holds one message. It leaves
+//! by [`pass`](Instruction::pass) or [`drop`](Instruction::drop), and a load from beyond the end
+//! drops, so look at the [`length`](Instruction::length) first. Jumps go forward, over so many
+//! instructions.
 //!
-//! Numbers are loaded in network byte order, and a netlink message has them in that of the host: compare with what [`swapped`]
-//! and [`swapped_half`] make of a number. What is worth dropping is the caller's to know.
-//! Source: Documentation/networking/filter.rst in the kernel, `linux/filter.h`.
+//! Numbers are loaded in network byte order, and a netlink message has them in that of the host:
+//! compare with what [`swapped`] and [`swapped_half`] make of a number. What is worth dropping is
+//! the caller's to know. Source: Documentation/networking/filter.rst in the kernel,
+//! `linux/filter.h`.
 
 /// One instruction (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +86,15 @@ impl Instruction {
         Self::new(LD | B | ABS, at)
     }
 
-    /// Loads the first byte of the attribute whose offset was loaded by [`attribute`](Self::attribute).
+    /// Loads the first byte of the attribute whose offset was loaded by
+    /// [`attribute`](Self::attribute).
     #[must_use]
     pub const fn first_byte() -> [Self; 2] {
         [Self::new(MISC | TAX, 0), Self::new(LD | B | IND, 4)]
     }
 
-    /// Loads the offset of the attribute of a number, among those that begin at an offset; 0 where there is none.
+    /// Loads the offset of the attribute of a number, among those that begin at an offset; 0 where
+    /// there is none.
     #[must_use]
     pub const fn attribute(begin: u32, number: u16) -> [Self; 3] {
         [
@@ -112,7 +116,8 @@ impl Instruction {
         Self::jump(JGE, number, yes, no)
     }
 
-    /// Goes on over `yes` instructions where what was loaded has any of the bits of `mask`, else over `no`.
+    /// Goes on over `yes` instructions where what was loaded has any of the bits of `mask`, else
+    /// over `no`.
     #[must_use]
     pub const fn any_of(mask: u32, yes: u8, no: u8) -> Self {
         Self::jump(JSET, mask, yes, no)

@@ -77,8 +77,8 @@ impl KernelError {
         self.errno == libc::EEXIST
     }
 
-    /// Returns whether the object, or its device, does not exist. The errno depends on the kind: route
-    /// `ESRCH`, rule and neighbour `ENOENT`, address `EADDRNOTAVAIL`, link `ENODEV`.
+    /// Returns whether the object, or its device, does not exist. The errno depends on the kind:
+    /// route `ESRCH`, rule and neighbour `ENOENT`, address `EADDRNOTAVAIL`, link `ENODEV`.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         use libc::{EADDRNOTAVAIL, ENODEV, ENOENT, ESRCH};

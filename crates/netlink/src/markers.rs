@@ -1,18 +1,18 @@
 //! [`markers`]: the kinds of objects on which the kernel keeps the protocol that marks their owner.
 //!
-//! A kernel drops an attribute that it does not know from a write, without an error. So a writer that
-//! recognises its objects by their marker has to know beforehand whether the kernel keeps it.
+//! A kernel drops an attribute that it does not know from a write, without an error. So a writer
+//! that recognises its objects by their marker has to know beforehand whether the kernel keeps it.
 //! [`markers`] writes nothing to find out: it requests dumps, which needs no privilege.
 //!
 //! - *Routes* and *nexthop objects* have it in their fixed header, on every kernel that has them.
 //! - A kernel with `FRA_PROTOCOL` (Linux 4.17) puts it on every *rule*, even as 0
 //!   (`fib_nl_fill_rule` in net/core/fib_rules.c): one rule is enough to see it.
-//! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) have it only
-//!   when it is not 0, so there may be no object to look at. But a dump request may carry attributes,
-//!   and under strict checking (Linux 4.20) the kernel refuses an attribute that it knows and cannot
-//!   filter by with another message than one that it does not know (`__nla_validate_parse` in
-//!   lib/nlattr.c). The latter message is learnt from a request with a number that no kernel uses. A
-//!   kernel without strict checking is older than both attributes.
+//! - *Neighbours* (`NDA_PROTOCOL`, Linux 5.0) and *addresses* (`IFA_PROTO`, Linux 5.18) have it
+//!   only when it is not 0, so there may be no object to look at. But a dump request may carry
+//!   attributes, and under strict checking (Linux 4.20) the kernel refuses an attribute that it
+//!   knows and cannot filter by with another message than one that it does not know
+//!   (`__nla_validate_parse` in lib/nlattr.c). The latter message is learnt from a request with a
+//!   number that no kernel uses. A kernel without strict checking is older than both attributes.
 //!
 //! Forwarding entries (`AF_BRIDGE`) are no neighbours here: the kernel drops their `NDA_PROTOCOL`.
 
@@ -50,9 +50,9 @@ pub struct Markers {
     pub nexthop: Marker,
 }
 
-/// Returns which markers the kernel keeps, in the socket's namespace. It changes nothing and needs no
-/// privilege. It costs six refused dumps and one of the rules; once for a namespace is enough, unless
-/// rules were [`Marker::Unknown`].
+/// Returns which markers the kernel keeps, in the socket's namespace. It changes nothing and needs
+/// no privilege. It costs six refused dumps and one of the rules; once for a namespace is enough,
+/// unless rules were [`Marker::Unknown`].
 ///
 /// # Errors
 ///

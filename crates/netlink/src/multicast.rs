@@ -1,8 +1,8 @@
 //! [`Multicast`]: a socket for the kernel's events.
 //!
 //! An event says that something changed. Some changes have no event (the kernel removes IPv4 routes
-//! without one when their link goes down), the order of events and dump rows is unspecified, and the
-//! queue can overrun. `NETLINK_NO_ENOBUFS`, which hides overruns, is never set.
+//! without one when their link goes down), the order of events and dump rows is unspecified, and
+//! the queue can overrun. `NETLINK_NO_ENOBUFS`, which hides overruns, is never set.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -51,8 +51,8 @@ impl Multicast {
             .map_err(|source| Error::io("cannot join a multicast group", source))
     }
 
-    /// Returns the size of the receive queue in bytes as the kernel accounts for it; an event is charged about
-    /// 832.
+    /// Returns the size of the receive queue in bytes as the kernel accounts for it; an event is
+    /// charged about 832.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl Multicast {
         self.channel.receive_buffer()
     }
 
-    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN in
-    /// the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
+    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN
+    /// in the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
     ///
     /// # Errors
     ///
@@ -81,8 +81,9 @@ impl Multicast {
         self.channel.netns_cookie()
     }
 
-    /// Sets the filter of the receive queue; an empty program removes it. A filter only saves work and
-    /// room in the queue: a [`Transport`](crate::Transport) other than the kernel's may ignore it.
+    /// Sets the filter of the receive queue; an empty program removes it. A filter only saves work
+    /// and room in the queue: a [`Transport`](crate::Transport) other than the kernel's may ignore
+    /// it.
     ///
     /// # Errors
     ///
@@ -94,8 +95,8 @@ impl Multicast {
             .map_err(|source| Error::io("cannot set a socket filter", source))
     }
 
-    /// Waits up to `timeout` for events, passes all queued ones to `each`, and returns their number.
-    /// The sender's port id is in each message's header.
+    /// Waits up to `timeout` for events, passes all queued ones to `each`, and returns their
+    /// number. The sender's port id is in each message's header.
     ///
     /// # Errors
     ///

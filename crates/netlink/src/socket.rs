@@ -60,10 +60,10 @@ impl Socket {
         Self::over(Channel::open(namespace)?)
     }
 
-    /// Opens a socket as [`open`](Self::open) does, whose dumps come in parts of at most so many bytes
-    /// instead of 32 KiB, so that the borders of the parts are at other rows. A row that does not fit
-    /// into a part ends a dump without an error, so such a dump does not prove that a missing object
-    /// does not exist.
+    /// Opens a socket as [`open`](Self::open) does, whose dumps come in parts of at most so many
+    /// bytes instead of 32 KiB, so that the borders of the parts are at other rows. A row that does
+    /// not fit into a part ends a dump without an error, so such a dump does not prove that a
+    /// missing object does not exist.
     ///
     /// # Errors
     ///
@@ -95,21 +95,22 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Returns whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20): only
-    /// then are dumps filtered by it.
+    /// Returns whether the kernel checks requests strictly (`NETLINK_GET_STRICT_CHK`, Linux 4.20):
+    /// only then are dumps filtered by it.
     #[must_use]
     pub fn strict(&self) -> bool {
         self.strict
     }
 
-    /// Returns the port id that the kernel gave the socket. The events of the socket's writes carry it.
+    /// Returns the port id that the kernel gave the socket. The events of the socket's writes carry
+    /// it.
     #[must_use]
     pub fn port_id(&self) -> u32 {
         self.channel.port()
     }
 
-    /// Returns the cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot, where inode
-    /// numbers, names and process ids are used again.
+    /// Returns the cookie of the socket's namespace (`SO_NETNS_COOKIE`), unique for the boot, where
+    /// inode numbers, names and process ids are used again.
     ///
     /// # Errors
     ///
@@ -129,8 +130,8 @@ impl Socket {
         self.timeout = timeout;
     }
 
-    /// Returns the size of the receive queue in bytes, as the kernel accounts for it (`SO_RCVBUF`: twice what
-    /// was asked for; an acknowledgement is charged 832).
+    /// Returns the size of the receive queue in bytes, as the kernel accounts for it (`SO_RCVBUF`:
+    /// twice what was asked for; an acknowledgement is charged 832).
     ///
     /// # Errors
     ///
@@ -139,8 +140,8 @@ impl Socket {
         self.channel.receive_buffer()
     }
 
-    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN in
-    /// the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
+    /// Asks for a receive queue of `bytes`, and returns the size that it got: without CAP_NET_ADMIN
+    /// in the first user namespace the kernel limits it to `net.core.rmem_max` without an error.
     ///
     /// # Errors
     ///
@@ -151,10 +152,10 @@ impl Socket {
         Ok(obtained)
     }
 
-    /// Primes the kernel's `max_recvmsg_len` (net/netlink/af_netlink.c), so that large dump rows fit:
-    /// the kernel makes the parts of a dump as large as the largest buffer that the socket has
-    /// received with, up to 32 KiB. On a fresh socket the first part has less than 4 KiB; if the first
-    /// row does not fit, the dump is empty and not flagged.
+    /// Primes the kernel's `max_recvmsg_len` (net/netlink/af_netlink.c), so that large dump rows
+    /// fit: the kernel makes the parts of a dump as large as the largest buffer that the socket has
+    /// received with, up to 32 KiB. On a fresh socket the first part has less than 4 KiB; if the
+    /// first row does not fit, the dump is empty and not flagged.
     fn prime_dump_buffer(&mut self) -> Result<(), Error> {
         let mut nothing = Vec::new();
         MessageWriter::begin(&mut nothing, NLMSG_NOOP, 0).finish()?;
@@ -186,8 +187,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when the privilege is missing; else as for
-    /// [`request`](Self::request) when it could not be asked.
+    /// [`Kernel`](ErrorKind::Kernel) with [`Error::is_permission`] when the privilege is missing;
+    /// else as for [`request`](Self::request) when it could not be asked.
     pub fn check_privilege(&mut self) -> Result<(), Error> {
         let mut nameless = Vec::new();
         let mut message = MessageWriter::begin(&mut nameless, codec::link::DELETE, 0);
@@ -199,8 +200,8 @@ impl Socket {
         }
     }
 
-    /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asks again, with more
-    /// room, if the reply did not fit; `read` gets one reply only.
+    /// Sends one GET request without `NLM_F_DUMP` and gives the reply to `read`. Asks again, with
+    /// more room, if the reply did not fit; `read` gets one reply only.
     ///
     /// # Errors
     ///
@@ -249,7 +250,8 @@ impl Socket {
         })
     }
 
-    /// Stamps one message with `flags` and a fresh sequence number, sends it, and returns the number.
+    /// Stamps one message with `flags` and a fresh sequence number, sends it, and returns the
+    /// number.
     pub(crate) fn send(&mut self, message: &[u8], flags: u16) -> Result<u32, Error> {
         let header = Header::read(message)
             .filter(|header| usize::try_from(header.length) == Ok(message.len()))

@@ -1,4 +1,5 @@
-//! The socket options that no dependency wraps: `SO_NETNS_COOKIE`, `SO_ATTACH_FILTER` and `SO_DETACH_FILTER`.
+//! The socket options that no dependency wraps: `SO_NETNS_COOKIE`, `SO_ATTACH_FILTER` and
+//! `SO_DETACH_FILTER`.
 #![allow(unsafe_code)]
 
 use std::io;

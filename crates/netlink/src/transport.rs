@@ -1,7 +1,7 @@
 //! [`Transport`]: carries datagrams to a kernel and back.
 //!
-//! [`Socket`](crate::Socket) and [`Multicast`](crate::Multicast) reach the other side only through a
-//! transport. So the same code serves the kernel, a fake kernel, and a layer between that injects
+//! [`Socket`](crate::Socket) and [`Multicast`](crate::Multicast) reach the other side only through
+//! a transport. So the same code serves the kernel, a fake kernel, and a layer between that injects
 //! faults: see [`Namespace::through`](crate::Namespace::through).
 
 use std::fmt;
@@ -55,8 +55,8 @@ pub trait Transport: AsFd + Send {
     /// `ENOPROTOOPT` before Linux 5.14.
     fn netns_cookie(&self) -> io::Result<u64>;
 
-    /// Sets the filter of the receive queue; an empty program removes it. What is queued already stays.
-    /// A transport may ignore the filter, as the default does: filter again what arrives.
+    /// Sets the filter of the receive queue; an empty program removes it. What is queued already
+    /// stays. A transport may ignore the filter, as the default does: filter again what arrives.
     ///
     /// # Errors
     ///
@@ -73,13 +73,13 @@ pub trait Transport: AsFd + Send {
     /// Then nothing has been carried out: `EMSGSIZE` when it exceeds the send buffer.
     fn send(&mut self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Takes the next datagram without waiting: its bytes replace those of `buffer`, up to its capacity.
-    /// Returns the datagram's real length.
+    /// Takes the next datagram without waiting: its bytes replace those of `buffer`, up to its
+    /// capacity. Returns the datagram's real length.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when there is none; `EINTR` when the call is to be repeated; `ENOBUFS` once for each
-    /// loss.
+    /// `EAGAIN` when there is none; `EINTR` when the call is to be repeated; `ENOBUFS` once for
+    /// each loss.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize>;
 }
 

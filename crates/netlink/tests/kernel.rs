@@ -453,7 +453,8 @@ fn a_filter_keeps_the_queue_empty_and_can_be_taken_away() {
     assert_eq!(events.receive(Duration::ZERO, told).unwrap(), 1);
     assert_eq!(kinds, [RTM_DELROUTE]);
 
-    // What is no program changes nothing; none at all lets everything pass, and is no error where there is none.
+    // What is no program changes nothing; none at all lets everything pass, and is no error where
+    // there is none.
     let endless = [Instruction::half(4)];
     let error = events.set_filter(&endless).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EINVAL));
@@ -491,7 +492,8 @@ fn a_row_larger_than_any_dump_ends_it_without_an_error() {
         rows += usize::from(matches!(step, DumpStep::Message(_)));
     });
     match dump {
-        // So nobody knows it from there being nothing; codec::route refuses to write what comes to that.
+        // So nobody knows it from there being nothing; codec::route refuses to write what comes to
+        // that.
         Ok(dump) => assert_eq!((dump.complete, rows), (true, 0)),
         // Linux 6.1 tells.
         Err(error) => assert_eq!(error.errno(), Some(libc::EMSGSIZE)),

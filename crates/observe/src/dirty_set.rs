@@ -46,11 +46,11 @@ impl DirtySet {
     }
 
     /// Returns whether another writer removed an object, or may have. What the kernel removes as a
-    /// side effect, with a link, an address or a nexthop object, is not in the set: of an object that
-    /// is missing and not in it, the kernel is the cause.
+    /// side effect, with a link, an address or a nexthop object, is not in the set: of an object
+    /// that is missing and not in it, the kernel is the cause.
     ///
-    /// Routes and nexthop objects are in the set if a request removed them; addresses and neighbours
-    /// if their device was up. For links and rules the causes cannot be distinguished.
+    /// Routes and nexthop objects are in the set if a request removed them; addresses and
+    /// neighbours if their device was up. For links and rules the causes cannot be distinguished.
     pub fn removed_by_another_writer(&self, key: &ObjectKey) -> bool {
         let has_known_cause = !matches!(key, ObjectKey::Link(_) | ObjectKey::Rule(_));
         self.more_removed || !has_known_cause || self.removed.contains(key)

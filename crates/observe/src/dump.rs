@@ -36,8 +36,8 @@ where
 }
 
 /// Makes a dump under a guard and appends the kept rows to `items`. Returns why the dump is
-/// incomplete by its own account, and whether the guard found it undisturbed. After an error `items`
-/// is as before.
+/// incomplete by its own account, and whether the guard found it undisturbed. After an error
+/// `items` is as before.
 pub(crate) fn read_dump<T>(
     socket: &mut Socket,
     guard: &mut DumpGuard<'_>,

@@ -4,8 +4,8 @@
 //! parts, each at one moment: under the table's lock (`fib6_dump_table` in net/ipv6/ip6_fib.c), or
 //! walking what RCU keeps stable (`fib_table_dump` in net/ipv4/fib_trie.c, `dump_rules` in
 //! net/core/fib_rules.c, `neigh_dump_table` in net/core/neighbour.c). Between two parts it keeps a
-//! cursor. A writer who changes something before the cursor moves it: rows are left out, or repeated.
-//! So a dump is complete
+//! cursor. A writer who changes something before the cursor moves it: rows are left out, or
+//! repeated. So a dump is complete
 //!
 //! - if it came in one part, or
 //! - if nothing that moves the cursor changed from its begin to its end.
@@ -24,8 +24,8 @@ use trueup_netlink::{Error, Socket};
 
 use crate::listener::{ChangeListener, Event, barrier};
 
-/// A part of this many bytes or more may be full: the next row, which is no larger than what is left,
-/// did not fit.
+/// A part of this many bytes or more may be full: the next row, which is no larger than what is
+/// left, did not fit.
 const FULL: usize = 16 * 1024;
 /// The sizes of full parts, less a row, where the kernel has no 32 KiB in one piece to spare
 /// (`NLMSG_GOODSIZE` with pages of 4 KiB, and of more).

@@ -86,8 +86,8 @@ impl Observer {
     }
 }
 
-/// Returns whether a refusal of a dump means that there are no such objects: the kernel does not have
-/// the kind, or not the table.
+/// Returns whether a refusal of a dump means that there are no such objects: the kernel does not
+/// have the kind, or not the table.
 fn is_empty<K: KindCodec>(query: &DumpQuery, error: &Error) -> bool {
     let is_one_table = matches!(
         query.consistency,

@@ -20,8 +20,8 @@ pub(crate) struct ChangeListener {
     events: Multicast,
     /// A change was announced that the kernel may not have made yet. It announces the delete of an
     /// IPv4 route before it deletes (`fib_table_delete` in net/ipv4/fib_trie.c), and that a link
-    /// goes down before it removes the link's routes. Both happen under one lock (RTNL), so only the
-    /// last announcement is in question: a [`barrier`] waits for it.
+    /// goes down before it removes the link's routes. Both happen under one lock (RTNL), so only
+    /// the last announcement is in question: a [`barrier`] waits for it.
     pub(crate) has_pending: bool,
     /// The record of changes, while one is made.
     log: Option<ChangeLog>,

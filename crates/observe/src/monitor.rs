@@ -1,11 +1,11 @@
 //! [`Monitor`]: turns the kernel's events into a [`DirtySet`].
 //!
-//! An event is never taken for state: it names what to read again. What the kernel removes without an
-//! event (routes, when a link goes down, or an address or a nexthop object is deleted) is named by
-//! what it depends on. Where an event cannot be read, or events were lost, everything is dirty.
+//! An event is never taken for state: it names what to read again. What the kernel removes without
+//! an event (routes, when a link goes down, or an address or a nexthop object is deleted) is named
+//! by what it depends on. Where an event cannot be read, or events were lost, everything is dirty.
 //!
-//! A socket filter drops the events outside of the scope in the kernel ([`mod@filter`]), so that they
-//! neither wake the reader nor fill the queue.
+//! A socket filter drops the events outside of the scope in the kernel ([`mod@filter`]), so that
+//! they neither wake the reader nor fill the queue.
 
 mod event;
 mod filter;
@@ -66,8 +66,8 @@ pub struct EventSummary {
 }
 
 impl Monitor {
-    /// Begins to listen to everything, until [`set_scope`](Self::set_scope). Asks for a receive queue
-    /// of [`RECEIVE_BUFFER`]; [`receive_buffer`](Self::receive_buffer) returns what it got.
+    /// Begins to listen to everything, until [`set_scope`](Self::set_scope). Asks for a receive
+    /// queue of [`RECEIVE_BUFFER`]; [`receive_buffer`](Self::receive_buffer) returns what it got.
     ///
     /// # Errors
     ///
@@ -99,8 +99,8 @@ impl Monitor {
         self.events.netns_cookie()
     }
 
-    /// Sets the scope from now on. Read afterwards what is new in the scope: its earlier events were
-    /// not read, or were dropped by the filter.
+    /// Sets the scope from now on. Read afterwards what is new in the scope: its earlier events
+    /// were not read, or were dropped by the filter.
     ///
     /// # Errors
     ///
@@ -117,9 +117,9 @@ impl Monitor {
     /// Ignores the events of the caller's own writes from now on, which carry the port id of the
     /// writing socket ([`Socket::port_id`](trueup_netlink::Socket::port_id)); `None` ends it.
     ///
-    /// Some events do not carry it: those of links, IPv6 addresses and deleted neighbours, and of what
-    /// the kernel derives from a write. And of what a write removes without an event, the caller must
-    /// read the state itself.
+    /// Some events do not carry it: those of links, IPv6 addresses and deleted neighbours, and of
+    /// what the kernel derives from a write. And of what a write removes without an event, the
+    /// caller must read the state itself.
     ///
     /// With `many` writes the socket filter drops their events, so that they do not fill the queue.
     /// The kernel compiles a program for that, which takes longer than reading a few events. Events
@@ -142,8 +142,8 @@ impl Monitor {
     }
 
     /// Reads the queued events without waiting, some thousands at most; if there are more, the
-    /// descriptor stays readable. Read the namespace after this call, not before it: after a loss the
-    /// kernel loses more events until its queue is empty.
+    /// descriptor stays readable. Read the namespace after this call, not before it: after a loss
+    /// the kernel loses more events until its queue is empty.
     ///
     /// # Errors
     ///

@@ -20,8 +20,9 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Notes that a kind was read, and why it is incomplete, if it is. The kind is complete if neither
-    /// this read nor an earlier one was incomplete. Every read that adds to a snapshot calls this.
+    /// Notes that a kind was read, and why it is incomplete, if it is. The kind is complete if
+    /// neither this read nor an earlier one was incomplete. Every read that adds to a snapshot
+    /// calls this.
     pub fn mark_read(&mut self, kind: Kind, reasons: impl IntoIterator<Item = Incomplete>) {
         self.incomplete.extend(reasons);
         let is_incomplete = self.incomplete.iter().any(|reason| reason.kind() == kind);

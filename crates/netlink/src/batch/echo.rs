@@ -1,7 +1,7 @@
-//! Echoes: with `NLM_F_ECHO` the kernel sends the writer the object as it stored it (`nlmsg_notify` in
-//! net/netlink/af_netlink.c). An echo is the message that the kernel sends to the multicast group, in
-//! the format of a dump, and comes before the acknowledgement: so a few changes are read back without
-//! a dump.
+//! Echoes: with `NLM_F_ECHO` the kernel sends the writer the object as it stored it (`nlmsg_notify`
+//! in net/netlink/af_netlink.c). An echo is the message that the kernel sends to the multicast
+//! group, in the format of a dump, and comes before the acknowledgement: so a few changes are read
+//! back without a dump.
 
 use super::{Batch, Outcome};
 use crate::codec::route;
@@ -19,10 +19,10 @@ const HOP_LEN: usize = 28;
 const INET6: u8 = 10;
 
 impl Socket {
-    /// Sends a batch as [`send_batch`](Self::send_batch) does, and passes the kernel's echoes to `each`,
-    /// with the position of the message in the batch. A message has one or several echoes, in the
-    /// format of the kernel's dumps and events, such as `RTM_NEWROUTE`, to be read with the same
-    /// [`codec`](crate::codec).
+    /// Sends a batch as [`send_batch`](Self::send_batch) does, and passes the kernel's echoes to
+    /// `each`, with the position of the message in the batch. A message has one or several echoes,
+    /// in the format of the kernel's dumps and events, such as `RTM_NEWROUTE`, to be read with the
+    /// same [`codec`](crate::codec).
     ///
     /// An echo says what the kernel has stored, and comes while the kernel holds the lock of the
     /// change: it contains no other writer's change. A missing echo says nothing:
@@ -34,9 +34,9 @@ impl Socket {
     ///   their own are then [`Unknown`](Outcome::Unknown);
     /// - an echo that would not fit the receive queue alone is not requested.
     ///
-    /// So a message that is [`Done`](Outcome::Done) without an echo must be read back in another way. A
-    /// delete of an IPv6 route is echoed once for each next hop. An echo is not the outcome: a change
-    /// that failed half way may have been echoed before it failed.
+    /// So a message that is [`Done`](Outcome::Done) without an echo must be read back in another
+    /// way. A delete of an IPv6 route is echoed once for each next hop. An echo is not the outcome:
+    /// a change that failed half way may have been echoed before it failed.
     ///
     /// # Errors
     ///

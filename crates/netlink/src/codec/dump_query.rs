@@ -34,8 +34,8 @@ impl DumpQuery {
     }
 }
 
-/// How to find out whether a dump is complete. The kernel keeps a cursor between the parts of a dump;
-/// a change before the cursor moves it, and rows are left out or repeated.
+/// How to find out whether a dump is complete. The kernel keeps a cursor between the parts of a
+/// dump; a change before the cursor moves it, and rows are left out or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
     /// The kernel flags the dump as interrupted (`NLM_F_DUMP_INTR`).

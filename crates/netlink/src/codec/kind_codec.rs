@@ -20,12 +20,12 @@ pub trait KindCodec: ObjectKind + PartialEq {
     const GROUPS: &'static [Group];
     /// The errno of a delete of an object that does not exist.
     const ABSENT: i32;
-    /// Kernels exist that lack the kind: they refuse its dumps with `EOPNOTSUPP`, and its groups with
-    /// `EINVAL`.
+    /// Kernels exist that lack the kind: they refuse its dumps with `EOPNOTSUPP`, and its groups
+    /// with `EINVAL`.
     const IS_OPTIONAL: bool = false;
 
-    /// Decodes the body of a message of type [`NEW`](Self::NEW) or [`DELETE`](Self::DELETE). `None` is
-    /// a message about something else than an object of the kind.
+    /// Decodes the body of a message of type [`NEW`](Self::NEW) or [`DELETE`](Self::DELETE). `None`
+    /// is a message about something else than an object of the kind.
     ///
     /// # Errors
     ///
@@ -48,8 +48,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
         })
     }
 
-    /// Returns the dumps that together list the objects of a scope. `is_strict` says whether the kernel
-    /// filters dumps ([`Socket::strict`](crate::Socket::strict)).
+    /// Returns the dumps that together list the objects of a scope. `is_strict` says whether the
+    /// kernel filters dumps ([`Socket::strict`](crate::Socket::strict)).
     fn dumps(scope: &ReadScope, is_strict: bool) -> Vec<DumpQuery>;
 
     /// Returns whether a decoded object is in a scope: the kernel does not filter by all of it.
@@ -69,8 +69,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
     ///
     /// # Errors
     ///
-    /// When a device is not resolved, or when the message would be wrong or would touch more than the
-    /// object.
+    /// When a device is not resolved, or when the message would be wrong or would touch more than
+    /// the object.
     fn encode(
         buffer: &mut Vec<u8>,
         part: Part,
@@ -83,8 +83,8 @@ pub trait KindCodec: ObjectKind + PartialEq {
     }
 }
 
-/// Decodes a message that announces an object of any kind, or its removal, and returns whether the object
-/// was deleted. `None` is a message about something else.
+/// Decodes a message that announces an object of any kind, or its removal, and returns whether the
+/// object was deleted. `None` is a message about something else.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The attributes of each kind of link are
-//! in the private module `link_kind`.
+//! Links (`ifinfomsg`, linux/rtnetlink.h and linux/if_link.h). The attributes of each kind of link
+//! are in the private module `link_kind`.
 
 mod change;
 mod codec;
@@ -203,7 +203,8 @@ pub fn delete(buffer: &mut Vec<u8>, index: u32) -> Result<(), EncodeError> {
     Ok(message.finish()?)
 }
 
-/// Encodes that a link, addressed by its index, is put into a group, and nothing else of it changes.
+/// Encodes that a link, addressed by its index, is put into a group, and nothing else of it
+/// changes.
 ///
 /// # Errors
 ///

@@ -115,9 +115,9 @@ impl KindCodec for Neighbour {
     }
 }
 
-/// Returns whether the kernel made a NOARP row by itself, where there is nothing to resolve: it then
-/// has no link-layer address, that of the device itself, or the broadcast one (`arp_constructor`,
-/// `ndisc_constructor`).
+/// Returns whether the kernel made a NOARP row by itself, where there is nothing to resolve: it
+/// then has no link-layer address, that of the device itself, or the broadcast one
+/// (`arp_constructor`, `ndisc_constructor`).
 fn is_derived(lladdr: Option<LinkAddr>, own: Option<LinkAddr>) -> bool {
     lladdr.is_none_or(|lladdr| {
         Some(lladdr) == own || lladdr.as_bytes().iter().all(|byte| *byte == 0xff)

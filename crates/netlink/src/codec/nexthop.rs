@@ -83,9 +83,11 @@ impl KindCodec for Nexthop {
     }
 }
 
-/// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4 and IPv6.
+/// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
+/// and IPv6.
 ///
-/// What is not known, such as an encapsulation, or that it is for forwarding entries alone, marks the object as not modelled.
+/// What is not known, such as an encapsulation, or that it is for forwarding entries alone, marks
+/// the object as not modelled.
 ///
 /// # Errors
 ///
@@ -156,8 +158,8 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
 ///
 /// # Errors
 ///
-/// When a device is not resolved, or none is named, when the object is not fully modelled, has the number 0, or a weight out
-/// of 1 to 256.
+/// When a device is not resolved, or none is named, when the object is not fully modelled, has the
+/// number 0, or a weight out of 1 to 256.
 pub fn create(
     buffer: &mut Vec<u8>,
     nexthop: &Nexthop,
@@ -166,9 +168,9 @@ pub fn create(
     put(buffer, nexthop, NLM_F_CREATE | NLM_F_EXCL, resolve)
 }
 
-/// Encodes the replacement of whatever has the object's number, whoever owns it, with all routes that point at it; one that
-/// is gone by then is made anew. Only for an object that was observed as ours. The kernel refuses to make a single one of a
-/// group and a group of a single one.
+/// Encodes the replacement of whatever has the object's number, whoever owns it, with all routes
+/// that point at it; one that is gone by then is made anew. Only for an object that was observed as
+/// ours. The kernel refuses to make a single one of a group and a group of a single one.
 ///
 /// # Errors
 ///
@@ -181,8 +183,8 @@ pub fn replace(
     put(buffer, nexthop, NLM_F_CREATE | NLM_F_REPLACE, resolve)
 }
 
-/// Encodes the deletion of the object of a number, whoever owns it: the kernel takes no protocol here. The routes that point
-/// at it go with it, and it leaves the groups that it is in.
+/// Encodes the deletion of the object of a number, whoever owns it: the kernel takes no protocol
+/// here. The routes that point at it go with it, and it leaves the groups that it is in.
 ///
 /// # Errors
 ///

@@ -104,8 +104,9 @@ pub fn replace(
     put(buffer, route, NLM_F_CREATE | NLM_F_REPLACE, resolve)
 }
 
-/// Encodes the addition of an IPv4 route after those of its key: none of them is touched, and the first still counts. Answered
-/// with EEXIST where one of them is the same. In IPv6 it would become one with what is there.
+/// Encodes the addition of an IPv4 route after those of its key: none of them is touched, and the
+/// first still counts. Answered with EEXIST where one of them is the same. In IPv6 it would become
+/// one with what is there.
 ///
 /// # Errors
 ///

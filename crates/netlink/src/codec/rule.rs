@@ -238,7 +238,8 @@ pub fn delete(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
     put(buffer, DELETE, 0, rule)
 }
 
-/// As [`delete`], on a kernel that stores no protocol on rules: none is sent, and there is at most one such rule.
+/// As [`delete`], on a kernel that stores no protocol on rules: none is sent, and there is at most
+/// one such rule.
 ///
 /// # Errors
 ///

@@ -222,7 +222,8 @@ pub(crate) fn a_replace_changes_what_the_model_says_can_change() {
     }
 }
 
-/// 6.1 does: there an IPv4 address has the marker that it was created with. Later ones take that of the replace.
+/// 6.1 does: there an IPv4 address has the marker that it was created with. Later ones take that of
+/// the replace.
 fn replace_keeps_ipv4_marker(net: &mut Net, dev: Dev) -> bool {
     let marked = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::OURS);
     let other = with(dev, "10.99.0.1/24", |a| a.protocol = super::net::FOREIGN);

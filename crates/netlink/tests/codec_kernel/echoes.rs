@@ -180,7 +180,8 @@ pub(crate) fn what_else_is_echoed_and_what_is_not() {
     }
     let name: IfName = "ifb7".parse().unwrap();
     let ifb = Link::new(name, LinkKind::Ifb);
-    // Links are since "rtnetlink: Honour NLM_F_ECHO flag" of 6.2, which some kernels before it have taken in.
+    // Links are since "rtnetlink: Honour NLM_F_ECHO flag" of 6.2, which some kernels before it have
+    // taken in.
     let as_expected = |told| told == 1 || told == 0 && running_version() < (6, 2);
     let create: Encode<'_> = &|b| link::create(b, &ifb, 0, &existing);
     assert!(as_expected(echoes(&mut net, create)));

@@ -1,5 +1,5 @@
-//! What is said of a kernel's markers, held against objects that are written with one and read back: on the running
-//! kernel and on the fake one, as they are and as older ones.
+//! What is said of a kernel's markers, held against objects that are written with one and read
+//! back: on the running kernel and on the fake one, as they are and as older ones.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -153,7 +153,8 @@ pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
     );
 }
 
-/// As before Linux 4.20: dumps are made whole, whatever the request says, and nothing is said in words.
+/// As before Linux 4.20: dumps are made whole, whatever the request says, and nothing is said in
+/// words.
 #[derive(Debug)]
 struct Lenient(Namespace);
 

@@ -117,10 +117,10 @@ pub(crate) fn rules_come_back_as_desired_and_go_alone() {
     }
 }
 
-/// All at one priority: each is its own rule, and each delete takes just its own, provided that
-/// the least selective was created first. Else the kernel holds it for one that is there, as it
-/// takes an absent prefix for any, and its delete would take the first that has more selectors. Not so what differs in `not` or the target of a `goto` alone: to the kernel that
-/// is the same rule.
+/// All at one priority: each is its own rule, and each delete takes just its own, provided that the
+/// least selective was created first. Else the kernel holds it for one that is there, as it takes
+/// an absent prefix for any, and its delete would take the first that has more selectors. Not so
+/// what differs in `not` or the target of a `goto` alone: to the kernel that is the same rule.
 pub(crate) fn rules_of_one_priority_are_told_apart() {
     for family in [Family::Inet, Family::Inet6] {
         let (mut net, _, _) = Net::with_devices();

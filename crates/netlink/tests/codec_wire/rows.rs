@@ -175,7 +175,8 @@ fn head() -> impl Strategy<Value = [u8; 12]> {
     })
 }
 
-/// No interface has an index of 2^31 or more: what is said of one is read alike by a row and by the route.
+/// No interface has an index of 2^31 or more: what is said of one is read alike by a row and by the
+/// route.
 #[test]
 fn a_device_that_cannot_be() {
     for index in [1 << 31, u32::MAX] {

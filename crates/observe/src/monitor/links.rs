@@ -7,7 +7,8 @@ use trueup_diff::{IfName, Link};
 
 /// The limit of remembered links; beyond it all are forgotten.
 const LIMIT: usize = 4096;
-/// `IPV6_MIN_MTU`: with a smaller MTU a device loses its IPv6 addresses and routes as if it went down.
+/// `IPV6_MIN_MTU`: with a smaller MTU a device loses its IPv6 addresses and routes as if it went
+/// down.
 const IPV6_MIN_MTU: u32 = 1280;
 
 /// The state of links by interface index, as of their last events.
@@ -54,8 +55,8 @@ impl LinkStates {
         self.links.remove(&index)
     }
 
-    /// Returns whether a device can have routes and addresses, as far as events say. The kernel removes
-    /// the addresses and neighbours of one that cannot, and announces the link first
+    /// Returns whether a device can have routes and addresses, as far as events say. The kernel
+    /// removes the addresses and neighbours of one that cannot, and announces the link first
     /// (`dev_close_many` in net/core/dev.c).
     pub(super) fn is_usable(&self, index: u32) -> bool {
         self.links.get(&index).is_none_or(|state| state.is_usable)

@@ -8,8 +8,8 @@ use trueup_diff::{Kind, Kinds, RouteKey};
 /// The objects whose changes a monitor reports. A monitor reports at least these, and may report
 /// more: a narrower scope only saves work.
 ///
-/// A set that is `None` includes everything. A device that is yet to be created has no index; when it
-/// appears, the links are dirty whatever its index.
+/// A set that is `None` includes everything. A device that is yet to be created has no index; when
+/// it appears, the links are dirty whatever its index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchScope {
@@ -26,8 +26,8 @@ pub struct WatchScope {
     /// and a new address can make a route possible: so the links and addresses of these devices are
     /// included, whichever kinds are managed.
     pub route_devices: Option<BTreeSet<u32>>,
-    /// The preferred sources of our routes: with the address the kernel removes an IPv4 route, and the
-    /// source of an IPv6 route.
+    /// The preferred sources of our routes: with the address the kernel removes an IPv4 route, and
+    /// the source of an IPv6 route.
     pub route_sources: Option<BTreeSet<IpAddr>>,
     /// The nexthop objects that our routes use.
     pub nexthops: Option<BTreeSet<u32>>,

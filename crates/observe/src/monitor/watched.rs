@@ -29,8 +29,8 @@ pub(super) trait Watched: KindCodec {
         Some(is_watched)
     }
 
-    /// Returns the end of a socket filter for the events of the kind that announce an object, or its
-    /// removal. It may only drop events that [`mark_dirty`](Self::mark_dirty) ignores.
+    /// Returns the end of a socket filter for the events of the kind that announce an object, or
+    /// its removal. It may only drop events that [`mark_dirty`](Self::mark_dirty) ignores.
     fn filter(_scope: &WatchScope, _is_new: bool) -> Vec<Instruction> {
         vec![Instruction::pass()]
     }

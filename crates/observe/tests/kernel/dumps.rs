@@ -1,5 +1,5 @@
-//! Snapshots beside somebody who writes: what is called complete has every row that stayed, once, and what is not has them
-//! as well.
+//! Snapshots beside somebody who writes: what is called complete has every row that stayed, once,
+//! and what is not has them as well.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,8 @@ fn beside<T>(
     })
 }
 
-/// Which of a list is due, and whether to add it: all of it is added, then all of it deleted, and so on.
+/// Which of a list is due, and whether to add it: all of it is added, then all of it deleted, and
+/// so on.
 fn due<T>(list: &[T], n: usize) -> (&T, bool) {
     (&list[n % list.len()], (n / list.len()).is_multiple_of(2))
 }

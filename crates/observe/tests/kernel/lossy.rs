@@ -1,4 +1,5 @@
-//! Dumps that lose rows as they are told to, beside a stranger who writes as he is told to: on the fake kernel.
+//! Dumps that lose rows as they are told to, beside a stranger who writes as he is told to: on the
+//! fake kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,7 +29,8 @@ struct Lossy {
 
 #[derive(Default)]
 struct Script {
-    /// Of each dump of routes, in their order, what happens after its first part, and which rows it lacks.
+    /// Of each dump of routes, in their order, what happens after its first part, and which rows it
+    /// lacks.
     dumps: VecDeque<(Option<Stranger>, Vec<usize>)>,
     read: usize,
 }

@@ -1,4 +1,5 @@
-//! Events and dumps of the running kernel, each test in a namespace of its own, and of the fake one.
+//! Events and dumps of the running kernel, each test in a namespace of its own, and of the fake
+//! one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod dumps;

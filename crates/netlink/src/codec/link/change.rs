@@ -31,10 +31,10 @@ pub fn change(
     Ok(message.finish()?)
 }
 
-/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take all in one
-/// message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a bridge
-/// judges the forwarding delay before it switches the spanning tree protocol off
-/// (`br_changelink` in net/bridge/br_netlink.c).
+/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take all in
+/// one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a bridge
+/// judges the forwarding delay before it switches the spanning tree protocol off (`br_changelink`
+/// in net/bridge/br_netlink.c).
 #[must_use]
 pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
     link_kind::changed_after(&different(link, was)).is_some()

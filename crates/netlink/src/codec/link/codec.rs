@@ -33,8 +33,8 @@ impl KindCodec for Link {
         if action != Action::Update {
             return &[Part::Whole];
         }
-        // The kernel sets a link up before it makes it a port (since 6.8; earlier, after that), but a
-        // bond refuses a port that is up, and sets down a port that it releases.
+        // The kernel sets a link up before it makes it a port (since 6.8; earlier, after that), but
+        // a bond refuses a port that is up, and sets down a port that it releases.
         let master = link.up == Some(true) && changes_master(link, was);
         match (master, needs_kind_change(link, was)) {
             (false, false) => &[Part::Whole],
@@ -98,8 +98,8 @@ pub fn peer(link: &Link) -> Option<IfName> {
     }
 }
 
-/// Returns the part of a link that its create states; an update states the rest. A new bridge does not
-/// filter, and a kernel built without filtering refuses the attribute.
+/// Returns the part of a link that its create states; an update states the rest. A new bridge does
+/// not filter, and a kernel built without filtering refuses the attribute.
 fn stated_by_create(link: &Link) -> Link {
     let mut stated = Link {
         up: None,

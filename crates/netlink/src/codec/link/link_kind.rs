@@ -183,8 +183,8 @@ pub(super) fn changed_after(link: &Link) -> Option<LinkKind> {
     has_changes(&kind).then_some(kind)
 }
 
-/// Returns whether the spanning tree protocol is to be switched off, after which the kernel accepts any
-/// forwarding delay.
+/// Returns whether the spanning tree protocol is to be switched off, after which the kernel accepts
+/// any forwarding delay.
 fn is_stopped(bridge: &BridgeAttrs) -> bool {
     bridge.stp == Some(false)
 }

@@ -180,8 +180,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The whole route, in canonical form. Of a [plain](Self::plain) row without a nexthop object it
-    /// takes no allocation.
+    /// The whole route, in canonical form. Of a [plain](Self::plain) row without a nexthop object
+    /// it takes no allocation.
     #[must_use]
     pub fn to_route(&self) -> Route {
         let mut route = self.common.to_route();

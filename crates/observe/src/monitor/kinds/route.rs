@@ -66,16 +66,17 @@ impl Watched for Route {
     }
 }
 
-/// Returns whether a new route is the only one on its key. Otherwise it replaced a route, which may have
-/// been ours, or stands beside one. The event has the flags of what the kernel did, not those of the
-/// request (`fib_table_insert` in net/ipv4/fib_trie.c, `fib6_add_rt2node` in net/ipv6/ip6_fib.c).
+/// Returns whether a new route is the only one on its key. Otherwise it replaced a route, which may
+/// have been ours, or stands beside one. The event has the flags of what the kernel did, not those
+/// of the request (`fib_table_insert` in net/ipv4/fib_trie.c, `fib6_add_rt2node` in
+/// net/ipv6/ip6_fib.c).
 fn is_alone(event: &Message<'_>) -> bool {
     event.header.flags & NLM_F_EXCL != 0 && event.header.flags & NLM_F_REPLACE == 0
 }
 
-/// Returns whether another writer deleted or replaced a route. The kernel announces its own removals from
-/// port 0, or not at all (`fib_table_flush` in net/ipv4/fib_trie.c, `fib6_clean_node` in
-/// net/ipv6/ip6_fib.c).
+/// Returns whether another writer deleted or replaced a route. The kernel announces its own
+/// removals from port 0, or not at all (`fib_table_flush` in net/ipv4/fib_trie.c, `fib6_clean_node`
+/// in net/ipv6/ip6_fib.c).
 fn is_removed_by_request(event: &Message<'_>) -> bool {
     match event.header.kind {
         Route::DELETE => event.header.port != 0,
