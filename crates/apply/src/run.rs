@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_diff::{Action, Dev, Hold, Item as _, Object, Op, Plan, Route};
-use trueup_netlink::codec::{DeviceIndexes, EncodeError, link, route};
+use trueup_netlink::codec::{DeviceIndexes, EncodeError, route};
 use trueup_netlink::wire::NLM_F_EXCL;
 use trueup_netlink::{Batch, Outcome as Answer, Push, Socket};
 
@@ -319,7 +319,7 @@ impl Run<'_> {
             if let (Outcome::Applied, Action::Create, Object::Link(link)) =
                 (&outcome, op.action, &op.object)
             {
-                let ends = [Some(link.name), link::peer(link)].into_iter().flatten();
+                let ends = [Some(link.name), link.peer()].into_iter().flatten();
                 let devs = ends.filter_map(|name| self.plan.devices.dev(&name));
                 let came = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
                 self.created.extend(came);

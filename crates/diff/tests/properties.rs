@@ -334,13 +334,6 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     Ok(())
 }
 
-fn peer(link: &trueup_diff::Link) -> Option<trueup_diff::IfName> {
-    match link.kind {
-        Some(trueup_diff::LinkKind::Veth { peer }) => peer,
-        _ => None,
-    }
-}
-
 fn is_passing(object: &Object) -> bool {
     matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared())
 }
@@ -483,7 +476,7 @@ proptest! {
             let complete = world.observed.complete.contains(object.kind());
             // The first end of a pair stands for both.
             let deleted = deleted(object) || matches!(object, Object::Link(link) if
-                after.observed.links.iter().any(|other| other.name < link.name && peer(other) == Some(link.name)
+                after.observed.links.iter().any(|other| other.name < link.name && other.peer() == Some(link.name)
                     && deleted(&other.clone().into())));
             let given_back = last.ops.iter().any(|op| op.reason == Reason::GivenBack && op.object.key() == object.key());
             prop_assert!(deleted == complete || given_back, "{object:?}\n{}", last.text());
@@ -510,7 +503,7 @@ proptest! {
                 // A link that is made anew has another index.
                 let anew = |op: &Op| matches!(&op.object, Object::Link(link)
                     if op.action == Action::Delete && op.reason == Reason::Recreated
-                        && (Dev::index(link.index) == *dev || peer(link).is_some_and(|peer| {
+                        && (Dev::index(link.index) == *dev || link.peer().is_some_and(|peer| {
                             resolved.devices.name(*dev) == Some(&peer)
                         })));
                 links.map(|link| Dev::index(link.index)).any(|index| index == *dev)

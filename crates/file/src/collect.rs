@@ -1,4 +1,5 @@
-//! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind, sysctls.
+//! Collects what TOML or JSON hold, in the order of the file: settings, objects of each kind,
+//! sysctls.
 
 use trueup_diff::{Desired, Kind, NexthopMode};
 use trueup_sysctl as sysctl;

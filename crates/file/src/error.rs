@@ -43,7 +43,8 @@ pub struct Diagnostic {
 }
 
 impl Error {
-    /// Returns an error at a location of a file that was read, such as a device that does not exist.
+    /// Returns an error at a location of a file that was read, such as a device that does not
+    /// exist.
     pub fn at(file: &str, location: Option<Location>, message: impl Into<String>) -> Error {
         let diagnostic = Diagnostic {
             location,

@@ -23,8 +23,8 @@ const MAX_BYTES: u64 = 1 << 30;
 pub struct File {
     /// The settings, which hold for all of it.
     pub settings: Settings,
-    /// The objects in the order of the file, routes in the order of their keys. They do not bear the
-    /// marker yet.
+    /// The objects in the order of the file, routes in the order of their keys. They do not bear
+    /// the marker yet.
     pub desired: Desired,
     /// The sysctls; `None` if they are unmanaged.
     pub sysctl: Option<sysctl::Desired>,

@@ -1,7 +1,7 @@
 //! JSON of the same shape as the TOML, one object at a time.
 //!
-//! serde_json reports no positions, but it lends the text of each value from the input: the position
-//! of a value is the distance between the two.
+//! serde_json reports no positions, but it lends the text of each value from the input: the
+//! position of a value is the distance between the two.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -148,8 +148,8 @@ fn number<'a>(text: &str) -> Node<'a> {
     }
 }
 
-/// Returns the byte at a line and column of serde_json, which count bytes from 1 and name the last one
-/// read.
+/// Returns the byte at a line and column of serde_json, which count bytes from 1 and name the last
+/// one read.
 fn position(text: &str, line: usize, column: usize) -> usize {
     let before = text.split_inclusive('\n').take(line.saturating_sub(1));
     let start: usize = before.map(str::len).sum();

@@ -1,5 +1,5 @@
-//! Single values: numbers, addresses, prefixes, names. A function reads one value, and its fault says
-//! what to write; the function beside it with `_node` in its name does the reverse.
+//! Single values: numbers, addresses, prefixes, names. A function reads one value, and its fault
+//! says what to write; the function beside it with `_node` in its name does the reverse.
 
 use std::fmt::Display;
 use std::net::IpAddr;

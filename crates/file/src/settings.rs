@@ -39,8 +39,8 @@ pub struct Settings {
     /// How long an object stays that bears our marker and is not declared, at most a day; `None`
     /// leaves it to the caller.
     pub grace: Option<Duration>,
-    /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores no
-    /// marker on links.
+    /// The proof that objects are ours, of the kinds of which the file says so. The kernel stores
+    /// no marker on links.
     pub ownership: BTreeMap<Kind, Ownership>,
     /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,

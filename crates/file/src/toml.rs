@@ -2,8 +2,8 @@
 //!
 //! The text is cut into tokens lazily, and the tokens from one header (`[[route]]`) to the next are
 //! parsed as a document of their own: the memory that this takes is that of the largest object,
-//! however long the file is. TableNames and keys with dots, which TOML has and this format has not, are
-//! refused with what to write instead. Only `[sysctl]` has keys with dots.
+//! however long the file is. TableNames and keys with dots, which TOML has and this format has not,
+//! are refused with what to write instead. Only `[sysctl]` has keys with dots.
 
 use std::borrow::Cow;
 
@@ -223,9 +223,9 @@ fn syntax(error: &ParseError) -> Fault {
     }
 }
 
-/// Builds values from the events of the parser. It reports what the parser does not check: keys given
-/// twice, numbers out of range, what this format does not have. After the first report its values
-/// mean nothing.
+/// Builds values from the events of the parser. It reports what the parser does not check: keys
+/// given twice, numbers out of range, what this format does not have. After the first report its
+/// values mean nothing.
 struct Builder<'a> {
     source: Source<'a>,
     header: Option<Header<'a>>,

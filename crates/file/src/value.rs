@@ -1,5 +1,5 @@
-//! The values of a file with their positions: what TOML and JSON have in common. One object at a time
-//! is held in this form. Nothing here knows of networks.
+//! The values of a file with their positions: what TOML and JSON have in common. One object at a
+//! time is held in this form. Nothing here knows of networks.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -144,8 +144,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds a pair. An object has few keys, so that comparing with each of them is fastest; the bound
-    /// keeps a hostile file from making that slow.
+    /// Adds a pair. An object has few keys, so that comparing with each of them is fastest; the
+    /// bound keeps a hostile file from making that slow.
     pub(crate) fn insert(&mut self, key: Key<'a>, value: Value<'a>) -> Result<()> {
         if self.position(&key.name).is_some() {
             return fault(key.at, format!("`{}` is given twice", key.name));

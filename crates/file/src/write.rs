@@ -29,8 +29,8 @@ pub fn to_toml(settings: &Settings, desired: &Desired) -> String {
     out.top + &out.sections
 }
 
-/// Returns a desired state as JSON of the same shape. It has no comments, so that objects which a file
-/// cannot declare are missing.
+/// Returns a desired state as JSON of the same shape. It has no comments, so that objects which a
+/// file cannot declare are missing.
 pub fn to_json(settings: &Settings, desired: &Desired) -> String {
     let mut out = Json(String::new());
     for (key, value) in settings.write(&desired.nexthops).iter() {

@@ -13,15 +13,6 @@ use crate::observed::Observed;
 use crate::op::Op;
 use crate::values::{Dev, Family, LinkAddr};
 
-/// The least MTU that a family takes (`IPV4_MIN_MTU`, `IPV6_MIN_MTU`): below it all of the family
-/// leaves the device (`inetdev_event`, `addrconf_notify`).
-const fn least_mtu(family: Family) -> u32 {
-    match family {
-        Family::Inet => 68,
-        Family::Inet6 => 1280,
-    }
-}
-
 /// What happens to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
@@ -353,7 +344,7 @@ impl<'a> Effects<'a> {
     /// Whether an MTU is too small for a family, where that of a link is not yet.
     pub(crate) fn loses_family(&self, index: u32, family: Family, mtu: u32) -> bool {
         let was = self.links.get(&index).and_then(|link| link.mtu);
-        let least = least_mtu(family);
+        let least = family.min_mtu();
         mtu < least && was.is_none_or(|was| was >= least)
     }
 

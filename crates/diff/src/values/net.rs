@@ -35,6 +35,16 @@ impl Family {
         }
     }
 
+    /// The least MTU with which a device has addresses and routes of the family (`IPV4_MIN_MTU`,
+    /// `IPV6_MIN_MTU`). With a smaller one they go, as if it went down (`inetdev_event`,
+    /// `addrconf_notify`).
+    pub fn min_mtu(self) -> u32 {
+        match self {
+            Family::Inet => 68,
+            Family::Inet6 => 1280,
+        }
+    }
+
     /// `0.0.0.0` or `::`.
     pub fn unspecified(self) -> IpAddr {
         match self {

@@ -45,7 +45,8 @@ pub(crate) trait Section {
     /// chance.
     fn duplicates(&self) -> Vec<Diagnostic>;
 
-    /// Puts the objects into a desired state. Returns their locations in the order that they have there.
+    /// Puts the objects into a desired state. Returns their locations in the order that they have
+    /// there.
     fn declare(self: Box<Self>, desired: &mut Desired) -> Vec<Location>;
 
     /// Writes the objects of this kind in `desired`, unless the kind is unmanaged.

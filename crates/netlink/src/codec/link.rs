@@ -14,7 +14,6 @@ use crate::wire::{
     MessageWriter, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, read_string, read_u32,
 };
 pub use change::{change, change_kind, change_master, changes_master, needs_kind_change};
-pub use codec::peer;
 
 /// `RTM_NEWLINK`.
 pub const NEW: u16 = 16;

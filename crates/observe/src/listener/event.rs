@@ -13,8 +13,6 @@ const RTA_DST: u16 = 1;
 const RTA_TABLE: u16 = 15;
 const IFLA_MTU: u16 = 4;
 const IFF_UP: u32 = 1;
-/// `IPV6_MIN_MTU`: with less a device loses its IPv6 routes as if it went down.
-const IPV6_MIN_MTU: u32 = 1280;
 
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +83,8 @@ fn read_link(message: &Message<'_>) -> Option<Event> {
     let (head, attrs) = message.split(16)?;
     let flags = read_u32(head.get(8..12)?)?;
     let mtu = attrs.find(IFLA_MTU).and_then(read_u32);
-    let usable = flags & IFF_UP != 0 && mtu.is_none_or(|mtu| mtu >= IPV6_MIN_MTU);
+    // With a smaller MTU a device loses its IPv6 routes as if it went down.
+    let usable = flags & IFF_UP != 0 && mtu.is_none_or(|mtu| mtu >= Family::Inet6.min_mtu());
     let is_link = *head.first()? == AF_UNSPEC;
     Some(if is_link && !usable {
         Event::RemovesRoutes

@@ -3,13 +3,10 @@
 
 use std::collections::HashMap;
 
-use trueup_diff::{IfName, Link};
+use trueup_diff::{Family, IfName, Link};
 
 /// The limit of remembered links; beyond it all are forgotten.
 const LIMIT: usize = 4096;
-/// `IPV6_MIN_MTU`: with a smaller MTU a device loses its IPv6 addresses and routes as if it went
-/// down.
-const IPV6_MIN_MTU: u32 = 1280;
 
 /// The state of links by interface index, as of their last events.
 #[derive(Debug, Default)]
@@ -31,7 +28,8 @@ impl LinkState {
         let is_up = !is_deleted && link.up == Some(true);
         LinkState {
             name: link.name,
-            is_usable: is_up && link.mtu.is_none_or(|mtu| mtu >= IPV6_MIN_MTU),
+            // With a smaller MTU it loses its IPv6 addresses and routes as if it went down.
+            is_usable: is_up && link.mtu.is_none_or(|mtu| mtu >= Family::Inet6.min_mtu()),
         }
     }
 }

@@ -58,7 +58,7 @@ impl KindCodec for Link {
         match change.action {
             Action::Create => {
                 let index = |name: &IfName| by_name(name).and_then(chosen).unwrap_or(0);
-                let peer_index = peer(link).as_ref().map_or(0, index);
+                let peer_index = link.peer().as_ref().map_or(0, index);
                 let link = Link {
                     index: index(&link.name),
                     ..stated_by_create(link)
@@ -86,15 +86,6 @@ impl KindCodec for Link {
         // The device cannot have the address: multicast or zero on Ethernet (`eth_mac_addr`).
         let invalid = action != Action::Delete && error.errno() == libc::EADDRNOTAVAIL;
         invalid.then_some(RefusalCause::Invalid)
-    }
-}
-
-/// Returns the name of a veth's peer.
-#[must_use]
-pub fn peer(link: &Link) -> Option<IfName> {
-    match link.kind {
-        Some(LinkKind::Veth { peer }) => peer,
-        _ => None,
     }
 }
 
