@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trueup_diff::{
-    DEFAULT_PROTOCOL, Family, Kind, Kinds, NextHops, Prefix, Route, Rule, RuleAction,
+    DEFAULT_PROTOCOL, Family, Kinds, NextHops, ObjectKind as _, OfKind, Prefix, Route, Rule,
+    RuleAction, each_kind,
 };
-use trueup_netlink::codec::{self, Undecodable};
+use trueup_netlink::codec::{self, KindCodec};
 use trueup_netlink::wire::{
-    Attrs, Header, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE, NLMSG_NOOP,
+    Attrs, Header, Message, NLM_F_ACK, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE,
+    NLMSG_NOOP,
 };
 use trueup_netlink::{
     Attribute, Batch, ErrorKind, Group, KernelError, Multicast, Namespace, Outcome, Push, Socket,
 };
-use trueup_observe::{Monitor, Observer, ReadScope, Snapshot, WatchScope};
+use trueup_observe::{Incomplete, Monitor, Observer, ReadScope, WatchScope};
 
 use crate::script::{self, Raw, messages};
 
@@ -206,9 +208,8 @@ pub fn batch(data: &[u8]) {
     }
 }
 
-/// What the kernel multicasts, as one datagram. All whole messages arrive, an incomplete one is
-/// told, and what is announced can be decoded or is refused. What cannot be read leaves a monitor in
-/// doubt of everything.
+/// A datagram of the kernel's events. All whole messages arrive, an incomplete one is reported, and
+/// each can be decoded or is refused. An event that cannot be read makes everything dirty.
 pub fn event(data: &[u8]) {
     let given: Arc<[u8]> = data.into();
     let namespace = script::namespace(move |_: &Header, _: &[u8]| vec![given.to_vec()]);
@@ -222,29 +223,30 @@ pub fn event(data: &[u8]) {
     assert_eq!(seen.len(), all.len());
     for ((header, body), raw) in seen.iter().zip(&all) {
         assert!(*header == raw.header && body == raw.body);
-        let (target, kind): (crate::Target, _) = match header.kind & !1 {
-            codec::link::NEW => (crate::link, Kind::Link),
-            codec::address::NEW => (crate::address, Kind::Address),
-            codec::route::NEW => (crate::route, Kind::Route),
-            codec::neighbour::NEW => (crate::neighbour, Kind::Neighbour),
-            codec::rule::NEW => (crate::rule, Kind::Rule),
+        let target: crate::Target = match header.kind & !1 {
+            codec::link::NEW => crate::link,
+            codec::address::NEW => crate::address,
+            codec::route::NEW => crate::route,
+            codec::neighbour::NEW => crate::neighbour,
+            codec::rule::NEW => crate::rule,
             _ => continue,
         };
         target(body);
-        lost |= decode(kind, body).is_err();
+        let header = *header;
+        lost |= codec::decode(&Message { header, body }).is_err();
     }
     lost |= !rest.is_empty();
-    for (interest, in_everything) in [
+    for (scope, in_everything) in [
         (WatchScope::everything(), true),
         (WatchScope::new(Kinds::ALL, DEFAULT_PROTOCOL), true),
         (WatchScope::new(Kinds::NONE, DEFAULT_PROTOCOL), false),
     ] {
         let mut monitor = Monitor::open(&namespace).expect("a peer that announces");
-        monitor.set_scope(interest).expect("a peer without filters");
+        monitor.set_scope(scope).expect("a peer without filters");
         let drained = monitor.drain().expect("it can be read");
-        let doubtful = monitor.take_dirty();
-        assert_eq!(drained.is_dirty, !doubtful.is_empty());
-        assert!(!(lost && in_everything) || doubtful.everything);
+        let dirty = monitor.take_dirty();
+        assert_eq!(drained.is_dirty, !dirty.is_empty());
+        assert!(!(lost && in_everything) || dirty.everything);
     }
     match told {
         Ok(count) => assert!(count == all.len() && rest.is_empty()),
@@ -264,35 +266,27 @@ pub fn dump(data: &[u8]) {
     let namespace =
         script::namespace(move |request: &Header, body: &[u8]| answer_dump(&given, request, body));
     let whole = || watchful(&namespace).snapshot(&ReadScope::whole());
-    let Ok(Snapshot { observed, doubts }) = whole() else {
+    let Ok(snapshot) = whole() else {
         return;
     };
-    let doubtful: BTreeSet<_> = doubts.iter().map(|doubt| doubt.kind()).collect();
-    for kind in Kind::ALL {
-        assert_ne!(observed.complete.contains(kind), doubtful.contains(&kind));
-        if doubtful.contains(&kind) {
-            continue;
+    let observed = &snapshot.observed;
+    let incomplete: BTreeSet<_> = snapshot.incomplete.iter().map(Incomplete::kind).collect();
+    each_kind!(K => {
+        assert_ne!(observed.complete.contains(K::KIND), incomplete.contains(&K::KIND));
+        if !incomplete.contains(&K::KIND) {
+            let expected = held::<K>(data).expect("complete, so there is nothing that was lost");
+            let found = OfKind::<K>::of_kind(observed).len();
+            assert_eq!(found, expected, "{}", K::NAME);
         }
-        let expected = held(data, kind).expect("complete, so there is nothing that was lost");
-        let found = match kind {
-            Kind::Link => observed.links.len(),
-            Kind::Address => observed.addresses.len(),
-            Kind::Neighbour => observed.neighbours.len(),
-            Kind::Route => observed.routes.len(),
-            Kind::Rule => observed.rules.len(),
-            Kind::Nexthop => observed.nexthops.len(),
-        };
-        assert_eq!(found, expected, "{kind}");
-    }
-    let again = whole().expect("as before");
-    assert_eq!((again.observed, again.incomplete), (observed, doubts));
+    });
+    assert_eq!(whole().expect("as before"), snapshot);
 }
 
-/// How many objects of a kind a stream holds; `None` when any was lost.
-fn held(stream: &[u8], kind: Kind) -> Option<usize> {
+/// Returns how many objects of a kind a stream holds; `None` when any was lost.
+fn held<K: KindCodec>(stream: &[u8]) -> Option<usize> {
     let mut count = 0;
-    for (request, new) in dump_requests(kind) {
-        let (requests, _) = messages(&request);
+    for query in K::dumps(&ReadScope::whole(), true) {
+        let (requests, _) = messages(&query.request);
         let Raw { header, body } = &requests[0];
         'dump: for datagram in answer_dump(stream, header, body) {
             let (rows, rest) = messages(&datagram);
@@ -315,8 +309,8 @@ fn held(stream: &[u8], kind: Kind) -> Option<usize> {
                         }
                     }
                     NLMSG_ERROR if errno(row.body) == Some(0) => break 'dump,
-                    found if found == new => {
-                        count += usize::from(decode(kind, row.body).ok()?);
+                    found if found == K::NEW => {
+                        count += usize::from(K::decode(row.body).ok()?.is_some());
                     }
                     _ => return None,
                 }
@@ -327,65 +321,11 @@ fn held(stream: &[u8], kind: Kind) -> Option<usize> {
     Some(count)
 }
 
-fn decode(kind: Kind, body: &[u8]) -> Result<bool, Undecodable> {
-    Ok(match kind {
-        Kind::Link => codec::link::decode(body)?.is_some(),
-        Kind::Address => codec::address::decode(body)?.is_some(),
-        Kind::Neighbour => codec::neighbour::decode(body)?.is_some(),
-        Kind::Route => codec::route::decode(body)?.is_some(),
-        Kind::Rule => codec::rule::decode(body)?.is_some(),
-        Kind::Nexthop => codec::nexthop::decode(body)?.is_some(),
-    })
-}
-
-/// The requests that ask for all of a kind, and the type of the rows that answer them.
-fn dump_requests(kind: Kind) -> Vec<(Vec<u8>, u16)> {
-    let mut all = Vec::new();
-    let mut ask = |new, encode: &dyn Fn(&mut Vec<u8>) -> Result<(), codec::EncodeError>| {
-        let mut request = Vec::new();
-        encode(&mut request).expect("a request of a fixed size");
-        all.push((request, new));
-    };
-    for family in [Family::Inet, Family::Inet6] {
-        use codec::{address, neighbour, route, rule};
-        match kind {
-            Kind::Link | Kind::Nexthop => {}
-            Kind::Address => ask(address::NEW, &|b| address::dump_request(b, family, None)),
-            Kind::Neighbour => {
-                ask(neighbour::NEW, &|b| {
-                    neighbour::dump_request(b, family, None)
-                });
-                ask(neighbour::NEW, &|b| {
-                    neighbour::proxy_dump_request(b, family, None)
-                });
-            }
-            Kind::Route => {
-                let filter = route::Filter::default();
-                ask(route::NEW, &|b| route::dump_request(b, family, &filter));
-            }
-            Kind::Rule => ask(rule::NEW, &|b| rule::dump_request(b, family)),
-        }
-    }
-    if kind == Kind::Link {
-        ask(codec::link::NEW, &codec::link::dump_request);
-    }
-    if kind == Kind::Nexthop {
-        ask(codec::nexthop::NEW, &codec::nexthop::dump_request);
-    }
-    all
-}
-
 /// What a peer that holds the messages of a stream answers to a dump request: in the first datagram
 /// the rows, in the second the end.
 pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<Vec<u8>> {
-    const ROWS: [u16; 6] = [
-        codec::nexthop::NEW,
-        codec::link::NEW,
-        codec::address::NEW,
-        codec::neighbour::NEW,
-        codec::route::NEW,
-        codec::rule::NEW,
-    ];
+    let mut row_types = Vec::new();
+    each_kind!(K => row_types.push(K::NEW));
     const FAMILIES: [u8; 2] = [2, 10];
     const NTF_PROXY: u8 = 8;
     let new = request.kind.wrapping_sub(2);
@@ -396,7 +336,7 @@ pub(crate) fn answer_dump(stream: &[u8], request: &Header, asked: &[u8]) -> Vec<
         let is_other_family = FAMILIES.contains(&byte(0)) && asked.first() != Some(&byte(0));
         let proxy = |flags: u8| flags & NTF_PROXY;
         let is_elsewhere = match message.header.kind {
-            kind if !ROWS.contains(&kind) => false,
+            kind if !row_types.contains(&kind) => false,
             kind if kind != new => true,
             codec::link::NEW => false,
             codec::neighbour::NEW if proxy(byte(10)) != proxy(asked[10]) => true,

@@ -7,7 +7,7 @@ use trueup_reconcile::ErrorClass;
 
 /// Returns the class of a refusal.
 ///
-/// The same errno means different things for different kinds: first the kind is asked
+/// An errno means different things for different kinds: first the kind is asked
 /// ([`KindCodec`](trueup_netlink::codec::KindCodec)). The sources are the kernel's `rtnetlink.c`,
 /// `fib_frontend.c`, `route.c`, `devinet.c`, `addrconf.c`, `neighbour.c`, `fib_rules.c` and
 /// `nexthop.c`.

@@ -163,7 +163,7 @@ impl fmt::Display for Failure {
 /// The outcomes of a plan's ops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// One outcome for each op, in the plan's order.
+    /// The outcome of each op, in the plan's order.
     pub outcomes: Vec<Outcome>,
     /// The interface indexes of the planned devices that were created.
     pub created: BTreeMap<Dev, u32>,

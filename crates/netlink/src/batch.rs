@@ -1,4 +1,4 @@
-//! Batches: many changing requests in one send, with exactly one outcome for each.
+//! [`Batch`]: many changes in one send, with exactly one outcome for each.
 //!
 //! The kernel carries a batch out message by message before `sendmsg` returns. It is not atomic:
 //! an error in the middle does not stop what follows. Only the last message asks for an
@@ -28,7 +28,7 @@ pub const BATCH_BYTES: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct Batch {
     buffer: Vec<u8>,
-    /// Where each message ends in the buffer.
+    /// The end of each message in the buffer.
     ends: Vec<usize>,
 }
 
@@ -84,7 +84,7 @@ impl Batch {
             return Err(error);
         }
         let mut end = start;
-        // One message, as asked for. Were there more, each would have an outcome all the same.
+        // One message, as documented. If there were more, each would have an outcome.
         for message in Messages::new(self.buffer.get(start..).unwrap_or(&[])) {
             end += crate::wire::align(message.header.length as usize);
             self.ends.push(end);
@@ -217,14 +217,14 @@ impl Socket {
         outcomes: &mut Vec<Outcome>,
     ) {
         let mut answers: Vec<Option<Outcome>> = vec![None; sent.len()];
-        // Once anything was lost, silence on a message no longer means success.
+        // Once an answer was lost, a message without an answer may have failed.
         let mut lost = false;
         let mut until = deadline(self.timeout);
         while answers.last().is_some_and(Option::is_none) {
             let datagram = match self.channel.receive(until) {
                 Ok(Some(datagram)) => datagram,
                 Err(error) if error.is_loss() => {
-                    // All answers there will ever be are in the queue already: no more waiting.
+                    // The kernel has queued all answers already: waiting brings no more.
                     lost = true;
                     until = Instant::now();
                     continue;
@@ -248,7 +248,7 @@ impl Socket {
                     Some(Ok(())) => Some(Outcome::Done),
                     Some(Err(error)) => Some(Outcome::Failed(error)),
                     None => {
-                        // Where one answer is garbled, silence proves no more than after a loss.
+                        // A malformed answer counts as a loss.
                         lost = true;
                         Some(Outcome::Unknown)
                     }

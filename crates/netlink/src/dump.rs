@@ -1,4 +1,4 @@
-//! Dumps: one request, many messages, and the question whether they are one consistent picture.
+//! Dumps: one request, many messages, and whether they are consistent.
 //!
 //! The kernel flags some interrupted dumps (links, addresses, nexthops), and those are repeated
 //! here. Others it **never** flags: IPv6 routes, rules, and IPv4 routes of one prefix lose rows
@@ -15,13 +15,13 @@ use crate::wire::{
     Message, NLM_F_DUMP, NLM_F_DUMP_FILTERED, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP,
 };
 
-/// How often a dump is tried before it is given back as incomplete.
+/// The number of attempts before a dump is returned as incomplete.
 pub const DUMP_ATTEMPTS: u32 = 5;
 
-/// What a dump hands to its caller.
+/// A step of a dump, as the caller gets it.
 #[derive(Clone, Copy, Debug)]
 pub enum DumpStep<'a> {
-    /// An attempt begins, before the kernel is asked: forget all messages seen so far.
+    /// An attempt begins, before the request is sent: forget all messages seen so far.
     Begin,
     /// One message of the current attempt.
     Message(Message<'a>),
@@ -31,7 +31,7 @@ pub enum DumpStep<'a> {
     Part(usize),
 }
 
-/// How a dump went.
+/// The result of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an incomplete dump must not be taken for the whole"]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Makes an incomplete dump an error, for those who have no use for a part.
+    /// Turns an incomplete dump into an error.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl Socket {
         Ok((consistent, filtered))
     }
 
-    /// Reads what is left of an earlier exchange to its end.
+    /// Reads the remaining messages of an earlier exchange.
     fn drain(&mut self) -> Result<(), Error> {
         let until = deadline(self.timeout);
         let now = Instant::now();

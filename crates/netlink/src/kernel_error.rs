@@ -116,7 +116,7 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// Where it begins, in bytes from the start of the message's header.
+    /// Returns its offset, in bytes from the start of the message's header.
     #[must_use]
     pub fn offset(&self) -> u32 {
         self.offset

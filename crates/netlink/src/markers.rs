@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::socket::Socket;
 use crate::wire::{MessageWriter, NLA_TYPE_MASK, NLM_F_REQUEST};
 
-/// Whether a kernel keeps the marker of a kind of object.
+/// The kernel's treatment of the marker of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Marker {
     /// The kernel stores and reports it.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::Namespace;
 
-    /// What the kernels say is tested on each of them; here, that anybody may ask.
+    /// The answers of each kernel are tested elsewhere; this tests that no privilege is needed.
     #[test]
     fn whoever_asks_is_answered() {
         let mut socket = Socket::open(&Namespace::current()).unwrap();

@@ -1,4 +1,4 @@
-//! Network namespaces: naming one, opening it, running code in it.
+//! [`Namespace`]: names a network namespace, opens it, runs code in it.
 //!
 //! A socket belongs to the namespace of the thread that created it, for good. So nothing here
 //! moves a caller's thread: code that must run inside runs on a scratch thread that ends with it.
@@ -16,10 +16,10 @@ use rustix::thread::LinkNameSpaceType;
 use crate::error::Error;
 use crate::transport::Connect;
 
-/// Where iproute2 keeps named namespaces.
+/// The directory of named namespaces, as iproute2 has it.
 const NAMED: &str = "/run/netns";
 
-/// Names a network namespace. Nothing is opened before it is used.
+/// The name of a network namespace. Nothing is opened before it is used.
 ///
 /// As text: `NAME` (under `/run/netns`, as `ip netns` has it), a path (whatever has a `/` in it),
 /// or `pid:N`.
@@ -47,13 +47,13 @@ enum Which {
 }
 
 impl Namespace {
-    /// The namespace of the thread that uses it.
+    /// Returns the namespace of the thread that uses it.
     #[must_use]
     pub fn current() -> Self {
         Self(Which::Current)
     }
 
-    /// A namespace by the name that `ip netns` gave it.
+    /// Returns the namespace with a name that `ip netns` gave it.
     ///
     /// # Errors
     ///
@@ -71,13 +71,13 @@ impl Namespace {
         Ok(Self(Which::Name(name)))
     }
 
-    /// A namespace by a file that stands for it: `/proc/PID/ns/net` or a bind mount of one.
+    /// Returns the namespace of a file: `/proc/PID/ns/net` or a bind mount of one.
     #[must_use]
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self(Which::Path(path.into()))
     }
 
-    /// The namespace that this process is in when it is used. Process ids are used again: keep
+    /// Returns the namespace that a process is in when it is used. Process ids are used again: keep
     /// what [`open`](Self::open) gives, or compare [`Socket::netns_cookie`], to stay with one.
     ///
     /// [`Socket::netns_cookie`]: crate::Socket::netns_cookie
@@ -86,21 +86,21 @@ impl Namespace {
         Self(Which::Pid(pid))
     }
 
-    /// A namespace by a file descriptor of it.
+    /// Returns the namespace of a file descriptor.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self(Which::Fd(Arc::new(fd)))
     }
 
-    /// A namespace that is reached through something else than this kernel: a fake one, or one
-    /// that stands between and makes faults. Sockets opened in it speak through `connector`;
-    /// nothing else can be run in it.
+    /// Returns a namespace that is reached through something else than the running kernel: a fake
+    /// kernel, or a layer that injects faults. Sockets in it use `connector`; no code can run in
+    /// it.
     #[must_use]
     pub fn through(connector: Arc<dyn Connect>) -> Self {
         Self(Which::Through(connector))
     }
 
-    /// What it is reached through, if not this kernel.
+    /// Returns the connector, if the namespace is not one of the running kernel.
     pub(crate) fn connector(&self) -> Option<&dyn Connect> {
         match &self.0 {
             Which::Through(connector) => Some(&**connector),
@@ -123,7 +123,7 @@ impl Namespace {
         Ok(Self::from_fd(fd))
     }
 
-    /// Runs `inside` in the namespace and gives back its result.
+    /// Runs `inside` in the namespace and returns its result.
     ///
     /// For the current namespace it runs right here, otherwise on a thread of its own, so that no
     /// thread of the caller is ever left in a foreign namespace. A panic in `inside` goes through.

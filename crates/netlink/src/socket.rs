@@ -1,7 +1,7 @@
-//! The request socket: one request, one answer. Dumps and batches have files of their own.
+//! [`Socket`]: requests and their answers. Dumps and batches have files of their own.
 //!
-//! It joins no multicast group, so nothing arrives on it but answers, and no event can be lost
-//! by reading past it; events have [`Multicast`](crate::Multicast).
+//! The socket joins no multicast group, so that nothing but answers arrives on it; events have
+//! [`Multicast`](crate::Multicast).
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use crate::wire::{
     NLMSG_NOOP,
 };
 
-/// How long the kernel may be silent on a request, unless [`Socket::set_timeout`] says otherwise.
+/// The default of [`Socket::timeout`].
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the kernel may charge the receive queue for one answer, in bytes. A bare acknowledgement
+/// The kernel's charge of the receive queue for one answer, in bytes. A bare acknowledgement
 /// costs 832, so that 256 fit Linux's default of 212,992; an error with many words takes a data
 /// block of twice the size.
 pub(crate) const ANSWER_CHARGE: usize = 1664;

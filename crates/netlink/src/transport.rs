@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use crate::filter::Instruction;
 use crate::group::Group;
 
-/// One bound socket. Its descriptor polls as readable while there is something to receive.
+/// A bound socket. Its descriptor polls as readable while there is something to receive.
 ///
 /// Errors are those of the system calls that it stands for, with their errno.
 pub trait Transport: AsFd + Send {

@@ -4,9 +4,9 @@
 //! Shared by the transport and the codecs. It knows the framing (`nlmsghdr`, `nlattr`, four-byte
 //! alignment, host byte order) and nothing of what a message means; it does no I/O.
 //!
-//! Reading is tolerant: whatever the bytes are, iteration ends and nothing panics; a malformed
-//! tail is told by a flag, so that one bad attribute costs neither the message nor its
-//! neighbours. Source of the framing: `linux/netlink.h`.
+//! Reading is tolerant: whatever the bytes are, iteration ends and nothing panics. A flag reports a
+//! malformed tail, so that one bad attribute costs neither the message nor its neighbours. Source
+//! of the framing: `linux/netlink.h`.
 
 mod writer;
 
@@ -117,12 +117,12 @@ impl Header {
     }
 }
 
-/// One whole message, borrowed from a receive buffer.
+/// A whole message, borrowed from a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// The message's header.
     pub header: Header,
-    /// What follows the header: a fixed struct such as `rtmsg`, then attributes.
+    /// The bytes after the header: a fixed struct such as `rtmsg`, then attributes.
     pub body: &'a [u8],
 }
 
@@ -157,7 +157,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Whether iteration ended at bytes that are no message. Meaningful once it has ended.
+    /// Returns whether iteration ended at bytes that are no message. Meaningful once it has ended.
     #[must_use]
     pub fn malformed(&self) -> bool {
         self.malformed
@@ -186,8 +186,8 @@ impl<'a> Iterator for Messages<'a> {
 
 /// Iterator over the attributes of a byte slice: `(number, payload)`.
 ///
-/// The number comes without its flag bits. Attributes that are known not to parse are the
-/// caller's affair; a length that does not fit ends the iteration, and [`malformed`] says so.
+/// The number comes without its flag bits. The caller checks the payloads. A length that does not
+/// fit ends the iteration, and [`malformed`] reports it.
 ///
 /// [`malformed`]: Attrs::malformed
 #[derive(Clone, Debug)]
@@ -206,7 +206,8 @@ impl<'a> Attrs<'a> {
         }
     }
 
-    /// Whether iteration ended at bytes that are no attribute. Meaningful once it has ended.
+    /// Returns whether iteration ended at bytes that are no attribute. Meaningful once it has
+    /// ended.
     #[must_use]
     pub fn malformed(&self) -> bool {
         self.malformed

@@ -9,7 +9,7 @@ use crate::completeness::{Incomplete, ReadResult};
 use crate::dump_guard::DumpGuard;
 use crate::observer::Observer;
 
-/// How often a dump is read: first and last in the kernel's own parts, else on the
+/// The number of attempts: the first and the last in the kernel's own parts, the others on the
 /// [`AlternateSockets`].
 const ATTEMPTS: usize = AlternateSockets::COUNT + 2;
 

@@ -1,4 +1,4 @@
-//! One dump, decoded row by row.
+//! A single dump, decoded row by row.
 
 use trueup_diff::Kind;
 use trueup_netlink::codec::{RowPosition, Undecodable};

@@ -40,7 +40,7 @@ pub(crate) struct DumpGuard<'a> {
     disturbed: bool,
     /// The number of parts that had rows.
     parts: usize,
-    /// Whether every part was smaller than a full one.
+    /// Every part was smaller than a full one.
     is_short: bool,
     /// The first and the last row of the current part; `None` within: its position is unknown.
     part: Option<(Option<RowPosition>, Option<RowPosition>)>,

@@ -12,7 +12,7 @@ use crate::change_log::{Change, ChangeLog};
 use crate::subscribe::listen;
 pub(crate) use event::Event;
 
-/// How many reads one [`ChangeListener::drain`] makes at most, each of up to 1,024 events.
+/// The limit of reads of one [`ChangeListener::drain`], each of up to 1,024 events.
 const READS: usize = 64;
 
 /// Listens to all kinds, unfiltered.

@@ -30,7 +30,7 @@ pub use watch_scope::WatchScope;
 /// twice `net.core.rmem_max`, without an error.
 pub const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// How many reads one [`Monitor::drain`] makes at most, each of up to 1,024 events.
+/// The limit of reads of one [`Monitor::drain`], each of up to 1,024 events.
 const READS: usize = 16;
 /// The limit of [`Monitor::writers`].
 const WRITERS: usize = 16;

@@ -9,11 +9,11 @@ use crate::error::Error;
 use crate::socket::{ANSWER_CHARGE, Socket};
 use crate::wire::{HEADER_LEN, Header, Message, NLMSG_MIN_TYPE};
 
-/// What the receive queue is charged for an echo beyond twice its request's length, at the most,
-/// in bytes. One of a plain IPv4 route, of a rule or of an address costs 832 in all, of an IPv6
-/// route 1280; long ones take a data block that is a power of two.
+/// The greatest charge of the receive queue for an echo beyond twice its request's length, in
+/// bytes. One of a plain IPv4 route, of a rule or of an address costs 832 in all, of an IPv6 route
+/// 1280; long ones take a data block that is a power of two.
 const ECHO_CHARGE: usize = 1280;
-/// The least that one next hop takes in a request of IPv6: `rtnexthop` and its gateway.
+/// The least length of one next hop in a request of IPv6: `rtnexthop` and its gateway.
 const HOP_LEN: usize = 28;
 /// `AF_INET6`.
 const INET6: u8 = 10;

@@ -7,7 +7,7 @@ use super::Resolve;
 /// A change of one object.
 #[derive(Clone, Copy)]
 pub struct Change<'a, T> {
-    /// Whether the object is created, updated or deleted.
+    /// The change: create, update or delete.
     pub action: Action,
     /// The desired object; of a delete the observed one.
     pub object: &'a T,
@@ -19,7 +19,7 @@ pub struct Change<'a, T> {
     pub indexes: DeviceIndexes<'a>,
 }
 
-/// How an encoder learns interface indexes.
+/// The sources of interface indexes for an encoder.
 #[derive(Clone, Copy)]
 pub struct DeviceIndexes<'a> {
     /// Returns the index of a device that exists.
@@ -43,7 +43,7 @@ pub enum Part {
     Append,
 }
 
-/// What a refusal of the kernel means for an object, where its kind tells more than the errno.
+/// The meaning of a kernel's refusal for an object of a kind, where it is more than the errno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCause {
     /// An equal object exists already, or the object to delete does not.

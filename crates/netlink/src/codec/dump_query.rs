@@ -11,7 +11,7 @@ pub struct DumpQuery {
     pub request: Vec<u8>,
     /// The only table whose routes are wanted. A kernel without strict checking dumps all tables.
     pub table: Option<u32>,
-    /// How to find out whether the dump is complete.
+    /// The way to find out whether the dump is complete.
     pub consistency: Consistency,
 }
 
@@ -34,7 +34,7 @@ impl DumpQuery {
     }
 }
 
-/// How to find out whether a dump is complete. The kernel keeps a cursor between the parts of a
+/// The way to find out whether a dump is complete. The kernel keeps a cursor between the parts of a
 /// dump; a change before the cursor moves it, and rows are left out or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {

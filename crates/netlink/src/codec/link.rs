@@ -41,15 +41,14 @@ const AF_UNSPEC: u8 = 0;
 /// The kernel holds interface indexes as signed numbers.
 const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// A link as decoded. A message gives the other end of a veth pair by index: [`name_peers`] puts
-/// the names in.
+/// A decoded link. A message has the index of a veth's peer: [`name_peers`] adds the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedLink {
     /// The link; a veth's `peer` is `None` as yet.
     pub link: Link,
-    /// The interface index of a veth's other end, if that is in this namespace.
+    /// The interface index of a veth's peer, if that is in this namespace.
     pub peer_index: Option<u32>,
-    /// What is not configuration.
+    /// The status, which is not configuration.
     pub status: LinkStatus,
 }
 

@@ -1,19 +1,20 @@
-//! Between rtnetlink's bytes and `trueup-diff`'s objects: one file an object, both directions side
-//! by side.
+//! Codecs: between rtnetlink's messages and `trueup-diff`'s objects, one file a kind, both
+//! directions side by side.
 //!
-//! Nothing here does I/O. Decoding goes message by message and never fails a message for an
-//! attribute that it does not know: what is status is ignored, what is configuration marks the
-//! object as not fully modelled. Only a message whose key cannot be read is [`Undecodable`], so
-//! that the caller can tell a lost object from an absent one. Decoded objects are in canonical
-//! form, a plain route without an allocation.
+//! A codec does no I/O. It decodes message by message, and never fails a message for an attribute
+//! that it does not know: status is ignored, and configuration marks the object as not fully
+//! modelled. Only a message whose key cannot be read is [`Undecodable`], so that the caller can
+//! distinguish a lost object from an absent one. Decoded objects are in canonical form, a plain
+//! route without an allocation.
 //!
-//! Encoding takes objects in canonical form and appends one message to a buffer, without
-//! `NLM_F_ACK` and without a sequence number: those are the transport's. What would touch more
-//! than the object it is given, such as a route delete that leaves the protocol open, cannot be
-//! encoded: the functions return [`EncodeError`] and leave the buffer as it was.
+//! An encoder takes an object in canonical form and appends one message to a buffer, without
+//! `NLM_F_ACK` and without a sequence number, which the transport sets. A message that would touch
+//! more than its object, such as a route delete that leaves the protocol open, cannot be encoded:
+//! the encoder returns [`EncodeError`] and leaves the buffer as it was.
 //!
-//! Each module has `decode`, `create` (exclusive, always), `delete` and `dump_request`, and
-//! `replace` or `change` where the kernel can do that.
+//! Each module has `decode`, `create` (always exclusive), `delete` and `dump_request`, and
+//! `replace` or `change` where the kernel can do that. [`KindCodec`] is the same for code that is
+//! generic over kinds.
 
 pub mod address;
 mod change;
@@ -37,23 +38,23 @@ use trueup_diff::{Dev, Family, Kind};
 
 use crate::wire::{Attrs, TooLarge, read_ipv4, read_ipv6};
 
-/// How an encoder learns the interface index of a device. `None`: the device is not there (yet).
+/// Returns the interface index of a device; `None` if the device does not exist (yet).
 pub type Resolve<'a> = &'a dyn Fn(Dev) -> Option<u32>;
 
-/// Resolves the devices that exist, and no planned one.
+/// Resolves the devices that exist, and no planned device.
 #[must_use]
 pub fn existing(dev: Dev) -> Option<u32> {
     dev.as_index()
 }
 
-/// A message from the kernel whose object cannot be told: what it says is lost, which is not the
-/// same as the object being absent.
+/// A message from the kernel whose object cannot be identified. Its content is lost, which does not
+/// mean that the object is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {kind} message cannot be read: {why}")]
 pub struct Undecodable {
-    /// What the message is about.
+    /// The kind of the message's object.
     pub kind: Kind,
-    /// What is wrong with it.
+    /// The part that cannot be read.
     pub why: &'static str,
 }
 
@@ -63,16 +64,16 @@ impl Undecodable {
     }
 }
 
-/// Why no message was encoded.
+/// The reason why no message was encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// The interface index of a device is not known (yet).
+    /// A device has no known interface index (yet).
     #[error("the device {0:?} has no interface index")]
     Unresolved(Dev),
     /// The message would be wrong, or would touch more than this object.
     #[error("refused: {0}")]
     Refused(&'static str),
-    /// It does not fit into a netlink message.
+    /// The object does not fit into a netlink message.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
@@ -88,7 +89,7 @@ fn family_number(family: Family) -> u8 {
     }
 }
 
-/// The family of a message; `None` is one that has no objects here.
+/// Returns the family of a message; `None` for a family without objects here.
 fn family_from(number: u8) -> Option<Family> {
     match number {
         2 => Some(Family::Inet),
@@ -114,7 +115,7 @@ fn read_ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Puts what was read where it belongs; whether there was anything to be read.
+/// Stores a value that was read, and returns whether there is one.
 fn take<T>(slot: &mut T, read: Option<T>) -> bool {
     let understood = read.is_some();
     if let Some(value) = read {
@@ -123,7 +124,7 @@ fn take<T>(slot: &mut T, read: Option<T>) -> bool {
     understood
 }
 
-/// The interface index of a device.
+/// Returns the interface index of a device.
 fn index_of(dev: Dev, resolve: Resolve<'_>) -> Result<u32, EncodeError> {
     resolve(dev)
         .filter(|index| *index != 0)

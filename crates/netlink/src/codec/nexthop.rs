@@ -86,8 +86,8 @@ impl KindCodec for Nexthop {
 /// Decodes the body of a [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
 /// and IPv6.
 ///
-/// What is not known, such as an encapsulation, or that it is for forwarding entries alone, marks
-/// the object as not modelled.
+/// An unknown attribute, such as an encapsulation, or that it is for forwarding entries alone,
+/// marks the object as not modelled.
 ///
 /// # Errors
 ///

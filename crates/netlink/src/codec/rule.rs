@@ -200,7 +200,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
 
 /// Encodes the creation of a rule that must not exist yet (`EEXIST` else).
 ///
-/// What the kernel holds for the same rule (`rule_exists` in net/core/fib_rules.c) is wider than
+/// The kernel's test for the same rule (`rule_exists` in net/core/fib_rules.c) is wider than
 /// equality: `not` and the target of a `goto` do not count, and a prefix, a TOS or a flow that the
 /// new rule leaves open matches any that a rule of the same priority, action and protocol has. So
 /// of several such rules create the least selective first.
@@ -230,9 +230,9 @@ pub fn create_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeEr
 ///
 /// # Errors
 ///
-/// When the rule is not fully modelled, or has priority 0, protocol 0, or the table 0 without
-/// being an `l3mdev` rule: each of these means "any" to the kernel, down to the rule that looks
-/// up table local, without which the host is deaf.
+/// When the rule is not fully modelled, or has priority 0, protocol 0, or the table 0 without being
+/// an `l3mdev` rule: each of these means "any" to the kernel, even the rule that looks up table
+/// local, without which the host receives nothing.
 pub fn delete(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeError> {
     guarded(rule)?;
     put(buffer, DELETE, 0, rule)
@@ -255,7 +255,7 @@ fn unmarked(rule: &Rule) -> Rule {
     }
 }
 
-/// Where the kernel stores a protocol, none means any.
+/// Checks that a rule has a protocol: to a kernel that stores protocols, none means any.
 fn guarded(rule: &Rule) -> Result<(), EncodeError> {
     if rule.protocol == 0 {
         return Err(EncodeError::Refused("a rule needs a protocol"));

@@ -14,7 +14,7 @@ const RTA_TABLE: u16 = 15;
 const IFLA_MTU: u16 = 4;
 const IFF_UP: u32 = 1;
 
-/// What changed.
+/// A change, as far as it concerns dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A route of IPv4 in a table.

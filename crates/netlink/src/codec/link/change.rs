@@ -31,16 +31,16 @@ pub fn change(
     Ok(message.finish()?)
 }
 
-/// Whether a [`change_kind`] has to follow a [`change`], because the kernel does not take all in
-/// one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a bridge
-/// judges the forwarding delay before it switches the spanning tree protocol off (`br_changelink`
-/// in net/bridge/br_netlink.c).
+/// Returns whether a [`change_kind`] has to follow a [`change`], because the kernel does not take
+/// all in one message: VXLAN refuses an MTU beside its own attributes ("Cannot change mtu"), and a
+/// bridge judges the forwarding delay before it switches the spanning tree protocol off
+/// (`br_changelink` in net/bridge/br_netlink.c).
 #[must_use]
 pub fn needs_kind_change(link: &Link, was: Option<&Link>) -> bool {
     link_kind::changed_after(&different(link, was)).is_some()
 }
 
-/// Whether a [`change`] has to make the link a port, or one no longer.
+/// Returns whether a [`change`] makes the link a port, or no longer a port.
 #[must_use]
 pub fn changes_master(link: &Link, was: Option<&Link>) -> bool {
     match different(link, was).master {
@@ -103,7 +103,7 @@ fn begin_change<'a>(
     message
 }
 
-/// The link less what an update does not write.
+/// Returns the link without the attributes that an update does not write.
 fn different(link: &Link, was: Option<&Link>) -> Link {
     let mut wanted = link.clone();
     if let Some(was) = was {

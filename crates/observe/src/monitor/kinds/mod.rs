@@ -1,4 +1,4 @@
-//! What each kind's events make dirty, and which of them the kernel can drop: one file a kind.
+//! The events of each kind: what they make dirty, and which of them the kernel can drop.
 
 mod address;
 mod link;
