@@ -112,7 +112,7 @@ impl Host {
 }
 
 /// The value could not be read now, and may be as declared: the caller may not read it, for one.
-fn is_unread(planned: &sysctl::Done) -> bool {
+fn is_unread(planned: &sysctl::SysctlOp) -> bool {
     use ErrorClass::{Busy, Permission, Unknown};
     let sysctl::Outcome::Failed(failure) = &planned.outcome else {
         return false;

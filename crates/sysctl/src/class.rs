@@ -1,10 +1,11 @@
-//! What the kernel's refusals mean, by errno.
+//! The classes of the kernel's errors, by errno.
 
 use std::io;
 
 use trueup_reconcile::ErrorClass;
 
-/// The class of an error in reading or writing a value. One that nobody thought of is [`ErrorClass::Unknown`].
+/// Returns the class of an error in reading or writing a value. An error that is not listed is
+/// [`ErrorClass::Unknown`].
 pub(crate) fn classify(error: &io::Error) -> ErrorClass {
     let Some(errno) = error.raw_os_error() else {
         return match error.kind() {
@@ -16,7 +17,7 @@ pub(crate) fn classify(error: &io::Error) -> ErrorClass {
         };
     };
     match errno {
-        // A value comes with its device, or its module.
+        // A key comes with its device or its module.
         libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::ESRCH | libc::ENOTDIR => {
             ErrorClass::Dependency
         }

@@ -1,12 +1,12 @@
-//! What is declared: keys with their values.
+//! The desired state: keys with their values.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::value::same;
+use crate::value::is_same_value;
 use crate::{Error, Key, Value};
 
-/// What each key is to be. A key that is not there is not managed.
+/// The desired values by key. A key that is not in it is not managed.
 ///
 /// ```
 /// use trueup_sysctl::Desired;
@@ -21,11 +21,12 @@ use crate::{Error, Key, Value};
 pub struct Desired(BTreeMap<Key, Value>);
 
 impl Desired {
-    /// What pairs of texts say.
+    /// Parses pairs of key and value.
     ///
     /// # Errors
     ///
-    /// The first of [`Key`]'s and [`Value`]'s, and those of [`insert`](Self::insert); of two spellings of a key it names both.
+    /// The first error of [`Key`], [`Value`] or [`insert`](Self::insert). For two spellings of one
+    /// key it names both.
     pub fn parse<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Desired, Error> {
@@ -46,15 +47,16 @@ impl Desired {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) when the key is declared already, and when its one value is declared
-    /// otherwise under another name: `net.ipv4.ip_forward` is `net.ipv4.conf.all.forwarding`.
+    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is declared already, or declared
+    /// with another value under its other name: `net.ipv4.ip_forward` is
+    /// `net.ipv4.conf.all.forwarding`.
     pub fn insert(&mut self, key: Key, value: Value) -> Result<(), Error> {
-        if let Some(twin) = key.twin()
-            && let Some(other) = self.0.get(&twin)
-            && !same(&key, value.as_str(), other.as_str())
+        if let Some(alias) = key.alias()
+            && let Some(other) = self.0.get(&alias)
+            && !is_same_value(&key, value.as_str(), other.as_str())
         {
             return Err(Error::desired(format!(
-                "{twin} = {other} and {key} = {value} cannot both be: they are one switch"
+                "{alias} = {other} and {key} = {value} cannot both be: they are one switch"
             )));
         }
         match self.0.entry(key) {
@@ -69,12 +71,12 @@ impl Desired {
         }
     }
 
-    /// What a key is to be, if it is declared.
+    /// Returns the desired value of a key, if it is declared.
     pub fn get(&self, key: &Key) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// All of it, in the order of the keys.
+    /// Iterates over keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
         self.0.iter()
     }
@@ -84,18 +86,18 @@ impl Desired {
         self.0.keys()
     }
 
-    /// How many keys are declared.
+    /// Returns the number of declared keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Nothing is declared.
+    /// True if no key is declared.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The error of a key that is declared twice.
+/// Returns the error for a key that is declared twice.
 fn twice(one: &str, other: &str) -> Error {
     Error::desired(match one == other {
         true => format!("{one} is given twice"),

@@ -1,4 +1,4 @@
-//! Why something is no key, no value, no desired state; and why a pass could not run.
+//! The error of the crate.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use trueup_reconcile::LedgerError;
 
 use crate::Key;
 
-/// Why something is no key, no value or no desired state, or why a pass could not run.
+/// An error in a key, a value or a desired state, or of a pass that could not run.
 #[derive(Debug)]
 pub struct Error(Box<Repr>);
 
-/// What an [`Error`] is about.
+/// The kinds of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -19,13 +19,13 @@ pub enum ErrorKind {
     Key,
     /// A text is no value.
     Value,
-    /// Keys and values do not go together.
+    /// The declared keys and values contradict each other.
     Desired,
-    /// The namespace cannot be entered, or `/proc/sys` is not there in it.
+    /// The namespace cannot be entered, or has no `/proc/sys`.
     Namespace,
-    /// The namespace of earlier passes has ended, or what bears its name is another.
+    /// The namespace of earlier passes is gone, or its name belongs to another.
     Gone,
-    /// The ledger cannot be read or written, so that nobody knows what is ours.
+    /// The ledger cannot be read or written, so it is not known what is ours.
     Ledger,
 }
 
@@ -38,7 +38,7 @@ enum Repr {
 }
 
 impl Error {
-    /// What it is about.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match &*self.0 {
             Repr::Text(kind, _) => *kind,
@@ -48,7 +48,7 @@ impl Error {
         }
     }
 
-    /// The kernel's errno, where it gave one.
+    /// Returns the kernel's errno, if it gave one.
     pub fn errno(&self) -> Option<i32> {
         match &*self.0 {
             Repr::Enter(error) | Repr::Gone(_, Some(error)) => error.errno(),
@@ -56,12 +56,12 @@ impl Error {
         }
     }
 
-    /// The namespace has ended; what bears its name by now, if anything does, is another.
+    /// True if the namespace is gone, or its name belongs to another.
     pub fn is_gone(&self) -> bool {
         self.kind() == ErrorKind::Gone
     }
 
-    /// Whether a later pass may well succeed with nothing else changed.
+    /// True if a later pass may succeed without any other change.
     pub fn is_retryable(&self) -> bool {
         match &*self.0 {
             Repr::Text(kind, _) => *kind == ErrorKind::Namespace,
@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// The ledger's error, if it is one.
+    /// Returns the ledger's error, if it is one.
     pub fn ledger(&self) -> Option<&LedgerError> {
         match &*self.0 {
             Repr::Ledger(error) => Some(error),
@@ -94,7 +94,7 @@ impl Error {
         Error::text(ErrorKind::Desired, message)
     }
 
-    /// `/proc/sys` is not as it has to be.
+    /// An error of `/proc/sys`.
     pub(crate) fn proc(message: String) -> Error {
         Error::text(ErrorKind::Namespace, message)
     }
@@ -103,7 +103,7 @@ impl Error {
         Error(Box::new(Repr::Gone(message, cause)))
     }
 
-    /// With the key that it is about before it.
+    /// Adds the key to the front of the message.
     pub(crate) fn of(self, key: &Key) -> Error {
         Error::text(self.kind(), format!("{key}: {self}"))
     }
@@ -138,7 +138,6 @@ impl From<LedgerError> for Error {
     }
 }
 
-/// The namespace could not be entered.
 impl From<netlink::Error> for Error {
     fn from(error: netlink::Error) -> Error {
         Error(Box::new(Repr::Enter(error)))

@@ -1,4 +1,5 @@
-//! Reading and writing a value: each in one system call, as the kernel takes what comes in two for two values.
+//! Reading and writing values: each in one system call, because the kernel takes two writes for two
+//! values.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -7,18 +8,19 @@ use std::path::Path;
 
 use crate::Key;
 
-/// What values are read from and written to: the kernel's files ([`ProcSys`]), or what stands for them in a test.
+/// The files that values are read from and written to: the kernel's ([`ProcSys`]), or a substitute in
+/// a test.
 ///
-/// Called on a thread that is in the namespace.
+/// Methods are called on a thread in the namespace.
 pub trait Files: Send + Sync {
-    /// The value of a key, whole, with whatever the kernel puts around it.
+    /// Returns the whole value of a key, with the white space that the kernel adds.
     ///
     /// # Errors
     ///
     /// The system call's own; `InvalidInput` for a key that can only be written.
     fn read(&self, key: &Key) -> io::Result<Vec<u8>>;
 
-    /// Gives all of `bytes` to the kernel at once; how many it took.
+    /// Writes all of `bytes` to the kernel at once, and returns the number of bytes accepted.
     ///
     /// # Errors
     ///
@@ -30,11 +32,11 @@ pub trait Files: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcSys;
 
-/// The first buffer of a reading: more than any value but a list of ports has.
-const USUAL: usize = 4096;
+/// The size of the first read buffer: larger than any value but a list of ports.
+const BUFFER: usize = 4096;
 
-/// The largest: more than 32768 ports, each with its comma.
-const LARGEST: usize = 1 << 20;
+/// The largest buffer: larger than 32768 ports with their commas.
+const MAX_BUFFER: usize = 1 << 20;
 
 impl Files for ProcSys {
     fn read(&self, key: &Key) -> io::Result<Vec<u8>> {
@@ -45,15 +47,15 @@ impl Files for ProcSys {
             .open(&path);
         let order = "can only be written: it is an order and has no value to keep";
         let file = opened.map_err(|error| explain_mode(error, &path, 0o444, order))?;
-        let mut bytes = vec![0; USUAL];
+        let mut bytes = vec![0; BUFFER];
         loop {
-            // From the start each time: a second reading further on finds nothing.
+            // From the start each time: the kernel returns nothing at a later offset.
             let length = file.read_at(&mut bytes, 0)?;
             if length < bytes.len() {
                 bytes.truncate(length);
                 return Ok(bytes);
             }
-            if bytes.len() >= LARGEST {
+            if bytes.len() >= MAX_BUFFER {
                 let message = "is longer than 1 MiB, which no value is";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
@@ -74,8 +76,8 @@ impl Files for ProcSys {
     }
 }
 
-/// Returns what a refusal means: `why`, if the file's mode has none of these bits. No capability
-/// passes over the mode of a file below `/proc/sys` (`proc_sys_permission` in
+/// Replaces an error by `why` if the file's mode has none of these bits. No capability overrides the
+/// mode of a file below `/proc/sys` (`proc_sys_permission` in
 /// `fs/proc/proc_sysctl.c`).
 fn explain_mode(error: io::Error, path: &Path, bits: u32, why: &str) -> io::Error {
     let mode = fs::metadata(path).map(|metadata| metadata.mode());

@@ -1,4 +1,4 @@
-//! The name of a value: parsed, checked, and of one form.
+//! Sysctl keys: parsed, checked, and in one form.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,17 +9,18 @@ use trueup_reconcile::OpKey;
 
 use crate::Error;
 
-/// Longer than any key: the kernel's own parts are short, and a device's name has 15 bytes at most.
-const LONGEST: usize = 255;
+/// Longer than any key: the kernel's own names are short, and a device's has at most 15 bytes.
+const MAX_LEN: usize = 255;
 
-/// The name of a value of a network namespace: `net.ipv4.ip_forward`.
+/// The key of a value in a network namespace: `net.ipv4.ip_forward`.
 ///
-/// As in sysctl(8) and sysctl.d(5) the first separator decides. If it is a slash, slashes separate and dots are what they are:
-/// `net/ipv4/conf/eth0.100/rp_filter`. If it is a dot, dots separate, and a slash stands for a dot in a part:
-/// `net.ipv4.conf.eth0/100.rp_filter`. Both are one key, and the latter form is how it is shown.
+/// As in sysctl(8) and sysctl.d(5) the first separator decides. After a slash, slashes separate and
+/// dots are part of a name: `net/ipv4/conf/eth0.100/rp_filter`. After a dot, dots separate, and a
+/// slash stands for a dot in a name: `net.ipv4.conf.eth0/100.rp_filter`. Both are one key, which is
+/// shown in the second form.
 ///
-/// Only keys below `net` can be made: what stands elsewhere (`kernel.`, `vm.`, `fs.`) belongs to the host and not to a namespace.
-/// Ordered by path.
+/// Only keys below `net` are accepted: others (`kernel.`, `vm.`, `fs.`) belong to the host and not to
+/// a namespace. Keys are ordered by path.
 ///
 /// ```
 /// use trueup_sysctl::Key;
@@ -34,38 +35,41 @@ const LONGEST: usize = 255;
 pub struct Key(String);
 
 impl Key {
-    /// The path below `/proc/sys`: `net/ipv4/conf/eth0.100/rp_filter`.
+    /// Returns the path below `/proc/sys`: `net/ipv4/conf/eth0.100/rp_filter`.
     pub fn path(&self) -> &str {
         &self.0
     }
 
-    /// The file, as the thread that opens it sees it: what is below `/proc/sys/net` is that of the thread's namespace.
+    /// Returns the file. The content of `/proc/sys/net` is that of the namespace of the thread that
+    /// opens it.
     pub fn file(&self) -> PathBuf {
         ["/proc/sys", &self.0].iter().collect()
     }
 
-    /// How a driver knows it.
+    /// Returns the key for a driver.
     pub fn op_key(&self) -> OpKey {
-        // Without a random start: the same in each pass.
+        // This hasher has no random seed: the key is the same in each pass.
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);
         OpKey(hasher.finish())
     }
 
-    /// The last part.
+    /// Returns the last part.
     pub(crate) fn name(&self) -> &str {
         self.0
             .rsplit_once('/')
             .map_or(self.path(), |(_, name)| name)
     }
 
-    /// The place in the order of writing: what the kernel copies to others is written before them.
+    /// Returns the rank in the order of writing: a value that the kernel copies to other keys is written
+    /// before those.
     ///
-    /// The switch of IPv4 forwarding is copied to every device and to `default`, and turns `all/accept_redirects`; that of
-    /// IPv6 is copied likewise (`inet_forward_change` in `net/ipv4/devinet.c`, `addrconf_forward_change` in
-    /// `net/ipv6/addrconf.c`). Others of `all` are copied, too (IPv6 `disable_ipv6`, `addr_gen_mode`, `force_forwarding`,
-    /// `ignore_routes_with_linkdown`), and what is written to an IPv4 `default` goes to each device that was not written to
-    /// itself (`devinet_copy_dflt_conf`).
+    /// The kernel copies IPv4 forwarding to every device and to `default`, and changes
+    /// `all/accept_redirects`; it copies IPv6 forwarding likewise (`inet_forward_change` in
+    /// `net/ipv4/devinet.c`, `addrconf_forward_change` in `net/ipv6/addrconf.c`). It also copies some
+    /// other keys of `all` (IPv6 `disable_ipv6`, `addr_gen_mode`, `force_forwarding`,
+    /// `ignore_routes_with_linkdown`), and an IPv4 `default` to each device whose own key was never
+    /// written (`devinet_copy_dflt_conf`).
     pub(crate) fn rank(&self) -> u8 {
         let mut parts = self.0.split('/').skip(2);
         match (parts.next(), parts.next(), parts.next()) {
@@ -76,8 +80,8 @@ impl Key {
         }
     }
 
-    /// The other name of the same switch, where there is one.
-    pub(crate) fn twin(&self) -> Option<Key> {
+    /// Returns the other key of the same switch, if there is one.
+    pub(crate) fn alias(&self) -> Option<Key> {
         match self.path() {
             "net/ipv4/ip_forward" => Some(Key("net/ipv4/conf/all/forwarding".to_owned())),
             "net/ipv4/conf/all/forwarding" => Some(Key("net/ipv4/ip_forward".to_owned())),
@@ -91,9 +95,9 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Key, Error> {
         let no = |why: &str| Err(Error::key(format!("{text:?} is no key: {why}")));
-        if text.len() > LONGEST {
+        if text.len() > MAX_LEN {
             let text: String = text.chars().take(40).collect();
-            let message = format!("{text:?}... is no key: it has more than {LONGEST} bytes");
+            let message = format!("{text:?}... is no key: it has more than {MAX_LEN} bytes");
             return Err(Error::key(message));
         }
         if text.starts_with('/') {
@@ -139,7 +143,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Dots for slashes, and slashes for dots.
+/// Swaps dots and slashes.
 fn swapped(text: &str) -> String {
     text.chars()
         .map(|c| match c {

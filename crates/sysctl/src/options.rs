@@ -1,4 +1,4 @@
-//! How a pass goes about it.
+//! The options of a pass.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether a key that is no longer declared gets the value back that it had before us, if it still has ours. It keeps ours
-    /// unless said so.
+    /// Sets whether a key that is no longer declared gets its original value back, if it still has
+    /// ours. By default it keeps ours.
     #[must_use]
     pub fn with_revert(self, revert: bool) -> Options {
         Options { revert, ..self }
     }
 
-    /// Which keys [`observe`](trueup_reconcile::Source::observe) shows besides those of the last pass.
+    /// Sets the keys that [`observe`](trueup_reconcile::Source::observe) returns besides those of the
+    /// last pass.
     #[must_use]
     pub fn with_shown(self, keys: impl IntoIterator<Item = Key>) -> Options {
         Options {
@@ -28,12 +29,12 @@ impl Options {
         }
     }
 
-    /// Whether what is no longer declared is reverted.
+    /// True if keys that are no longer declared are reverted.
     pub fn revert(&self) -> bool {
         self.revert
     }
 
-    /// The keys that are shown besides those of the last pass.
+    /// Returns the keys that `observe` returns besides those of the last pass.
     pub fn shown(&self) -> &BTreeSet<Key> {
         &self.shown
     }

@@ -1,76 +1,76 @@
-//! One pass: what is due, carried out key by key, and read again. Not the entering of namespaces, nor what a ledger looks like.
+//! One pass: observe, plan, apply, verify.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_reconcile::{Claim, Ledger, LedgerError, PassLimits};
 
-use crate::look::{Place, Seen};
-use crate::record::{Book, Record, name};
-use crate::step::{Step, judge, write};
-use crate::value::same;
-use crate::{Desired, Done, Error, Finding, Key, Options, Outcome, Pending, Report, Value};
+use crate::namespace::{EnteredNamespace, ReadValue};
+use crate::record::{LedgerRecords, Record, ledger_key};
+use crate::value::is_same_value;
+use crate::write::{Step, evaluate, write};
+use crate::{Desired, Error, Finding, Key, Options, Outcome, Pending, Report, SysctlOp, Value};
 
-/// How often a pass goes over what its own writes changed elsewhere, at most.
-const ROUNDS: usize = 3;
+/// The number of rounds in a pass: a write can change other values, which the next round sets.
+const MAX_ROUNDS: usize = 3;
 
-/// A pass under way.
+/// The inputs of a pass.
 pub(crate) struct Pass<'a> {
-    pub(crate) place: &'a Place<'a>,
+    pub(crate) namespace: &'a EnteredNamespace<'a>,
     pub(crate) desired: &'a Desired,
     pub(crate) options: &'a Options,
     pub(crate) limits: &'a PassLimits<'a>,
     pub(crate) ledger: &'a mut dyn Ledger,
-    /// What was not there in the pass before: what it failed for then holds no more once it is there.
+    /// The keys that did not exist in the last pass. Once a key exists, its backoff is ignored.
     pub(crate) absent: &'a mut BTreeSet<Key>,
 }
 
-/// What is known by now.
-pub(crate) struct State {
+/// The state of a running pass.
+pub(crate) struct PassState {
     pub(crate) owned: BTreeMap<Key, Record>,
-    /// Intents that stay open, as nobody could look.
+    /// The keys whose intents stay open, because they cannot be read.
     pub(crate) open: BTreeSet<Key>,
-    /// As last read.
-    pub(crate) seen: BTreeMap<Key, Seen>,
-    pub(crate) done: BTreeMap<(u8, Key), Done>,
+    /// The values read last.
+    pub(crate) values: BTreeMap<Key, ReadValue>,
+    pub(crate) ops: BTreeMap<(u8, Key), SysctlOp>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) trouble: Option<String>,
-    /// How many ops were carried out.
+    /// The number of ops that were tried.
     pub(crate) tried: u64,
 }
 
 impl Pass<'_> {
-    /// Runs it.
+    /// Runs the pass.
     pub(crate) fn run(mut self) -> Result<Report, Error> {
-        let Book { owned, open } = Book::read(self.ledger)?;
+        let LedgerRecords { owned, open } = LedgerRecords::read(self.ledger)?;
         let keys: BTreeSet<&Key> = self
             .desired
             .keys()
             .chain(owned.keys())
             .chain(open.keys())
             .collect();
-        let seen = self.place.look(keys.into_iter())?;
-        let mut state = State {
+        let values = self.namespace.read(keys.into_iter())?;
+        let mut state = PassState {
             owned,
             open: BTreeSet::new(),
-            seen,
-            done: BTreeMap::new(),
+            values,
+            ops: BTreeMap::new(),
             findings: Vec::new(),
             trouble: None,
             tried: 0,
         };
-        self.settle_open(open, &mut state)?;
+        self.close_open_intents(open, &mut state)?;
         let mut applied = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let steps = self.plan(applied > 0, &mut state);
             if steps.is_empty() {
                 break;
             }
-            applied = self.carry_out(steps, &mut state);
+            applied = self.apply(steps, &mut state);
             if state.trouble.is_some() {
                 break;
             }
-            match self.place.look(state.seen.keys()) {
-                Ok(seen) => state.seen = seen,
+            match self.namespace.read(state.values.keys()) {
+                Ok(values) => state.values = values,
                 Err(error) => {
                     state.trouble = Some(format!("it could not be read again: {error}"));
                     break;
@@ -80,22 +80,22 @@ impl Pass<'_> {
         *self.absent = self
             .desired
             .keys()
-            .filter(|key| state.seen.get(*key).is_some_and(is_absent))
+            .filter(|key| state.values.get(*key).is_some_and(is_absent))
             .cloned()
             .collect();
         Ok(self.report(state))
     }
 
-    /// Settles what a crash left open, by what is there now.
-    fn settle_open(
+    /// Closes the intents that a crash left open, by the values read now.
+    fn close_open_intents(
         &mut self,
         open: BTreeMap<Key, Option<Record>>,
-        state: &mut State,
+        state: &mut PassState,
     ) -> Result<(), Error> {
         let mut claims = BTreeMap::new();
-        for (key, meant) in open {
+        for (key, intended) in open {
             let before = state.owned.get(&key);
-            let now = match state.seen.get(&key) {
+            let now = match state.values.get(&key) {
                 Some(Ok(now)) => now.as_deref(),
                 Some(Err(failure)) if failure.errno == Some(libc::ENOENT) => {
                     claims.insert(key, None);
@@ -107,40 +107,41 @@ impl Pass<'_> {
                 }
             };
             let is_now = |text: Option<&str>| match (text, now) {
-                (Some(text), Some(now)) => same(&key, text, now),
+                (Some(text), Some(now)) => is_same_value(&key, text, now),
                 (text, now) => text == now,
             };
-            let record = match (before, meant) {
-                // Given back, or not yet.
+            let record = match (before, intended) {
+                // Reverted, or not yet.
                 (Some(before), None) if is_now(before.original.as_deref()) => None,
                 (before, None) => before.cloned(),
                 // Not yet written.
                 (Some(before), Some(_)) if is_now(Some(before.applied())) => Some(before.clone()),
-                (None, Some(meant)) if is_now(meant.original.as_deref()) => None,
-                // Written; or written and changed since, which nobody can tell from a change before it. What was there before
-                // us is kept either way, and nothing is reverted that is not what was written.
-                (_, Some(meant)) => Some(meant),
+                (None, Some(intended)) if is_now(intended.original.as_deref()) => None,
+                // Written; or written and changed since, which looks like a change before the write.
+                // The original value is kept either way, and a value that is not the one written is
+                // never reverted.
+                (_, Some(intended)) => Some(intended),
             };
             claims.insert(key, record);
         }
-        Ok(self.settle(claims, state)?)
+        Ok(self.commit_outcomes(claims, state)?)
     }
 
-    /// Records what is so.
-    pub(crate) fn settle(
+    /// Commits outcomes to the ledger.
+    pub(crate) fn commit_outcomes(
         &mut self,
         claims: BTreeMap<Key, Option<Record>>,
-        state: &mut State,
+        state: &mut PassState,
     ) -> Result<(), LedgerError> {
         if claims.is_empty() {
             return Ok(());
         }
-        let mut told = BTreeMap::new();
+        let mut encoded = BTreeMap::new();
         for (key, record) in &claims {
             let claim = record.as_ref().map_or(Ok(Claim::NotOurs), Record::claim)?;
-            told.insert(name(key), claim);
+            encoded.insert(ledger_key(key), claim);
         }
-        self.ledger.commit_outcomes(told)?;
+        self.ledger.commit_outcomes(encoded)?;
         for (key, record) in claims {
             match record {
                 Some(record) => _ = state.owned.insert(key, record),
@@ -149,17 +150,19 @@ impl Pass<'_> {
         }
         Ok(())
     }
-    /// Writes, reads back, and records. How many keys are as they are to be.
-    fn carry_out(&mut self, steps: Vec<Step>, state: &mut State) -> usize {
+
+    /// Applies steps: records intents, writes, reads back, and commits the outcomes. Returns the number
+    /// of keys that have their desired value.
+    fn apply(&mut self, steps: Vec<Step>, state: &mut PassState) -> usize {
         if let Err(error) = self.begin(&steps) {
-            state.trouble = Some(format!("the ledger did not take what is meant: {error}"));
+            state.trouble = Some(format!("the ledger could not record the intents: {error}"));
             for step in steps {
-                state.tell(step, Outcome::Pending(Pending::Unrecorded));
+                state.add_op(step, Outcome::Pending(Pending::Unrecorded));
             }
             return 0;
         }
         let limits = self.limits;
-        let written = self.place.run(|files| {
+        let written = self.namespace.run(|files| {
             let mut written = Vec::with_capacity(steps.len());
             for step in &steps {
                 if !limits.should_continue() {
@@ -182,19 +185,19 @@ impl Pass<'_> {
             let key = step.key.clone();
             let Some(written) = written.next() else {
                 claims.insert(key, before);
-                state.tell(step, Outcome::Pending(Pending::Cut));
+                state.add_op(step, Outcome::Pending(Pending::Cut));
                 continue;
             };
-            let (outcome, claim) = judge(&step, written, before);
+            let (outcome, claim) = evaluate(&step, written, before);
             match claim {
                 Some(record) => _ = claims.insert(key, record),
                 None => _ = state.open.insert(key),
             }
             applied += usize::from(outcome == Outcome::Applied);
-            state.tell(step, outcome);
+            state.add_op(step, outcome);
         }
-        if let Err(error) = self.settle(claims, state) {
-            state.trouble = Some(format!("the ledger did not take what is so: {error}"));
+        if let Err(error) = self.commit_outcomes(claims, state) {
+            state.trouble = Some(format!("the ledger could not record the outcomes: {error}"));
         }
         applied
     }
@@ -206,22 +209,22 @@ impl Pass<'_> {
                 .record
                 .as_ref()
                 .map_or(Ok(Claim::NotOurs), Record::claim)?;
-            intents.insert(name(&step.key), claim);
+            intents.insert(ledger_key(&step.key), claim);
         }
         self.ledger.begin(intents)
     }
 
-    /// What the pass tells: converged by what was read last alone.
-    fn report(&self, mut state: State) -> Report {
-        let is_right = |key: &Key, value: &Value| matches!(state.seen.get(key), Some(Ok(Some(now))) if same(key, value.as_str(), now));
-        // What came with another: it was refused and is there, or it is not needed any more.
-        state.done.retain(|_, done| {
-            let value = self.desired.get(&done.key);
-            let has_come = value.is_some_and(|value| is_right(&done.key, value));
-            match &done.outcome {
-                Outcome::Pending(_) => !has_come,
-                Outcome::Failed(_) if has_come && !state.open.contains(&done.key) => {
-                    done.outcome = Outcome::Applied;
+    /// Makes the report. Convergence is computed from the values read last.
+    fn report(&self, mut state: PassState) -> Report {
+        let is_right = |key: &Key, value: &Value| matches!(state.values.get(key), Some(Ok(Some(now))) if is_same_value(key, value.as_str(), now));
+        // Another write may have set the value of an op that was refused, or that is still pending.
+        state.ops.retain(|_, op| {
+            let value = self.desired.get(&op.key);
+            let is_set = value.is_some_and(|value| is_right(&op.key, value));
+            match &op.outcome {
+                Outcome::Pending(_) => !is_set,
+                Outcome::Failed(_) if is_set && !state.open.contains(&op.key) => {
+                    op.outcome = Outcome::Applied;
                     true
                 }
                 _ => true,
@@ -230,21 +233,18 @@ impl Pass<'_> {
         let converged = state.trouble.is_none()
             && state.open.is_empty()
             && self.desired.iter().all(|(key, value)| is_right(key, value))
-            && state
-                .done
-                .values()
-                .all(|done| done.outcome == Outcome::Applied);
+            && state.ops.values().all(|op| op.outcome == Outcome::Applied);
         Report {
             converged,
-            ops: state.done.into_values().collect(),
+            ops: state.ops.into_values().collect(),
             findings: state.findings,
             trouble: state.trouble,
         }
     }
 }
 
-impl State {
-    pub(crate) fn tell(&mut self, step: Step, outcome: Outcome) {
+impl PassState {
+    pub(crate) fn add_op(&mut self, step: Step, outcome: Outcome) {
         let Step {
             key,
             action,
@@ -253,11 +253,11 @@ impl State {
             reason,
             record: _,
         } = step;
-        let place = (key.rank(), key.clone());
-        // An op that is due once more is told once, by what it found first.
-        let before = self.done.remove(&place);
-        let (from, reason) = before.map_or((from, reason), |done| (done.from, done.reason));
-        let done = Done {
+        let ranked = (key.rank(), key.clone());
+        // An op that is due again is reported once, with the value found first.
+        let before = self.ops.remove(&ranked);
+        let (from, reason) = before.map_or((from, reason), |op| (op.from, op.reason));
+        let op = SysctlOp {
             key,
             action,
             from,
@@ -265,10 +265,10 @@ impl State {
             reason,
             outcome,
         };
-        self.done.insert(place, done);
+        self.ops.insert(ranked, op);
     }
 }
 
-fn is_absent(seen: &Seen) -> bool {
-    matches!(seen, Err(failure) if failure.errno == Some(libc::ENOENT))
+fn is_absent(value: &ReadValue) -> bool {
+    matches!(value, Err(failure) if failure.errno == Some(libc::ENOENT))
 }

@@ -1,48 +1,48 @@
-//! What the ledger keeps of a key: what was last applied, and what was there before us.
+//! The ledger's record of a key: the value last applied, and the value before trueup's first write.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
-use crate::value::same;
+use crate::value::is_same_value;
 use crate::{Error, Key};
 
 /// The record of a key that is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// What was written last.
+    /// The value written last.
     pub(crate) wanted: String,
-    /// What was read after it. Not there in an intent.
+    /// The value read after the write; `None` in an intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) found: Option<String>,
-    /// The kernel took what was written, so that what was found is what it makes of it.
+    /// True if the kernel accepted the write, so that `found` is how it stores `wanted`.
     #[serde(default)]
     pub(crate) accepted: bool,
-    /// What was there before us. Not there where nothing could be read (a secret that was never set).
+    /// The value before our first write; `None` if there was none (a secret that was never set).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) original: Option<String>,
 }
 
 impl Record {
-    /// What is there as long as nobody else changes it.
+    /// Returns the value that the key has unless another writer changes it.
     pub(crate) fn applied(&self) -> &str {
         self.found.as_deref().unwrap_or(&self.wanted)
     }
 
-    /// The kernel took `wanted` and made `now` of it, which is something else.
-    pub(crate) fn is_kept_otherwise(&self, key: &Key, wanted: &str, now: &str) -> bool {
+    /// Returns true if the kernel accepted `wanted` and stores the different value `now` for it.
+    pub(crate) fn is_stored_differently(&self, key: &Key, wanted: &str, now: &str) -> bool {
         self.accepted
             && self.wanted == wanted
             && self
                 .found
                 .as_deref()
-                .is_some_and(|found| same(key, found, now))
-            && !same(key, wanted, now)
+                .is_some_and(|found| is_same_value(key, found, now))
+            && !is_same_value(key, wanted, now)
     }
 
-    /// As the ledger has it.
+    /// Encodes the record for the ledger.
     pub(crate) fn claim(&self) -> Result<Claim, LedgerError> {
         serde_json::to_vec(self)
             .map(Claim::Ours)
@@ -50,43 +50,43 @@ impl Record {
     }
 }
 
-/// What a ledger says, understood.
-pub(crate) struct Book {
+/// The parsed records and open intents of a ledger.
+pub(crate) struct LedgerRecords {
     pub(crate) owned: BTreeMap<Key, Record>,
-    /// What was begun and not settled; `None` is not to be ours any more.
+    /// The open intents; `None` if the key was to be released.
     pub(crate) open: BTreeMap<Key, Option<Record>>,
 }
 
-impl Book {
-    pub(crate) fn read(ledger: &dyn Ledger) -> Result<Book, Error> {
+impl LedgerRecords {
+    pub(crate) fn read(ledger: &dyn Ledger) -> Result<LedgerRecords, Error> {
         let owned = ledger.owned()?.into_iter();
-        let owned = owned.map(|(key, value)| Ok((key_of(&key)?, record_of(&value)?)));
+        let owned = owned.map(|(key, value)| Ok((parse_key(&key)?, parse_record(&value)?)));
         let owned = owned.collect::<Result<_, LedgerError>>()?;
         let open = ledger.open_intents()?.into_iter().map(|(key, claim)| {
             let record = match claim {
-                Claim::Ours(value) => Some(record_of(&value)?),
+                Claim::Ours(value) => Some(parse_record(&value)?),
                 Claim::NotOurs => None,
             };
-            Ok((key_of(&key)?, record))
+            Ok((parse_key(&key)?, record))
         });
         let open = open.collect::<Result<_, LedgerError>>()?;
-        Ok(Book { owned, open })
+        Ok(LedgerRecords { owned, open })
     }
 }
 
-/// A key as the ledger has it: its path.
-pub(crate) fn name(key: &Key) -> Vec<u8> {
+/// Encodes a key for the ledger: its path.
+pub(crate) fn ledger_key(key: &Key) -> Vec<u8> {
     key.path().as_bytes().to_vec()
 }
 
-fn key_of(bytes: &[u8]) -> Result<Key, LedgerError> {
+fn parse_key(bytes: &[u8]) -> Result<Key, LedgerError> {
     let text = std::str::from_utf8(bytes).map_err(LedgerError::new)?;
-    // The path of a key begins with `net/`, so that slashes separate.
+    // The path begins with `net/`, so it is parsed with slashes as separators.
     text.parse()
-        .map_err(|error: Error| LedgerError::new(format!("it has what is no key of ours: {error}")))
+        .map_err(|error: Error| LedgerError::new(format!("a key in it is no sysctl key: {error}")))
 }
 
-fn record_of(bytes: &[u8]) -> Result<Record, LedgerError> {
+fn parse_record(bytes: &[u8]) -> Result<Record, LedgerError> {
     serde_json::from_slice(bytes)
-        .map_err(|error| LedgerError::new(format!("it has what is no record of ours: {error}")))
+        .map_err(|error| LedgerError::new(format!("a record in it cannot be parsed: {error}")))
 }

@@ -1,4 +1,4 @@
-//! What a pass did and what came of it.
+//! The report of a pass: ops with their outcomes, and findings.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use crate::Key;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub(crate) converged: bool,
-    pub(crate) ops: Vec<Done>,
+    pub(crate) ops: Vec<SysctlOp>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) trouble: Option<String>,
 }
 
 /// An op with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct SysctlOp {
     /// The key.
     pub key: Key,
-    /// What is done to it.
+    /// The kind of change.
     pub action: Action,
-    /// What it was when the pass looked, where that could be read.
+    /// The value before the pass, if it could be read.
     pub from: Option<String>,
-    /// What it is to be.
+    /// The value to set.
     pub to: String,
-    /// Why.
+    /// Why the op is due.
     pub reason: Reason,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What an op does.
+/// The kind of change of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Gives a key the value that is declared.
+    /// Sets a key to its declared value.
     Set,
-    /// Gives a key back the value that it had before us.
+    /// Sets a key back to the value that it had before trueup.
     Revert,
 }
 
@@ -46,22 +46,22 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The value is declared, and we have not set it before.
+    /// The value is declared, and trueup has not set it before.
     Declared,
-    /// Another value is declared than the one that we set before.
+    /// The declared value has changed since trueup set it.
     Changed,
-    /// We set it before, and somebody has changed it since.
+    /// Trueup set it before, and another writer has changed it since.
     Drift,
-    /// It is no longer declared.
+    /// The key is no longer declared.
     Released,
 }
 
-/// What became of an op.
+/// The outcome of an op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The value was read back as it is to be.
+    /// The value was read back as desired.
     Applied,
-    /// It was refused, or the kernel keeps another value, or nobody knows.
+    /// It was refused, the kernel stores another value, or the value could not be read back.
     Failed(Failure),
     /// It was not tried.
     Pending(Pending),
@@ -70,11 +70,11 @@ pub enum Outcome {
 /// Why an op failed, or why a key cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What it means for the next pass.
+    /// The class of the error.
     pub class: ErrorClass,
     /// The kernel's errno, if it gave one.
     pub errno: Option<i32>,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
@@ -82,29 +82,30 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pending {
-    /// It failed before, and the driver waits for so long before it is tried again.
+    /// It failed before, and is not tried again for this long.
     Held(Duration),
-    /// The driver's terms ended the pass before its turn.
+    /// The driver's limits ended the pass before it.
     Cut,
-    /// What it means to do could not be recorded.
+    /// Its intent could not be recorded in the ledger.
     Unrecorded,
 }
 
-/// What there is to say besides of a key.
+/// A finding about a key that has no op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// It is no longer declared and would be reverted, but somebody else has changed it since: it is left as it is.
+    /// The key is no longer declared and would be reverted, but another writer has changed it since:
+    /// it stays as it is.
     Left {
         /// The key.
         key: Key,
-        /// What it was when we left it.
+        /// The value that trueup last applied.
         applied: String,
-        /// What it is now.
+        /// The value now.
         found: String,
     },
-    /// It is no longer declared and would be reverted, but it had no value before us, or one that is longer than the kernel
-    /// takes at once: it is left as it is.
+    /// The key is no longer declared and would be reverted, but it had no value before trueup, or one
+    /// longer than the kernel accepts in one write: it stays as it is.
     Irreversible {
         /// The key.
         key: Key,
@@ -112,39 +113,39 @@ pub enum Finding {
 }
 
 impl Report {
-    /// Every op of the pass, in the order in which they were due.
-    pub fn ops(&self) -> &[Done] {
+    /// Returns every op of the pass, in the order of writing.
+    pub fn ops(&self) -> &[SysctlOp] {
         &self.ops
     }
 
-    /// The ops that were carried out.
-    pub fn applied(&self) -> impl Iterator<Item = &Done> {
-        let applied = |done: &&Done| done.outcome == Outcome::Applied;
+    /// Returns the ops that were applied.
+    pub fn applied(&self) -> impl Iterator<Item = &SysctlOp> {
+        let applied = |done: &&SysctlOp| done.outcome == Outcome::Applied;
         self.ops.iter().filter(applied)
     }
 
-    /// The ops that failed, and why.
-    pub fn failed(&self) -> impl Iterator<Item = (&Done, &Failure)> {
+    /// Returns the ops that failed, and why.
+    pub fn failed(&self) -> impl Iterator<Item = (&SysctlOp, &Failure)> {
         self.ops.iter().filter_map(|done| match &done.outcome {
             Outcome::Failed(failure) => Some((done, failure)),
             _ => None,
         })
     }
 
-    /// The ops that were not tried, and why.
-    pub fn pending(&self) -> impl Iterator<Item = (&Done, &Pending)> {
+    /// Returns the ops that were not tried, and why.
+    pub fn pending(&self) -> impl Iterator<Item = (&SysctlOp, &Pending)> {
         self.ops.iter().filter_map(|done| match &done.outcome {
             Outcome::Pending(pending) => Some((done, pending)),
             _ => None,
         })
     }
 
-    /// What there is to say besides, in the order of the keys.
+    /// Returns the findings, in the order of the keys.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Why the pass could not look again after it had changed something, or not record what is ours, if so.
+    /// Returns why the pass could not read back its changes, or not record them in the ledger, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -155,9 +156,9 @@ impl reconcile::Report for Report {
         self.converged
     }
 
-    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
+    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in &self.ops {
-            tell(ReportedOp {
+            visit(ReportedOp {
                 kind: "sysctl",
                 outcome: match &done.outcome {
                     Outcome::Applied => reconcile::Outcome::Applied,
@@ -174,15 +175,15 @@ impl reconcile::Report for Report {
     }
 }
 
-impl Done {
-    /// The op as sysctl(8) takes it: `net.ipv4.ip_forward=1`.
+impl SysctlOp {
+    /// Returns the op as an argument of sysctl(8): `net.ipv4.ip_forward=1`.
     pub fn command(&self) -> String {
         format!("{}={}", self.key, self.to)
     }
 }
 
-/// `net.ipv4.ip_forward = 1, was 0: applied`.
-impl fmt::Display for Done {
+/// Formats the op as `net.ipv4.ip_forward = 1, was 0 (declared): applied`.
+impl fmt::Display for SysctlOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {}", self.key, self.to)?;
         if let Some(from) = &self.from {
@@ -205,8 +206,8 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Reason::Declared => "declared",
-            Reason::Changed => "declared otherwise",
-            Reason::Drift => "changed by somebody else",
+            Reason::Changed => "declaration changed",
+            Reason::Drift => "changed by another writer",
             Reason::Released => "no longer declared",
         })
     }
@@ -236,10 +237,10 @@ impl fmt::Display for Pending {
             }
             Pending::Held(left) => {
                 let seconds = left.as_millis().div_ceil(1000);
-                write!(f, "it failed before and is left alone for {seconds} s")
+                write!(f, "it failed before and is not tried again for {seconds} s")
             }
             Pending::Cut => f.write_str("the pass ended before its turn"),
-            Pending::Unrecorded => f.write_str("the ledger did not take it"),
+            Pending::Unrecorded => f.write_str("the ledger could not record it"),
         }
     }
 }
@@ -253,11 +254,11 @@ impl fmt::Display for Finding {
                 found,
             } => write!(
                 f,
-                "{key} was {applied} when we left it and is {found} now: it is somebody else's, and stays"
+                "{key} was set to {applied} and is {found} now: another writer has changed it, and it stays"
             ),
             Finding::Irreversible { key } => write!(
                 f,
-                "{key} had no value before us, or one that cannot be written at once: it stays as it is"
+                "{key} had no value before trueup, or one too long to write at once: it stays as it is"
             ),
         }
     }

@@ -1,35 +1,35 @@
-//! The source.
+//! The source: [`Sysctl`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_netlink::Namespace;
 use trueup_reconcile::{Claim, Ledger, LedgerError, Observation, PassLimits, Source};
 
-use crate::look::Place;
+use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
 use crate::{Desired, Error, Files, Key, Observed, Options, ProcSys, Report};
 
-/// The sysctl source, of one namespace: the one that its first pass meets. Where that has ended, and another bears its name, a
-/// pass is an error and [`Source::is_scope_gone`].
+/// The sysctl source of one namespace: that of its first pass. Once that namespace is gone, or its
+/// name belongs to another, a pass fails and [`Source::is_scope_gone`] is true.
 ///
-/// Between passes it keeps nothing else that correctness needs, no descriptor, and no thread.
+/// Between passes it keeps nothing else that correctness needs, no descriptor and no thread.
 pub struct Sysctl {
     files: Box<dyn Files>,
-    /// The cookie of the namespace, from the first pass on.
+    /// The cookie of the namespace, set by the first pass.
     cookie: Option<u64>,
-    /// What was declared last, to be shown.
+    /// The keys declared last, for `observe`.
     last: BTreeSet<Key>,
-    /// What was not there in the last pass.
+    /// The declared keys that did not exist in the last pass.
     absent: BTreeSet<Key>,
 }
 
 impl Sysctl {
-    /// A source that has seen nothing yet.
+    /// Makes a source for a namespace that its first pass enters.
     pub fn new() -> Sysctl {
         Sysctl::with_files(ProcSys)
     }
 
-    /// One that reads and writes through something else than the kernel's files.
+    /// Makes a source that reads and writes through `files` instead of the kernel's files.
     pub fn with_files(files: impl Files + 'static) -> Sysctl {
         Sysctl {
             files: Box::new(files),
@@ -39,7 +39,8 @@ impl Sysctl {
         }
     }
 
-    /// What a pass would do now: each op is pending. Changes nothing, neither in the kernel nor in the ledger.
+    /// Returns what a pass would do now: each op is pending. It changes nothing, neither in the kernel
+    /// nor in the ledger.
     ///
     /// # Errors
     ///
@@ -52,13 +53,13 @@ impl Sysctl {
         options: &Options,
     ) -> Result<Report, Error> {
         let mut cookie = self.cookie;
-        let place = Place::enter(scope, &*self.files, &mut cookie)?;
+        let namespace = EnteredNamespace::enter(scope, &*self.files, &mut cookie)?;
         Pass {
-            place: &place,
+            namespace: &namespace,
             desired,
             options,
             limits: &PassLimits::default().with_ops(0),
-            ledger: &mut Unchanged(ledger),
+            ledger: &mut ReadOnlyLedger(ledger),
             absent: &mut BTreeSet::new(),
         }
         .run()
@@ -90,7 +91,7 @@ impl Source for Sysctl {
         self.reconcile_within(scope, desired, ledger, options, &PassLimits::default())
     }
 
-    /// Each pass is whole, as there is nothing that could tell it what is doubtful.
+    /// Each pass observes everything: the kernel reports no changes.
     fn reconcile_within(
         &mut self,
         scope: &Namespace,
@@ -100,9 +101,9 @@ impl Source for Sysctl {
         limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
         self.last = desired.keys().cloned().collect();
-        let place = Place::enter(scope, &*self.files, &mut self.cookie)?;
+        let namespace = EnteredNamespace::enter(scope, &*self.files, &mut self.cookie)?;
         Pass {
-            place: &place,
+            namespace: &namespace,
             desired,
             options,
             limits,
@@ -116,28 +117,29 @@ impl Source for Sysctl {
         error.is_gone()
     }
 
-    /// The values of the keys that the last pass was about, and of those in [`Options::with_shown`].
+    /// Returns the values of the keys declared in the last pass, and of those in
+    /// [`Options::with_shown`].
     fn observe(
         &mut self,
         scope: &Namespace,
         options: &Options,
     ) -> Result<Observation<Observed>, Error> {
         let mut cookie = self.cookie;
-        let place = Place::enter(scope, &*self.files, &mut cookie)?;
-        let seen = place.look(self.last.union(options.shown()))?;
-        let shown = seen
+        let namespace = EnteredNamespace::enter(scope, &*self.files, &mut cookie)?;
+        let values = namespace.read(self.last.union(options.shown()))?;
+        let shown = values
             .into_iter()
-            .map(|(key, seen)| (key, seen.map(Option::unwrap_or_default)));
+            .map(|(key, value)| (key, value.map(Option::unwrap_or_default)));
         Ok(Observation::Observed(shown.collect()))
     }
 }
 
-/// A ledger that says what it knows, and takes nothing.
-struct Unchanged<'a>(&'a dyn Ledger);
+/// A ledger that can be read, and ignores writes.
+struct ReadOnlyLedger<'a>(&'a dyn Ledger);
 
 type Bytes = Vec<u8>;
 
-impl Ledger for Unchanged<'_> {
+impl Ledger for ReadOnlyLedger<'_> {
     fn owned(&self) -> Result<BTreeMap<Bytes, Bytes>, LedgerError> {
         self.0.owned()
     }

@@ -1,4 +1,4 @@
-//! Values as text, and when two texts are one value to the kernel.
+//! Values as text, and the comparison of two texts as the kernel reads them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use crate::{Error, Key};
 
-/// With the newline one byte less than a page: what the kernel takes in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A
-/// second write would be a second value.
-pub(crate) const LONGEST: usize = 4094;
+/// The longest value. With its newline it is one byte less than a page, the most that the kernel
+/// accepts in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A second write would be a second value.
+pub(crate) const MAX_LEN: usize = 4094;
 
-/// What is to be written to a key: one line of text, white space at both ends taken away and runs of it made one space.
+/// A value to write: one line of text, trimmed, with single spaces between words.
 ///
 /// ```
 /// use trueup_sysctl::Value;
@@ -25,7 +25,7 @@ pub(crate) const LONGEST: usize = 4094;
 pub struct Value(String);
 
 impl Value {
-    /// The text, without a newline.
+    /// Returns the text, without a newline.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -44,10 +44,10 @@ impl FromStr for Value {
                 "a value has no control character in it, such as {c:?}"
             )));
         }
-        let text = spaced(text);
-        if text.len() > LONGEST {
+        let text = normalize_space(text);
+        if text.len() > MAX_LEN {
             return Err(Error::value(format!(
-                "a value has {LONGEST} bytes at most, this one {}",
+                "a value has {MAX_LEN} bytes at most, this one {}",
                 text.len()
             )));
         }
@@ -74,31 +74,31 @@ impl fmt::Display for Value {
     }
 }
 
-/// Single spaces between words, and none around.
-pub(crate) fn spaced(text: &str) -> String {
+/// Trims a text, and replaces white space by single spaces.
+pub(crate) fn normalize_space(text: &str) -> String {
     let words: Vec<_> = text.split_ascii_whitespace().collect();
     words.join(" ")
 }
 
-/// Whether two texts are one value of a key.
-pub(crate) fn same(key: &Key, one: &str, other: &str) -> bool {
+/// Returns true if two texts are one value of a key.
+pub(crate) fn is_same_value(key: &Key, one: &str, other: &str) -> bool {
     one == other || canonical(key, one) == canonical(key, other)
 }
 
-/// What the kernel would read back, as far as that can be told without asking it.
+/// Returns the text that the kernel would read back, as far as that is known without asking it.
 fn canonical(key: &Key, text: &str) -> String {
     match key.name() {
         // A bitmap, written as a list: `1,2,3` is read as `1-3` (`proc_do_large_bitmap`).
-        "ip_local_reserved_ports" => ports(text).unwrap_or_else(|| spaced(text)),
-        // Masks in hex without a prefix: 010 is sixteen, and 10 as well.
-        "rps_default_mask" | "flow_limit_cpu_bitmap" => spaced(text),
-        // A set, read in the order in which the kernel keeps its algorithms.
+        "ip_local_reserved_ports" => ports(text).unwrap_or_else(|| normalize_space(text)),
+        // Hex masks without a prefix: both 010 and 10 are sixteen.
+        "rps_default_mask" | "flow_limit_cpu_bitmap" => normalize_space(text),
+        // A set: it reads back in the kernel's order.
         "tcp_allowed_congestion_control" => {
             let words: BTreeSet<_> = text.split_ascii_whitespace().collect();
             let words: Vec<_> = words.into_iter().collect();
             words.join(" ")
         }
-        // Read in full length.
+        // An IPv6 address: it reads back in full length.
         "stable_secret" => {
             let text = text.trim_ascii();
             let address: Result<Ipv6Addr, _> = text.parse();
@@ -114,7 +114,7 @@ fn canonical(key: &Key, text: &str) -> String {
     }
 }
 
-/// A number as the kernel reads it: hex after `0x`, octal after `0`, else decimal (`proc_get_long` in `kernel/sysctl.c`).
+/// Parses a number as the kernel does: hex after `0x`, octal after `0`, else decimal (`proc_get_long` in `kernel/sysctl.c`).
 fn number(word: &str) -> Option<String> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -128,7 +128,7 @@ fn number(word: &str) -> Option<String> {
         (None, Some(octal)) if !octal.is_empty() => (octal, 8),
         _ => (digits, 10),
     };
-    // A plus sign is taken by the parser, and not by the kernel.
+    // Rust's parser accepts a plus sign, the kernel does not.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
@@ -137,7 +137,7 @@ fn number(word: &str) -> Option<String> {
     Some(format!("{sign}{number}"))
 }
 
-/// A list of ports and ranges of them, as the shortest that says the same.
+/// Returns a list of ports and ranges in its shortest form.
 fn ports(text: &str) -> Option<String> {
     let mut ranges = Vec::new();
     for part in text.split(',').map(str::trim_ascii) {
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn are_one(key: &str, one: &str, other: &str) -> bool {
-        same(&key.parse().unwrap(), one, other)
+        is_same_value(&key.parse().unwrap(), one, other)
     }
 
     #[test]
@@ -245,8 +245,8 @@ mod tests {
         for text in ["1\n", "\n", "a\nb", "1\r", "1\0", "\u{7f}"] {
             assert!(text.parse::<Value>().is_err(), "{text:?}");
         }
-        assert!("x".repeat(LONGEST).parse::<Value>().is_ok());
-        assert!("x".repeat(LONGEST + 1).parse::<Value>().is_err());
+        assert!("x".repeat(MAX_LEN).parse::<Value>().is_ok());
+        assert!("x".repeat(MAX_LEN + 1).parse::<Value>().is_err());
         assert_eq!(Value::from(false).to_string(), "0");
         assert_eq!(Value::from(-5).to_string(), "-5");
         assert_eq!("".parse::<Value>().unwrap().as_str(), "");
@@ -268,10 +268,10 @@ mod tests {
         fn a_canonical_text_is_its_own(key in any_key(), text in "[-0-9a-fxX, \t\n]{0,24}|\\PC{0,24}") {
             let once = canonical(&key, &text);
             prop_assert_eq!(canonical(&key, &once), once.clone());
-            prop_assert!(same(&key, &text, &once));
+            prop_assert!(is_same_value(&key, &text, &once));
             // What the kernel puts around it makes no difference.
             let line = format!("{text}\n");
-            prop_assert!(same(&key, &text, &line));
+            prop_assert!(is_same_value(&key, &text, &line));
         }
 
         #[test]
@@ -279,9 +279,9 @@ mod tests {
             let key: Key = "net.ipv4.x".parse().unwrap();
             let decimal = number.to_string();
             for other in [format!("{number:#x}"), format!("0{number:o}")] {
-                prop_assert!(same(&key, &decimal, &other));
+                prop_assert!(is_same_value(&key, &decimal, &other));
             }
-            prop_assert!(!same(&key, &decimal, &number.wrapping_add(1).to_string()));
+            prop_assert!(!is_same_value(&key, &decimal, &number.wrapping_add(1).to_string()));
         }
 
         #[test]
@@ -292,7 +292,7 @@ mod tests {
             let set: BTreeSet<u16> = one.iter().flat_map(|(first, more)| *first..=first + more).collect();
             let other: BTreeSet<u16> = set.iter().map(|port| port + shift).collect();
             let single = other.iter().rev().map(u16::to_string).collect::<Vec<_>>().join(",");
-            prop_assert_eq!(same(&key, &text, &single), set == other);
+            prop_assert_eq!(is_same_value(&key, &text, &single), set == other);
         }
 
         #[test]

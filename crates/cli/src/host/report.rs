@@ -31,14 +31,14 @@ impl Report {
     }
 
     /// What was done to settings.
-    pub(crate) fn set(&self) -> impl Iterator<Item = &sysctl::Done> {
+    pub(crate) fn set(&self) -> impl Iterator<Item = &sysctl::SysctlOp> {
         self.settings.iter().flat_map(sysctl::Report::applied)
     }
 
     /// What was refused of settings, and why.
     pub(crate) fn settings_failed(
         &self,
-    ) -> impl Iterator<Item = (&sysctl::Done, &sysctl::Failure)> {
+    ) -> impl Iterator<Item = (&sysctl::SysctlOp, &sysctl::Failure)> {
         self.settings
             .last()
             .into_iter()
@@ -48,7 +48,7 @@ impl Report {
     /// What was not tried of settings, and why.
     pub(crate) fn settings_pending(
         &self,
-    ) -> impl Iterator<Item = (&sysctl::Done, &sysctl::Pending)> {
+    ) -> impl Iterator<Item = (&sysctl::SysctlOp, &sysctl::Pending)> {
         self.settings
             .last()
             .into_iter()

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use trueup::diff::render::{ConflictRecord, OpRecord, snapshot_hash};
 use trueup::diff::{Action, Kind, Plan};
-use trueup::sysctl::{Done, Outcome, Report as Settings};
+use trueup::sysctl::{Outcome, Report as Settings, SysctlOp};
 
 use super::setting::{self, Setting};
 use super::{Format, List, clean, count, print};
@@ -34,12 +34,12 @@ pub(crate) fn plan(format: Format, planned: &Planned) -> Result<()> {
 }
 
 /// What would be done to settings, or tried in vain.
-fn settings(planned: &Planned) -> impl Iterator<Item = &Done> {
+fn settings(planned: &Planned) -> impl Iterator<Item = &SysctlOp> {
     planned.settings.iter().flat_map(Settings::ops)
 }
 
 /// A setting is written once what it belongs to is there, which is not known before.
-fn is_due(done: &Done) -> bool {
+fn is_due(done: &SysctlOp) -> bool {
     !matches!(done.outcome, Outcome::Failed(_))
 }
 

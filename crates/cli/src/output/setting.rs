@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use trueup::reconcile::ErrorClass;
-use trueup::sysctl::{Done, Failure, Finding, Outcome, Pending};
+use trueup::sysctl::{Failure, Finding, Outcome, Pending, SysctlOp};
 
 /// As kinds of objects are called.
 pub(super) const KIND: &str = "sysctl";
@@ -27,7 +27,7 @@ struct FailureRecord {
 
 impl Setting {
     /// One that was carried out.
-    pub(super) fn new(done: &Done) -> Setting {
+    pub(super) fn new(done: &SysctlOp) -> Setting {
         Setting {
             op: "update",
             kind: KIND,
@@ -37,7 +37,7 @@ impl Setting {
         }
     }
 
-    pub(super) fn failed(done: &Done, why: &Failure) -> Setting {
+    pub(super) fn failed(done: &SysctlOp, why: &Failure) -> Setting {
         let failure = FailureRecord {
             errno: why.errno,
             message: why.message.clone(),
@@ -49,7 +49,7 @@ impl Setting {
         }
     }
 
-    pub(super) fn pending(done: &Done, why: &Pending) -> Setting {
+    pub(super) fn pending(done: &SysctlOp, why: &Pending) -> Setting {
         Setting {
             reason: why.to_string(),
             ..Setting::new(done)
@@ -57,7 +57,7 @@ impl Setting {
     }
 
     /// One of a plan: what cannot be done as things are says why.
-    pub(super) fn planned(done: &Done) -> Setting {
+    pub(super) fn planned(done: &SysctlOp) -> Setting {
         match &done.outcome {
             Outcome::Failed(why) => Setting {
                 reason: why.message.clone(),
@@ -94,8 +94,8 @@ impl Found {
 }
 
 /// What a change does, and why.
-pub(super) fn text(done: &Done) -> String {
-    let Done {
+pub(super) fn text(done: &SysctlOp) -> String {
+    let SysctlOp {
         key,
         to,
         from,
@@ -110,12 +110,12 @@ pub(super) fn text(done: &Done) -> String {
 }
 
 /// What a change would do, and why it was not made.
-pub(super) fn undone(done: &Done, why: &str) -> String {
+pub(super) fn undone(done: &SysctlOp, why: &str) -> String {
     format!("! {}   ({why})", command(done))
 }
 
 /// The command that would do the same.
-pub(super) fn command(done: &Done) -> String {
+pub(super) fn command(done: &SysctlOp) -> String {
     let assignment = format!("{}={}", done.key, done.to);
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=:,".contains(c);
     if assignment.chars().all(plain) {

@@ -210,7 +210,7 @@ impl Issue {
         Issue::new(IssueKind::Op, done.op.object.kind().name(), command(done))
     }
 
-    fn setting(done: &sysctl::Done) -> Issue {
+    fn setting(done: &sysctl::SysctlOp) -> Issue {
         Issue::new(IssueKind::Op, setting::KIND, setting::command(done))
     }
 }

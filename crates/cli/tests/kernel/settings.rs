@@ -147,7 +147,7 @@ pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
         "{out}"
     );
     assert!(
-        out.contains("~ sysctl net.ipv4.ip_forward = 1   (changed by somebody else, was 0)"),
+        out.contains("~ sysctl net.ipv4.ip_forward = 1   (changed by another writer, was 0)"),
         "{out}"
     );
 }

@@ -68,7 +68,7 @@ fn a_short_write_is_told_and_never_continued() {
     bench.fake.shorten(RANGE, 3);
     let report = bench.pass(&[(RANGE, "33 44")]);
     assert_eq!(failed(&report), [(RANGE.to_owned(), ErrorClass::Invalid)]);
-    assert!(told(&report).contains("took 3 of 6 bytes"));
+    assert!(told(&report).contains("accepted 3 of 6 bytes"));
     assert!(
         bench
             .fake

@@ -1,13 +1,13 @@
-//! One write: what it is to do, its doing, and what came of it.
+//! One write of a value: the step, its execution, and its outcome.
 
 use std::io;
 
 use trueup_reconcile::ErrorClass;
 
 use crate::class::classify;
-use crate::look::{Seen, read};
+use crate::namespace::{ReadValue, read_key};
 use crate::record::Record;
-use crate::value::same;
+use crate::value::is_same_value;
 use crate::{Action, Failure, Files, Key, Outcome, Reason};
 
 /// A write that is due.
@@ -17,39 +17,37 @@ pub(crate) struct Step {
     pub(crate) from: Option<String>,
     pub(crate) to: String,
     pub(crate) reason: Reason,
-    /// What the ledger is to say once it is done; `None`: not ours.
+    /// The record for the ledger after the write; `None` if the key is not ours then.
     pub(crate) record: Option<Record>,
 }
 
-/// What came of a write.
+/// The result of a write.
 pub(crate) struct Written {
     pub(crate) error: Option<Failure>,
-    /// What was read right after it.
-    pub(crate) back: Seen,
+    /// The value read right after it.
+    pub(crate) read_back: ReadValue,
 }
 
-/// Writes a value, in one go, and reads it back.
+/// Writes a value in one system call, and reads it back.
 pub(crate) fn write(files: &dyn Files, step: &Step) -> Written {
     let line = format!("{}\n", step.to);
     let error = match files.write(&step.key, line.as_bytes()) {
-        Ok(taken) if taken == line.len() => None,
-        Ok(taken) => {
+        Ok(accepted) if accepted == line.len() => None,
+        Ok(accepted) => {
             let length = line.len();
             Some(Failure {
                 class: ErrorClass::Invalid,
                 errno: None,
-                message: format!(
-                    "the kernel took {taken} of {length} bytes, and a value is whole or none"
-                ),
+                message: format!("the kernel accepted {accepted} of {length} bytes of the value"),
             })
         }
-        Err(error) => Some(refused(&error)),
+        Err(error) => Some(write_failure(&error)),
     };
-    let back = read(files, &step.key);
-    Written { error, back }
+    let read_back = read_key(files, &step.key);
+    Written { error, read_back }
 }
 
-fn refused(error: &io::Error) -> Failure {
+fn write_failure(error: &io::Error) -> Failure {
     let hint = match error.raw_os_error() {
         Some(libc::EROFS) => ": /proc/sys is mounted read-only; mount it for writing",
         Some(libc::EACCES) => {
@@ -67,18 +65,19 @@ fn refused(error: &io::Error) -> Failure {
     }
 }
 
-/// What a write came to, by what was read after it, and what the ledger is to say; the intent stays open where nobody knows.
-pub(crate) fn judge(
+/// Returns the outcome of a write by the value read back, and the record for the ledger. It returns no
+/// record if the value could not be read: the intent stays open then.
+pub(crate) fn evaluate(
     step: &Step,
     written: Written,
     before: Option<Record>,
 ) -> (Outcome, Option<Option<Record>>) {
-    let Written { error, back } = written;
-    let now = match back {
+    let Written { error, read_back } = written;
+    let now = match read_back {
         Ok(now) => now,
         Err(failure) if failure.errno == Some(libc::ENOENT) => {
             return match step.action {
-                // It is gone, and with it what was to be undone.
+                // The key no longer exists, so there is no value to revert.
                 Action::Revert => (Outcome::Applied, Some(None)),
                 Action::Set => (Outcome::Failed(error.unwrap_or(failure)), Some(None)),
             };
@@ -92,22 +91,22 @@ pub(crate) fn judge(
         }
     };
     let is_now = |text: Option<&str>| match (text, now.as_deref()) {
-        (Some(text), Some(now)) => same(&step.key, text, now),
+        (Some(text), Some(now)) => is_same_value(&step.key, text, now),
         (text, now) => text == now,
     };
     let is_right = is_now(Some(&step.to));
-    let was_taken = error.is_none() || is_right;
+    let was_accepted = error.is_none() || is_right;
     let outcome = match error {
         _ if is_right => Outcome::Applied,
         Some(failure) => Outcome::Failed(failure),
-        None => kept(&step.to, now.as_deref().unwrap_or_default()),
+        None => stored_differently(&step.to, now.as_deref().unwrap_or_default()),
     };
     let claim = match &step.record {
-        _ if !was_taken && is_now(step.from.as_deref()) => before,
-        // Ours by what was found, that it can be given back.
+        _ if !was_accepted && is_now(step.from.as_deref()) => before,
+        // Ours with the value found, so that it can be reverted.
         Some(record) => Some(Record {
             found: now,
-            accepted: was_taken,
+            accepted: was_accepted,
             ..record.clone()
         }),
         None => None,
@@ -115,8 +114,9 @@ pub(crate) fn judge(
     (outcome, Some(claim))
 }
 
-/// The kernel took a value and made another of it. Writing it again would make the same.
-pub(crate) fn kept(wanted: &str, now: &str) -> Outcome {
+/// Returns the outcome of a value that the kernel stores differently. Another write would be stored
+/// the same way.
+pub(crate) fn stored_differently(wanted: &str, now: &str) -> Outcome {
     Outcome::Failed(Failure {
         class: ErrorClass::Invalid,
         errno: None,

@@ -1,4 +1,4 @@
-//! Being in the namespace: reading values there, and making sure that it is the same one each time.
+//! The namespace of a pass: it is entered, checked to be the same one each time, and read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,43 +8,45 @@ use std::thread;
 use trueup_netlink::{Namespace, Socket};
 
 use crate::class::classify;
-use crate::value::spaced;
+use crate::value::normalize_space;
 use crate::{Error, Failure, Files, Key};
 
-/// What is read, by key: a value, or why there is none to show.
+/// The observed values by key, or why a value cannot be read.
 pub type Observed = BTreeMap<Key, Result<String, Failure>>;
 
-/// What was read of a key: its value, or `None` where one was never set; or why nobody knows.
-pub(crate) type Seen = Result<Option<String>, Failure>;
+/// The result of reading a key: its value, `None` if it was never set, or why it cannot be read.
+pub(crate) type ReadValue = Result<Option<String>, Failure>;
 
-/// The namespace of a pass. What was entered once is entered again whatever becomes of its name.
-pub(crate) struct Place<'a> {
+/// The namespace of a pass. Once entered, it is entered again whatever happens to its name.
+pub(crate) struct EnteredNamespace<'a> {
     files: &'a dyn Files,
     namespace: Namespace,
 }
 
-impl<'a> Place<'a> {
-    /// Enters a namespace for the first time in a pass. `known` is the cookie of earlier passes, and is learnt.
+impl<'a> EnteredNamespace<'a> {
+    /// Enters a namespace for the first time in a pass. `known` is the cookie of earlier passes, and is
+    /// set.
     pub(crate) fn enter(
         scope: &Namespace,
         files: &'a dyn Files,
         known: &mut Option<u64>,
-    ) -> Result<Place<'a>, Error> {
+    ) -> Result<EnteredNamespace<'a>, Error> {
         let caller = thread::current().id();
         let entered = scope.enter(|| {
-            // What is current stays so while the caller waits for us, and is re-entered by right of being there.
+            // The caller's current namespace stays current while the caller waits, so no file is
+            // needed to enter it again.
             let is_current = thread::current().id() == caller;
-            Inside::look(!is_current)
+            NamespaceInfo::read(!is_current)
         });
-        let inside = match entered {
-            Ok(inside) => inside?,
+        let info = match entered {
+            Ok(info) => info?,
             Err(error) if known.is_some() && error.is_gone() => {
                 let message = format!("network namespace {scope} has ended");
                 return Err(Error::gone(message, Some(error)));
             }
             Err(error) => return Err(error.into()),
         };
-        if let (Some(known), Some(cookie)) = (*known, inside.cookie)
+        if let (Some(known), Some(cookie)) = (*known, info.cookie)
             && known != cookie
         {
             let message = format!(
@@ -52,15 +54,15 @@ impl<'a> Place<'a> {
             );
             return Err(Error::gone(message, None));
         }
-        *known = inside.cookie.or(*known);
-        let namespace = match inside.file {
+        *known = info.cookie.or(*known);
+        let namespace = match info.file {
             Some(file) => Namespace::from_fd(file),
             None => scope.clone(),
         };
-        Ok(Place { files, namespace })
+        Ok(EnteredNamespace { files, namespace })
     }
 
-    /// Runs something there.
+    /// Runs `inside` in the namespace.
     pub(crate) fn run<T: Send>(
         &self,
         inside: impl FnOnce(&dyn Files) -> T + Send,
@@ -70,30 +72,33 @@ impl<'a> Place<'a> {
     }
 
     /// Reads keys.
-    pub(crate) fn look<'k>(
+    pub(crate) fn read<'k>(
         &self,
         keys: impl Iterator<Item = &'k Key> + Send,
-    ) -> Result<BTreeMap<Key, Seen>, Error> {
-        self.run(|files| keys.map(|key| (key.clone(), read(files, key))).collect())
+    ) -> Result<BTreeMap<Key, ReadValue>, Error> {
+        self.run(|files| {
+            keys.map(|key| (key.clone(), read_key(files, key)))
+                .collect()
+        })
     }
 }
 
-/// What there is to know of a namespace on entering it.
-struct Inside {
-    /// None before Linux 5.14.
+/// The identity of a namespace, read on entering it.
+struct NamespaceInfo {
+    /// `None` before Linux 5.14.
     cookie: Option<u64>,
     file: Option<OwnedFd>,
 }
 
-impl Inside {
-    fn look(keep: bool) -> Result<Inside, Error> {
-        // Where there is no /proc, each key would seem to be gone.
+impl NamespaceInfo {
+    fn read(with_file: bool) -> Result<NamespaceInfo, Error> {
+        // Without /proc each key would look as if it did not exist.
         if !fs::metadata("/proc/sys/net").is_ok_and(|found| found.is_dir()) {
             let message = "there is no /proc/sys/net: mount proc on /proc";
             return Err(Error::proc(message.to_owned()));
         }
         let socket = Socket::open(&Namespace::current())?;
-        let file = match keep {
+        let file = match with_file {
             true => {
                 let path = "/proc/thread-self/ns/net";
                 let file = File::open(path);
@@ -101,18 +106,18 @@ impl Inside {
             }
             false => None,
         };
-        Ok(Inside {
+        Ok(NamespaceInfo {
             cookie: socket.netns_cookie().ok(),
             file: file.map(OwnedFd::from),
         })
     }
 }
 
-/// Reads a key as the thread sees it.
-pub(crate) fn read(files: &dyn Files, key: &Key) -> Seen {
+/// Reads a key in the namespace of the calling thread.
+pub(crate) fn read_key(files: &dyn Files, key: &Key) -> ReadValue {
     let bytes = match files.read(key) {
         Ok(bytes) => bytes,
-        // What was never set is not read as nothing, but as an error (`addrconf_sysctl_stable_secret`).
+        // A secret that was never set reads as an error (`addrconf_sysctl_stable_secret`).
         Err(error) if key.name() == "stable_secret" && error.raw_os_error() == Some(libc::EIO) => {
             return Ok(None);
         }
@@ -133,7 +138,7 @@ pub(crate) fn read(files: &dyn Files, key: &Key) -> Seen {
         }
     };
     match std::str::from_utf8(&bytes) {
-        Ok(text) => Ok(Some(spaced(text))),
+        Ok(text) => Ok(Some(normalize_space(text))),
         Err(_) => Err(Failure {
             class: trueup_reconcile::ErrorClass::Unsupported,
             errno: None,

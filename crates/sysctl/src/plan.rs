@@ -1,21 +1,23 @@
-//! What is due to each key, by what was read last, and what is not to be tried now.
+//! Planning: the writes that are due by the values read last, without those that may not be tried now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_reconcile::ErrorClass;
 
-use crate::pass::{Pass, State};
+use crate::pass::{Pass, PassState};
 use crate::record::Record;
-use crate::step::{Step, kept};
-use crate::value::{LONGEST, same};
+use crate::value::{MAX_LEN, is_same_value};
+use crate::write::{Step, stored_differently};
 use crate::{Action, Finding, Key, Outcome, Pending, Reason, Value};
 
 impl Pass<'_> {
-    /// What is due by what was read last. What needs no write is settled on the way, and what is not to be tried is told.
-    pub(crate) fn plan(&mut self, moved: bool, state: &mut State) -> Vec<Step> {
+    /// Returns the writes that are due. Keys that need no write are committed to the ledger, and ops
+    /// that may not be tried now are added to the report. `has_written` is true if an earlier round of
+    /// this pass has changed a value.
+    pub(crate) fn plan(&mut self, has_written: bool, state: &mut PassState) -> Vec<Step> {
         state
-            .done
-            .retain(|_, done| !matches!(done.outcome, Outcome::Pending(_)));
+            .ops
+            .retain(|_, op| !matches!(op.outcome, Outcome::Pending(_)));
         let keys = self.desired.keys().chain(state.owned.keys());
         let keys: BTreeSet<_> = keys
             .chain(&state.open)
@@ -23,15 +25,15 @@ impl Pass<'_> {
             .collect();
         let mut steps = Vec::new();
         let mut released = BTreeMap::new();
-        for place in keys {
-            let key = &place.1;
+        for ranked in keys {
+            let key = &ranked.1;
             if state.open.contains(key) {
-                // Nothing is begun on top of an intent that is open.
-                if let Some(Err(failure)) = state.seen.get(key)
-                    && !state.done.contains_key(&place)
+                // A key with an open intent cannot begin another.
+                if let Some(Err(failure)) = state.values.get(key)
+                    && !state.ops.contains_key(&ranked)
                 {
                     let outcome = Outcome::Failed(failure.clone());
-                    state.tell(self.unread(key, state), outcome);
+                    state.add_op(self.unreadable(key, state), outcome);
                 }
                 continue;
             }
@@ -40,26 +42,30 @@ impl Pass<'_> {
                 None => self.release(key, state, &mut released),
             };
             let Some(step) = step else { continue };
-            match self.bar(&step, moved, steps.len(), state) {
+            match self.blocked_by(&step, has_written, steps.len(), state) {
                 None => steps.push(step),
-                Some(Some(outcome)) => state.tell(step, outcome),
+                Some(Some(outcome)) => state.add_op(step, outcome),
                 Some(None) => {}
             }
         }
-        if let Err(error) = self.settle(released, state) {
-            state.trouble = Some(format!("the ledger did not take what is so: {error}"));
+        if let Err(error) = self.commit_outcomes(released, state) {
+            state.trouble = Some(format!("the ledger could not record the outcomes: {error}"));
         }
         steps
     }
 
-    /// The op that a key would need of which nobody knows what it is.
-    fn unread(&self, key: &Key, state: &State) -> Step {
+    /// Returns the op for a key that cannot be read.
+    fn unreadable(&self, key: &Key, state: &PassState) -> Step {
         let record = state.owned.get(key);
         let original = record.and_then(|record| record.original.clone());
         let (action, to, reason) = match self.desired.get(key) {
             Some(value) => {
                 let wanted = value.as_str();
-                (Action::Set, wanted.to_owned(), why(record, wanted))
+                (
+                    Action::Set,
+                    wanted.to_owned(),
+                    reason_to_set(record, wanted),
+                )
             }
             None => (
                 Action::Revert,
@@ -77,29 +83,29 @@ impl Pass<'_> {
         }
     }
 
-    /// What is due to a key that is ours and no longer declared.
+    /// Returns the write for a key that is ours and no longer declared, if it needs one.
     fn release(
         &self,
         key: &Key,
-        state: &mut State,
+        state: &mut PassState,
         released: &mut BTreeMap<Key, Option<Record>>,
     ) -> Option<Step> {
         let record = state.owned.get(key)?;
-        let now = match state.seen.get(key)? {
+        let now = match state.values.get(key)? {
             _ if !self.options.revert() => None,
             Ok(now) => now.clone(),
             Err(failure) if failure.errno == Some(libc::ENOENT) => None,
             Err(failure) => {
                 let outcome = Outcome::Failed(failure.clone());
-                state.tell(self.unread(key, state), outcome);
+                state.add_op(self.unreadable(key, state), outcome);
                 return None;
             }
         };
         if let Some(found) = now {
             let key = key.clone();
             match &record.original {
-                Some(original) if same(&key, &found, original) => {}
-                _ if !same(&key, &found, record.applied()) => {
+                Some(original) if is_same_value(&key, &found, original) => {}
+                _ if !is_same_value(&key, &found, record.applied()) => {
                     let applied = record.applied().to_owned();
                     state.findings.push(Finding::Left {
                         key,
@@ -108,7 +114,7 @@ impl Pass<'_> {
                     });
                 }
                 None => state.findings.push(Finding::Irreversible { key }),
-                Some(original) if original.len() > LONGEST => {
+                Some(original) if original.len() > MAX_LEN => {
                     state.findings.push(Finding::Irreversible { key });
                 }
                 Some(original) => {
@@ -127,38 +133,40 @@ impl Pass<'_> {
         None
     }
 
-    /// Why a step is not to be carried out: `Some(None)` where its outcome was told before and stands.
-    fn bar(
+    /// Returns the outcome of a step that may not be carried out now, `Some(None)` if the report has it
+    /// already, or `None` if the step may be carried out. `ahead` counts the steps before it.
+    fn blocked_by(
         &self,
         step: &Step,
-        moved: bool,
+        has_written: bool,
         ahead: usize,
-        state: &State,
+        state: &PassState,
     ) -> Option<Option<Outcome>> {
-        let before = state.done.get(&(step.key.rank(), step.key.clone()));
-        if let Some(Outcome::Failed(failure)) = before.map(|done| &done.outcome) {
-            // What rests on another value may be taken once that is written: `ip_local_port_range` has to lie above
-            // `ip_unprivileged_port_start`.
-            return match moved && failure.class == ErrorClass::Invalid {
+        let before = state.ops.get(&(step.key.rank(), step.key.clone()));
+        if let Some(Outcome::Failed(failure)) = before.map(|op| &op.outcome) {
+            // A refused value may be accepted once another is written: `ip_local_port_range` has to be
+            // above `ip_unprivileged_port_start`.
+            return match has_written && failure.class == ErrorClass::Invalid {
                 true => None,
                 false => Some(None),
             };
         }
-        let has_come = self.absent.contains(&step.key);
-        let held = self.limits.backoff(step.key.op_key());
-        if let Some(left) = held.filter(|_| before.is_none() && !has_come) {
+        let exists_now = self.absent.contains(&step.key);
+        let backoff = self.limits.backoff(step.key.op_key());
+        if let Some(left) = backoff.filter(|_| before.is_none() && !exists_now) {
             return Some(Some(Outcome::Pending(Pending::Held(left))));
         }
-        let is_over = state.tried.saturating_add(ahead as u64) >= self.limits.ops();
-        (is_over || !self.limits.should_continue()).then_some(Some(Outcome::Pending(Pending::Cut)))
+        let is_limit_reached = state.tried.saturating_add(ahead as u64) >= self.limits.ops();
+        (is_limit_reached || !self.limits.should_continue())
+            .then_some(Some(Outcome::Pending(Pending::Cut)))
     }
 }
 
-/// What is due to a key that is declared.
+/// Returns the write for a declared key, if it needs one.
 fn set(
     key: &Key,
     value: &Value,
-    state: &mut State,
+    state: &mut PassState,
     released: &mut BTreeMap<Key, Option<Record>>,
 ) -> Option<Step> {
     let wanted = value.as_str();
@@ -168,30 +176,30 @@ fn set(
         action: Action::Set,
         from: None,
         to: wanted.to_owned(),
-        reason: why(record, wanted),
+        reason: reason_to_set(record, wanted),
         record: None,
     };
-    let now = match state.seen.get(key)? {
+    let now = match state.values.get(key)? {
         Ok(now) => now,
         Err(failure) => {
-            // What we wrote has gone with its device or module.
+            // The key, and the value that we wrote, are gone with their device or module.
             if failure.errno == Some(libc::ENOENT) && record.is_some() {
                 step.reason = Reason::Declared;
                 released.insert(key.clone(), None);
             }
             let outcome = Outcome::Failed(failure.clone());
-            state.tell(step, outcome);
+            state.add_op(step, outcome);
             return None;
         }
     };
     step.from.clone_from(now);
     if let Some(now) = now {
-        if same(key, wanted, now) {
+        if is_same_value(key, wanted, now) {
             return None;
         }
-        if record.is_some_and(|record| record.is_kept_otherwise(key, wanted, now)) {
-            let outcome = kept(wanted, now);
-            state.tell(step, outcome);
+        if record.is_some_and(|record| record.is_stored_differently(key, wanted, now)) {
+            let outcome = stored_differently(wanted, now);
+            state.add_op(step, outcome);
             return None;
         }
     }
@@ -199,13 +207,13 @@ fn set(
         wanted: wanted.to_owned(),
         found: None,
         accepted: false,
-        // What was there before the first of our writes.
+        // The value before our first write.
         original: record.map_or_else(|| now.clone(), |record| record.original.clone()),
     });
     Some(step)
 }
 
-fn why(record: Option<&Record>, wanted: &str) -> Reason {
+fn reason_to_set(record: Option<&Record>, wanted: &str) -> Reason {
     match record {
         None => Reason::Declared,
         Some(record) if record.wanted == wanted => Reason::Drift,
