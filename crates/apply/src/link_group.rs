@@ -81,11 +81,11 @@ impl Run<'_> {
             Err(_) => Vec::new(),
         };
         self.batch.clear();
-        let gone = sent.len() == put.len() + 1 && sent.last() == Some(&Answer::Done);
+        let group_deleted = sent.len() == put.len() + 1 && sent.last() == Some(&Answer::Done);
         for (at, answer) in put.into_iter().zip(sent) {
             let object = &self.plan.ops[at].object;
             let is_done = match answer {
-                Answer::Done => gone,
+                Answer::Done => group_deleted,
                 // The link does not exist any more.
                 Answer::Failed(error) => Failure::refused(object, Action::Delete, error)
                     .class()

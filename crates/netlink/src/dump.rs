@@ -25,9 +25,9 @@ pub enum DumpStep<'a> {
     Begin,
     /// One message of the current attempt.
     Message(Message<'a>),
-    /// All messages of one datagram were told, which had so many bytes: the kernel makes each at
-    /// one moment, and may change what it holds before the next, which is made as this one is
-    /// taken. Not told of the datagram that ends the dump.
+    /// A datagram of so many bytes ended. The kernel makes each datagram at one moment, and its
+    /// objects may change before the next, which it makes as this one is received. The datagram
+    /// that ends the dump has no such step.
     Part(usize),
 }
 

@@ -17,16 +17,16 @@ const NLMSGERR_ATTR_POLICY: u16 = 4;
 const NLMSGERR_ATTR_MISS_TYPE: u16 = 5;
 const NLMSGERR_ATTR_MISS_NEST: u16 = 6;
 
-/// Reads the answer out of an `NLMSG_ERROR` or `NLMSG_DONE`.
+/// Reads the answer from an `NLMSG_ERROR` or `NLMSG_DONE`.
 ///
-/// `request` is the message it answers, with its header, to resolve offsets; empty if not at hand.
-/// `None` when the payload is too short to hold an errno: that answers nothing.
+/// `request` is the message that it answers, with its header, to resolve offsets; empty if unknown.
+/// Returns `None` when the payload is too short for an errno.
 pub(crate) fn answer(message: &Message<'_>, request: &[u8]) -> Option<Result<(), KernelError>> {
     let errno = read_i32(message.body.get(..4)?)?;
     let errno = match errno {
         0 => return Some(Ok(())),
         ..0 => errno.saturating_neg(),
-        // What a dump's function returned: no error.
+        // The return value of the kernel's dump function: no error.
         1.. if message.header.kind == NLMSG_DONE => return Some(Ok(())),
         1.. => errno,
     };

@@ -1,17 +1,16 @@
-//! Classic BPF, as far as a filter on a netlink socket takes it: what the kernel does not queue
-//! wakes nobody and overruns nothing.
+//! [`Instruction`]: classic BPF, as far as a filter on a netlink socket takes it. A message that the
+//! filter drops neither wakes the reader nor fills the queue.
 //!
-//! A program sees one datagram from its netlink header on; an event's holds one message. It leaves
-//! by [`pass`](Instruction::pass) or [`drop`](Instruction::drop), and a load from beyond the end
-//! drops, so look at the [`length`](Instruction::length) first. Jumps go forward, over so many
-//! instructions.
+//! A program reads one datagram, from its netlink header on; a datagram of an event has one
+//! message. It ends with [`pass`](Instruction::pass) or [`drop`](Instruction::drop). A load from
+//! beyond the end of the datagram drops it: check the [`length`](Instruction::length) first. Jumps
+//! go forward, over so many instructions.
 //!
-//! Numbers are loaded in network byte order, and a netlink message has them in that of the host:
-//! compare with what [`swapped`] and [`swapped_half`] make of a number. What is worth dropping is
-//! the caller's to know. Source: Documentation/networking/filter.rst in the kernel,
-//! `linux/filter.h`.
+//! A load yields a number in network byte order, and netlink has numbers in host byte order:
+//! compare with [`swapped`] and [`swapped_half`] of a number. Source:
+//! Documentation/networking/filter.rst in the kernel, `linux/filter.h`.
 
-/// One instruction (`struct sock_filter`).
+/// An instruction (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     pub(crate) code: u16,
@@ -39,13 +38,13 @@ const TAX: u16 = 0x00;
 /// `SKF_AD_OFF + SKF_AD_NLATTR`.
 const NLATTR: u32 = (-0x1000_i32 + 12).cast_unsigned();
 
-/// A number as a program sees it that loaded its four bytes.
+/// Returns a number as a program gets it from a load of its four bytes.
 #[must_use]
 pub const fn swapped(number: u32) -> u32 {
     u32::from_be_bytes(number.to_ne_bytes())
 }
 
-/// A number as a program sees it that loaded its two bytes.
+/// Returns a number as a program gets it from a load of its two bytes.
 #[must_use]
 pub const fn swapped_half(number: u16) -> u32 {
     u16::from_be_bytes(number.to_ne_bytes()) as u32

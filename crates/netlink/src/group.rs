@@ -24,7 +24,7 @@ impl Group {
     /// Nexthop objects (Linux 5.3).
     pub const NEXTHOP: Self = Self(32);
 
-    /// All groups of the objects that trueup knows, but [`NEXTHOP`](Self::NEXTHOP).
+    /// All groups of the objects of trueup except [`NEXTHOP`](Self::NEXTHOP).
     pub const OBJECTS: [Self; 8] = [
         Self::LINK,
         Self::NEIGHBOUR,

@@ -155,8 +155,8 @@ pub struct Missing {
     pub nest: Option<u32>,
 }
 
-/// What the kernel accepts for an attribute (`enum netlink_policy_type_attr`). Only what it told
-/// is set.
+/// What the kernel accepts for an attribute (`enum netlink_policy_type_attr`). Only the limits
+/// that it reported are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Policy {

@@ -137,7 +137,7 @@ impl Namespace {
         let fd = match &self.0 {
             Which::Current => return Ok(inside()),
             Which::Through(_) => {
-                let message = "no code can run in what only stands for a network namespace";
+                let message = "no code can run in a namespace that is reached through a connector";
                 return Err(Error::namespace(message.to_owned(), None));
             }
             Which::Fd(fd) => fd.as_fd(),
@@ -191,17 +191,19 @@ impl Namespace {
 
     fn unopened(&self, file: &Path, source: io::Error) -> Error {
         let file = file.display();
-        let gone = matches!(source.kind(), io::ErrorKind::NotFound)
+        let is_missing = matches!(source.kind(), io::ErrorKind::NotFound)
             || source.raw_os_error() == Some(libc::ESRCH);
         let message = match &self.0 {
-            Which::Name(name) if gone => {
+            Which::Name(name) if is_missing => {
                 format!("there is no network namespace {name:?}: {file} does not exist")
             }
-            Which::Pid(pid) if gone => format!("there is no process {pid}: {file} does not exist"),
-            _ if gone => format!("there is no network namespace at {file}: no such file"),
+            Which::Pid(pid) if is_missing => {
+                format!("there is no process {pid}: {file} does not exist")
+            }
+            _ if is_missing => format!("there is no network namespace at {file}: no such file"),
             Which::Pid(pid) if matches!(source.kind(), io::ErrorKind::PermissionDenied) => format!(
-                "may not look into the namespaces of process {pid} ({file}): that takes the same \
-                 user or CAP_SYS_PTRACE"
+                "cannot open the namespace of process {pid} ({file}): that needs the same user or \
+                 CAP_SYS_PTRACE"
             ),
             _ => format!("cannot open network namespace {file}: {source}"),
         };
@@ -211,8 +213,8 @@ impl Namespace {
     fn refused(&self, source: io::Error) -> Error {
         let message = match source.raw_os_error() {
             Some(libc::EPERM) => format!(
-                "may not enter network namespace {self}: that takes CAP_SYS_ADMIN, both in one's \
-                 own user namespace and in the one that owns the network namespace"
+                "cannot enter network namespace {self}: that needs CAP_SYS_ADMIN, both in the process's \
+                 user namespace and in the one that owns the network namespace"
             ),
             Some(libc::EINVAL) => format!("{self} is not a network namespace"),
             _ => format!("cannot enter network namespace {self}: {source}"),

@@ -456,7 +456,7 @@ mod tests {
         let victim = netlink_sys::SocketAddr::new(socket.port_id(), 0);
         match forger.send_to(&forged, &victim, 0) {
             Ok(_) => {}
-            // Without CAP_NET_ADMIN the kernel lets nobody write to another's socket.
+            // Without CAP_NET_ADMIN a process cannot write to another's socket.
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
         }
         let error = socket.request(&loopback(i32::MAX)).unwrap_err();

@@ -84,7 +84,7 @@ pub struct Header {
     pub flags: u16,
     /// Sequence number: a reply carries its request's.
     pub sequence: u32,
-    /// Port id: a reply carries the requester's, an event that of whoever caused it, 0 is the
+    /// Port id: a reply carries the requester's, an event its writer's, 0 is the
     /// kernel.
     pub port: u32,
 }

@@ -103,9 +103,9 @@ fn merge_rows<T: Item>(seen: &mut Vec<T>, rows: Vec<T>) {
     let mut old = std::mem::take(seen).into_iter().peekable();
     for row in rows {
         let key = row.key();
-        while let Some(gone) = old.next_if(|old| old.key() <= key) {
-            if gone.key() != key {
-                seen.push(gone);
+        while let Some(earlier) = old.next_if(|old| old.key() <= key) {
+            if earlier.key() != key {
+                seen.push(earlier);
             }
         }
         seen.push(row);

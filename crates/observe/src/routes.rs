@@ -1,4 +1,4 @@
-//! Routes, read without holding those that nobody asks for.
+//! Routes, read without holding those that the caller does not want.
 
 use trueup_diff::{DumpMatcher, Family, Mismatches, Route, RowMatch};
 use trueup_netlink::Error;

@@ -174,7 +174,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
 ///
 /// # Errors
 ///
-/// When the device is not resolved, or when nobody can declare such a neighbour: one that the
+/// When the device is not resolved, or when no writer can declare such a neighbour: one that the
 /// kernel moves by itself is declarable only as externally learned.
 pub fn create(
     buffer: &mut Vec<u8>,
@@ -184,7 +184,8 @@ pub fn create(
     put(buffer, neighbour, NLM_F_CREATE | NLM_F_EXCL, resolve)
 }
 
-/// Encodes the creation of a neighbour or the change of one that exists, whoever declared it.
+/// Encodes the creation of a neighbour or the change of one that exists, whichever writer declared
+/// it.
 ///
 /// # Errors
 ///

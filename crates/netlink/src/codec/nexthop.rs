@@ -154,7 +154,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
     Ok(Some(nexthop.canonical()))
 }
 
-/// Encodes the creation of an object whose number nobody has yet (`EEXIST` else).
+/// Encodes the creation of an object whose number is not in use (`EEXIST` else).
 ///
 /// # Errors
 ///
@@ -168,9 +168,10 @@ pub fn create(
     put(buffer, nexthop, NLM_F_CREATE | NLM_F_EXCL, resolve)
 }
 
-/// Encodes the replacement of whatever has the object's number, whoever owns it, with all routes
-/// that point at it; one that is gone by then is made anew. Only for an object that was observed as
-/// ours. The kernel refuses to make a single one of a group and a group of a single one.
+/// Encodes the replacement of the object that has the number, whichever writer owns it, with all
+/// routes that point at it; an object that does not exist any more is created. Only for an object
+/// that was observed as ours. The kernel refuses to make a single one of a group and a group of a
+/// single one.
 ///
 /// # Errors
 ///
@@ -183,8 +184,8 @@ pub fn replace(
     put(buffer, nexthop, NLM_F_CREATE | NLM_F_REPLACE, resolve)
 }
 
-/// Encodes the deletion of the object of a number, whoever owns it: the kernel takes no protocol
-/// here. The routes that point at it go with it, and it leaves the groups that it is in.
+/// Encodes the deletion of the object of a number, whichever writer owns it: the kernel takes no
+/// protocol here. The routes that point at it go with it, and it leaves the groups that it is in.
 ///
 /// # Errors
 ///

@@ -196,7 +196,7 @@ pub(crate) fn a_dump_that_loses_rows_is_never_called_whole() {
     assert_eq!(doubts, [Incomplete::Changing(Kind::Route)]);
     assert_eq!(
         doubts[0].to_string(),
-        "somebody wrote to the routes each time they were read"
+        "another writer changed routes during every attempt to read them"
     );
     assert_eq!(seen, routes, "a row that was seen any time is there");
     assert_eq!(read, 5);

@@ -430,7 +430,7 @@ fn a_namespace_that_is_none_says_so() {
     assert!(missing.to_string().contains("sysctl-none"), "{missing}");
     let fake = error(fake::Kernel::new().namespace());
     assert_eq!(fake.kind(), ErrorKind::Namespace);
-    assert!(fake.to_string().contains("only stands for"), "{fake}");
+    assert!(fake.to_string().contains("through a connector"), "{fake}");
 }
 
 fn what_is_observed_is_what_the_namespace_has() {
