@@ -34,7 +34,7 @@ pub enum NexthopMode {
     /// The kernel deletes such an object, and with it the routes that point at it, as soon as its device goes down or loses
     /// its carrier, and makes none until it has one.
     Objects,
-    /// The same, where the routes are a part of those for which it has been [found](crate::assigned) which objects there are
+    /// The same, where the routes are a part of those for which it has been [found](crate::ResolvedDevices::assign) which objects there are
     /// to be.
     Assigned(Arc<NexthopTable>),
 }

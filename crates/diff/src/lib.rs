@@ -51,7 +51,7 @@ pub use op::{Hold, Op, Reason};
 pub use options::{DEFAULT_PROTOCOL, OnConflict, Ownership};
 pub use ownership::{Owned, Policy, ProvenBy, proof};
 pub use plan::{Conflict, Plan, plan, plan_resolved};
-pub use resolve::{Resolved, assigned, resolve};
+pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
     DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute, Revision,
     RouteDependencies, Routes, RowMatch, Tracker,

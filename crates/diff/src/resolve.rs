@@ -109,33 +109,51 @@ pub fn resolve(
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let proof = Proof {
-        policy,
-        owned,
-        managed: desired.managed(),
-    };
-    let (devices, Recreated { recreated, held }) = devices(desired, observed, proof)?;
-    let objects = match (&desired.nexthops, &desired.routes) {
-        (NexthopMode::Objects, Some(routes)) => {
-            Arc::new(routes.objects(&devices, &observed.nexthops, proof))
-        }
+    let devices = ResolvedDevices::of(desired, observed, owned, policy)?;
+    let nexthops = devices.assign(desired, observed, owned, policy);
+    let routes = desired.routes.as_ref();
+    resolve_with(desired, routes, &nexthops, &devices, observed, policy)
+}
+
+/// Resolves a desired state with names that have been resolved already, against the same
+/// observation. `routes` and `nexthops` take the place of those of `desired`: routes that are known
+/// to be in sync can be left out. Nexthop objects have to be [assigned](ResolvedDevices::assign).
+///
+/// # Errors
+///
+/// As [`resolve`].
+pub fn resolve_with(
+    desired: &Desired,
+    routes: Option<&Routes>,
+    nexthops: &NexthopMode,
+    devices: &ResolvedDevices,
+    observed: &Observed,
+    policy: impl Into<Policy>,
+) -> Result<Resolved, DesiredError> {
+    let policy = policy.into();
+    let ResolvedDevices {
+        devices,
+        recreated,
+        held,
+    } = devices;
+    let objects = match (nexthops, routes) {
         (NexthopMode::Assigned(objects), Some(_)) => Arc::clone(objects),
         _ => Arc::default(),
     };
     let addresses = observed.links.iter();
     let addresses = addresses.filter_map(|link| Some((link.index, link.address?)));
     let mut resolved = Resolved::new(policy, devices.clone());
-    (resolved.recreated, resolved.held) = (recreated, held);
+    (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
     let names = Names {
-        devices: &devices,
+        devices,
         lengths: &AddressLengths::of(addresses),
         marker: policy.marker,
         rules_have_protocol: !policy.unstored.contains(Kind::Rule),
     };
     let context = Context {
         names,
+        routes,
         objects: &objects,
-        manages_routes: desired.routes.is_some(),
     };
     each_kind!(K => {
         let list = OfKind::<K>::of_kind(desired).resolve(&context)?;
@@ -148,7 +166,7 @@ pub fn resolve(
         let objects = positions.filter_map(|(_, position)| list.get(*position));
         adopt.extend(objects.map(Registered::object_key));
     });
-    let routes = desired.routes.iter().flat_map(Routes::adopted);
+    let routes = routes.into_iter().flat_map(Routes::adopted);
     adopt.extend(routes.map(|key| ObjectKey::Route(*key)));
     resolved.adopt = adopt;
     Ok(resolved)
@@ -157,8 +175,9 @@ pub fn resolve(
 /// What the objects of all kinds are resolved with.
 struct Context<'a> {
     names: Names<'a>,
+    /// The routes to resolve, which may be a part of those that are desired.
+    routes: Option<&'a Routes>,
     objects: &'a NexthopTable,
-    manages_routes: bool,
 }
 
 /// What a [`Desired`] has of a kind, which can be resolved.
@@ -200,7 +219,7 @@ impl Resolve for Option<Routes> {
             devices, marker, ..
         } = context.names;
         let resolved = |routes: &Routes| routes.resolved(devices, marker, context.objects);
-        self.as_ref().map(resolved).transpose()
+        context.routes.map(resolved).transpose()
     }
 }
 
@@ -208,70 +227,97 @@ impl Resolve for NexthopMode {
     type Indexed = Nexthop;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Nexthop>>, DesiredError> {
-        Ok(context
-            .manages_routes
-            .then(|| context.objects.all().to_vec()))
+        Ok(context.routes.map(|_| context.objects.all().to_vec()))
     }
 }
 
-/// The devices that there are and are to be, and which of them have to be made anew.
-fn devices(
-    desired: &Desired,
-    observed: &Observed,
-    proof: Proof<'_>,
-) -> Result<(Devices, Recreated), DesiredError> {
-    let mut devices = Devices::observed(&observed.links);
-    if let Some(links) = &desired.links {
-        pairs(links)?;
-        // Nothing can rest on a link that is to go.
-        if observed.complete.contains(Kind::Link) {
-            for index in undesired(links, &observed.links, proof) {
-                devices.forget(Dev::index(index));
+/// The devices that the names of a desired state lead to: those that were observed, and those that
+/// a plan will create. Resolved once for an observation.
+#[derive(Clone, Debug)]
+pub struct ResolvedDevices {
+    devices: Devices,
+    /// Links of ours that have to be deleted and created anew, by index.
+    recreated: BTreeSet<u32>,
+    /// Links of ours that would have to be, and what that would take along.
+    held: BTreeMap<u32, Hold>,
+}
+
+impl ResolvedDevices {
+    /// Resolves the names of a desired state. Of what was observed, no routes of ours are needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`], of what is wrong with links.
+    pub fn of(
+        desired: &Desired,
+        observed: &Observed,
+        owned: &Owned,
+        policy: impl Into<Policy>,
+    ) -> Result<ResolvedDevices, DesiredError> {
+        let proof = Proof {
+            policy: policy.into(),
+            owned,
+            managed: desired.managed(),
+        };
+        let mut devices = Devices::observed(&observed.links);
+        if let Some(links) = &desired.links {
+            pairs(links)?;
+            // Nothing can rest on a link that is to go.
+            if observed.complete.contains(Kind::Link) {
+                for index in undesired(links, &observed.links, proof) {
+                    devices.forget(Dev::index(index));
+                }
             }
         }
-    }
-    // In the order of names: planned devices are the same whatever the order of the input. The
-    // other end of a pair may fail to come, where its maker is there as something else; what is to
-    // rest on it then waits, and all else goes on.
-    let links = desired.links.iter().flatten();
-    let names: BTreeSet<IfName> = links
-        .flat_map(|link| std::iter::once(link.name).chain(link.peer()))
-        .collect();
-    for name in names {
-        if devices.dev(&name).is_none() {
-            devices.plan(name);
+        // In the order of names: planned devices are the same whatever the order of the input. The
+        // other end of a pair may fail to come, where its maker is there as something else; what is to
+        // rest on it then waits, and all else goes on.
+        let links = desired.links.iter().flatten();
+        let names: BTreeSet<IfName> = links
+            .flat_map(|link| std::iter::once(link.name).chain(link.peer()))
+            .collect();
+        for name in names {
+            if devices.dev(&name).is_none() {
+                devices.plan(name);
+            }
         }
+        let Recreated { recreated, held } = match &desired.links {
+            Some(links) => recreate(links, observed, proof, &mut devices)?,
+            None => Recreated::default(),
+        };
+        Ok(ResolvedDevices {
+            devices,
+            recreated,
+            held,
+        })
     }
-    let recreated = match &desired.links {
-        Some(links) => recreate(links, observed, proof, &mut devices)?,
-        None => Recreated::default(),
-    };
-    Ok((devices, recreated))
-}
 
-/// The shape of a desired state with its nexthop objects found, given those that were observed: for a plan of a part of its routes,
-/// and for a [`Sieve`](crate::Sieve). Of what was observed it takes links and nexthop objects.
-///
-/// # Errors
-///
-/// As [`resolve`], of what is wrong with links.
-pub fn assigned(
-    desired: &Desired,
-    observed: &Observed,
-    owned: &Owned,
-    policy: impl Into<Policy>,
-) -> Result<NexthopMode, DesiredError> {
-    let (NexthopMode::Objects, Some(routes)) = (&desired.nexthops, &desired.routes) else {
-        return Ok(desired.nexthops.clone());
-    };
-    let proof = Proof {
-        policy: policy.into(),
-        owned,
-        managed: desired.managed(),
-    };
-    let (devices, _) = devices(desired, observed, proof)?;
-    let objects = routes.objects(&devices, &observed.nexthops, proof);
-    Ok(NexthopMode::Assigned(Arc::new(objects)))
+    /// Returns the devices and their names.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// Assigns nexthop objects to the routes of a desired state that is to have some, given those
+    /// that were observed: for a plan of a part of its routes, and for a
+    /// [`DumpMatcher`](crate::DumpMatcher). Of what was observed it takes nexthop objects alone.
+    pub fn assign(
+        &self,
+        desired: &Desired,
+        observed: &Observed,
+        owned: &Owned,
+        policy: impl Into<Policy>,
+    ) -> NexthopMode {
+        let (NexthopMode::Objects, Some(routes)) = (&desired.nexthops, &desired.routes) else {
+            return desired.nexthops.clone();
+        };
+        let proof = Proof {
+            policy: policy.into(),
+            owned,
+            managed: desired.managed(),
+        };
+        let objects = routes.objects(&self.devices, &observed.nexthops, proof);
+        NexthopMode::Assigned(Arc::new(objects))
+    }
 }
 
 /// A link comes into being with one other end, so what is declared of both has to fit.

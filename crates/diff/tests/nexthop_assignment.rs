@@ -10,7 +10,7 @@
 use proptest::prelude::*;
 use trueup_diff::{
     Desired, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment,
-    NexthopMode, Object, Observed, Owned, Plan, Route, Routes, assigned, plan, resolve,
+    NexthopMode, Object, Observed, Owned, Plan, ResolvedDevices, Route, Routes, plan, resolve,
 };
 
 const MARKER: u8 = 116;
@@ -72,6 +72,13 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default(), MARKER).unwrap()
 }
 
+/// The desired state's nexthop objects, given those that are there.
+fn assigned(desired: &Desired, there: &Observed) -> NexthopMode {
+    let owned = Owned::default();
+    let devices = ResolvedDevices::of(desired, there, &owned, MARKER).unwrap();
+    devices.assign(desired, there, &owned, MARKER)
+}
+
 /// What a plan for the objects alone is, if the routes are said to stay on theirs.
 fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observed) -> Option<Plan> {
     let mut assignment = assignment.clone();
@@ -80,7 +87,7 @@ fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observe
         return None;
     }
     let alone = observed(Vec::new(), there.nexthops.clone());
-    let nexthops = assigned(desired, &alone, &Owned::default(), MARKER).unwrap();
+    let nexthops = assigned(desired, &alone);
     let devices = Devices::observed(&there.links);
     let objects = nexthops.objects()?;
     let desired = Desired {
@@ -94,7 +101,7 @@ fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observe
 
 /// What is there once all is as desired, and the routes' assignment then.
 fn settled(desired: &Desired, before: &Observed) -> (Observed, NexthopAssignment) {
-    let shape = assigned(desired, before, &Owned::default(), MARKER).unwrap();
+    let shape = assigned(desired, before);
     let objects = shape.objects().unwrap();
     let there = Desired {
         nexthops: shape.clone(),

@@ -13,32 +13,29 @@
 
 #![forbid(unsafe_code)]
 
+mod dirty_part;
 mod error;
-mod first;
-mod intent;
-mod known;
-mod ledger;
-mod look;
-mod memory;
+mod history;
+mod ledger_scope;
+mod location;
+mod monitor;
+mod object_id;
 mod options;
+mod ownership;
 mod pass;
-mod policy;
-mod record;
-mod region;
+mod planned;
 mod report;
-mod scope;
+mod round;
 mod source;
-mod stored;
-mod watch;
 mod why;
 
 pub use error::{Error, ErrorKind};
-pub use look::Planned;
+pub use ledger_scope::{ledger_scope, ledger_scope_of};
+pub use monitor::Watch;
 pub use options::{Contention, Options, ReservedProtocol};
+pub use planned::Planned;
 pub use report::{Finding, OpOutcome, Report, Rule};
-pub use scope::{ledger_scope, ledger_scope_of};
 pub use source::Rtnl;
-pub use watch::Watch;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 
 pub use trueup_apply::{Failure, Outcome, Pending};

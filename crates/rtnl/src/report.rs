@@ -1,16 +1,15 @@
 //! What a pass did and what came of it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use trueup_apply::{ErrorClass, Failure, Outcome, Outcomes, Pending};
+use trueup_apply::{Failure, Outcome, Pending};
 use trueup_diff::{Action, Conflict, Devices, Hold, Object, Op, Plan, Reason};
 use trueup_observe::Incomplete;
 use trueup_reconcile::{self as reconcile, OpKey, ReportedOp};
 
-use crate::memory;
-use crate::record::protocol;
+use crate::object_id::object_id;
+use crate::round::Round;
 
 /// The report of a pass. Every op of the pass has exactly one outcome in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,18 +20,11 @@ pub struct Report {
     pub(crate) devices: Devices,
     pub(crate) doubts: Vec<Incomplete>,
     pub(crate) trouble: Option<String>,
-    /// The look after the last change was had.
+    /// Whether the last change was followed by an observation.
     pub(crate) seen: bool,
     pub(crate) adopted: Vec<Object>,
-    pub(crate) shed: Vec<Object>,
+    pub(crate) overwritten: Vec<Object>,
     pub(crate) requeue_after: Option<Duration>,
-}
-
-/// One turn of planning and applying.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Round {
-    pub(crate) plan: Plan,
-    pub(crate) outcomes: Outcomes,
 }
 
 /// An op with its outcome.
@@ -138,14 +130,14 @@ impl Report {
             object,
             devices: &self.devices,
         };
-        let shed = self.shed.iter();
-        let shed = shed.map(move |object| {
-            let by = protocol(object);
+        let overwritten = self.overwritten.iter();
+        let overwritten = overwritten.map(move |object| {
+            let by = object.protocol();
             of(Rule::Shed { by }, object)
         });
         let adopted = self.adopted.iter();
         let adopted = adopted.map(move |object| of(Rule::Adopted, object));
-        shed.chain(adopted).chain(of_ops)
+        overwritten.chain(adopted).chain(of_ops)
     }
 
     /// Why the pass could not look again after it had changed something, or not record what is ours, if so.
@@ -158,49 +150,6 @@ impl Report {
     pub fn is_seen_whole(&self) -> bool {
         self.seen && self.doubts.is_empty()
     }
-}
-
-impl Round {
-    /// Whether somebody else had a key that was to be created.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.outcomes.outcomes.iter().any(is_refusal)
-    }
-
-    /// Takes out what was refused because it was there already, and is as it is to be: `left` has no more to do about it, as of
-    /// the last look. Gives it back.
-    pub(crate) fn excuse(&mut self, left: &Plan) -> Vec<Object> {
-        if !self.is_refused() {
-            return Vec::new();
-        }
-        let ops = left.ops.iter().map(|op| &op.object);
-        let conflicts = left.conflicts.iter().map(|conflict| &conflict.desired);
-        let open: BTreeSet<_> = ops.chain(conflicts).map(Object::key).collect();
-        let Round { plan, outcomes } = self;
-        let outcomes = &mut outcomes.outcomes;
-        let mut kept = Vec::with_capacity(outcomes.len());
-        let mut excused = Vec::new();
-        for (op, outcome) in plan.ops.iter().zip(outcomes.iter()) {
-            let excuse = is_refusal(outcome) && !open.contains(&op.object.key());
-            excused.extend(excuse.then(|| op.object.clone()));
-            kept.push(!excuse);
-        }
-        // Whoever waited for one names it by its position.
-        let waits = |outcome: &Outcome| matches!(outcome, Outcome::Pending(Pending::Needs(_)));
-        if outcomes.iter().any(waits) {
-            let refused = outcomes.iter_mut().zip(&kept).filter(|(_, kept)| !**kept);
-            refused.for_each(|(outcome, _)| *outcome = Outcome::Applied);
-            return excused;
-        }
-        let mut keep = kept.iter().copied();
-        *plan = std::mem::take(plan).retain(|_| keep.next().unwrap_or(true));
-        let mut keep = kept.iter().copied();
-        outcomes.retain(|_| keep.next().unwrap_or(true));
-        excused
-    }
-}
-
-fn is_refusal(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(failure) if failure.class() == ErrorClass::Conflict)
 }
 
 impl trueup_reconcile::Report for Report {
@@ -217,7 +166,7 @@ impl trueup_reconcile::Report for Report {
                     Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
                     Outcome::Pending(_) => reconcile::Outcome::Pending,
                 },
-                key: &|| OpKey(memory::id(&done.op.object, done.devices)),
+                key: &|| OpKey(object_id(&done.op.object, done.devices)),
             });
         }
     }

@@ -1,71 +1,59 @@
-//! The rtnetlink source: its passes from beginning to end.
+//! The rtnetlink source: what it keeps between passes.
 
-use std::collections::HashSet;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use trueup_apply::Outcome;
-use trueup_diff::{
-    Action, Desired, Dev, Hold, Kind, Kinds, NexthopMode, Object, Observed, Op, Owned, Reason,
-    resolve,
-};
+use trueup_diff::{Desired, Kind, Kinds};
 use trueup_netlink::{Markers, Namespace, Socket, markers};
 use trueup_observe::{DirtySet, Observer, ReadScope, Snapshot};
 use trueup_reconcile::{Extent, Hints, Ledger, Observation, PassLimits, Source, Subscribed};
 
-use crate::first::{First, first};
-use crate::known::Known;
-use crate::ledger::{names, settle};
-use crate::look::Planned;
-use crate::memory::{self, Memory};
-use crate::pass::{Carried, Pass};
-use crate::policy::policy;
-use crate::record::{Record, RecordKey};
-use crate::region::{Part, Place, Region};
-use crate::report::Round;
-use crate::stored;
-use crate::watch::{Listening, Watch};
+use crate::history::History;
+use crate::monitor::{MonitorHandle, Watch};
+use crate::ownership::policy::policy;
+use crate::pass::baseline::Baseline;
+use crate::pass::scope::PassScope;
+use crate::pass::{Pass, PassPlan, RouteRows};
 use crate::why::{self, Explanation, Query};
-use crate::{Error, ErrorKind, Options, Report};
-
-/// How often a pass goes over what its own ops took away, at most.
-const ROUNDS: usize = 3;
+use crate::{Error, ErrorKind, Options, Planned, Report};
 
 /// The rtnetlink source.
 ///
-/// Between passes it keeps nothing that correctness needs: each opens its socket anew, so that a namespace that was recreated
-/// under its old name is met as what it is. What it remembers serves those with whom it shares the kernel (see
-/// [`Options::with_grace`] and [`Options::with_contention`]), and saves a pass over what is doubtful from reading the rest.
+/// It keeps nothing between passes that correctness needs: each pass opens its socket anew, so that a
+/// namespace that was recreated under its old name is met as what it is. What it keeps is for other
+/// writers' sake (see [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read
+/// no more than what is dirty.
 ///
-/// Subscribed, it is bound to the namespace that it listens to: once another bears the name, or none does, a pass ends with
-/// [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has touched nothing.
+/// Subscribed, it is bound to the namespace of the subscription: once that is gone, or another bears
+/// its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has changed nothing.
 pub struct Rtnl {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
-    memory: Memory,
-    /// Of the namespace that was asked last, by its cookie.
+    history: History,
+    /// What this kernel stores a protocol on, and the cookie of the namespace that was asked.
     markers: Option<(u64, Markers)>,
-    listening: Option<Listening>,
-    known: Option<Known>,
+    monitor: Option<MonitorHandle>,
+    /// What the last pass found, unless it failed.
+    baseline: Option<Baseline>,
 }
 
 impl Rtnl {
-    /// A source that has seen nothing yet.
+    /// Returns a source that has run no pass yet.
     pub fn new() -> Rtnl {
         Rtnl::with_clock(Instant::now)
     }
 
-    /// One that is told the time, which never goes back.
+    /// Returns a source with a clock of the caller's, which never goes back.
     pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Rtnl {
         Rtnl {
             clock: Box::new(clock),
-            memory: Memory::default(),
+            history: History::default(),
             markers: None,
-            listening: None,
-            known: None,
+            monitor: None,
+            baseline: None,
         }
     }
 
-    /// What a pass would do now. Changes nothing, neither in the kernel nor in the ledger.
+    /// Returns what a pass would do now. Changes nothing, neither in the kernel nor in the ledger.
     ///
     /// # Errors
     ///
@@ -77,13 +65,13 @@ impl Rtnl {
         ledger: &dyn Ledger,
         options: &Options,
     ) -> Result<Planned, Error> {
-        let (_, planned, _) = self.begin(scope, desired, ledger, options, Kinds::NONE)?;
-        Ok(planned)
+        let (_, next) = self.dry_run(scope, desired, ledger, options, Kinds::NONE)?;
+        Ok(next.planned)
     }
 
-    /// What there is to say of the objects that `query` asks about: what the kernel holds, whose it is and by what proof,
-    /// what is desired, and what a pass would do. Without a desired state nothing is managed. Changes nothing, neither in
-    /// the kernel nor in the ledger.
+    /// Explains the objects that `query` asks about: what the kernel holds, whose it is and by what
+    /// proof, what is desired, and what a pass would do. Without a desired state nothing is managed.
+    /// Changes nothing, neither in the kernel nor in the ledger.
     ///
     /// # Errors
     ///
@@ -99,43 +87,40 @@ impl Rtnl {
         let nothing = Desired::default();
         let desired = desired.unwrap_or(&nothing);
         let asked = Kinds::NONE.with(query.kind());
-        let (mut pass, planned, owned) = self.begin(scope, desired, ledger, options, asked)?;
-        let resolved = resolve(desired, &planned.observed, &owned, pass.policy)?;
-        why::explain(&mut pass.observer, &pass.book, &resolved, planned, query)
+        let (mut pass, next) = self.dry_run(scope, desired, ledger, options, asked)?;
+        let resolved = pass.resolve_all(&next)?;
+        let view = &pass.ledger_view;
+        why::explain(&mut pass.observer, view, &resolved, next.planned, query)
     }
 
-    /// A pass up to its first plan, also fit to judge objects of the kinds in `more`.
-    fn begin<'a>(
+    /// Runs a pass up to its first plan. Its policy is also for objects of the kinds in `more`.
+    fn dry_run<'a>(
         &self,
         scope: &Namespace,
         desired: &'a Desired,
         ledger: &dyn Ledger,
         options: &'a Options,
         more: Kinds,
-    ) -> Result<(Pass<'a>, Planned, Owned), Error> {
+    ) -> Result<(Pass<'a>, PassPlan), Error> {
         let mut observer = Observer::open(scope)?;
-        let judged = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
-        let kinds = Kind::ALL.into_iter().filter(judged).collect();
+        let is_asked = |kind: &Kind| desired.managed().contains(*kind) || more.contains(*kind);
+        let kinds = Kind::ALL.into_iter().filter(is_asked).collect();
         let markers = self.markers(observer.socket(), kinds)?;
         let policy = policy(markers.map(|(_, markers)| markers), options)?;
-        let mut pass = Pass::open(observer, Region::Whole, desired, options, policy, ledger)?;
-        let snapshot = pass.read()?;
-        pass.recover(&snapshot.observed);
-        let (mut planned, owned) = pass.planned(snapshot, false)?;
-        let mut memory = self.memory.clone();
-        let unheard = DirtySet::everything();
-        let now = (self.clock)();
-        pass.judge(&mut memory, &mut planned, &owned, &unheard, now)?;
-        Ok((pass, planned, owned))
+        let everything = PassScope::Everything(RouteRows::All);
+        let mut pass = Pass::open(observer, everything, desired, options, policy, ledger)?;
+        let next = pass.dry_run(&mut self.history.clone(), &self.clock)?;
+        Ok((pass, next))
     }
 
-    /// On what this kernel stores a protocol. It is asked once for a namespace, and only where that matters.
+    /// Finds out what this kernel stores a protocol on. It is asked once for a namespace, and only
+    /// where that matters.
     fn markers(&self, socket: &mut Socket, kinds: Kinds) -> Result<Option<(u64, Markers)>, Error> {
-        let in_question = |kind: &Kind| {
+        let matters = |kind: &Kind| {
             // With a link go addresses, of which not all are foreign.
             *kind != Kind::Route && *kind != Kind::Nexthop && kinds.contains(*kind)
         };
-        if !Kind::ALL.iter().any(in_question) {
+        if !Kind::ALL.iter().any(matters) {
             return Ok(None);
         }
         let cookie = socket.netns_cookie()?;
@@ -145,9 +130,9 @@ impl Rtnl {
         }
     }
 
-    /// Opens the namespace, which has to be the one that is listened to, if one is.
+    /// Opens the namespace, which has to be that of the subscription, if there is one.
     fn open(&self, scope: &Namespace) -> Result<Observer, Error> {
-        let bound = self.listening.as_ref().and_then(Listening::cookie);
+        let bound = self.monitor.as_ref().and_then(MonitorHandle::cookie);
         let Some(cookie) = bound else {
             return Ok(Observer::open(scope)?);
         };
@@ -156,40 +141,6 @@ impl Rtnl {
             true => Ok(observer),
             false => Err(Error::replaced(scope)),
         }
-    }
-
-    /// What a pass is to be about, given what was heard and what is known.
-    fn region(
-        &self,
-        known: Option<&Known>,
-        desired: &Desired,
-        options: &Options,
-        heard: &DirtySet,
-    ) -> Region {
-        let part = || {
-            let known = known?;
-            let same = known.options == *options && self.memory.is_same_but_routes(desired);
-            let mut part = Part::of(heard, &known.names).filter(|_| same)?;
-            if !self.memory.is_same(desired) {
-                match (&known.tracker, &known.assignment) {
-                    (Some(tracker), _) => tracker
-                        .dirty_keys()
-                        .for_each(|key| part.add(Place::of_route(key), &known.names)),
-                    (None, Some(_)) => part.nexthops = true,
-                    (None, None) => return None,
-                }
-            }
-            // What has happened may be what it waits for.
-            self.memory
-                .unsettled()
-                .for_each(|place| part.add(place, &known.names));
-            // Which object a route points at follows from all routes.
-            let by_objects = desired.nexthops == NexthopMode::Objects && part.has_routes();
-            let mut unsettled = self.memory.unsettled();
-            let is_part = !by_objects && !unsettled.any(|place| place == Place::Nexthop);
-            is_part.then_some(part)
-        };
-        part().map_or(Region::Whole, Region::Part)
     }
 }
 
@@ -226,47 +177,39 @@ impl Source for Rtnl {
 
     fn reconcile_within(
         &mut self,
-        scope: &Namespace,
+        namespace: &Namespace,
         desired: &Desired,
         ledger: &mut dyn Ledger,
         options: &Options,
         limits: &PassLimits<'_>,
     ) -> Result<Report, Error> {
-        // Whatever goes wrong on the way, the next pass is over the whole.
-        let mut known = self.known.take();
-        if let Some(known) = &mut known {
-            known.desire(desired, options.protocol());
+        // If this pass fails, the next one is over everything.
+        let mut baseline = self.baseline.take();
+        if let Some(baseline) = &mut baseline {
+            baseline.follow(desired, options.protocol());
         }
-        let heard = self.listening.as_ref().and_then(Listening::take);
-        // Who does not listen knows nothing of what happened since the last pass.
-        let heard = heard.unwrap_or_else(DirtySet::everything);
-        if let Some(listening) = &self.listening {
-            listening.widen(desired.managed(), options.protocol());
+        let dirty = self.monitor.as_ref().and_then(MonitorHandle::take_dirty);
+        // Without a subscription nothing is known of what happened since the last pass.
+        let dirty = dirty.unwrap_or_else(DirtySet::everything);
+        if let Some(monitor) = &self.monitor {
+            monitor.cover(desired.managed(), options.protocol());
         }
-        let mut observer = self.open(scope)?;
+        let mut observer = self.open(namespace)?;
         let markers = self.markers(observer.socket(), desired.managed())?;
         self.markers = markers.or(self.markers);
         let policy = policy(markers.map(|(_, markers)| markers), options)?;
-        let region = match limits.extent() {
-            Extent::Everything => Region::Whole,
-            Extent::Dirty => self.region(known.as_ref(), desired, options, &heard),
+        let scope = match limits.extent() {
+            Extent::Everything => PassScope::Everything(RouteRows::OutOfSync),
+            Extent::Dirty => {
+                PassScope::decide(baseline.as_ref(), &self.history, desired, options, &dirty)
+            }
         };
-        let pass = Pass::open(observer, region, desired, options, policy, ledger)?;
-        let pass = pass.with_ops(limits.ops()).passing_over();
-        let assignment = known.as_ref().and_then(|known| known.assignment.clone());
-        let pass = pass.assignment(assignment);
-        let pass = pass.listening(self.listening.clone());
-        let First {
-            mut pass,
-            mut planned,
-            owned,
-            skip_conflict_check,
-        } = first(pass, known.as_ref(), &heard, ledger)?;
-        let now = (self.clock)();
-        let mut shed = pass.judge(&mut self.memory, &mut planned, &owned, &heard, now)?;
-        let first = (planned, skip_conflict_check);
-        let done = self.rounds(&mut pass, first, &mut shed, ledger, limits, now);
-        Ok(self.conclude(pass, done, shed, known, ledger))
+        let pass = Pass::open(observer, scope, desired, options, policy, ledger)?;
+        let pass = pass.with_limits(limits).with_monitor(self.monitor.clone());
+        let (clock, history) = (&self.clock, &mut self.history);
+        let (report, next) = pass.run(history, baseline, &dirty, ledger, clock)?;
+        self.baseline = next;
+        Ok(report)
     }
 
     fn observe(
@@ -281,10 +224,10 @@ impl Source for Rtnl {
     }
 
     fn subscribe(&mut self, scope: &Namespace, _hints: Hints) -> Subscribed<Watch, Error> {
-        self.known = None;
+        self.baseline = None;
         match Watch::open(scope) {
-            Ok((watch, listening)) => {
-                self.listening = Some(listening);
+            Ok((watch, monitor)) => {
+                self.monitor = Some(monitor);
                 Subscribed::Active(watch)
             }
             Err(error) => Subscribed::Failed(error),
@@ -293,190 +236,5 @@ impl Source for Rtnl {
 
     fn is_scope_gone(error: &Error) -> bool {
         error.kind() == ErrorKind::Ended
-    }
-}
-
-/// What came of the rounds of a pass.
-struct Done {
-    rounds: Vec<Round>,
-    /// What is left to do, as of the last look.
-    planned: Planned,
-    /// Whether there was a look after the last change.
-    seen: bool,
-}
-
-impl Rtnl {
-    /// Carries out what is planned and looks again, until there is nothing left that was not tried.
-    fn rounds(
-        &mut self,
-        pass: &mut Pass<'_>,
-        (mut planned, mut skip_conflict_check): (Planned, bool),
-        shed: &mut Vec<Object>,
-        ledger: &mut dyn Ledger,
-        limits: &PassLimits<'_>,
-        now: Instant,
-    ) -> Done {
-        let mut rounds: Vec<Round> = Vec::new();
-        // What failed or waits is not tried again in the same pass, and what was made anew is not made anew again.
-        let mut spent: HashSet<(Action, u64)> = HashSet::new();
-        while rounds.len() < ROUNDS {
-            let Planned { plan, observed, .. } = &mut planned;
-            let identity = |op: &Op| (op.action, memory::id(&op.object, &plan.devices));
-            let is_spent = |op: &Op| spent.contains(&identity(op));
-            if plan.ops.iter().all(is_spent) || pass.is_beyond(plan) {
-                break;
-            }
-            let devices = plan.devices.clone();
-            let mut plan = std::mem::take(plan);
-            // The observation can be large, and what is read next takes its place.
-            let Observed { links, .. } = std::mem::take(observed);
-            let identity = |op: &Op| (op.action, memory::id(&op.object, &devices));
-            if !spent.is_empty() {
-                // What points at a nexthop object may be among what was not done.
-                let takes =
-                    |op: &Op| (op.action, op.object.kind()) == (Action::Delete, Kind::Nexthop);
-                plan = plan.retain(|op| !spent.contains(&identity(op)) && !takes(op));
-            }
-            let watched = stored::watched(&plan);
-            if let Some(most) = watched {
-                pass.observer.record_changes(most);
-            }
-            let Carried {
-                mut round,
-                refused,
-                told,
-            } = pass.carry_out(plan, ledger, limits);
-            if watched.is_some() {
-                pass.observer.mark_writes_done();
-            }
-            for (op, outcome) in round.plan.ops.iter().zip(&round.outcomes.outcomes) {
-                if *outcome != Outcome::Applied || op.reason == Reason::Recreated {
-                    spent.insert(identity(op));
-                }
-            }
-            let unasked = skip_conflict_check;
-            skip_conflict_check = skip_conflict_check && !round.is_refused();
-            let looked = match told {
-                Some(routes) => Ok(Planned::told(&devices, links, routes)),
-                None => pass.read().and_then(|snapshot| {
-                    let settled = pass.book.look(&snapshot.observed, pass.policy, &refused);
-                    pass.unsettled.extend(settled);
-                    Ok(pass.planned(snapshot, skip_conflict_check)?.0)
-                }),
-            };
-            match looked {
-                Ok(seen) => planned = seen,
-                Err(error) => {
-                    // What was changed is told all the same. What was meant stays open: the next pass sees to it.
-                    pass.trouble.get_or_insert(error.to_string());
-                    rounds.push(round);
-                    return Done {
-                        rounds,
-                        planned: Planned::default(),
-                        seen: false,
-                    };
-                }
-            }
-            if unasked {
-                for object in round.excuse(&planned.plan) {
-                    self.memory.forgive(&object, &devices);
-                }
-                if !skip_conflict_check {
-                    // By now it was asked.
-                    shed.extend(pass.shed(&self.memory, &planned.plan));
-                }
-            }
-            let (plan, observed) = (&mut planned.plan, &planned.observed);
-            let changes = || watched.and_then(|_| pass.observer.take_changes());
-            let otherwise = &mut self.memory.otherwise;
-            otherwise.find(&mut round, plan, changes, now);
-            rounds.push(round);
-            pass.hold(&mut self.memory, plan, observed, None, now);
-            let held = |op: &&Op| matches!(op.hold, Some(Hold::StoredOtherwise(_)));
-            let identity = |op: &Op| (op.action, memory::id(&op.object, &plan.devices));
-            spent.extend(plan.ops.iter().filter(held).map(identity));
-        }
-        Done {
-            rounds,
-            planned,
-            seen: true,
-        }
-    }
-
-    /// Notes what a pass has found out, in the ledger and for the next one, and tells it.
-    fn conclude(
-        &mut self,
-        mut pass: Pass<'_>,
-        done: Done,
-        mut shed: Vec<Object>,
-        known: Option<Known>,
-        ledger: &mut dyn Ledger,
-    ) -> Report {
-        let Done {
-            rounds,
-            mut planned,
-            seen,
-        } = done;
-        let mut adopted = Vec::new();
-        let mut elsewhere = true;
-        if seen {
-            let Planned { plan, observed, .. } = &mut planned;
-            adopted = std::mem::take(&mut plan.adopted);
-            let (gone, rewritten) = pass.book.tidy(observed, pass.policy);
-            pass.unsettled.extend(gone);
-            let news = rewritten
-                .into_iter()
-                .filter(|object| !shed.contains(object));
-            let news: Vec<Object> = news.collect();
-            shed.extend(news);
-            let names = names(observed);
-            for object in &adopted {
-                let name = |dev: Dev| names.get(&dev.as_index()?).copied();
-                if let Some(key) = RecordKey::of(object, name) {
-                    let (object, former) = (object.clone(), None);
-                    pass.unsettled.insert(key, Some(Record { object, former }));
-                }
-            }
-            let left = plan.ops.iter().map(|op| &op.object);
-            let left = left.chain(plan.conflicts.iter().map(|conflict| &conflict.desired));
-            let name = |dev: Dev| plan.devices.name(dev).copied();
-            let place =
-                |object: &Object| (memory::id(object, &plan.devices), Place::of(object, name));
-            elsewhere = self.memory.end(pass.desired, &pass.region, left.map(place));
-        } else {
-            self.memory.end_unknown();
-        }
-        if let Err(error) = settle(ledger, &pass.unsettled) {
-            pass.trouble.get_or_insert(error.to_string());
-        }
-        let beyond = pass.is_beyond(&planned.plan);
-        let whole = planned.doubts.is_empty()
-            && (pass.region.is_whole() || known.as_ref().is_some_and(|known| known.whole));
-        if let Some(listening) = &self.listening
-            && seen
-            && pass.trouble.is_none()
-            && !beyond
-        {
-            let known = Known::of(&pass, &planned, known, whole, rounds.is_empty());
-            // While others write all the time hardly a pass is whole, and still their affairs are not ours.
-            listening.attach(known.interest(&pass, elsewhere && known.grounded));
-            self.known = Some(known);
-        }
-        Report {
-            converged: pass.trouble.is_none()
-                && planned.is_converged()
-                && elsewhere
-                && whole
-                && !beyond,
-            rounds,
-            conflicts: planned.plan.conflicts,
-            devices: planned.plan.devices,
-            doubts: planned.doubts,
-            trouble: pass.trouble.take(),
-            seen,
-            adopted,
-            shed,
-            requeue_after: beyond.then_some(Duration::ZERO),
-        }
     }
 }

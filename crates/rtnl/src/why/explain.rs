@@ -10,15 +10,15 @@ use trueup_diff::{
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
-use crate::ledger::Book;
-use crate::look;
-use crate::record::{RecordKey, protocol};
+use crate::ownership::ledger_view::LedgerView;
+use crate::ownership::record::RecordKey;
+use crate::pass::require_all_links;
 use crate::{Error, Planned};
 
-/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `book` what is ours by then.
+/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `view` what is ours by then.
 pub(crate) fn explain(
     observer: &mut Observer,
-    book: &Book,
+    view: &LedgerView,
     resolved: &Resolved,
     planned: Planned,
     query: &Query,
@@ -27,10 +27,10 @@ pub(crate) fn explain(
         observed: rows,
         incomplete: doubts,
     } = read(observer, query)?;
-    let mut book = book.clone();
+    let mut view = view.clone();
     // The pass looked only at what is managed.
-    book.look(&rows, resolved.policy, &BTreeSet::new());
-    let owned = book.owned(&rows);
+    view.close_intents(&rows, resolved.policy, &BTreeSet::new());
+    let owned = view.owned(&rows);
     let mut case = Case {
         devices: &resolved.devices,
         indexes: rows
@@ -43,13 +43,13 @@ pub(crate) fn explain(
     let name = |dev: Dev| resolved.devices.name(dev).copied();
     for object in objects(&rows).filter(|object| query.is_about(object, name)) {
         let whose = whose(&object, &owned, resolved.policy, |object| {
-            recorded_on(&book, object, name)
+            recorded_on(&view, object, name)
         });
         let explained = case.about(&object);
         explained.present.push(Present { object, whose });
     }
-    for key in book.keys() {
-        let record = book.record(key).or_else(|| book.intent(key));
+    for key in view.keys() {
+        let record = view.record(key).or_else(|| view.intent(key));
         let Some(record) = record else { continue };
         let recorded = |_| key.interface().map(|(name, _)| name);
         if query.is_about(&record.object, recorded) {
@@ -57,7 +57,7 @@ pub(crate) fn explain(
                 object: record.object.clone(),
                 origin: origin(&record.object, record.former.is_some(), resolved.policy),
                 former: record.former.clone().map(|former| former.object),
-                is_open: book.is_open(key),
+                is_open: view.has_intent(key),
             };
             case.about(&record.object).entry = Some(entry);
         }
@@ -210,7 +210,7 @@ fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
         kinds: kinds.without(Kind::Route),
         ..ReadScope::default()
     };
-    let mut snapshot = look::with_all_links(observer.snapshot(&scope)?)?;
+    let mut snapshot = require_all_links(observer.snapshot(&scope)?)?;
     if let Query::Route { table, .. } = query {
         let scope = ReadScope {
             kinds,
@@ -271,7 +271,7 @@ fn whose(
     recorded: impl Fn(&Object) -> bool,
 ) -> Whose {
     let passing = matches!(object, Object::Neighbour(neighbour) if !neighbour.is_declared());
-    match (proof(object, owned, policy), protocol(object)) {
+    match (proof(object, owned, policy), object.protocol()) {
         (Some(ProvenBy::Marker), _) => Whose::Marked,
         (Some(ProvenBy::Ledger), _) => Whose::Recorded,
         _ if object.is_kernels_own(policy.unstored) => Whose::Kernels,
@@ -284,10 +284,10 @@ fn whose(
 }
 
 /// Whether the ledger has anything on an object's key, or had a link of its name.
-fn recorded_on(book: &Book, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
+fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
     match object {
-        Object::Link(link) => book.link_named(&link.name).is_some(),
-        _ => RecordKey::of(object, name).is_some_and(|key| book.record(&key).is_some()),
+        Object::Link(link) => view.link_named(&link.name).is_some(),
+        _ => RecordKey::of(object, name).is_some_and(|key| view.record(&key).is_some()),
     }
 }
 
@@ -299,7 +299,7 @@ fn origin(object: &Object, taken: bool, policy: Policy) -> Origin {
         Object::Link(link) if is_drawn_index(link.index) => Origin::Made,
         Object::Link(_) => Origin::Adopted,
         _ if policy.unstored.contains(object.kind()) => Origin::MadeOrAdopted,
-        _ if protocol(object) == policy.marker => Origin::Made,
+        _ if object.protocol() == policy.marker => Origin::Made,
         _ => Origin::Adopted,
     }
 }

@@ -1,4 +1,4 @@
-//! Which ops of a plan have to be recorded before they are carried out, and as what.
+//! Which ops of a plan the ledger has to record before they are carried out, and as what.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason,
 };
 
-use crate::ledger::Book;
-use crate::record::{Former, Record, RecordKey, Records};
+use super::ledger_view::LedgerView;
+use super::record::{Former, Record, RecordKey, Records};
 
-/// What says of each op what it would leave.
+/// Says of each op which record it leaves.
 pub(crate) struct Intents<'a> {
-    book: &'a Book,
+    view: &'a LedgerView,
     policy: Policy,
     devices: &'a Devices,
-    /// Of the links that the plan creates.
+    /// The indexes of the links that the plan creates.
     indexes: &'a BTreeMap<Dev, u32>,
     /// Their names.
     created: BTreeMap<Dev, IfName>,
@@ -22,7 +22,7 @@ pub(crate) struct Intents<'a> {
 
 impl<'a> Intents<'a> {
     pub(crate) fn new(
-        book: &'a Book,
+        view: &'a LedgerView,
         policy: Policy,
         devices: &'a Devices,
         indexes: &'a BTreeMap<Dev, u32>,
@@ -32,7 +32,7 @@ impl<'a> Intents<'a> {
             Some((Dev::index(*index), *name))
         });
         Intents {
-            book,
+            view,
             policy,
             devices,
             indexes,
@@ -40,21 +40,21 @@ impl<'a> Intents<'a> {
         }
     }
 
-    /// Of all ops that are to be carried out: what their keys will be. Of two ops on one key the later one counts.
+    /// Returns the records that the ops of a plan leave. Of two ops on one key the later one counts.
     pub(crate) fn of_plan(&self, plan: &Plan) -> Records {
         let due = plan.ops.iter().filter(|op| op.hold.is_none());
         due.flat_map(|op| self.of(op)).collect()
     }
 
-    /// What an op will leave, for each key of which a record is needed. The marker needs none.
+    /// Returns the records that an op leaves. An object that bears the marker needs none.
     pub(crate) fn of(&self, op: &Op) -> Vec<(RecordKey, Option<Record>)> {
         let kind = op.object.kind();
         if kind == Kind::Nexthop {
-            // Never taken, and always ours by the marker.
+            // Never overridden, and always ours by the marker.
             return Vec::new();
         }
         let by_marker = kind != Kind::Link && !self.policy.by_ledger.contains(kind);
-        if by_marker && self.book.is_empty() && op.reason != Reason::Taken {
+        if by_marker && self.view.is_empty() && op.reason != Reason::Taken {
             return Vec::new();
         }
         if let Object::Link(link) = &op.object {
@@ -66,28 +66,29 @@ impl<'a> Intents<'a> {
         let Some(key) = self.key(&object) else {
             return Vec::new();
         };
-        let before = self.book.record(&key);
-        let unrecorded = before.is_none() && !self.book.is_open(&key);
-        if by_marker && unrecorded && op.reason != Reason::Taken {
+        let before = self.view.record(&key);
+        let is_unrecorded = before.is_none() && !self.view.has_intent(&key);
+        if by_marker && is_unrecorded && op.reason != Reason::Taken {
             return Vec::new();
         }
         let former = match op.reason {
             Reason::Taken => op.was.as_deref().map(|was| self.former(was.clone())),
-            // What was taken and is not there now somebody else has removed: there is nothing to give back.
+            // Another writer has removed an overridden object: there is nothing to restore.
             Reason::Missing => before
-                .filter(|record| record.is_returning())
+                .filter(|record| record.is_restoring())
                 .and_then(|record| record.former.clone()),
             _ => before.and_then(|record| record.former.clone()),
         };
         let record = match (op.action, op.reason) {
             (Action::Delete, _) | (Action::Update, Reason::GivenBack) => None,
-            (Action::Create, Reason::GivenBack) => former.as_ref().map(Record::returning),
+            (Action::Create, Reason::GivenBack) => former.as_ref().map(Record::restoring),
             _ => Some(Record { object, former }),
         };
         vec![(key, record)]
     }
 
-    /// Of a link its making, taking and ending is recorded. What is set on it is not: it is ours by its index.
+    /// Of a link it is recorded that it is created, overridden or deleted. What is set on it is not:
+    /// it is ours by its index.
     fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
         let other = match &link.kind {
             Some(LinkKind::Veth { peer }) => *peer,
@@ -95,32 +96,32 @@ impl<'a> Intents<'a> {
         };
         match (op.action, op.reason, op.was.as_deref()) {
             (Action::Create, ..) => {
-                let own = self.made(link.name, link.kind.clone());
+                let own = self.created(link.name, link.kind.clone());
                 let kind = LinkKind::Veth {
                     peer: Some(link.name),
                 };
-                let other = other.and_then(|name| self.made(name, Some(kind)));
+                let other = other.and_then(|name| self.created(name, Some(kind)));
                 own.into_iter().chain(other).collect()
             }
             (Action::Update, Reason::GivenBack, Some(was)) => {
                 self.key(was).map(|key| (key, None)).into_iter().collect()
             }
             (Action::Update, reason, Some(Object::Link(was))) => {
-                self.taken(reason, link, was).into_iter().collect()
+                self.overridden(reason, link, was).into_iter().collect()
             }
             (Action::Update, ..) => Vec::new(),
             (Action::Delete, ..) => {
-                let other = other.and_then(|name| self.book.link_named(&name));
+                let other = other.and_then(|name| self.view.link_named(&name));
                 let keys = self.key(&op.object).into_iter().chain(other);
-                keys.filter(|key| self.book.record(key).is_some())
+                keys.filter(|key| self.view.record(key).is_some())
                     .map(|key| (key, None))
                     .collect()
             }
         }
     }
 
-    /// A link that is taken, or was, with what of it is to be given back: what we changed, and no more.
-    fn taken(
+    /// A link that is overridden, with what of it is to be restored: what we changed, and no more.
+    fn overridden(
         &self,
         reason: Reason,
         wanted: &Link,
@@ -128,7 +129,7 @@ impl<'a> Intents<'a> {
     ) -> Option<(RecordKey, Option<Record>)> {
         let object = Object::Link(Box::new(was.clone()));
         let key = self.key(&object)?;
-        let known = match self.book.record(&key).map(|record| &record.former) {
+        let known = match self.view.record(&key).map(|record| &record.former) {
             Some(Some(former)) => match &former.object {
                 Object::Link(former) => Some((**former).clone()),
                 _ => None,
@@ -146,8 +147,8 @@ impl<'a> Intents<'a> {
         Former::new(object, |dev| self.devices.name(dev).copied())
     }
 
-    /// A link that the plan makes under a name. What is there under it already is not made.
-    fn made(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
+    /// A link that the plan creates under a name, unless there is one already.
+    fn created(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
         let index = *self.indexes.get(&self.devices.dev(&name)?)?;
         let object = Object::Link(Box::new(Link {
             index,
@@ -161,7 +162,7 @@ impl<'a> Intents<'a> {
         ))
     }
 
-    /// The object with the indexes that its devices will have. `None` if one will not come to be.
+    /// The object with the indexes that its devices will have. `None` if one will not exist.
     fn real(&self, object: &Object) -> Option<Object> {
         let real = |dev: Dev| {
             let drawn = || self.indexes.get(&dev).copied();
@@ -175,7 +176,7 @@ impl<'a> Intents<'a> {
         })
     }
 
-    pub(crate) fn key(&self, object: &Object) -> Option<RecordKey> {
+    fn key(&self, object: &Object) -> Option<RecordKey> {
         RecordKey::of(object, |dev| {
             let created = || self.created.get(&dev).copied();
             self.devices.name(dev).copied().or_else(created)

@@ -1,7 +1,8 @@
-//! What a record of the ledger is: its key, what stands in it, and its text. Not which records there are.
+//! A record of the ledger: its key, its value, and its text.
 //!
-//! Interface indexes are used again after an interface is gone. So every index is kept with the name that went with it, and
-//! counts only while both are still seen together: what was ours on a vanished interface never matches a stranger's.
+//! The kernel uses the index of an interface again once that is gone. So every index is kept with
+//! the name that the interface had, and counts only while both are observed together: a record of
+//! an interface that is gone never matches another writer's.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,9 @@ use trueup_diff::{
 };
 use trueup_reconcile::LedgerError;
 
-/// What a record is about, whatever else there is by then.
+use crate::location::Location;
+
+/// What a record is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RecordKey {
@@ -26,18 +29,18 @@ pub(crate) enum RecordKey {
 /// What was last applied to a key that is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// As it was last seen. Of a link: as it was made.
+    /// As it was last observed. Of a link: as it was created.
     pub(crate) object: Object,
-    /// What was there before we took it.
+    /// What was there before it was overridden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) former: Option<Former>,
 }
 
-/// What was on a key before we took it.
+/// What was on a key before it was overridden.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Former {
     pub(crate) object: Object,
-    /// The devices that it refers to: to another that has the index of one by now it is not given back.
+    /// The devices that it refers to: it is not restored on another that has such an index by now.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     devices: BTreeMap<u32, IfName>,
 }
@@ -103,6 +106,18 @@ impl RecordKey {
         }
     }
 
+    pub(crate) fn location(&self) -> Location {
+        match self {
+            RecordKey::Link { .. } => Location::Link,
+            RecordKey::Address { name, .. } | RecordKey::Neighbour { name, .. } => {
+                Location::Device(Some(*name))
+            }
+            RecordKey::Rule(rule) => Location::Rules(rule.family),
+            RecordKey::Route(key) => Location::of_route(key),
+            RecordKey::Nexthop(_) => Location::Nexthops,
+        }
+    }
+
     /// The interface that it is, or is on.
     pub(crate) fn interface(&self) -> Option<(IfName, u32)> {
         match self {
@@ -119,25 +134,26 @@ impl Record {
         encode(self)
     }
 
-    /// What we deleted so that what was there before can be made again. A link is never deleted for that.
-    pub(crate) fn returning(former: &Former) -> Record {
+    /// The record of an object that was deleted so that the former one can be restored. A link is
+    /// never deleted for that.
+    pub(crate) fn restoring(former: &Former) -> Record {
         Record {
             object: former.object.clone(),
             former: Some(former.clone()),
         }
     }
 
-    pub(crate) fn is_returning(&self) -> bool {
+    pub(crate) fn is_restoring(&self) -> bool {
         let is_former = |former: &Former| former.object == self.object;
         self.object.kind() != Kind::Link && self.former.as_ref().is_some_and(is_former)
     }
 
-    /// Whether what is there is still what was recorded, in whoever's hands.
-    pub(crate) fn stands(&self, object: &Object) -> bool {
+    /// Whether an object is still the one that was recorded.
+    pub(crate) fn is_current(&self, object: &Object) -> bool {
         match (&self.object, object) {
             // The kind of a link cannot change.
             (Object::Link(recorded), Object::Link(link)) => same_kind(&recorded.kind, &link.kind),
-            _ => protocol(&self.object) == protocol(object),
+            _ => self.object.protocol() == object.protocol(),
         }
     }
 }
@@ -148,11 +164,6 @@ fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
         // What must exist, and what the kernel says nothing of.
         _ => true,
     }
-}
-
-/// The protocol that an object bears; of links 0, as they bear none.
-pub(crate) fn protocol(object: &Object) -> u8 {
-    object.protocol()
 }
 
 /// Whether an object is as wanted in every respect; of a link, whether it is of the kind.
@@ -168,22 +179,22 @@ pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
     }
 }
 
-/// Whether an object is what was there before we took it.
+/// Whether an object is what was there before it was overridden.
 pub(crate) fn is_as_before(former: &Object, object: &Object) -> bool {
     let same = match (former, object) {
         (Object::Link(former), Object::Link(link)) => former.agrees(link),
         _ => agrees(former, object),
     };
-    same && protocol(former) == protocol(object)
+    same && former.protocol() == object.protocol()
 }
 
-/// Keys and records are text, for whoever reads an export.
+/// Encodes a key or a record as text, which can be read in an export.
 pub(crate) fn encode(what: &impl Serialize) -> Vec<u8> {
     // Writing to memory does not fail, and neither does any of our types.
     serde_json::to_vec(what).unwrap_or_default()
 }
 
-/// What nobody here would have written so is not guessed at: a later version may mean something else by it.
+/// Decodes what this version encodes the same: another text may mean something else to a later one.
 fn decode<'a, T: Deserialize<'a> + Serialize>(
     what: &str,
     bytes: &'a [u8],
@@ -201,7 +212,7 @@ fn decode<'a, T: Deserialize<'a> + Serialize>(
     Ok(decoded)
 }
 
-/// A key, and what is recorded of it.
+/// Decodes a key, and its record.
 pub(crate) fn entry(
     key: &[u8],
     record: Option<&[u8]>,

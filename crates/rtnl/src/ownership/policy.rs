@@ -1,11 +1,11 @@
-//! What proves objects to be ours in a namespace: what its kernel can do, and what was asked for.
+//! What proves objects to be ours in a namespace: what its kernel stores, and what the caller asks.
 
 use trueup_diff::{Kind, Kinds, Policy};
 use trueup_netlink::{Marker, Markers};
 
 use crate::{Error, OnConflict, Options, Ownership};
 
-/// What proves objects to be ours here.
+/// Returns what proves objects to be ours on a kernel that stores these markers.
 pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Policy, Error> {
     let mut unstored = Kinds::NONE;
     if let Some(markers) = markers {
@@ -14,7 +14,7 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
             (Kind::Neighbour, markers.neighbour),
             (Kind::Rule, markers.rule),
         ];
-        // Where it could not be found out there is no rule whose marker could be missed.
+        // Where it could not be found out, there is no rule whose marker could be missing.
         let not = stored
             .iter()
             .filter(|(_, marker)| *marker == Marker::NotKept);

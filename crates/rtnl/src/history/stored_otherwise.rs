@@ -1,10 +1,11 @@
-//! Objects that the kernel stores otherwise than they are written: found once, and not written again until they, or what is
-//! stored of them, change.
+//! Objects that the kernel stores otherwise than they are written: found once, and not written again
+//! until they, or what is stored of them, change.
 //!
-//! An op was acknowledged, and the next look asks for the same again. Either the kernel made something else of it, or another
-//! writer came in between. What the kernel announced meanwhile tells: if the object was never as desired, no other writer
-//! changed it. Where that cannot be told, the op is tried once more; if that ends in the same, it is most likely the kernel. As
-//! another writer may be as fast each time, it is tried again after a while, with growing delays.
+//! An op was acknowledged, and the next plan has the same op again. Either the kernel made something
+//! else of it, or another writer came in between. The changes that the kernel announced meanwhile
+//! tell: if the object was never as desired, no other writer changed it. Where they do not tell, the
+//! op is tried once more; if that ends in the same, it is most likely the kernel. As another writer
+//! may be as fast each time, it is tried again later, with growing delays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -15,25 +16,26 @@ use trueup_diff::{
 };
 use trueup_observe::Change;
 
-use crate::memory::{self, Id, digest};
-use crate::report::Round;
+use crate::object_id::{ObjectId, digest, object_id};
+use crate::round::Round;
 
-/// So many ops of a plan are watched, and so many changes for each.
-const WATCHED: usize = 4096;
-const CHANGES: usize = 8;
+/// Changes are recorded for a plan of so many ops, and so many for each.
+const MAX_OPS: usize = 4096;
+const CHANGES_PER_OP: usize = 8;
 
-/// The first and the longest delay before what may be another writer's doing is tried again. It doubles each time.
+/// The first and the longest delay before an op is tried again that another writer may have undone.
+/// It doubles each time.
 const FIRST_DELAY: Duration = Duration::from_secs(60);
 const LAST_DELAY: Duration = Duration::from_secs(3600);
 
-/// What is known of objects that were written and did not become as desired.
+/// The objects that were written and did not become as desired.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredOtherwise {
-    objects: HashMap<Id, Stored>,
+    objects: HashMap<ObjectId, Entry>,
 }
 
 #[derive(Clone, Debug)]
-struct Stored {
+struct Entry {
     digests: Digests,
     held: Held,
 }
@@ -48,11 +50,11 @@ struct Digests {
 /// How long an object is not written again while its digests stay as they are.
 #[derive(Clone, Copy, Debug)]
 enum Held {
-    /// It was seen once, and may be another writer's doing.
+    /// Observed once: another writer may have done it.
     Not,
-    /// It was seen again, and may still be.
+    /// Observed again: another writer may still have done it.
     Until(Instant, Duration),
-    /// The kernel itself has made it so.
+    /// The kernel itself has done it.
     UntilChanged,
 }
 
@@ -65,7 +67,7 @@ impl Held {
         }
     }
 
-    /// After one more write that ended in the same.
+    /// Returns the hold after one more write that ended in the same.
     fn longer(self, now: Instant) -> Held {
         let delay = match self {
             Held::Not => FIRST_DELAY,
@@ -76,14 +78,14 @@ impl Held {
     }
 }
 
-/// What a plan asks for about one object.
-struct Asked<'a> {
+/// What a plan is to write of one object.
+struct Due<'a> {
     ops: Vec<usize>,
     desired: &'a Object,
     stored: Option<&'a Object>,
 }
 
-impl Asked<'_> {
+impl Due<'_> {
     fn digests(&self) -> Digests {
         Digests {
             desired: digest(self.desired),
@@ -116,39 +118,40 @@ impl Asked<'_> {
     }
 }
 
-/// How many changes are to be kept while a plan is carried out; none where it is too large, or writes nothing.
-pub(crate) fn watched(plan: &Plan) -> Option<usize> {
+/// Returns how many changes to record while a plan is carried out; `None` where the plan is too
+/// large, or writes nothing.
+pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
     let writes = |op: &&Op| op.hold.is_none() && op.action != Action::Delete;
     let ops = plan.ops.iter().filter(writes).count();
-    (1..=WATCHED)
+    (1..=MAX_OPS)
         .contains(&ops)
-        .then_some(plan.ops.len() * CHANGES + WATCHED)
+        .then_some(plan.ops.len() * CHANGES_PER_OP + MAX_OPS)
 }
 
 impl StoredOtherwise {
-    /// Holds what was found to be stored otherwise, as long as neither form has changed and it is not
-    /// due to be tried again.
-    pub(crate) fn hold(&mut self, plan: &mut Plan, whole: bool, now: Instant) {
+    /// Holds the objects that are stored otherwise, as long as neither form has changed and they are
+    /// not to be tried again. A plan for everything has them all.
+    pub(super) fn hold(&mut self, plan: &mut Plan, is_everything: bool, now: Instant) {
         if self.objects.is_empty() {
             return;
         }
         let mut holds = Vec::new();
         let mut met = BTreeSet::new();
-        for (id, asked) in asked(plan) {
+        for (id, due) in due(plan) {
             let Some(known) = self.objects.get(&id) else {
                 continue;
             };
-            if known.digests != asked.digests() {
+            if known.digests != due.digests() {
                 self.objects.remove(&id);
                 continue;
             }
             met.insert(id);
             if !known.held.is_over(now) {
-                let stored = asked.stored.map(|stored| Box::new(stored.clone()));
-                holds.extend(asked.ops.into_iter().map(|at| (at, stored.clone())));
+                let stored = due.stored.map(|stored| Box::new(stored.clone()));
+                holds.extend(due.ops.into_iter().map(|at| (at, stored.clone())));
             }
         }
-        if whole {
+        if is_everything {
             self.objects.retain(|id, _| met.contains(id));
         }
         for (at, stored) in holds {
@@ -156,8 +159,8 @@ impl StoredOtherwise {
         }
     }
 
-    /// Finds what a plan asks for although a round has just done it, and no other writer has undone it. What the round
-    /// did to it has failed.
+    /// Finds what a plan is to write although a round has just done it, and no other writer has
+    /// undone it. What the round did to it has failed.
     pub(crate) fn find(
         &mut self,
         round: &mut Round,
@@ -166,50 +169,50 @@ impl StoredOtherwise {
         now: Instant,
     ) {
         let mut written = written(round);
-        let mut asked = asked(plan);
-        asked.retain(|id, asked| {
-            let fields = |stored| asked.fields(stored);
-            let same = |written: &Written| match (&written.fields, asked.stored) {
+        let mut all_due = due(plan);
+        all_due.retain(|id, due| {
+            let fields = |stored| due.fields(stored);
+            let same = |written: &Written| match (&written.fields, due.stored) {
                 (written, None) => written.is_none(),
-                // What is as desired may have to go and come again for another's sake.
+                // An object as desired may have to be recreated for another's sake.
                 (None, Some(stored)) => !fields(stored).is_empty(),
                 (Some(written), Some(stored)) => {
                     let differing = fields(stored);
                     !differing.is_empty() && differing.is_subset(written)
                 }
             };
-            asked.is_on_known_device() && written.get(id).is_some_and(same)
+            due.is_on_known_device() && written.get(id).is_some_and(same)
         });
-        written.retain(|id, _| asked.contains_key(id));
-        if asked.is_empty() {
+        written.retain(|id, _| all_due.contains_key(id));
+        if all_due.is_empty() {
             return;
         }
         let changes = changes();
-        for (id, asked) in asked {
+        for (id, due) in all_due {
             let is_new_link = written.get(&id).is_some_and(|done| done.is_new_link);
-            let is_new_link = is_new_link && asked.may_change_in_place();
-            let verdict = match &changes {
-                Some(changes) if !is_new_link => verdict(&asked, changes),
-                _ => Verdict::Unknown,
+            let is_new_link = is_new_link && due.may_change_in_place();
+            let writer = match &changes {
+                Some(changes) if !is_new_link => written_by(&due, changes),
+                _ => Writer::Unknown,
             };
-            let digests = asked.digests();
+            let digests = due.digests();
             let before = self.objects.get(&id);
             let before = before.filter(|before| before.digests == digests);
-            let held = match (verdict, before) {
-                (Verdict::ByAnother, _) => {
+            let held = match (writer, before) {
+                (Writer::Other, _) => {
                     self.objects.remove(&id);
                     continue;
                 }
-                (Verdict::ByKernel, _) => Held::UntilChanged,
-                (Verdict::Unknown, None) => Held::Not,
-                (Verdict::Unknown, Some(before)) => before.held.longer(now),
+                (Writer::Kernel, _) => Held::UntilChanged,
+                (Writer::Unknown, None) => Held::Not,
+                (Writer::Unknown, Some(before)) => before.held.longer(now),
             };
-            self.objects.insert(id, Stored { digests, held });
+            self.objects.insert(id, Entry { digests, held });
             if held.is_over(now) {
                 continue;
             }
             if let Some(written) = written.get(&id) {
-                let (desired, stored) = (asked.desired, asked.stored);
+                let (desired, stored) = (due.desired, due.stored);
                 let failure = Failure::stored_otherwise(desired, stored, &plan.devices);
                 let outcome = Outcome::Failed(Box::new(failure));
                 round.outcomes.outcomes[written.last] = outcome;
@@ -224,21 +227,21 @@ struct Written {
     last: usize,
     /// The fields; `None`: all.
     fields: Option<BTreeSet<&'static str>>,
-    /// A link was created. Of what the kernel passes over then, a change may do some.
+    /// Whether a link was created. The kernel may have ignored what a later change sets.
     is_new_link: bool,
 }
 
-/// What a round wrote, and was acknowledged.
-fn written(round: &Round) -> HashMap<Id, Written> {
+/// Returns what a round wrote, and the kernel acknowledged.
+fn written(round: &Round) -> HashMap<ObjectId, Written> {
     let Round { plan, outcomes } = round;
-    let mut all: HashMap<Id, Written> = HashMap::new();
+    let mut all: HashMap<ObjectId, Written> = HashMap::new();
     let mut failed = BTreeSet::new();
     let ops = plan.ops.iter().zip(&outcomes.outcomes);
     for (at, (op, outcome)) in ops.enumerate() {
         if op.action == Action::Delete {
             continue;
         }
-        let id = memory::id(&op.object, &plan.devices);
+        let id = object_id(&op.object, &plan.devices);
         if *outcome != Outcome::Applied || outcomes.found_existing.contains(&at) {
             failed.insert(id);
             continue;
@@ -264,21 +267,21 @@ fn written(round: &Round) -> HashMap<Id, Written> {
     all
 }
 
-/// What a plan asks to be written, by object.
-fn asked(plan: &Plan) -> BTreeMap<Id, Asked<'_>> {
-    let mut all: BTreeMap<Id, Asked<'_>> = BTreeMap::new();
-    let mut former: HashMap<Id, (usize, &Object)> = HashMap::new();
+/// Returns what a plan is to write, by object.
+fn due(plan: &Plan) -> BTreeMap<ObjectId, Due<'_>> {
+    let mut all: BTreeMap<ObjectId, Due<'_>> = BTreeMap::new();
+    let mut former: HashMap<ObjectId, (usize, &Object)> = HashMap::new();
     for (at, op) in plan.ops.iter().enumerate() {
         if op.hold.is_some() {
             continue;
         }
-        let id = || memory::id(&op.object, &plan.devices);
+        let id = || object_id(&op.object, &plan.devices);
         match (op.action, op.reason) {
             (Action::Delete, Reason::Recreated) => {
                 former.insert(id(), (at, &op.object));
             }
             (_, Reason::Missing | Reason::Differs | Reason::Recreated) => {
-                let new = || Asked {
+                let new = || Due {
                     ops: Vec::new(),
                     desired: &op.object,
                     stored: op.was.as_deref(),
@@ -288,62 +291,64 @@ fn asked(plan: &Plan) -> BTreeMap<Id, Asked<'_>> {
             _ => {}
         }
     }
-    for (id, asked) in &mut all {
+    for (id, due) in &mut all {
         if let Some((at, object)) = former.get(id) {
-            asked.ops.push(*at);
-            asked.stored = Some(object);
+            due.ops.push(*at);
+            due.stored = Some(object);
         }
     }
     all
 }
 
-enum Verdict {
-    ByKernel,
-    ByAnother,
+/// Who has made an object what it is.
+enum Writer {
+    Kernel,
+    Other,
     Unknown,
 }
 
-/// Who made of an object what it is, as far as the announced changes tell.
-fn verdict(asked: &Asked<'_>, changes: &[Change]) -> Verdict {
-    // Neither proxy entries are announced, nor most changes of a link that is down (`netif_state_change`).
-    let is_silent = match asked.desired {
+/// Returns who has made an object what it is, as far as the announced changes tell.
+fn written_by(due: &Due<'_>, changes: &[Change]) -> Writer {
+    // The kernel announces neither proxy entries nor most changes of a link that is down
+    // (`netif_state_change`).
+    let is_silent = match due.desired {
         Object::Neighbour(neighbour) => neighbour.proxy,
         Object::Link(_) => {
-            !matches!(asked.stored, Some(Object::Link(stored)) if stored.up == Some(true))
+            !matches!(due.stored, Some(Object::Link(stored)) if stored.up == Some(true))
         }
         _ => false,
     };
     if is_silent {
-        return Verdict::Unknown;
+        return Writer::Unknown;
     }
-    let key = asked.desired.key();
+    let key = due.desired.key();
     let mut of_it = changes
         .iter()
         .filter(|change| change.object.key() == key)
         .peekable();
-    let Some(stored) = asked.stored else {
+    let Some(stored) = due.stored else {
         // It came and went, or never came.
         return match of_it.peek() {
-            Some(_) => Verdict::ByAnother,
-            None => Verdict::ByKernel,
+            Some(_) => Writer::Other,
+            None => Writer::Kernel,
         };
     };
-    let differing = asked.fields(stored);
+    let differing = due.fields(stored);
     let mut was_as_desired = false;
     for change in of_it {
         let is_stored = || stored.differences(&change.object).is_empty();
         if change.is_after_writes && (change.is_deleted || !is_stored()) {
-            return Verdict::ByAnother;
+            return Writer::Other;
         }
-        was_as_desired |= !change.is_deleted && !differing.is_subset(&asked.fields(&change.object));
+        was_as_desired |= !change.is_deleted && !differing.is_subset(&due.fields(&change.object));
     }
     match was_as_desired {
-        true => Verdict::Unknown,
-        false => Verdict::ByKernel,
+        true => Writer::Unknown,
+        false => Writer::Kernel,
     }
 }
 
-/// A stored object less what changes by itself, and what is not desired of it.
+/// Returns a stored object without what changes by itself, and what is not desired of it.
 fn lasting(object: &Object, desired: &Object) -> Object {
     let kept = |left: u32| match left {
         0 | FOREVER => left,
@@ -358,7 +363,7 @@ fn lasting(object: &Object, desired: &Object) -> Object {
             secondary: false,
             ..address.clone()
         }),
-        // Made anew it has another index, and another hardware address unless one is desired.
+        // A recreated link has another index, and another hardware address unless one is desired.
         (Object::Link(link), Object::Link(desired)) => Object::from(Link {
             index: 0,
             up: desired.up.and(link.up),
@@ -375,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_another_writers_doing_is_tried_again_after_growing_delays() {
+    fn what_another_writer_may_have_undone_is_tried_again_after_growing_delays() {
         let now = Instant::now();
         assert!(Held::Not.is_over(now));
         let mut held = Held::Not;

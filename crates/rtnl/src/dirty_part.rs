@@ -1,0 +1,176 @@
+//! The part of a namespace that is dirty. It can be read, planned and changed by itself. What lies
+//! outside is not read, and nothing is concluded from its absence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_diff::{Action, Desired, Family, IfName, Kind, Op, Plan, RouteKey};
+use trueup_observe::DirtySet;
+
+use crate::location::Location;
+
+/// The dirty part of a namespace. Links always belong to it: names come from them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DirtyPart {
+    /// The devices whose addresses and neighbours are dirty.
+    pub(crate) devices: BTreeMap<u32, IfName>,
+    /// The families whose rules are dirty.
+    pub(crate) rules: BTreeSet<Family>,
+    /// The families of which all routes are dirty.
+    pub(crate) routes: BTreeSet<Family>,
+    /// Tables of other families with dirty routes.
+    pub(crate) tables: BTreeSet<(Family, u32)>,
+}
+
+impl DirtyPart {
+    /// Returns the part that a set of dirty objects is in, or `None` where only a pass over
+    /// everything will do. `names` are the interfaces of the last pass.
+    pub(crate) fn of(dirty: &DirtySet, names: &BTreeMap<u32, IfName>) -> Option<DirtyPart> {
+        if dirty.everything {
+            return None;
+        }
+        let devices = dirty.addresses.union(&dirty.neighbours);
+        // What is on an unknown interface matters to no desired object, or its link is dirty too.
+        let named = devices.filter_map(|index| Some((*index, *names.get(index)?)));
+        let routes = dirty.routes.clone();
+        let tables = dirty.tables.iter().copied();
+        Some(DirtyPart {
+            devices: named.collect(),
+            rules: dirty.rules.clone(),
+            tables: tables
+                .filter(|(family, _)| !routes.contains(family))
+                .collect(),
+            routes,
+        })
+    }
+
+    pub(crate) fn add(&mut self, location: Location, names: &BTreeMap<u32, IfName>) {
+        match location {
+            Location::Link | Location::Nexthops | Location::Device(None) => {}
+            Location::Device(Some(name)) => {
+                let named = names.iter().filter(|(_, known)| **known == name);
+                self.devices
+                    .extend(named.map(|(index, name)| (*index, *name)));
+            }
+            Location::Rules(family) => drop(self.rules.insert(family)),
+            Location::Routes(family, table) if !self.routes.contains(&family) => {
+                self.tables.insert((family, table));
+            }
+            Location::Routes(..) => {}
+        }
+    }
+
+    pub(crate) fn has_routes(&self) -> bool {
+        !self.routes.is_empty() || !self.tables.is_empty()
+    }
+
+    pub(crate) fn contains(&self, location: Location) -> bool {
+        match location {
+            Location::Link => true,
+            Location::Nexthops => false,
+            Location::Device(name) => {
+                name.is_some_and(|name| self.devices.values().any(|known| *known == name))
+            }
+            Location::Rules(family) => self.rules.contains(&family),
+            Location::Routes(family, table) => {
+                self.routes.contains(&family) || self.tables.contains(&(family, table))
+            }
+        }
+    }
+
+    /// Returns what of a dirty set is not in this part.
+    pub(crate) fn outside(&self, mut dirty: DirtySet) -> DirtySet {
+        dirty.links = false;
+        dirty
+            .addresses
+            .retain(|index| !self.devices.contains_key(index));
+        dirty
+            .neighbours
+            .retain(|index| !self.devices.contains_key(index));
+        dirty.rules.retain(|family| !self.rules.contains(family));
+        dirty.routes.retain(|family| !self.routes.contains(family));
+        let is_outside = |family, table| !self.contains(Location::Routes(family, table));
+        dirty
+            .tables
+            .retain(|(family, table)| is_outside(*family, *table));
+        dirty
+            .deleted_routes
+            .retain(|key| is_outside(key.dst.family(), key.table));
+        // The names of removed objects mean nothing without what became dirty by the removal.
+        let removed = std::mem::take(&mut dirty.removed);
+        let more_removed = std::mem::take(&mut dirty.more_removed);
+        if dirty.is_empty() {
+            return dirty;
+        }
+        DirtySet {
+            removed,
+            more_removed,
+            ..dirty
+        }
+    }
+
+    /// Returns what is desired in this part, and all links: a plan has to show what it would do to
+    /// them, see [`exceeds_part`].
+    pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
+        let on = |name: &IfName| self.devices.values().any(|known| known == name);
+        let mut adopt = BTreeSet::new();
+        let mut narrowed = Desired {
+            links: desired.links.clone(),
+            ..Desired::default()
+        };
+        let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
+        adopt.extend(links.copied());
+        if !self.devices.is_empty() {
+            let addresses = &desired.addresses;
+            narrowed.addresses = keep(desired, Kind::Address, addresses, &mut adopt, |address| {
+                on(&address.dev)
+            });
+            let neighbours = &desired.neighbours;
+            narrowed.neighbours = keep(desired, Kind::Neighbour, neighbours, &mut adopt, |entry| {
+                on(&entry.dev)
+            });
+        }
+        if !self.rules.is_empty() {
+            narrowed.rules = keep(desired, Kind::Rule, &desired.rules, &mut adopt, |rule| {
+                self.rules.contains(&rule.family)
+            });
+        }
+        if self.has_routes() {
+            let contains = |key: &RouteKey| self.contains(Location::of_route(key));
+            let routes = desired.routes.as_ref();
+            narrowed.routes = routes.map(|routes| routes.filtered(contains));
+        }
+        narrowed.adopt = adopt;
+        narrowed
+    }
+}
+
+fn keep<T: Clone>(
+    desired: &Desired,
+    kind: Kind,
+    list: &Option<Vec<T>>,
+    adopt: &mut BTreeSet<(Kind, usize)>,
+    wanted: impl Fn(&T) -> bool,
+) -> Option<Vec<T>> {
+    let list = list.as_ref()?;
+    let mut kept = Vec::new();
+    for (at, item) in list.iter().enumerate().filter(|(_, item)| wanted(item)) {
+        if desired.adopt.contains(&(kind, at)) {
+            adopt.insert((kind, kept.len()));
+        }
+        kept.push(item.clone());
+    }
+    Some(kept)
+}
+
+/// Whether a plan for a part has consequences outside it: a change of a link, or of an address that
+/// is there, can take other objects along.
+pub(crate) fn exceeds_part(plan: &Plan) -> bool {
+    let takes_along = |op: &Op| match op.object.kind() {
+        Kind::Link => true,
+        Kind::Address => op.action != Action::Create,
+        Kind::Neighbour | Kind::Route | Kind::Rule => false,
+        // The routes that point at it may be anywhere.
+        Kind::Nexthop => op.action != Action::Update,
+    };
+    plan.ops.iter().any(takes_along)
+}

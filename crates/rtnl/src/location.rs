@@ -1,0 +1,39 @@
+//! Where an object is, as far as a pass over a part of a namespace has to know.
+
+use std::collections::BTreeMap;
+
+use trueup_diff::{Dev, Family, IfName, Object, Observed, RouteKey};
+
+/// Where an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    Link,
+    /// An address or a neighbour on a device. Without a name: on a device that a plan creates.
+    Device(Option<IfName>),
+    Rules(Family),
+    Routes(Family, u32),
+    Nexthops,
+}
+
+impl Location {
+    pub(crate) fn of(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Location {
+        match object {
+            Object::Link(_) => Location::Link,
+            Object::Address(address) => Location::Device(name(address.dev)),
+            Object::Neighbour(neighbour) => Location::Device(name(neighbour.dev)),
+            Object::Rule(rule) => Location::Rules(rule.family),
+            Object::Route(route) => Location::Routes(route.family(), route.table),
+            Object::Nexthop(_) => Location::Nexthops,
+        }
+    }
+
+    pub(crate) fn of_route(key: &RouteKey) -> Location {
+        Location::Routes(key.dst.family(), key.table)
+    }
+}
+
+/// Returns the names of the observed interfaces, by index.
+pub(crate) fn link_names(observed: &Observed) -> BTreeMap<u32, IfName> {
+    let links = observed.links.iter();
+    links.map(|link| (link.index, link.name)).collect()
+}

@@ -1,0 +1,189 @@
+//! The third stage: carries a plan out, after the ledger has recorded what has to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
+use trueup_diff::{
+    Action, Desired, Hold, Item as _, Kind, Object, Op, Plan, Reason, Route, Routes,
+};
+use trueup_reconcile::{Ledger, OpKey};
+
+use super::Pass;
+use super::scope::PassScope;
+use crate::object_id::object_id;
+use crate::ownership::intents::Intents;
+use crate::ownership::ledger_view::commit;
+use crate::ownership::record::{RecordKey, Records};
+use crate::round::Round;
+
+/// A plan that was carried out.
+pub(super) struct Applied {
+    pub(super) round: Round,
+    /// Keys that another writer had by the time of our write.
+    pub(super) refused: BTreeSet<RecordKey>,
+    /// The routes that the plan has put there, where the kernel has echoed every change.
+    pub(super) echoed: Option<Vec<Route>>,
+}
+
+impl Pass<'_> {
+    /// Carries a plan out. Every op has exactly one outcome.
+    pub(super) fn apply(&mut self, mut plan: Plan, ledger: &mut dyn Ledger) -> Applied {
+        let is_verified_by_echo = self.is_verified_by_echo(&plan);
+        self.hold_beyond_limits(&mut plan);
+        let indexes = draw_indexes(&plan);
+        let devices = plan.devices.clone();
+        let intents = Intents::new(&self.ledger_view, self.policy, &devices, &indexes);
+        let keys = |op: &Op| intents.of(op).into_iter().map(|(key, _)| key);
+        // An intent of an earlier pass whose outcome is not known stands in the way of another.
+        for op in plan.ops.iter_mut().filter(|op| op.hold.is_none()) {
+            let view = &self.ledger_view;
+            if !view.is_empty() && keys(op).any(|key| view.has_intent(&key)) {
+                let why = "what became of an earlier intent is not known yet";
+                op.hold = Some(Hold::Unrecorded(why.into()));
+            }
+        }
+        let due = intents.of_plan(&plan);
+        // A plan can be of a million ops of which few are recorded.
+        let recorded = plan.ops.iter().enumerate().filter(|_| !due.is_empty());
+        let intended: BTreeMap<usize, Vec<RecordKey>> = recorded
+            .map(|(at, op)| (at, keys(op).collect::<Vec<_>>()))
+            .filter(|(_, keys)| !keys.is_empty())
+            .collect();
+        if let Err(why) = self.begin(ledger, due) {
+            for at in intended.keys() {
+                let hold = &mut plan.ops[*at].hold;
+                hold.get_or_insert_with(|| Hold::Unrecorded(why.as_str().into()));
+            }
+            self.trouble.get_or_insert(why);
+        }
+        let unmarked = self.ledger_view.unmarked_routes(self.policy.marker);
+        self.unmarked.extend(unmarked);
+        let socket = self.observer.socket();
+        if let Some(monitor) = &self.monitor {
+            let own_writes = self
+                .own_writes
+                .get_or_insert_with(|| monitor.expect_own_writes());
+            own_writes.begin(socket.port_id(), plan.ops.len());
+        }
+        let apply = match is_verified_by_echo {
+            true => apply_with_echo,
+            false => apply,
+        };
+        let limits = self.limits;
+        let mut outcomes = apply(&plan, socket, &indexes, &|| limits.should_continue());
+        let echoed = is_verified_by_echo.then(|| echoed_routes(&plan, &mut outcomes));
+        let refused = self.withdraw_undone(&plan, &outcomes, intended);
+        Applied {
+            round: Round { plan, outcomes },
+            refused,
+            echoed: echoed.flatten(),
+        }
+    }
+
+    /// Whether the kernel's echo of each change is as good as another observation, and cheaper.
+    fn is_verified_by_echo(&self, plan: &Plan) -> bool {
+        let PassScope::TrackedRoutes(tracked) = &self.scope else {
+            return false;
+        };
+        let is_route = |key: &RecordKey| matches!(key, RecordKey::Route(_));
+        tracked.is_verified_by_echo
+            && !self.ledger_view.keys().any(is_route)
+            && is_echo_cheaper(plan, self.desired)
+    }
+
+    /// Holds the ops that the driver does not want tried.
+    fn hold_beyond_limits(&mut self, plan: &mut Plan) {
+        let Plan { ops, devices, .. } = plan;
+        for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
+            let backoff = || self.limits.backoff(OpKey(object_id(&op.object, devices)));
+            if self.limits.has_backoff()
+                && let Some(left) = backoff()
+            {
+                op.hold = Some(Hold::Backoff(left));
+            } else if self.ops_left == 0 {
+                op.hold = Some(Hold::Cut);
+            } else {
+                self.ops_left = self.ops_left.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Records intents, after the outcomes of earlier ones on the same keys.
+    fn begin(&mut self, ledger: &mut dyn Ledger, due: Records) -> Result<(), String> {
+        if self.uncommitted.keys().any(|key| due.contains_key(key)) {
+            commit(ledger, &self.uncommitted).map_err(|error| error.to_string())?;
+            self.uncommitted.clear();
+        }
+        let begun = self.ledger_view.begin(ledger, due);
+        begun.map_err(|error| error.to_string())
+    }
+
+    /// Withdraws the intents of ops that did nothing. Returns the keys that another writer had.
+    fn withdraw_undone(
+        &mut self,
+        plan: &Plan,
+        outcomes: &Outcomes,
+        intended: BTreeMap<usize, Vec<RecordKey>>,
+    ) -> BTreeSet<RecordKey> {
+        let mut refused = BTreeSet::new();
+        for (at, keys) in intended {
+            let (op, outcome) = (&plan.ops[at], &outcomes.outcomes[at]);
+            match outcome {
+                // An equal rule that was made since the observation is not ours, unless it was.
+                Outcome::Applied if outcomes.found_existing.contains(&at) => {
+                    let unknown = |key: &RecordKey| self.ledger_view.record(key).is_none();
+                    refused.extend(keys.into_iter().filter(unknown));
+                }
+                Outcome::Applied => {}
+                // A former object is to be restored until it is there.
+                _ if op.reason == Reason::GivenBack => {}
+                Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
+                // The kernel may have set a part on a link before it refused the rest.
+                Outcome::Failed(_)
+                    if (op.action, op.object.kind()) == (Action::Update, Kind::Link) => {}
+                Outcome::Failed(failure)
+                    if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
+                {
+                    refused.extend(keys);
+                }
+                Outcome::Failed(_) | Outcome::Pending(_) => {
+                    let missing = op.reason == Reason::Missing;
+                    keys.iter()
+                        .for_each(|key| self.ledger_view.withdraw(key, missing));
+                }
+            }
+        }
+        refused
+    }
+}
+
+/// Whether a dump of all routes costs more than the echoes: some five rows for each.
+fn is_echo_cheaper(plan: &Plan, desired: &Desired) -> bool {
+    let routes = desired.routes.as_ref().map_or(0, Routes::len);
+    plan.ops.len() <= 64 + routes / 8
+}
+
+/// Returns the routes that a plan has put there, if the kernel has echoed each op as it was to be.
+fn echoed_routes(plan: &Plan, outcomes: &mut Outcomes) -> Option<Vec<Route>> {
+    let mut echoed = std::mem::take(&mut outcomes.echoed);
+    let mut there = Vec::new();
+    for (at, op) in plan.ops.iter().enumerate() {
+        let route = echoed.remove(&at)?;
+        let is_as_planned = match (&op.object, op.action) {
+            _ if outcomes.outcomes.get(at) != Some(&Outcome::Applied) => false,
+            (Object::Route(gone), Action::Delete) => gone.key() == route.key(),
+            (Object::Route(wanted), _) => {
+                let same = wanted.key() == route.key() && wanted.protocol == route.protocol;
+                same && wanted.agrees(&route)
+            }
+            _ => false,
+        };
+        if !is_as_planned {
+            return None;
+        }
+        if op.action != Action::Delete {
+            there.push(route);
+        }
+    }
+    Some(there)
+}

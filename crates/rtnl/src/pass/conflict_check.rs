@@ -1,0 +1,189 @@
+//! Which foreign objects matter to a plan, and reading them.
+//!
+//! Foreign routes matter where a plan creates or replaces one (who is on the key?), and foreign
+//! objects of all kinds where it takes down what carries others (which would go along?). Only then
+//! they are read, and of those only the ones in question are kept.
+
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+
+use trueup_diff::{
+    Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, NextHops, Nexthop, Object, Observed,
+    Op, Plan, Route, RouteKey,
+};
+use trueup_observe::{Incomplete, Observer, ReadScope};
+
+use crate::Error;
+
+/// When a pass finds out whether foreign routes are on the keys of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ConflictCheck {
+    /// They are read before anything is written.
+    #[default]
+    BeforeWrite,
+    /// The kernel refuses the write: creates are exclusive, and a changed route is
+    /// [appended](Plan::append_then_delete) before the former one is deleted.
+    ByKernel,
+}
+
+/// The foreign objects that matter to a plan.
+#[derive(Default)]
+pub(super) struct ForeignObjects {
+    /// Routes on these keys: the plan creates or replaces them. Sorted.
+    keys: Vec<RouteKey>,
+    /// Objects on these devices, which lose something that others may depend on.
+    devs: BTreeSet<Dev>,
+    /// Whether the plan changes links.
+    links: bool,
+    /// Routes with one of these sources: the address is to go.
+    sources: HashSet<IpAddr>,
+    /// Routes that point at one of these nexthop objects, which are to go.
+    nexthops: BTreeSet<u32>,
+}
+
+impl ForeignObjects {
+    pub(super) fn of(plan: &Plan, observed: &Observed, check: ConflictCheck) -> ForeignObjects {
+        let devs = plan.devices_hit(observed);
+        let mut foreign = ForeignObjects {
+            links: !devs.is_empty(),
+            devs,
+            ..ForeignObjects::default()
+        };
+        for op in &plan.ops {
+            let Op { action, object, .. } = op;
+            match (object, action) {
+                (Object::Route(_), Action::Create) if check == ConflictCheck::ByKernel => {}
+                (Object::Route(_), Action::Update) if plan.appends_then_deletes(op) => {}
+                (Object::Route(route), Action::Create | Action::Update) => {
+                    foreign.keys.push(route.key());
+                }
+                (Object::Nexthop(nexthop), Action::Delete) => {
+                    foreign.nexthops.insert(nexthop.id);
+                }
+                (Object::Address(address), Action::Delete) => {
+                    foreign.devs.insert(address.dev);
+                    foreign.sources.insert(address.address.ip());
+                }
+                // In IPv6 what the kernel takes for the route to its subnet goes with each change.
+                (Object::Address(address), Action::Update) if address.family() == Family::Inet6 => {
+                    foreign.devs.insert(address.dev);
+                }
+                _ => {}
+            }
+        }
+        // A plan's ops are in key order but for their stages: this is quick, and takes less than
+        // half of what a hash set would.
+        foreign.keys.sort_unstable();
+        foreign
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.devs.is_empty() && self.nexthops.is_empty()
+    }
+
+    /// Whether they are on devices: then they can change which links can be recreated.
+    pub(super) fn concern_devices(&self) -> bool {
+        !self.devs.is_empty()
+    }
+
+    /// Reads them, and adds them to what was observed. `is_read` says which routes are there
+    /// already. Returns whether another plan is needed.
+    pub(super) fn read(
+        mut self,
+        observer: &mut Observer,
+        managed: Kinds,
+        is_read: impl Fn(&Route) -> bool,
+        observed: &mut Observed,
+        incomplete: &mut Vec<Incomplete>,
+    ) -> Result<bool, Error> {
+        let before = incomplete.len();
+        if !self.devs.is_empty() {
+            self.read_on_devices(observer, managed, observed, incomplete)?;
+        }
+        let wanted = |route: &Route| !is_read(route) && self.contains(route);
+        let (routes, not_whole) = observer.routes_where(&self.route_scope(), wanted)?;
+        let has_news = !routes.is_empty() || !self.devs.is_empty();
+        observed.routes.extend(routes);
+        incomplete.extend(not_whole);
+        let takes_along = !self.devs.is_empty() || !self.nexthops.is_empty();
+        if takes_along && incomplete.len() > before {
+            // Without knowing what goes along, nothing that takes others along may go.
+            let takers = [Kind::Link, Kind::Address, Kind::Nexthop].into_iter();
+            observed.complete = takers.fold(observed.complete, Kinds::without);
+        }
+        Ok(has_news)
+    }
+
+    fn read_on_devices(
+        &mut self,
+        observer: &mut Observer,
+        managed: Kinds,
+        observed: &mut Observed,
+        incomplete: &mut Vec<Incomplete>,
+    ) -> Result<(), Error> {
+        let unread = [Kind::Address, Kind::Neighbour]
+            .into_iter()
+            .filter(|kind| !managed.contains(*kind));
+        let mut kinds: Kinds = unread.collect();
+        if self.links {
+            kinds = kinds.with(Kind::Nexthop);
+        }
+        let scope = ReadScope {
+            kinds,
+            ..ReadScope::default()
+        };
+        let others = observer.snapshot(&scope)?;
+        observed.addresses.extend(others.observed.addresses);
+        observed.neighbours.extend(others.observed.neighbours);
+        let nexthops = self.nexthops_of(others.observed.nexthops);
+        add_missing(&mut observed.nexthops, nexthops);
+        observed.nexthops.sort_by_key(|nexthop| nexthop.id);
+        incomplete.extend(others.incomplete);
+        if self.links {
+            let on = |entry: &ForwardingEntry| self.devs.contains(&entry.dev);
+            let (entries, not_whole) = observer.forwarding_where(on)?;
+            observed.forwarding = entries;
+            incomplete.extend(not_whole);
+        }
+        // The addresses of a link go with it, and so do the routes that have one as their source.
+        let on_devs = observed.addresses.iter();
+        let on_devs = on_devs.filter(|address| self.devs.contains(&address.dev));
+        self.sources
+            .extend(on_devs.map(|address| address.address.ip()));
+        Ok(())
+    }
+
+    /// Of all nexthop objects those that lead out of the devices, and their groups.
+    fn nexthops_of(&self, all: Vec<Nexthop>) -> Vec<Nexthop> {
+        let leads = |nexthop: &&Nexthop| nexthop.dev().is_some_and(|dev| self.devs.contains(&dev));
+        let ids: BTreeSet<u32> = all.iter().filter(leads).map(|nexthop| nexthop.id).collect();
+        let concerns =
+            |it: &Nexthop| ids.contains(&it.id) || it.members().any(|id| ids.contains(&id));
+        all.into_iter().filter(concerns).collect()
+    }
+
+    fn route_scope(&self) -> ReadScope {
+        let tables: BTreeSet<u32> = self.keys.iter().map(|key| key.table).collect();
+        let all = !self.devs.is_empty() || !self.nexthops.is_empty() || tables.len() > 16;
+        ReadScope {
+            kinds: Kinds::NONE.with(Kind::Route),
+            tables: (!all).then_some(tables),
+            ..ReadScope::default()
+        }
+    }
+
+    fn contains(&self, route: &Route) -> bool {
+        let points = |id: &u32| self.nexthops.contains(id);
+        self.keys.binary_search(&route.key()).is_ok()
+            || matches!(&route.nexthops, NextHops::Object(id, _) if points(id))
+            || (!self.devs.is_empty()
+                && (route.src.is_some_and(|src| self.sources.contains(&src))
+                    || route.carriers().any(|dev| self.devs.contains(&dev))))
+    }
+}
+
+/// Adds the objects of which there are none on the key.
+pub(super) fn add_missing<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
+    let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
+    to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
+}

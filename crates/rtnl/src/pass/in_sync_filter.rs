@@ -1,0 +1,56 @@
+//! Drops routes of ours that are in sync with what is desired as they arrive: they are compared in
+//! the receive buffer, and held nowhere.
+
+use std::collections::BTreeSet;
+
+use trueup_diff::{
+    Desired, DumpMatcher, Kind, NexthopMode, Observed, Owned, Policy, ResolvedDevices, RouteKey,
+    Routes,
+};
+
+/// What routes are compared with, resolved once for an observation.
+#[derive(Debug)]
+pub(super) struct InSyncFilter<'a> {
+    routes: &'a Routes,
+    pub(super) devices: ResolvedDevices,
+    pub(super) nexthops: NexthopMode,
+    marker: u8,
+    kept: BTreeSet<RouteKey>,
+}
+
+impl<'a> InSyncFilter<'a> {
+    /// Returns the filter, or `None` where it takes more than a route's marker and value to tell.
+    /// `kept` are the keys of routes in the ledger: their rows are kept.
+    pub(super) fn of(
+        desired: &'a Desired,
+        observed: &Observed,
+        owned: &Owned,
+        policy: Policy,
+        kept: BTreeSet<RouteKey>,
+    ) -> Option<InSyncFilter<'a>> {
+        let routes = desired.routes.as_ref()?;
+        if policy.by_ledger.contains(Kind::Route) {
+            return None;
+        }
+        // An error in a link shows when the plan is made.
+        let devices = ResolvedDevices::of(desired, observed, owned, policy).ok()?;
+        let nexthops = devices.assign(desired, observed, owned, policy);
+        Some(InSyncFilter {
+            routes,
+            devices,
+            nexthops,
+            marker: policy.marker,
+            kept,
+        })
+    }
+
+    pub(super) fn matcher(&self) -> DumpMatcher<'_> {
+        let (devices, kept) = (self.devices.devices(), self.kept.clone());
+        match &self.nexthops {
+            NexthopMode::Assigned(objects) => {
+                DumpMatcher::with_nexthop_table(self.routes, devices, self.marker, kept, objects)
+            }
+            _ => DumpMatcher::new(self.routes, devices, self.marker, kept),
+        }
+    }
+}

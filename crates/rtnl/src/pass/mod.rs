@@ -1,0 +1,318 @@
+//! A pass over a network namespace, in four stages: observe, plan, apply, verify.
+//!
+//! [`Pass::run`] is the pass from beginning to end. How much it looks at is its [`PassScope`],
+//! decided beforehand; each stage asks the scope, and none asks what another stage did. The file of
+//! each scope says what is read in it: `everything`, `dirty_keys`, `tracked_routes`,
+//! `nexthop_table`.
+
+mod apply;
+pub(crate) mod baseline;
+mod conclude;
+mod conflict_check;
+mod dirty_keys;
+mod everything;
+mod in_sync_filter;
+mod nexthop_table;
+mod observe;
+mod plan;
+mod review;
+mod rounds;
+pub(crate) mod scope;
+mod tracked_routes;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use trueup_diff::{Desired, Link, Observed, Policy, RouteKey};
+use trueup_observe::{DirtySet, Observer};
+use trueup_reconcile::{Ledger, PassLimits};
+
+use self::apply::Applied;
+use self::baseline::Baseline;
+use self::conflict_check::ConflictCheck;
+use self::observe::{Observation, Reader, read_links};
+use self::plan::Planner;
+use self::rounds::Rounds;
+use self::scope::PassScope;
+use crate::history::{History, stored_otherwise};
+use crate::monitor::{MonitorHandle, OwnWrites};
+use crate::ownership::ledger_view::{LedgerView, commit};
+use crate::ownership::record::{RecordKey, Records};
+use crate::report::Report;
+use crate::{Error, Options, Planned};
+
+pub(crate) use everything::RouteRows;
+pub(crate) use observe::require_all_links;
+pub(crate) use plan::PassPlan;
+
+/// `ENODEV`: the kernel refuses a dump by device where there is no such device.
+const ENODEV: i32 = 19;
+
+/// A pass, and what is ours in it.
+pub(crate) struct Pass<'a> {
+    pub(crate) observer: Observer,
+    desired: &'a Desired,
+    options: &'a Options,
+    pub(crate) policy: Policy,
+    scope: PassScope,
+    /// The records of the ledger in the scope.
+    pub(crate) ledger_view: LedgerView,
+    /// Routes of ours that do not bear the marker.
+    unmarked: BTreeSet<RouteKey>,
+    /// What the ledger is yet to commit.
+    uncommitted: Records,
+    /// Why a ledger or the namespace could not be used, if so.
+    trouble: Option<String>,
+    limits: PassLimits<'a>,
+    /// The number of ops that may yet be carried out.
+    ops_left: u64,
+    /// The subscription that is to hear nothing of this pass.
+    monitor: Option<MonitorHandle>,
+    own_writes: Option<OwnWrites>,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) fn open(
+        observer: Observer,
+        scope: PassScope,
+        desired: &'a Desired,
+        options: &'a Options,
+        policy: Policy,
+        ledger: &dyn Ledger,
+    ) -> Result<Pass<'a>, Error> {
+        let ledger_view = LedgerView::read(ledger, |location| scope.contains(location))?;
+        let limits = PassLimits::default();
+        Ok(Pass {
+            observer,
+            desired,
+            options,
+            policy,
+            scope,
+            unmarked: ledger_view.unmarked_routes(policy.marker),
+            ledger_view,
+            uncommitted: Records::new(),
+            trouble: None,
+            ops_left: limits.ops(),
+            limits,
+            monitor: None,
+            own_writes: None,
+        })
+    }
+
+    pub(crate) fn with_limits(mut self, limits: &PassLimits<'a>) -> Self {
+        self.limits = *limits;
+        self.ops_left = limits.ops();
+        self
+    }
+
+    pub(crate) fn with_monitor(mut self, monitor: Option<MonitorHandle>) -> Self {
+        self.monitor = monitor;
+        self
+    }
+
+    /// Runs the pass. `baseline` is what the last one found; returns the one for the next.
+    pub(crate) fn run(
+        mut self,
+        history: &mut History,
+        baseline: Option<Baseline>,
+        dirty: &DirtySet,
+        ledger: &mut dyn Ledger,
+        clock: impl Fn() -> Instant,
+    ) -> Result<(Report, Option<Baseline>), Error> {
+        let mut next = self.observe_and_plan(baseline.as_ref(), ledger)?;
+        let now = clock();
+        let mut overwritten = self.review(history, &mut next, dirty, now)?;
+        let mut rounds = Rounds::default();
+        while rounds.has_due(&next.planned.plan) && !self.scope.is_exceeded_by(&next.planned.plan) {
+            let Planned { plan, observed, .. } = &mut next.planned;
+            let plan = rounds.untried(std::mem::take(plan));
+            // What was observed can be large, and the verification takes its place.
+            let Observed { links, .. } = std::mem::take(observed);
+            let recorded = stored_otherwise::changes_to_record(&plan);
+            if let Some(most) = recorded {
+                self.observer.record_changes(most);
+            }
+            let mut applied = self.apply(plan, ledger);
+            if recorded.is_some() {
+                self.observer.mark_writes_done();
+            }
+            rounds.note(&applied.round);
+            let was_unchecked = next.check == ConflictCheck::ByKernel;
+            let check = match applied.round.has_refusal() {
+                true => ConflictCheck::BeforeWrite,
+                false => next.check,
+            };
+            next = match self.verify(&mut applied, links, check) {
+                Ok(next) => next,
+                Err(error) => {
+                    // The report has what was changed. What was intended stays open: the next pass
+                    // finds out what became of it.
+                    self.trouble.get_or_insert(error.to_string());
+                    rounds.done.push(applied.round);
+                    return Ok(self.conclude(history, baseline, rounds, None, overwritten, ledger));
+                }
+            };
+            let Planned { plan, observed, .. } = &mut next.planned;
+            let mut round = applied.round;
+            if was_unchecked {
+                for object in round.remove_redundant_creates(plan) {
+                    history.cancel_loss(&object, &round.plan.devices);
+                }
+                if check == ConflictCheck::BeforeWrite {
+                    // The verification has checked.
+                    overwritten.extend(self.overwritten(history, plan));
+                }
+            }
+            let changes = || recorded.and_then(|_| self.observer.take_changes());
+            history
+                .stored_otherwise
+                .find(&mut round, plan, changes, now);
+            self.hold(history, plan, observed, None, now);
+            rounds.end(round, plan);
+        }
+        Ok(self.conclude(history, baseline, rounds, Some(next), overwritten, ledger))
+    }
+
+    /// Observes and plans in the scope, or in the next wider one where it will not do: where the
+    /// interfaces have changed, or where the plan has consequences outside.
+    fn observe_and_plan(
+        &mut self,
+        baseline: Option<&Baseline>,
+        ledger: &mut dyn Ledger,
+    ) -> Result<PassPlan, Error> {
+        loop {
+            if let Some(mut observation) = self.observe(baseline)? {
+                if !matches!(self.scope, PassScope::TrackedRoutes(_)) {
+                    // An earlier pass may have left intents open.
+                    let closed = self.close_intents(&mut observation, &BTreeSet::new());
+                    if let Err(error) = commit(ledger, &closed) {
+                        self.trouble = Some(error.to_string());
+                    }
+                }
+                match self.plan(observation, self.scope.conflict_check()) {
+                    Ok(next) if self.scope.allows(&next.planned.plan) => return Ok(next),
+                    Err(error) if self.scope.is_everything() => return Err(error),
+                    _ => {}
+                }
+            }
+            self.widen(ledger)?;
+        }
+    }
+
+    /// Observes what is in the scope; `None` where the interfaces are not those of the baseline.
+    fn observe(&mut self, baseline: Option<&Baseline>) -> Result<Option<Observation>, Error> {
+        let observation = match &mut self.scope {
+            PassScope::TrackedRoutes(tracked) => {
+                let mut snapshot = read_links(&mut self.observer)?;
+                tracked.add_routes(&mut snapshot.observed);
+                snapshot.into()
+            }
+            PassScope::Everything(_) => return self.read().map(Some),
+            PassScope::DirtyKeys(_) | PassScope::NexthopTable(_) => match self.read() {
+                // A device of the scope is gone.
+                Err(error) if error.errno() == Some(ENODEV) => return Ok(None),
+                read => read?,
+            },
+        };
+        let observed = &observation.snapshot.observed;
+        let is_same = baseline.is_some_and(|baseline| baseline.has_same_links(observed));
+        Ok(is_same.then_some(observation))
+    }
+
+    fn read(&mut self) -> Result<Observation, Error> {
+        if let Some(monitor) = &self.monitor {
+            monitor.begin_read(self.scope.part());
+        }
+        let reader = Reader {
+            scope: &self.scope,
+            desired: self.scope.desired(self.desired),
+            ledger_view: &self.ledger_view,
+            policy: self.policy,
+            unmarked: &self.unmarked,
+        };
+        reader.read(&mut self.observer)
+    }
+
+    /// Closes open intents by what is there. `refused` are keys that another writer had by the time
+    /// of our write.
+    fn close_intents(
+        &mut self,
+        observation: &mut Observation,
+        refused: &BTreeSet<RecordKey>,
+    ) -> Records {
+        let observed = &observation.snapshot.observed;
+        let view = &mut self.ledger_view;
+        let closed = view.close_intents(observed, self.policy, refused);
+        if !closed.is_empty() {
+            // A link that is ours by now may have to be recreated.
+            observation.devices = None;
+        }
+        closed
+    }
+
+    fn plan(&mut self, observation: Observation, check: ConflictCheck) -> Result<PassPlan, Error> {
+        let owned = self.ledger_view.owned(&observation.snapshot.observed);
+        let planner = Planner {
+            desired: self.desired,
+            policy: self.policy,
+            unmarked: &self.unmarked,
+            check,
+        };
+        planner.plan(&mut self.observer, observation, &mut self.scope, owned)
+    }
+
+    /// Observes and plans again: what is left to do is what the plan did not achieve, and what the
+    /// kernel took along. Where the kernel has echoed every change, that is nothing.
+    fn verify(
+        &mut self,
+        applied: &mut Applied,
+        links: Vec<Link>,
+        check: ConflictCheck,
+    ) -> Result<PassPlan, Error> {
+        if let Some(routes) = applied.echoed.take() {
+            let devices = &applied.round.plan.devices;
+            return Ok(PassPlan {
+                planned: Planned::in_sync(devices, links, routes),
+                ..PassPlan::default()
+            });
+        }
+        drop(links);
+        if let PassScope::TrackedRoutes(_) = self.scope {
+            self.set_wider_scope();
+        }
+        let mut observation = self.read()?;
+        let closed = self.close_intents(&mut observation, &applied.refused);
+        self.uncommitted.extend(closed);
+        self.plan(observation, check)
+    }
+
+    /// Goes on in the next wider scope.
+    fn widen(&mut self, ledger: &dyn Ledger) -> Result<(), Error> {
+        self.set_wider_scope();
+        if self.scope.is_everything() {
+            self.ledger_view = LedgerView::read(ledger, |_| true)?;
+            self.unmarked = self.ledger_view.unmarked_routes(self.policy.marker);
+            self.trouble = None;
+        }
+        Ok(())
+    }
+
+    fn set_wider_scope(&mut self) {
+        let everything = PassScope::Everything(RouteRows::OutOfSync);
+        self.scope = std::mem::replace(&mut self.scope, everything).wider(self.desired);
+    }
+
+    /// Observes everything and plans, without a change of the kernel or the ledger.
+    pub(crate) fn dry_run(
+        &mut self,
+        history: &mut History,
+        clock: impl Fn() -> Instant,
+    ) -> Result<PassPlan, Error> {
+        let mut observation = self.read()?;
+        self.close_intents(&mut observation, &BTreeSet::new());
+        let mut next = self.plan(observation, self.scope.conflict_check())?;
+        let everything = DirtySet::everything();
+        self.review(history, &mut next, &everything, clock())?;
+        Ok(next)
+    }
+}

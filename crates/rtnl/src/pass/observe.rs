@@ -1,0 +1,185 @@
+//! The first stage: reads what is managed in the scope of a pass.
+
+use std::collections::BTreeSet;
+
+use trueup_diff::{
+    Desired, Item as _, Kind, Kinds, Mismatches, NexthopMode, Policy, ResolvedDevices, Route,
+    RouteDependencies, RouteKey, Routes,
+};
+use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
+
+use super::conflict_check::add_missing;
+use super::in_sync_filter::InSyncFilter;
+use super::scope::PassScope;
+use crate::Error;
+use crate::ownership::ledger_view::LedgerView;
+use crate::ownership::record::RecordKey;
+
+/// What was read in the scope of a pass.
+pub(super) struct Observation {
+    pub(super) snapshot: Snapshot,
+    /// What the rows that were dropped as they arrived have left, where such were dropped.
+    pub(super) out_of_sync: Option<OutOfSync>,
+    /// The devices, where they were resolved for the rows that arrived.
+    pub(super) devices: Option<ResolvedDevices>,
+}
+
+/// What is left of desired routes where those in sync were dropped as they arrived.
+pub(super) struct OutOfSync {
+    /// The desired routes that are not in sync.
+    pub(super) routes: Option<Routes>,
+    pub(super) nexthops: NexthopMode,
+    /// What the routes depend on that were dropped.
+    pub(super) dependencies: RouteDependencies,
+}
+
+impl From<Snapshot> for Observation {
+    fn from(snapshot: Snapshot) -> Observation {
+        Observation {
+            snapshot,
+            out_of_sync: None,
+            devices: None,
+        }
+    }
+}
+
+/// What is to be read, and what is known of it.
+pub(super) struct Reader<'a> {
+    pub(super) scope: &'a PassScope,
+    /// What is desired in the scope.
+    pub(super) desired: &'a Desired,
+    pub(super) ledger_view: &'a LedgerView,
+    pub(super) policy: Policy,
+    /// Routes of ours that do not bear the marker.
+    pub(super) unmarked: &'a BTreeSet<RouteKey>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads what is managed, and once more what is ours by the ledger and was not there: only what
+    /// is missing twice is gone.
+    pub(super) fn read(&self, observer: &mut Observer) -> Result<Observation, Error> {
+        let managed = self.desired.managed();
+        let mut snapshot = self.read_all_but_routes(observer, managed)?;
+        let drops = managed.contains(Kind::Route) && self.scope.drops_routes_in_sync();
+        let filter = drops.then(|| self.filter(&snapshot)).flatten();
+        let mut mismatches = self.read_routes(observer, managed, filter.as_ref(), &mut snapshot)?;
+        let missing = self.ledger_view.missing(&snapshot.observed);
+        if missing != Kinds::NONE {
+            let mut again = self.read_all_but_routes(observer, missing)?;
+            let still = self.read_routes(observer, missing, filter.as_ref(), &mut again)?;
+            fill(&mut snapshot, again);
+            mismatches = match (mismatches, still) {
+                (Some(mismatches), Some(still)) => Some(mismatches.common(&still)),
+                (mismatches, _) => mismatches,
+            };
+        }
+        let (devices, nexthops) = match filter {
+            Some(filter) => (Some(filter.devices), filter.nexthops),
+            None => (None, NexthopMode::default()),
+        };
+        let out_of_sync = mismatches.map(|mismatches| {
+            let routes = self.desired.routes.as_ref();
+            let there = &snapshot.observed.routes;
+            OutOfSync {
+                routes: routes.map(|routes| routes.mismatched(&mismatches, there)),
+                nexthops,
+                dependencies: mismatches.dependencies().clone(),
+            }
+        });
+        Ok(Observation {
+            snapshot,
+            out_of_sync,
+            devices,
+        })
+    }
+
+    fn filter(&self, snapshot: &Snapshot) -> Option<InSyncFilter<'a>> {
+        let of_ledger = self.ledger_view.keys().filter_map(|key| match key {
+            RecordKey::Route(key) => Some(*key),
+            _ => None,
+        });
+        let kept = self.unmarked.iter().copied().chain(of_ledger).collect();
+        let owned = self.ledger_view.owned(&snapshot.observed);
+        let observed = &snapshot.observed;
+        InSyncFilter::of(self.desired, observed, &owned, self.policy, kept)
+    }
+
+    fn read_all_but_routes(
+        &self,
+        observer: &mut Observer,
+        managed: Kinds,
+    ) -> Result<Snapshot, Error> {
+        let scope = self.scope.read_scope(managed, self.policy.marker);
+        require_all_links(observer.snapshot(&scope)?)
+    }
+
+    /// Adds routes to a snapshot. Returns the mismatches of those that went through a filter.
+    fn read_routes(
+        &self,
+        observer: &mut Observer,
+        managed: Kinds,
+        filter: Option<&InSyncFilter<'_>>,
+        snapshot: &mut Snapshot,
+    ) -> Result<Option<Mismatches>, Error> {
+        if !managed.contains(Kind::Route) {
+            return Ok(None);
+        }
+        let marker = self.policy.marker;
+        let mut mismatches: Option<Mismatches> = None;
+        let mut incomplete = Vec::new();
+        let mut matcher = filter.map(InSyncFilter::matcher);
+        for scope in self.scope.route_scopes(marker) {
+            let (routes, not_whole) = match &mut matcher {
+                Some(matcher) => {
+                    let (routes, of_scope, not_whole) = observer.match_routes(&scope, matcher)?;
+                    mismatches.get_or_insert_default().add(of_scope);
+                    (routes, not_whole)
+                }
+                None => observer.routes_where(&scope, |_| true)?,
+            };
+            snapshot.observed.routes.extend(routes);
+            incomplete.extend(not_whole);
+        }
+        snapshot.mark_read(Kind::Route, incomplete);
+        snapshot.incomplete.sort_by_key(Incomplete::kind);
+        if !self.unmarked.is_empty() {
+            let scope = ReadScope {
+                kinds: Kinds::NONE.with(Kind::Route),
+                tables: Some(self.unmarked.iter().map(|key| key.table).collect()),
+                ..ReadScope::default()
+            };
+            let is_unmarked =
+                |route: &Route| route.protocol != marker && self.unmarked.contains(&route.key());
+            let (routes, not_whole) = observer.routes_where(&scope, is_unmarked)?;
+            snapshot.observed.routes.extend(routes);
+            snapshot.mark_read(Kind::Route, not_whole);
+        }
+        Ok(mismatches)
+    }
+}
+
+/// Reads the links alone.
+pub(super) fn read_links(observer: &mut Observer) -> Result<Snapshot, Error> {
+    require_all_links(observer.snapshot(&ReadScope::default())?)
+}
+
+/// Refuses a snapshot whose links are incomplete: names would lead nowhere.
+pub(crate) fn require_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
+    let mut incomplete = snapshot.incomplete.iter();
+    match incomplete.find(|incomplete| incomplete.kind() == Kind::Link) {
+        Some(incomplete) => Err(Error::links(incomplete.to_string())),
+        None => Ok(snapshot),
+    }
+}
+
+/// Adds the routes and rules of another snapshot that the first has none of on the key: its dumps
+/// may have lost them.
+fn fill(snapshot: &mut Snapshot, again: Snapshot) {
+    let observed = &mut snapshot.observed;
+    add_missing(&mut observed.routes, again.observed.routes);
+    add_missing(&mut observed.rules, again.observed.rules);
+    for incomplete in again.incomplete {
+        let is_new = !snapshot.incomplete.contains(&incomplete);
+        snapshot.mark_read(incomplete.kind(), is_new.then_some(incomplete));
+    }
+}

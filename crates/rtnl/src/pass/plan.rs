@@ -1,0 +1,150 @@
+//! The second stage: plans from what was observed, after a check of the foreign objects that the
+//! plan concerns.
+
+use std::collections::BTreeSet;
+
+use trueup_diff::{
+    Desired, Item as _, Kind, NexthopMode, Observed, Owned, Plan, Policy, ResolvedDevices, Route,
+    RouteDependencies, RouteKey, plan_resolved, resolve_with,
+};
+use trueup_observe::{Observer, Snapshot};
+
+use super::conflict_check::{ConflictCheck, ForeignObjects};
+use super::observe::{Observation, OutOfSync};
+use super::scope::PassScope;
+use crate::{Error, Planned};
+
+/// More changes of routes are cheaper to read first than to make one by one by appending the new
+/// route.
+const MAX_APPEND_THEN_DELETE: usize = 256;
+
+/// A plan, and what it was made from.
+#[derive(Debug, Default)]
+pub(crate) struct PassPlan {
+    pub(crate) planned: Planned,
+    pub(crate) owned: Owned,
+    /// How foreign routes on its keys are found.
+    pub(super) check: ConflictCheck,
+    /// The names of the observation; `None` of one that was not read.
+    pub(crate) devices: Option<ResolvedDevices>,
+    /// The nexthop objects that the routes point at.
+    pub(super) nexthops: NexthopMode,
+    /// What the routes depend on that the observation dropped as in sync.
+    pub(super) dependencies: RouteDependencies,
+}
+
+/// What a plan is made from beside an observation.
+pub(super) struct Planner<'a> {
+    /// What is desired, in the scope and outside.
+    pub(super) desired: &'a Desired,
+    pub(super) policy: Policy,
+    /// Routes of ours that do not bear the marker.
+    pub(super) unmarked: &'a BTreeSet<RouteKey>,
+    pub(super) check: ConflictCheck,
+}
+
+impl Planner<'_> {
+    pub(super) fn plan(
+        &self,
+        observer: &mut Observer,
+        observation: Observation,
+        scope: &mut PassScope,
+        owned: Owned,
+    ) -> Result<PassPlan, Error> {
+        let Observation {
+            snapshot,
+            out_of_sync,
+            devices,
+        } = observation;
+        let Snapshot {
+            mut observed,
+            incomplete: mut doubts,
+        } = snapshot;
+        let policy = self.policy;
+        let resolve_names = |scope: &PassScope, observed: &Observed| {
+            let desired = scope.desired(self.desired);
+            ResolvedDevices::of(desired, observed, &owned, policy)
+        };
+        let mut devices = match devices {
+            Some(devices) => devices,
+            None => resolve_names(scope, &observed)?,
+        };
+        let is_filtered = out_of_sync.is_some();
+        let (mismatched, assigned, dependencies) = match out_of_sync {
+            Some(OutOfSync {
+                routes,
+                nexthops,
+                dependencies,
+            }) => (routes, Some(nexthops), dependencies),
+            None => (None, None, RouteDependencies::default()),
+        };
+        let mut nexthops = match (&mut *scope, assigned) {
+            (PassScope::NexthopTable(table), _) => {
+                Some(table.assign(self.desired, &devices, &observed, &owned, policy))
+            }
+            (_, assigned) => assigned,
+        };
+        let (desired, scope) = (scope.desired(self.desired), &*scope);
+        let routes = match is_filtered {
+            true => mismatched.as_ref(),
+            false => desired.routes.as_ref(),
+        };
+        let make = |observed: &Observed, devices: &ResolvedDevices| -> Result<Plan, Error> {
+            let mode = match &nexthops {
+                Some(mode) => mode.clone(),
+                None => devices.assign(desired, observed, &owned, policy),
+            };
+            let resolved = resolve_with(desired, routes, &mode, devices, observed, policy)?;
+            Ok(plan_resolved(&resolved, observed, &owned)?)
+        };
+        let mut plan = make(&observed, &devices)?;
+        let append_then_delete = self.appends_then_deletes(&plan);
+        if append_then_delete {
+            plan = plan.append_then_delete();
+        }
+        let foreign = ForeignObjects::of(&plan, &observed, self.check);
+        if !foreign.is_empty() {
+            let managed = desired.managed();
+            let is_read = |route: &Route| {
+                let is_known =
+                    route.protocol == policy.marker || self.unmarked.contains(&route.key());
+                managed.contains(Kind::Route) && is_known
+            };
+            let concern_devices = foreign.concern_devices();
+            if foreign.read(observer, managed, is_read, &mut observed, &mut doubts)? {
+                // A plan can be large: the old one goes first.
+                drop(plan);
+                if concern_devices {
+                    devices = resolve_names(scope, &observed)?;
+                }
+                plan = make(&observed, &devices)?;
+                if append_then_delete {
+                    plan = plan.append_then_delete();
+                }
+            }
+        }
+        Ok(PassPlan {
+            planned: Planned {
+                plan,
+                observed,
+                doubts,
+            },
+            owned,
+            check: self.check,
+            devices: Some(devices),
+            nexthops: nexthops.take().unwrap_or_default(),
+            dependencies,
+        })
+    }
+
+    /// Whether few routes change another gateway, and who else is on their keys is not known: then
+    /// each new route is appended before the former one is deleted.
+    fn appends_then_deletes(&self, plan: &Plan) -> bool {
+        let changed = || plan.ops.iter().filter(|op| op.can_append_then_delete());
+        // A route of ours by the ledger has to be alone on its key.
+        let by_ledger = !self.unmarked.is_empty() || self.policy.by_ledger.contains(Kind::Route);
+        self.check == ConflictCheck::ByKernel
+            && !by_ledger
+            && changed().count() <= MAX_APPEND_THEN_DELETE
+    }
+}
