@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_diff::{Action, Dev, Hold, Item as _, Object, Op, Plan, Route};
-use trueup_netlink::codec::{DeviceIndexes, EncodeError, route};
-use trueup_netlink::wire::NLM_F_EXCL;
-use trueup_netlink::{Batch, Outcome as Answer, Push, Socket};
+use trueup_diff::{Dev, Hold, Op, Plan, Route};
+use trueup_netlink::codec::{DeviceIndexes, EncodeError};
+use trueup_netlink::{Batch, Push, Socket};
 
 use crate::message::{self, Step};
 use crate::outcome::{Failure, Outcome, Outcomes, Pending};
@@ -85,25 +84,26 @@ fn carry_out(
     }
 }
 
+/// The state of a run.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) socket: &'a mut Socket,
     pub(crate) batch: Batch,
     /// The ops in the batch, by position, and which step of each.
-    sent: Vec<(usize, Step)>,
+    pub(crate) sent: Vec<(usize, Step)>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
-    created: BTreeMap<Dev, u32>,
-    found_existing: BTreeSet<usize>,
+    pub(crate) created: BTreeMap<Dev, u32>,
+    pub(crate) found_existing: BTreeSet<usize>,
     /// The routes that the kernel echoed, where it is asked to.
-    echoed: Option<BTreeMap<usize, Route>>,
+    pub(crate) echoed: Option<BTreeMap<usize, Route>>,
     /// The ops whose old route is deleted, or was alone on its key, by the kernel's echo.
-    old_deleted: BTreeSet<usize>,
+    pub(crate) old_deleted: BTreeSet<usize>,
     /// The ops whose old route the kernel did not find.
-    old_missing: BTreeSet<usize>,
-    indexes: &'a BTreeMap<Dev, u32>,
-    go_on: &'a dyn Fn() -> bool,
+    pub(crate) old_missing: BTreeSet<usize>,
+    pub(crate) indexes: &'a BTreeMap<Dev, u32>,
+    pub(crate) go_on: &'a dyn Fn() -> bool,
     /// Nothing more is sent: the caller said no.
-    stopped: bool,
+    pub(crate) stopped: bool,
 }
 
 /// Returns the outcome of an op that was not sent because the caller said no.
@@ -219,116 +219,5 @@ impl Run<'_> {
         };
         self.batch
             .push(|buffer| message::encode(buffer, op, step, is_unmarked, indexes))
-    }
-
-    /// Returns whether nothing more is sent. To be called before each batch.
-    pub(crate) fn is_stopped(&mut self) -> bool {
-        self.stopped = self.stopped || !(self.go_on)();
-        self.stopped
-    }
-
-    /// Sends the current batch and notes the outcomes of its ops.
-    pub(crate) fn flush(&mut self) {
-        if self.batch.is_empty() {
-            return;
-        }
-        if self.is_stopped() {
-            self.batch.clear();
-            // The first message of an op of two may be done.
-            for (at, _) in self.sent.drain(..) {
-                if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
-                    self.outcomes[at] = Some(stopped());
-                }
-            }
-            return;
-        }
-        let answers = match &mut self.echoed {
-            None => self.socket.send_batch(&mut self.batch),
-            Some(echoed) => {
-                let (sent, old_deleted, ops) = (&self.sent, &mut self.old_deleted, &self.plan.ops);
-                let was = |at: usize, route: &Route| match ops[at].was.as_deref() {
-                    Some(Object::Route(was)) => {
-                        was.key() == route.key()
-                            && was.protocol == route.protocol
-                            && was.agrees(route)
-                    }
-                    _ => false,
-                };
-                self.socket
-                    .send_batch_echoed(&mut self.batch, |index, message| {
-                        let route = match message.header.kind {
-                            route::NEW | route::DELETE => {
-                                route::decode(message.body).ok().flatten()
-                            }
-                            _ => None,
-                        };
-                        let (Some(route), Some((at, step))) = (route, sent.get(index)) else {
-                            return;
-                        };
-                        // No other route was on the key.
-                        let alone = message.header.flags & NLM_F_EXCL != 0;
-                        match step {
-                            Step::DeleteOld if !was(*at, &route) => {}
-                            Step::RollBack => {}
-                            Step::DeleteOld => drop(old_deleted.insert(*at)),
-                            _ => {
-                                if *step == Step::Append && alone {
-                                    old_deleted.insert(*at);
-                                }
-                                echoed.insert(*at, route);
-                            }
-                        }
-                    })
-            }
-        };
-        let answers = match answers {
-            Ok(answers) => answers,
-            Err(error) => {
-                self.batch.clear();
-                let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
-                for (at, _) in self.sent.drain(..) {
-                    self.outcomes[at] = Some(failure.clone());
-                }
-                return;
-            }
-        };
-        let mut sent = std::mem::take(&mut self.sent);
-        for ((at, step), answer) in sent.drain(..).zip(answers) {
-            let op = &self.plan.ops[at];
-            let (object, action) = step.target(op);
-            let outcome = match answer {
-                Answer::Done => Outcome::Applied,
-                Answer::Failed(error) => {
-                    let failure = Failure::refused(object, action, error);
-                    if failure.class().is_done() {
-                        if op.action == Action::Create {
-                            self.found_existing.insert(at);
-                        }
-                        if step == Step::DeleteOld {
-                            self.old_missing.insert(at);
-                        }
-                        Outcome::Applied
-                    } else {
-                        Outcome::Failed(Box::new(failure))
-                    }
-                }
-                Answer::Unknown => {
-                    Outcome::Failed(Box::new(Failure::unknown("the kernel's answer was lost")))
-                }
-            };
-            if let (Outcome::Applied, Action::Create, Object::Link(link)) =
-                (&outcome, op.action, &op.object)
-            {
-                let ends = [Some(link.name), link.peer()].into_iter().flatten();
-                let devs = ends.filter_map(|name| self.plan.devices.dev(&name));
-                let came = devs.filter_map(|dev| Some((dev, *self.indexes.get(&dev)?)));
-                self.created.extend(came);
-            }
-            // Of an op of two messages the first refusal counts.
-            if self.outcomes[at].as_ref().is_none_or(Outcome::is_applied) {
-                self.outcomes[at] = Some(outcome);
-            }
-        }
-        self.sent = sent;
     }
 }
