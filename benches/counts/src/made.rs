@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
     Desired, Dev, Devices, DumpMatcher, Family, IfName, Kind, NextHop, NextHops, Observed, Owned,
-    PlainRoute, Plan, Prefix, Route, RouteKey, RouteType, Routes, RowMatch, Tracker, plan, table,
+    PlainRoute, Plan, Prefix, ResolvedRoutes, Route, RouteKey, RouteType, Routes, RowMatch,
+    Tracker, plan, table,
 };
 use trueup_netlink::codec::route::{self, Row};
 use trueup_netlink::wire::{MessageWriter, Messages, NLM_F_MULTI};
@@ -144,7 +145,8 @@ pub fn dump(routes: &[Route]) -> Vec<u8> {
 
 /// A matcher for dumps of routes that are wanted.
 pub fn matcher(wanted: &Routes) -> DumpMatcher<'_> {
-    DumpMatcher::new(wanted, &Devices::default(), MARKER, BTreeSet::new())
+    let resolved = ResolvedRoutes::new(wanted, &Devices::default(), MARKER);
+    DumpMatcher::new(wanted, &resolved, BTreeSet::new())
 }
 
 /// Has a dump fall through, and gives how many of its rows did.

@@ -1,10 +1,8 @@
 //! What is declared.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::kinds::{Kind, Kinds, ObjectKind as _, OfKind, Registered};
-use crate::routes::NexthopTable;
 use crate::{each_kind, per_kind};
 
 type DesiredOf<K> = <K as Registered>::Desired;
@@ -20,33 +18,21 @@ per_kind! {
     }
 }
 
-/// How the kernel is told where routes lead. Whichever it is, the routes are the same; objects cost the kernel less, and one
-/// of them is changed at once for all routes that point at it.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// How the kernel is told where routes lead. The routes are the same in each mode. Nexthop objects
+/// cost the kernel less, and a change of one changes all routes that point at it at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NexthopMode {
     /// The next hops are written out in each route.
     #[default]
     Inline,
-    /// Routes point at nexthop objects (Linux 5.3), which are ours, where a gateway and a device are given for each of their
-    /// next hops. All others are written out: straight out of a device, a device left open, an IPv6 source prefix, the same
-    /// next hop twice, a weight of 256.
+    /// Routes point at nexthop objects (Linux 5.3), which are ours, if each of their next hops has
+    /// a gateway and a device. Other routes have their next hops written out: those straight out of
+    /// a device, with a device left open, with an IPv6 source prefix, with the same next hop twice,
+    /// or with a weight of 256.
     ///
-    /// The kernel deletes such an object, and with it the routes that point at it, as soon as its device goes down or loses
-    /// its carrier, and makes none until it has one.
+    /// The kernel deletes such an object, and with it the routes that point at it, as soon as its
+    /// device goes down or loses its carrier, and makes none until the device has one.
     Objects,
-    /// The same, where the routes are a part of those for which it has been [found](crate::ResolvedDevices::assign) which objects there are
-    /// to be.
-    Assigned(Arc<NexthopTable>),
-}
-
-impl NexthopMode {
-    /// The objects, where it has been found which there are to be.
-    pub fn objects(&self) -> Option<&NexthopTable> {
-        match self {
-            NexthopMode::Assigned(objects) => Some(objects),
-            NexthopMode::Inline | NexthopMode::Objects => None,
-        }
-    }
 }
 
 impl Desired {

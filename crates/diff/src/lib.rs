@@ -53,8 +53,8 @@ pub use ownership::{Owned, Policy, ProvenBy, proof};
 pub use plan::{Conflict, Plan, plan, plan_resolved};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
-    DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute, Revision,
-    RouteDependencies, Routes, RowMatch, Tracker,
+    DeviceName, DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,
+    ResolvedRoutes, Revision, RouteDependencies, Routes, RowMatch, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};
 

@@ -6,7 +6,6 @@
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
 
 use crate::check::Check;
 use crate::collateral::{CollateralIndex, Effects};
@@ -21,8 +20,7 @@ use crate::kinds::{
 use crate::observed::Observed;
 use crate::op::Hold;
 use crate::ownership::{Owned, Policy, Proof};
-use crate::routes::NexthopTable;
-use crate::routes::Routes;
+use crate::routes::{ResolvedRoutes, Routes};
 use crate::values::{Dev, IfName};
 use crate::{each_kind, per_kind};
 
@@ -110,22 +108,22 @@ pub fn resolve(
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
     let devices = ResolvedDevices::of(desired, observed, owned, policy)?;
-    let nexthops = devices.assign(desired, observed, owned, policy);
-    let routes = desired.routes.as_ref();
-    resolve_with(desired, routes, &nexthops, &devices, observed, policy)
+    let routes = devices.resolve_routes(desired, observed, policy);
+    let routes = desired.routes.as_ref().zip(routes.as_ref());
+    resolve_with(desired, routes, &devices, observed, policy)
 }
 
 /// Resolves a desired state with names that have been resolved already, against the same
-/// observation. `routes` and `nexthops` take the place of those of `desired`: routes that are known
-/// to be in sync can be left out. Nexthop objects have to be [assigned](ResolvedDevices::assign).
+/// observation. `routes` take the place of those of `desired`: they are those that
+/// [were resolved](ResolvedDevices::resolve_routes), or a part of them. Routes that are known to be
+/// in sync can be left out.
 ///
 /// # Errors
 ///
 /// As [`resolve`].
 pub fn resolve_with(
     desired: &Desired,
-    routes: Option<&Routes>,
-    nexthops: &NexthopMode,
+    routes: Option<(&Routes, &ResolvedRoutes)>,
     devices: &ResolvedDevices,
     observed: &Observed,
     policy: impl Into<Policy>,
@@ -136,10 +134,6 @@ pub fn resolve_with(
         recreated,
         held,
     } = devices;
-    let objects = match (nexthops, routes) {
-        (NexthopMode::Assigned(objects), Some(_)) => Arc::clone(objects),
-        _ => Arc::default(),
-    };
     let addresses = observed.links.iter();
     let addresses = addresses.filter_map(|link| Some((link.index, link.address?)));
     let mut resolved = Resolved::new(policy, devices.clone());
@@ -150,11 +144,7 @@ pub fn resolve_with(
         marker: policy.marker,
         rules_have_protocol: !policy.unstored.contains(Kind::Rule),
     };
-    let context = Context {
-        names,
-        routes,
-        objects: &objects,
-    };
+    let context = Context { names, routes };
     each_kind!(K => {
         let list = OfKind::<K>::of_kind(desired).resolve(&context)?;
         *OfKind::<K>::of_kind_mut(&mut resolved) = list;
@@ -166,7 +156,8 @@ pub fn resolve_with(
         let objects = positions.filter_map(|(_, position)| list.get(*position));
         adopt.extend(objects.map(Registered::object_key));
     });
-    let routes = routes.into_iter().flat_map(Routes::adopted);
+    let routes = routes.into_iter();
+    let routes = routes.flat_map(|(routes, _)| routes.adopted());
     adopt.extend(routes.map(|key| ObjectKey::Route(*key)));
     resolved.adopt = adopt;
     Ok(resolved)
@@ -176,8 +167,7 @@ pub fn resolve_with(
 struct Context<'a> {
     names: Names<'a>,
     /// The routes to resolve, which may be a part of those that are desired.
-    routes: Option<&'a Routes>,
-    objects: &'a NexthopTable,
+    routes: Option<(&'a Routes, &'a ResolvedRoutes)>,
 }
 
 /// What a [`Desired`] has of a kind, which can be resolved.
@@ -215,11 +205,9 @@ impl Resolve for Option<Routes> {
     type Indexed = Route;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Route>>, DesiredError> {
-        let Names {
-            devices, marker, ..
-        } = context.names;
-        let resolved = |routes: &Routes| routes.resolved(devices, marker, context.objects);
-        context.routes.map(resolved).transpose()
+        let devices = context.names.devices;
+        let list = |(routes, resolved): (&Routes, &ResolvedRoutes)| resolved.list(routes, devices);
+        context.routes.map(list).transpose()
     }
 }
 
@@ -227,7 +215,8 @@ impl Resolve for NexthopMode {
     type Indexed = Nexthop;
 
     fn resolve(&self, context: &Context<'_>) -> Result<Option<Vec<Nexthop>>, DesiredError> {
-        Ok(context.routes.map(|_| context.objects.all().to_vec()))
+        let objects = |(_, resolved): (_, &ResolvedRoutes)| resolved.nexthop_table().all().to_vec();
+        Ok(context.routes.map(objects))
     }
 }
 
@@ -297,26 +286,22 @@ impl ResolvedDevices {
         &self.devices
     }
 
-    /// Assigns nexthop objects to the routes of a desired state that is to have some, given those
-    /// that were observed: for a plan of a part of its routes, and for a
-    /// [`DumpMatcher`](crate::DumpMatcher). Of what was observed it takes nexthop objects alone.
-    pub fn assign(
+    /// Resolves the routes of a desired state, and assigns nexthop objects to them if they are to
+    /// have some. Of what was observed it takes nexthop objects alone.
+    pub fn resolve_routes(
         &self,
         desired: &Desired,
         observed: &Observed,
-        owned: &Owned,
         policy: impl Into<Policy>,
-    ) -> NexthopMode {
-        let (NexthopMode::Objects, Some(routes)) = (&desired.nexthops, &desired.routes) else {
-            return desired.nexthops.clone();
-        };
-        let proof = Proof {
-            policy: policy.into(),
-            owned,
-            managed: desired.managed(),
-        };
-        let objects = routes.objects(&self.devices, &observed.nexthops, proof);
-        NexthopMode::Assigned(Arc::new(objects))
+    ) -> Option<ResolvedRoutes> {
+        let (devices, marker) = (&self.devices, policy.into().marker);
+        let routes = desired.routes.as_ref()?;
+        Some(match desired.nexthops {
+            NexthopMode::Inline => ResolvedRoutes::new(routes, devices, marker),
+            NexthopMode::Objects => {
+                ResolvedRoutes::with_objects(routes, devices, marker, &observed.nexthops)
+            }
+        })
     }
 }
 

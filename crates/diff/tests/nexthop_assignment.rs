@@ -9,8 +9,9 @@
 
 use proptest::prelude::*;
 use trueup_diff::{
-    Desired, Devices, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment,
-    NexthopMode, Object, Observed, Owned, Plan, ResolvedDevices, Route, Routes, plan, resolve,
+    Desired, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment, NexthopMode,
+    Object, Observed, Owned, Plan, ResolvedDevices, ResolvedRoutes, Route, Routes, plan,
+    plan_resolved, resolve_with,
 };
 
 const MARKER: u8 = 116;
@@ -72,49 +73,37 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default(), MARKER).unwrap()
 }
 
-/// The desired state's nexthop objects, given those that are there.
-fn assigned(desired: &Desired, there: &Observed) -> NexthopMode {
-    let owned = Owned::default();
-    let devices = ResolvedDevices::of(desired, there, &owned, MARKER).unwrap();
-    devices.assign(desired, there, &owned, MARKER)
+/// The desired routes, resolved, given the nexthop objects that are there.
+fn resolved(desired: &Desired, there: &Observed) -> (ResolvedDevices, ResolvedRoutes) {
+    let devices = ResolvedDevices::of(desired, there, &Owned::default(), MARKER).unwrap();
+    let routes = devices.resolve_routes(desired, there, MARKER).unwrap();
+    (devices, routes)
 }
 
-/// What a plan for the objects alone is, if the routes are said to stay on theirs.
+/// The plan for the objects alone, if the routes can stay on theirs.
 fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observed) -> Option<Plan> {
     let mut assignment = assignment.clone();
-    let routes = desired.routes.as_ref()?;
-    if !assignment.follow(routes) {
+    if !assignment.follow(desired.routes.as_ref()?) {
         return None;
     }
     let alone = observed(Vec::new(), there.nexthops.clone());
-    let nexthops = assigned(desired, &alone);
-    let devices = Devices::observed(&there.links);
-    let objects = nexthops.objects()?;
-    let desired = Desired {
-        routes: Some(Routes::new()),
-        nexthops: nexthops.clone(),
-        ..Desired::default()
-    };
-    let holds = assignment.is_current(routes, objects, &devices, MARKER);
-    holds.then(|| planned(&desired, &alone))
+    let (devices, routes) = resolved(desired, &alone);
+    if !assignment.is_current(&routes) {
+        return None;
+    }
+    let none = Routes::new();
+    let resolved = resolve_with(desired, Some((&none, &routes)), &devices, &alone, MARKER);
+    let resolved = resolved.unwrap();
+    Some(plan_resolved(&resolved, &alone, &Owned::default()).unwrap())
 }
 
-/// What is there once all is as desired, and the routes' assignment then.
+/// What is there once all is as desired, and which route is on which object then.
 fn settled(desired: &Desired, before: &Observed) -> (Observed, NexthopAssignment) {
-    let shape = assigned(desired, before);
-    let objects = shape.objects().unwrap();
-    let there = Desired {
-        nexthops: shape.clone(),
-        ..desired.clone()
-    };
-    let resolved = resolve(&there, before, &Owned::default(), MARKER).unwrap();
-    let after = observed(
-        resolved.routes.clone().unwrap(),
-        resolved.nexthops.clone().unwrap(),
-    );
-    let devices = Devices::observed(&after.links);
-    let routes = desired.routes.as_ref().unwrap();
-    let assignment = NexthopAssignment::in_sync(routes, objects, &devices, MARKER);
+    let (devices, routes) = resolved(desired, before);
+    let assignment = NexthopAssignment::in_sync(&routes);
+    let routes = desired.routes.as_ref().zip(Some(&routes));
+    let resolved = resolve_with(desired, routes, &devices, before, MARKER).unwrap();
+    let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
     (after, assignment)
 }
 

@@ -14,8 +14,9 @@ use common::{World, address, desired, devices, neighbour, prune, route, rule, wo
 use proptest::prelude::*;
 use trueup_diff::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Mismatches, Object,
-    ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, Route, RouteKey, Routes, RowMatch,
-    Rule, proof, resolve, three_way, two_way,
+    ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, ResolvedDevices, ResolvedRoutes,
+    Route, RouteKey, Routes, RowMatch, Rule, plan_resolved, proof, resolve, resolve_with,
+    three_way, two_way,
 };
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -623,7 +624,7 @@ proptest! {
     }
 
     #[test]
-    fn what_falls_through_a_sieve_makes_no_difference_to_a_plan((world, desired, plan) in planned()) {
+    fn routes_that_a_dump_matcher_drops_make_no_difference_to_a_plan((world, desired, plan) in planned()) {
         let by_ledger = world.policy.by_ledger.contains(Kind::Route);
         let links = Desired { links: desired.links.clone(), ..Desired::default() };
         let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
@@ -635,7 +636,8 @@ proptest! {
         let owned = &world.owned;
         let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
         let kept = owned.routes.keys().copied().chain(former).collect();
-        let mut matcher = DumpMatcher::new(routes, &devices, world.policy.marker, kept);
+        let resolved = ResolvedRoutes::new(routes, &devices, world.policy.marker);
+        let mut matcher = DumpMatcher::new(routes, &resolved, kept);
         let mut rest = world.clone();
         let mut rows = std::mem::take(&mut rest.observed.routes);
         rows.sort_by_key(Item::key);
@@ -664,9 +666,17 @@ proptest! {
         let ours = |row: &&Route| row.protocol == world.policy.marker;
         let ours: Vec<Route> = rest.observed.routes.iter().filter(ours).cloned().collect();
         narrowed.routes = Some(routes.mismatched(&mismatches, &ours));
-        let sifted = rest.plan(&narrowed).unwrap();
-        prop_assert_eq!(sifted.text().to_string(), plan.text().to_string());
-        prop_assert_eq!(sifted, plan);
+        let rest_plan = rest.plan(&narrowed).unwrap();
+        prop_assert_eq!(rest_plan.text().to_string(), plan.text().to_string());
+        prop_assert_eq!(&rest_plan, &plan);
+
+        // So is it with the names of all routes, resolved once.
+        let (observed, policy) = (&rest.observed, rest.policy);
+        let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
+        let all = devices.resolve_routes(&desired, observed, policy);
+        let part = narrowed.routes.as_ref().zip(all.as_ref());
+        let resolved = resolve_with(&desired, part, &devices, observed, policy).unwrap();
+        prop_assert_eq!(plan_resolved(&resolved, observed, &rest.owned).unwrap(), plan);
     }
 
     #[test]

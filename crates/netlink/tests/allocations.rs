@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Dev, Devices, DumpMatcher, Family, Item as _, NextHop, NextHops, Route, Routes, RowMatch,
+    Dev, Devices, DumpMatcher, Family, Item as _, NextHop, NextHops, ResolvedRoutes, Route, Routes,
+    RowMatch,
 };
 use trueup_netlink::codec::{existing, route};
 use trueup_netlink::wire::Messages;
@@ -130,7 +131,8 @@ fn what_is_in_order_falls_through_without_an_allocation() {
                 NextHops::One(NextHop::via("192.0.2.1".parse().unwrap()).on(Dev::index(7)));
             route::create(&mut dump, &route.canonical(), &existing).unwrap();
         }
-        let mut matcher = DumpMatcher::new(&wanted, &Devices::default(), 116, BTreeSet::new());
+        let resolved = ResolvedRoutes::new(&wanted, &Devices::default(), 116);
+        let mut matcher = DumpMatcher::new(&wanted, &resolved, BTreeSet::new());
         allocations(|| {
             matcher.begin(Family::Inet);
             for message in Messages::new(&dump) {

@@ -1,9 +1,11 @@
 //! Desired routes at scale, and what is observed of them.
 //!
 //! - [`Routes`] indexes desired routes in the order in which the kernel dumps them.
-//! - [`DumpMatcher`] compares them with the rows of a dump as they arrive.
+//! - [`ResolvedRoutes`] holds them with their devices found, and the nexthop objects that they point
+//!   at ([`NexthopTable`]). It is made once for one observation.
+//! - [`DumpMatcher`] compares them with the rows of a dump as they arrive, each a [`PlainRoute`] if
+//!   it can be.
 //! - [`Tracker`] and [`NexthopAssignment`] keep what the kernel is known to hold between two passes.
-//! - [`NexthopTable`] holds the nexthop objects that routes point at.
 
 mod dump_matcher;
 mod index;
@@ -18,4 +20,5 @@ pub use index::{Revision, Routes};
 pub use nexthop_assignment::NexthopAssignment;
 pub use nexthop_table::NexthopTable;
 pub use plain::PlainRoute;
+pub use resolved::{DeviceName, ResolvedRoutes};
 pub use tracker::Tracker;

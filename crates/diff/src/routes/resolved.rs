@@ -1,129 +1,295 @@
-//! Desired routes with their devices found: the work is done once for each value, not for each route.
+//! [`ResolvedRoutes`]: desired routes whose devices were found. The work is done once for each
+//! value, not for each route, and once for one observation.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::Arc;
 
-use super::NexthopTable;
+use super::Routes;
+use super::index::{Id, Packed, Revision, Value};
+use super::nexthop_table::NexthopTable;
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
 use crate::error::DesiredError;
-use crate::kinds::{Kind, NextHops, Nexthop, Route, RouteKey};
-use crate::ownership::Proof;
-use crate::values::IfName;
+use crate::kinds::{Kind, NextHops, Nexthop, Route, RouteKey, table};
+use crate::values::{Dev, IfName, Prefix};
 
-use super::Routes;
-use super::index::{Id, Packed};
+/// How a route names its devices: by name, or by index.
+pub trait DeviceName: Clone + Eq + Hash {
+    /// Finds the device.
+    ///
+    /// # Errors
+    ///
+    /// When there is no device of that name.
+    fn find(&self, devices: &Devices) -> Result<Dev, Problem>;
+}
 
-impl Routes {
-    /// The routes as they are observed once they are there, in the order of their keys.
-    pub(crate) fn resolved(
-        &self,
+impl DeviceName for IfName {
+    fn find(&self, devices: &Devices) -> Result<Dev, Problem> {
+        devices.find(*self)
+    }
+}
+
+impl DeviceName for Dev {
+    fn find(&self, _: &Devices) -> Result<Dev, Problem> {
+        Ok(*self)
+    }
+}
+
+/// What desired routes look like once they are in the kernel: their devices found, and which nexthop
+/// objects they point at.
+///
+/// It is made for one state of the routes and one set of devices. Whatever compares or plans these
+/// routes, or a part of them, takes it, so that names are resolved once.
+#[derive(Clone, Debug)]
+pub struct ResolvedRoutes {
+    revision: Revision,
+    devices: Devices,
+    pub(super) marker: u8,
+    /// By value, as a default route.
+    values: Vec<Option<Result<Route, Problem>>>,
+    /// By value, the object that its routes point at.
+    objects: Vec<Option<u32>>,
+    table: Arc<NexthopTable>,
+}
+
+impl ResolvedRoutes {
+    /// Resolves routes that are to bear `marker`, with their next hops written out in each.
+    ///
+    /// Indexed routes (`Routes<Dev>`) need no devices.
+    pub fn new<D: DeviceName>(routes: &Routes<D>, devices: &Devices, marker: u8) -> ResolvedRoutes {
+        ResolvedRoutes {
+            revision: routes.revision(),
+            devices: devices.clone(),
+            marker,
+            values: values(routes, devices, marker),
+            objects: Vec::new(),
+            table: Arc::default(),
+        }
+    }
+
+    /// Resolves routes that are to point at nexthop objects. `observed` are the objects that are in
+    /// the kernel.
+    pub fn with_objects<D: DeviceName>(
+        routes: &Routes<D>,
         devices: &Devices,
         marker: u8,
-        objects: &NexthopTable,
+        observed: &[Nexthop],
+    ) -> ResolvedRoutes {
+        let mut resolved = ResolvedRoutes::new(routes, devices, marker);
+        let route = |value: &Option<Result<Route, Problem>>| value.as_ref()?.as_ref().ok().cloned();
+        let mut values: Vec<Option<Route>> = resolved.values.iter().map(route).collect();
+        // A value that only routes with a source prefix have needs no object.
+        let mut with_source: BTreeMap<Id, u32> = BTreeMap::new();
+        for (_, id) in routes.generic.iter().filter(|(key, _)| key.from.is_some()) {
+            *with_source.entry(*id).or_default() += 1;
+        }
+        for (id, count) in with_source {
+            if let Some(value) = values.get_mut(id as usize)
+                && routes.values.count(id) == count
+            {
+                *value = None;
+            }
+        }
+        let first_keys = || first_keys(routes, values.len());
+        let table = NexthopTable::of(&values, first_keys, observed, marker);
+        resolved.point_at(Arc::new(table));
+        resolved
+    }
+
+    /// Has the routes point at the objects of a table.
+    fn point_at(&mut self, table: Arc<NexthopTable>) {
+        let object = |value: &Option<Result<Route, Problem>>| {
+            let route = value.as_ref()?.as_ref().ok()?;
+            table.object_of(route)
+        };
+        self.objects = self.values.iter().map(object).collect();
+        self.table = table;
+    }
+
+    /// Returns the nexthop objects that the routes point at; none where next hops are written out.
+    pub fn nexthop_table(&self) -> &NexthopTable {
+        &self.table
+    }
+
+    /// Returns the revision of the routes.
+    pub(super) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Returns the objects that the routes of each value point at, but for routes on a device that
+    /// is yet to be created.
+    pub(super) fn objects(&self) -> Vec<Option<u32>> {
+        let object = |(value, object): (&Option<Result<Route, Problem>>, &Option<u32>)| {
+            let route = value.as_ref()?.as_ref().ok()?;
+            let is_planned = route.nexthops.devices().any(|dev| dev.is_planned());
+            object.filter(|_| !is_planned)
+        };
+        self.values.iter().zip(&self.objects).map(object).collect()
+    }
+
+    /// Whether this was made for these routes, or for routes that these are a part of.
+    pub(super) fn covers<D>(&self, routes: &Routes<D>) -> bool {
+        routes.log.now() == self.revision || routes.part_of == Some(self.revision)
+    }
+
+    /// Returns each value as a route, without those that cannot be resolved.
+    pub(super) fn values(&self) -> impl Iterator<Item = Option<Route>> + '_ {
+        (0..self.values.len()).map(|at| {
+            let mut route = self.values.get(at)?.as_ref()?.as_ref().ok()?.clone();
+            if let Some(Some(object)) = self.objects.get(at) {
+                route.nexthops = pointing_at(*object);
+            }
+            Some(route)
+        })
+    }
+
+    /// Returns routes as they are observed once they are in the kernel, in the order of their keys.
+    ///
+    /// If these are other routes than were resolved, or other devices, they are resolved here, and
+    /// point at the same nexthop objects.
+    ///
+    /// # Errors
+    ///
+    /// When a route names a device that is not there, or is such that the kernel would store
+    /// something else.
+    pub(crate) fn list<D: DeviceName>(
+        &self,
+        routes: &Routes<D>,
+        devices: &Devices,
     ) -> Result<Vec<Route>, DesiredError> {
-        let values = self.resolved_values(devices, marker);
-        let pointing = pointing(&values, objects);
+        if !self.covers(routes) || self.devices != *devices {
+            let mut others = ResolvedRoutes::new(routes, devices, self.marker);
+            others.point_at(Arc::clone(&self.table));
+            return others.list(routes, devices);
+        }
         let wrong = |index, problem| Err(DesiredError::new(Kind::Route, index, problem));
-        let mut routes = Vec::with_capacity(self.len());
-        for (index, (key, id)) in self.ids().enumerate() {
-            if let Err(what) = self.check(key) {
+        let mut list = Vec::with_capacity(routes.len());
+        for (index, (key, id)) in routes.ids().enumerate() {
+            if let Err(what) = check_key(routes, key) {
                 return wrong(index, Problem::Invalid(what));
             }
-            match values.get(id as usize) {
+            match self.values.get(id as usize) {
                 Some(Some(Ok(route))) => {
                     let mut route = route.clone().with_key(key.unpack());
                     // The kernel lets no route with a source prefix point at an object.
-                    if let Some(Some(object)) = pointing.get(id as usize)
+                    if let Some(Some(object)) = self.objects.get(id as usize)
                         && route.from.is_none()
                     {
-                        // What it leads to is the object's to say.
-                        route.nexthops = NextHops::Object(*object, Vec::new());
+                        route.nexthops = pointing_at(*object);
                     }
-                    routes.push(route);
+                    list.push(route);
                 }
                 Some(Some(Err(problem))) => return wrong(index, problem.clone()),
                 _ => {}
             }
         }
-        Ok(routes)
-    }
-
-    /// The nexthop objects that they are to point at, given those that are there.
-    pub(crate) fn objects(
-        &self,
-        devices: &Devices,
-        observed: &[Nexthop],
-        proof: Proof<'_>,
-    ) -> NexthopTable {
-        let values = self.resolved_values(devices, proof.policy.marker);
-        let mut values: Vec<Option<Route>> = values.into_iter().map(|value| value?.ok()).collect();
-        // Those that only routes with a source prefix have need none.
-        let mut from: BTreeMap<Id, u32> = BTreeMap::new();
-        let with_source = self.generic.iter().filter(|(key, _)| key.from.is_some());
-        for (_, id) in with_source {
-            *from.entry(*id).or_default() += 1;
-        }
-        for (id, routes) in from {
-            if let Some(value) = values.get_mut(id as usize)
-                && self.values.count(id) == routes
-            {
-                *value = None;
-            }
-        }
-        NexthopTable::of(&values, || self.firsts(values.len()), observed, proof)
-    }
-
-    /// The object that the routes of each value point at, by its place.
-    pub(super) fn pointing(
-        &self,
-        objects: &NexthopTable,
-        devices: &Devices,
-        marker: u8,
-    ) -> Vec<Option<u32>> {
-        pointing(&self.resolved_values(devices, marker), objects)
-    }
-
-    /// The key of the first route of each value, by its place.
-    fn firsts(&self, values: usize) -> Vec<Option<RouteKey>> {
-        let mut firsts = vec![None; values];
-        for (key, id) in self.ids() {
-            if let Some(first @ None) = firsts.get_mut(id as usize) {
-                *first = Some(key.unpack());
-            }
-        }
-        firsts
-    }
-
-    /// What is wrong with a key, with whatever value.
-    fn check(&self, key: Packed) -> Result<(), &'static str> {
-        if !matches!(key, Packed::Generic(_)) && key.table() != 0 {
-            return Ok(());
-        }
-        let route = self.get(&key.unpack());
-        route.map_or(Ok(()), |route| route.check())
-    }
-
-    /// Each value as a route to everywhere, by its place.
-    pub(super) fn resolved_values(
-        &self,
-        devices: &Devices,
-        marker: u8,
-    ) -> Vec<Option<Result<Route, Problem>>> {
-        let resolve = |value: &Route<IfName>| {
-            value.check().map_err(Problem::Invalid)?;
-            let mut route = value.clone().try_map_dev(|name| devices.find(name))?;
-            route.protocol = marker;
-            Ok(route.canonical())
-        };
-        let values = self.values.iter();
-        values.map(|value| value.map(resolve)).collect()
+        Ok(list)
     }
 }
 
-fn pointing(values: &[Option<Result<Route, Problem>>], objects: &NexthopTable) -> Vec<Option<u32>> {
-    let object = |value: &Option<Result<Route, Problem>>| {
-        let route = value.as_ref()?.as_ref().ok()?;
-        objects.pointing(route)
+/// The next hops of a route that points at an object. What the object leads to is not the route's.
+fn pointing_at(object: u32) -> NextHops {
+    NextHops::Object(object, Vec::new())
+}
+
+/// Resolves each value of the routes, as a default route.
+fn values<D: DeviceName>(
+    routes: &Routes<D>,
+    devices: &Devices,
+    marker: u8,
+) -> Vec<Option<Result<Route, Problem>>> {
+    let resolve = |value: &Value<D>| {
+        // Any key will do that passes the check.
+        let route = value.at(RouteKey {
+            table: table::MAIN,
+            dst: Prefix::default_route(value.family),
+            metric: 0,
+            tos: 0,
+            from: None,
+        });
+        route.check().map_err(Problem::Invalid)?;
+        let mut route = route.try_map_dev(|name| name.find(devices))?;
+        route.protocol = marker;
+        Ok(route.canonical())
     };
-    values.iter().map(object).collect()
+    let values = routes.values.iter();
+    values.map(|value| value.map(resolve)).collect()
+}
+
+/// Checks a key, with whatever value.
+fn check_key<D: DeviceName>(routes: &Routes<D>, key: Packed) -> Result<(), &'static str> {
+    if !matches!(key, Packed::Generic(_)) && key.table() != 0 {
+        return Ok(());
+    }
+    let route = routes.get(&key.unpack());
+    route.map_or(Ok(()), |route| route.check())
+}
+
+/// Returns the key of the first route of each value.
+fn first_keys<D: DeviceName>(routes: &Routes<D>, values: usize) -> Vec<Option<RouteKey>> {
+    let mut firsts = vec![None; values];
+    for (key, id) in routes.ids() {
+        if let Some(first @ None) = firsts.get_mut(id as usize) {
+            *first = Some(key.unpack());
+        }
+    }
+    firsts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::{Item as _, NextHop};
+
+    const MARKER: u8 = 116;
+
+    fn route(dst: &str, dev: Dev) -> Route {
+        let hop = NextHop::via([10, 0, 0, 1].into()).on(dev);
+        Route::new(dst.parse().unwrap(), NextHops::One(hop))
+    }
+
+    fn listed(resolved: &ResolvedRoutes, routes: &Routes<Dev>) -> Vec<Route> {
+        resolved.list(routes, &Devices::default()).unwrap()
+    }
+
+    #[test]
+    fn a_part_is_listed_with_the_names_of_all_and_other_routes_with_their_own() {
+        let (a, b) = (Dev::index(2), Dev::index(3));
+        let all = Routes::from([route("10.0.0.0/16", a), route("10.1.0.0/16", b)]);
+        let resolved = ResolvedRoutes::new(&all, &Devices::default(), MARKER);
+        let whole = listed(&resolved, &all);
+        assert!(whole.iter().all(|route| route.protocol == MARKER));
+
+        let mut part = all.filtered(|key| *key == whole[1].key());
+        assert!(resolved.covers(&part));
+        assert_eq!(listed(&resolved, &part), whole[1..]);
+
+        // The position of the value that is missing is free, and is used again.
+        part.insert(route("10.2.0.0/16", Dev::index(4)));
+        assert!(!resolved.covers(&part));
+        let gone = listed(&resolved, &part);
+        assert_eq!(gone.len(), 2);
+        assert_eq!(
+            gone[1].nexthops,
+            route("10.2.0.0/16", Dev::index(4)).nexthops
+        );
+    }
+
+    #[test]
+    fn routes_point_at_objects_whatever_part_of_them_is_listed() {
+        let all = Routes::from([
+            route("10.0.0.0/16", Dev::index(2)),
+            route("10.1.0.0/16", Dev::index(3)),
+        ]);
+        let devices = Devices::default();
+        let resolved = ResolvedRoutes::with_objects(&all, &devices, MARKER, &[]);
+        assert_eq!(resolved.nexthop_table().all().len(), 2);
+        let whole = listed(&resolved, &all);
+        for route in &whole {
+            assert!(matches!(route.nexthops, NextHops::Object(..)));
+            // Neither of these is a part: their values are at positions of their own.
+            assert_eq!(listed(&resolved, &all.at([route.key()])), std::slice::from_ref(route));
+        }
+    }
 }

@@ -1,58 +1,84 @@
-//! What the kernel is known to hold of desired routes, from one look to the next.
+//! [`Tracker`]: what the kernel is known to hold of desired routes, from one pass to the next.
 //!
-//! After a look that left nothing to do, it holds what is desired; from then on, what is desired otherwise is told by the routes
-//! themselves, and what happens in the kernel by whoever listens. So all that has to be held here is the exceptions, and what
-//! there is to do costs the number of changes, whatever the number of routes.
+//! After a pass that left nothing to do, the kernel holds what is desired. From then on the routes
+//! themselves log what is desired otherwise, and the monitor reports what changes in the kernel. So
+//! the tracker holds the exceptions alone, and a plan costs the number of changes, whatever the
+//! number of routes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
 
-use super::Routes;
-use super::index::{Change, Revision};
+use super::index::{Change, Revision, Routes, Value};
+use super::resolved::DeviceName;
 use crate::devices::Devices;
 use crate::kinds::{Item as _, Route, RouteKey};
-use crate::values::IfName;
 
-/// The desired routes of a revision, and where the kernel holds something else.
+/// The desired routes of a revision, and the keys on which the kernel may hold something else.
+///
+/// ```
+/// use trueup_diff::{Dev, Devices, NextHop, NextHops, Route, Routes, Tracker};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let via = |gateway: [u8; 4]| NextHop::via(gateway.into()).on(Dev::index(2));
+/// let route = |dst: &str, gateway| -> Result<Route, trueup_diff::ParseError> {
+///     Ok(Route::new(dst.parse()?, NextHops::One(via(gateway))))
+/// };
+/// // Routes that name their devices by index.
+/// let mut routes = Routes::from([route("10.1.0.0/16", [10, 0, 0, 1])?]);
+/// let mut tracker = Tracker::in_sync(&routes);
+///
+/// routes.insert(route("10.2.0.0/16", [10, 0, 0, 1])?);
+/// assert!(tracker.follow(&routes, &Devices::default(), 116));
+/// let (desired, observed) = tracker.partial_input(&routes);
+/// assert_eq!((desired.len(), observed.len()), (1, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracker {
     at: Revision,
-    /// By key, what is there; nothing where there is none.
-    dirty_keys: BTreeMap<RouteKey, Vec<Route>>,
+    /// What the kernel holds on dirty keys.
+    dirty: BTreeMap<RouteKey, Vec<Route>>,
 }
 
 impl Tracker {
-    /// The kernel holds just these routes, as of a look at all of them.
-    pub fn in_sync(routes: &Routes) -> Tracker {
+    /// Records that a pass over all routes has found just these in the kernel.
+    pub fn in_sync<D: Clone + Eq + Hash>(routes: &Routes<D>) -> Tracker {
         Tracker {
             at: routes.revision(),
-            dirty_keys: BTreeMap::new(),
+            dirty: BTreeMap::new(),
         }
     }
 
-    /// Takes in what has become desired since the last time. What was desired until then is what the kernel is known to hold; a
-    /// device that was left open in it stays open.
+    /// Follows the changes of the desired routes since the last time. The kernel is known to hold
+    /// what was desired until then; a device that was left open in it stays open.
     ///
-    /// Tells whether it could: not where too much has changed, or so that it concerns no single routes, or where a device is not
-    /// known any more. It is of no use then, and it takes a look at the whole.
+    /// Returns false if it cannot: where too much has changed, or something other than single
+    /// routes, or where a device is not known any more. Then the tracker is of no use any more, and
+    /// all routes have to be read.
     #[must_use]
-    pub fn follow(&mut self, routes: &Routes, devices: &Devices, marker: u8) -> bool {
+    pub fn follow<D: DeviceName>(
+        &mut self,
+        routes: &Routes<D>,
+        devices: &Devices,
+        marker: u8,
+    ) -> bool {
         let Some(changes) = routes.log.since(self.at) else {
             return false;
         };
-        let held = |key: RouteKey, value: &Route<IfName>| {
-            let route = value.clone().with_key(key);
-            let mut route = route
-                .try_map_dev(|name| devices.find(name))
-                .ok()?
-                .canonical();
-            route.protocol = marker;
-            Some(route)
+        let held = |key: RouteKey, value: &Value<D>| {
+            let route = value.at(key).try_map_dev(|name| name.find(devices));
+            let route = route.ok()?;
+            Some(Route {
+                protocol: marker,
+                ..route.canonical()
+            })
         };
         for change in changes {
             let Change::Route(key, old) = change else {
                 return false;
             };
-            if self.dirty_keys.contains_key(key) {
+            if self.dirty.contains_key(key) {
                 continue;
             }
             let there = match old {
@@ -62,36 +88,41 @@ impl Tracker {
                     None => return false,
                 },
             };
-            self.dirty_keys.insert(*key, there);
+            self.dirty.insert(*key, there);
         }
         self.at = routes.revision();
         true
     }
 
-    /// The kernel holds nothing on a key any more.
+    /// Records that the kernel holds nothing on a key.
     pub fn mark_absent(&mut self, key: RouteKey) {
-        self.dirty_keys.insert(key, Vec::new());
+        self.dirty.insert(key, Vec::new());
     }
 
-    /// The kernel holds a route, in canonical form, and nothing else on its key.
+    /// Records that the kernel holds a route, in canonical form, and nothing else on its key.
     pub fn mark_present(&mut self, route: Route) {
-        self.dirty_keys.insert(route.key(), vec![route]);
+        self.dirty.insert(route.key(), vec![route]);
     }
 
-    /// The kernel holds what is desired on a key.
+    /// Records that the kernel holds what is desired on a key.
     pub fn mark_in_sync(&mut self, key: &RouteKey) {
-        self.dirty_keys.remove(key);
+        self.dirty.remove(key);
     }
 
-    /// The keys on which it holds something else, or did when that was last heard of.
+    /// Returns the keys on which the kernel holds something else than desired, or did when the last
+    /// change was reported.
     pub fn dirty_keys(&self) -> impl Iterator<Item = &RouteKey> {
-        self.dirty_keys.keys()
+        self.dirty.keys()
     }
 
-    /// What is desired on those keys, and what is there. A plan for the one against the other is the plan for all routes.
-    pub fn partial_input(&self, routes: &Routes) -> (Routes, Vec<Route>) {
-        let keys: BTreeSet<RouteKey> = self.dirty_keys.keys().copied().collect();
-        let there = self.dirty_keys.values().flatten().cloned();
+    /// Returns what is desired on the dirty keys, and what the kernel holds there. The plan for
+    /// these is the plan for all routes.
+    pub fn partial_input<D: Clone + Eq + Hash>(
+        &self,
+        routes: &Routes<D>,
+    ) -> (Routes<D>, Vec<Route>) {
+        let keys: BTreeSet<RouteKey> = self.dirty.keys().copied().collect();
+        let there = self.dirty.values().flatten().cloned();
         (routes.at(keys), there.collect())
     }
 }

@@ -69,12 +69,9 @@ impl Baseline {
         let tracker = routes.filter(|_| is_in_sync && is_inline && was_tracked);
         let tracker = tracker.map(Tracker::in_sync);
         let was_assigned = was(|before| before.assignment.is_some());
-        let objects = last.nexthops.objects();
-        let objects = objects.filter(|_| is_in_sync && !is_inline && was_assigned);
-        let assignment = routes.zip(objects).map(|(routes, objects)| {
-            let marker = pass.policy.marker;
-            NexthopAssignment::in_sync(routes, objects, &devices(&names), marker)
-        });
+        let resolved = last.routes.as_ref();
+        let resolved = resolved.filter(|_| is_in_sync && !is_inline && was_assigned);
+        let assignment = resolved.map(NexthopAssignment::in_sync);
         let has_nexthops = pass.scope.contains(Location::Nexthops);
         let mut baseline = match before {
             Some(before) if !is_everything => Baseline {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, DumpMatcher, Kind, NexthopMode, Observed, Owned, Policy, ResolvedDevices, RouteKey,
+    Desired, DumpMatcher, Kind, Observed, Owned, Policy, ResolvedDevices, ResolvedRoutes, RouteKey,
     Routes,
 };
 
@@ -13,8 +13,7 @@ use trueup_diff::{
 pub(super) struct InSyncFilter<'a> {
     routes: &'a Routes,
     pub(super) devices: ResolvedDevices,
-    pub(super) nexthops: NexthopMode,
-    marker: u8,
+    pub(super) resolved: ResolvedRoutes,
     kept: BTreeSet<RouteKey>,
 }
 
@@ -34,23 +33,16 @@ impl<'a> InSyncFilter<'a> {
         }
         // An error in a link shows when the plan is made.
         let devices = ResolvedDevices::of(desired, observed, owned, policy).ok()?;
-        let nexthops = devices.assign(desired, observed, owned, policy);
+        let resolved = devices.resolve_routes(desired, observed, policy)?;
         Some(InSyncFilter {
             routes,
             devices,
-            nexthops,
-            marker: policy.marker,
+            resolved,
             kept,
         })
     }
 
     pub(super) fn matcher(&self) -> DumpMatcher<'_> {
-        let (devices, kept) = (self.devices.devices(), self.kept.clone());
-        match &self.nexthops {
-            NexthopMode::Assigned(objects) => {
-                DumpMatcher::with_nexthop_table(self.routes, devices, self.marker, kept, objects)
-            }
-            _ => DumpMatcher::new(self.routes, devices, self.marker, kept),
-        }
+        DumpMatcher::new(self.routes, &self.resolved, self.kept.clone())
     }
 }

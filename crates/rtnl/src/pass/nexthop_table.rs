@@ -2,8 +2,9 @@
 //! otherwise, and each route stays on its object. The pass costs the number of objects, whatever
 //! the number of routes.
 
-use trueup_diff::{Desired, Kind, Kinds, NexthopAssignment, NexthopMode, Observed, Owned, Policy};
-use trueup_diff::{Devices, ResolvedDevices};
+use trueup_diff::{
+    Desired, Kind, Kinds, NexthopAssignment, Observed, Policy, ResolvedDevices, ResolvedRoutes,
+};
 use trueup_observe::ReadScope;
 
 use super::dirty_keys::DirtyKeys;
@@ -44,23 +45,18 @@ impl NexthopTableScope {
         }
     }
 
-    /// Assigns the nexthop objects anew, and notes whether each route stays on its own.
-    pub(super) fn assign(
+    /// Resolves all desired routes, with the nexthop objects assigned anew, and notes whether each
+    /// route stays on its own.
+    pub(super) fn resolve_routes(
         &mut self,
         desired: &Desired,
         devices: &ResolvedDevices,
         observed: &Observed,
-        owned: &Owned,
         policy: Policy,
-    ) -> NexthopMode {
-        let mode = devices.assign(desired, observed, owned, policy);
-        let routes = desired.routes.as_ref().zip(mode.objects());
-        let stays = routes.is_some_and(|(routes, objects)| {
-            let devices = Devices::observed(&observed.links);
-            let assignment = &self.assignment;
-            assignment.is_current(routes, objects, &devices, policy.marker)
-        });
-        self.has_moved_routes |= !stays;
-        mode
+    ) -> Option<ResolvedRoutes> {
+        let resolved = devices.resolve_routes(desired, observed, policy);
+        let is_current = |resolved: &ResolvedRoutes| self.assignment.is_current(resolved);
+        self.has_moved_routes |= !resolved.as_ref().is_some_and(is_current);
+        resolved
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Item as _, Kind, Kinds, Mismatches, NexthopMode, Policy, ResolvedDevices, Route,
+    Desired, Item as _, Kind, Kinds, Mismatches, Policy, ResolvedDevices, ResolvedRoutes, Route,
     RouteDependencies, RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
@@ -28,7 +28,8 @@ pub(super) struct Observation {
 pub(super) struct OutOfSync {
     /// The desired routes that are not in sync.
     pub(super) routes: Option<Routes>,
-    pub(super) nexthops: NexthopMode,
+    /// All desired routes, resolved.
+    pub(super) resolved: ResolvedRoutes,
     /// What the routes depend on that were dropped.
     pub(super) dependencies: RouteDependencies,
 }
@@ -73,16 +74,16 @@ impl<'a> Reader<'a> {
                 (mismatches, _) => mismatches,
             };
         }
-        let (devices, nexthops) = match filter {
-            Some(filter) => (Some(filter.devices), filter.nexthops),
-            None => (None, NexthopMode::default()),
+        let (devices, resolved) = match filter {
+            Some(filter) => (Some(filter.devices), Some(filter.resolved)),
+            None => (None, None),
         };
-        let out_of_sync = mismatches.map(|mismatches| {
+        let out_of_sync = mismatches.zip(resolved).map(|(mismatches, resolved)| {
             let routes = self.desired.routes.as_ref();
             let there = &snapshot.observed.routes;
             OutOfSync {
                 routes: routes.map(|routes| routes.mismatched(&mismatches, there)),
-                nexthops,
+                resolved,
                 dependencies: mismatches.dependencies().clone(),
             }
         });

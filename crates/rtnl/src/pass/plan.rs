@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Item as _, Kind, NexthopMode, Observed, Owned, Plan, Policy, ResolvedDevices, Route,
-    RouteDependencies, RouteKey, plan_resolved, resolve_with,
+    Desired, Item as _, Kind, Observed, Owned, Plan, Policy, ResolvedDevices, ResolvedRoutes,
+    Route, RouteDependencies, RouteKey, plan_resolved, resolve_with,
 };
 use trueup_observe::{Observer, Snapshot};
 
@@ -27,8 +27,8 @@ pub(crate) struct PassPlan {
     pub(super) check: ConflictCheck,
     /// The names of the observation; `None` of one that was not read.
     pub(crate) devices: Option<ResolvedDevices>,
-    /// The nexthop objects that the routes point at.
-    pub(super) nexthops: NexthopMode,
+    /// The desired routes, resolved.
+    pub(crate) routes: Option<ResolvedRoutes>,
     /// What the routes depend on that the observation dropped as in sync.
     pub(super) dependencies: RouteDependencies,
 }
@@ -70,34 +70,33 @@ impl Planner<'_> {
             None => resolve_names(scope, &observed)?,
         };
         let is_filtered = out_of_sync.is_some();
-        let (mismatched, assigned, dependencies) = match out_of_sync {
+        let (mismatched, resolved, dependencies) = match out_of_sync {
             Some(OutOfSync {
                 routes,
-                nexthops,
+                resolved,
                 dependencies,
-            }) => (routes, Some(nexthops), dependencies),
+            }) => (routes, Some(resolved), dependencies),
             None => (None, None, RouteDependencies::default()),
         };
-        let mut nexthops = match (&mut *scope, assigned) {
+        let mut resolved = match (&mut *scope, resolved) {
             (PassScope::NexthopTable(table), _) => {
-                Some(table.assign(self.desired, &devices, &observed, &owned, policy))
+                table.resolve_routes(self.desired, &devices, &observed, policy)
             }
-            (_, assigned) => assigned,
+            (_, Some(resolved)) => Some(resolved),
+            (scope, None) => devices.resolve_routes(scope.desired(self.desired), &observed, policy),
         };
         let (desired, scope) = (scope.desired(self.desired), &*scope);
         let routes = match is_filtered {
             true => mismatched.as_ref(),
             false => desired.routes.as_ref(),
         };
-        let make = |observed: &Observed, devices: &ResolvedDevices| -> Result<Plan, Error> {
-            let mode = match &nexthops {
-                Some(mode) => mode.clone(),
-                None => devices.assign(desired, observed, &owned, policy),
+        let make =
+            |observed: &Observed, devices: &ResolvedDevices, resolved: Option<&ResolvedRoutes>| {
+                let routes = routes.zip(resolved);
+                let resolved = resolve_with(desired, routes, devices, observed, policy)?;
+                Ok::<_, Error>(plan_resolved(&resolved, observed, &owned)?)
             };
-            let resolved = resolve_with(desired, routes, &mode, devices, observed, policy)?;
-            Ok(plan_resolved(&resolved, observed, &owned)?)
-        };
-        let mut plan = make(&observed, &devices)?;
+        let mut plan = make(&observed, &devices, resolved.as_ref())?;
         let append_then_delete = self.appends_then_deletes(&plan);
         if append_then_delete {
             plan = plan.append_then_delete();
@@ -116,8 +115,12 @@ impl Planner<'_> {
                 drop(plan);
                 if concern_devices {
                     devices = resolve_names(scope, &observed)?;
+                    // Routes in sync stay on their nexthop objects.
+                    if !is_filtered && !matches!(scope, PassScope::NexthopTable(_)) {
+                        resolved = devices.resolve_routes(desired, &observed, policy);
+                    }
                 }
-                plan = make(&observed, &devices)?;
+                plan = make(&observed, &devices, resolved.as_ref())?;
                 if append_then_delete {
                     plan = plan.append_then_delete();
                 }
@@ -132,7 +135,7 @@ impl Planner<'_> {
             owned,
             check: self.check,
             devices: Some(devices),
-            nexthops: nexthops.take().unwrap_or_default(),
+            routes: resolved,
             dependencies,
         })
     }

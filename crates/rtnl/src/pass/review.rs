@@ -40,11 +40,8 @@ impl Pass<'_> {
         let Some(devices) = devices else {
             return Ok(resolve(desired, observed, owned, policy)?);
         };
-        let nexthops = devices.assign(desired, observed, owned, policy);
-        let routes = desired.routes.as_ref();
-        Ok(resolve_with(
-            desired, routes, &nexthops, devices, observed, policy,
-        )?)
+        let routes = desired.routes.as_ref().zip(next.routes.as_ref());
+        Ok(resolve_with(desired, routes, devices, observed, policy)?)
     }
 
     /// Returns what was ours when the last pass ended, and is another writer's by now.

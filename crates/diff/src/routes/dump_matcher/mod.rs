@@ -19,10 +19,9 @@ mod walk;
 use std::collections::BTreeSet;
 
 use super::index::{Id, Key4, Key6, Packed, Routes};
-use super::nexthop_table::NexthopTable;
 use super::plain::PlainRoute;
-use crate::devices::Devices;
-use crate::kinds::{Item as _, NextHops, Route, RouteKey};
+use super::resolved::ResolvedRoutes;
+use crate::kinds::{Item as _, Route, RouteKey};
 use crate::values::Family;
 use compare::Expected;
 pub use result::{Mismatches, RouteDependencies, RowMatch};
@@ -48,38 +47,20 @@ pub struct DumpMatcher<'a> {
 }
 
 impl<'a> DumpMatcher<'a> {
-    /// Makes a matcher for routes that bear `marker` and whose devices are those given. Of the keys
-    /// in `kept`, all rows are kept.
-    pub fn new(
-        routes: &'a Routes,
-        devices: &Devices,
-        marker: u8,
+    /// Makes a matcher for routes, or for a part of those that were resolved. Of the keys in `kept`,
+    /// all rows are kept; so are all rows of all keys if `resolved` is of other routes.
+    pub fn new<D>(
+        routes: &'a Routes<D>,
+        resolved: &ResolvedRoutes,
         kept: BTreeSet<RouteKey>,
     ) -> DumpMatcher<'a> {
-        DumpMatcher::with_nexthop_table(routes, devices, marker, kept, &NexthopTable::default())
-    }
-
-    /// The same, where the routes point at nexthop objects.
-    pub fn with_nexthop_table(
-        routes: &'a Routes,
-        devices: &Devices,
-        marker: u8,
-        kept: BTreeSet<RouteKey>,
-        objects: &NexthopTable,
-    ) -> DumpMatcher<'a> {
-        let values = routes.resolved_values(devices, marker).into_iter();
-        let expected = values.map(|value| {
-            let mut route = value?.ok()?;
-            if let Some(object) = objects.pointing(&route) {
-                route.nexthops = NextHops::Object(object, Vec::new());
-            }
-            Some(route)
-        });
+        let is_of_routes = resolved.covers(routes);
+        let values = resolved.values().take_while(|_| is_of_routes);
         DumpMatcher {
             v4: Walk::new(&routes.v4),
             v6: Walk::new(&routes.v6),
-            expected: Expected::of(expected),
-            marker,
+            expected: Expected::of(values),
+            marker: resolved.marker,
             kept,
             matched: 0,
             dependencies: RouteDependencies::default(),
@@ -213,7 +194,8 @@ impl<'a> DumpMatcher<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::NextHop;
+    use crate::devices::Devices;
+    use crate::kinds::{NextHop, NextHops};
 
     const MARKER: u8 = 116;
 
@@ -232,10 +214,15 @@ mod tests {
         )
     }
 
+    fn matcher(routes: &Routes) -> DumpMatcher<'_> {
+        let resolved = ResolvedRoutes::new(routes, &Devices::default(), MARKER);
+        DumpMatcher::new(routes, &resolved, BTreeSet::new())
+    }
+
     #[test]
     fn rows_in_order_match_and_rows_out_of_order_are_reported() {
         let (routes, rows) = rows(&["10.0.0.0/16", "10.0.0.0/8", "10.1.0.0/16"]);
-        let mut matcher = DumpMatcher::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        let mut matcher = matcher(&routes);
         matcher.begin(Family::Inet);
         for row in &rows {
             assert_eq!(matcher.match_route(row), RowMatch::Matched);
@@ -253,7 +240,7 @@ mod tests {
     #[test]
     fn rows_of_one_key_do_not_match() {
         let (routes, rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);
-        let mut matcher = DumpMatcher::new(&routes, &Devices::default(), MARKER, BTreeSet::new());
+        let mut matcher = matcher(&routes);
         matcher.begin(Family::Inet);
         assert_eq!(matcher.match_route(&rows[0]), RowMatch::Matched);
         let both = RowMatch::KeptBoth(Box::new(rows[0].clone()));

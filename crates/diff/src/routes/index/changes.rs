@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::values::Id;
-use crate::kinds::{Route, RouteKey};
+use super::values::{Id, Value};
+use crate::kinds::RouteKey;
 
 /// The least number of changes that are kept. Of many routes a sixteenth of their number is kept.
 const KEPT: usize = 4096;
@@ -25,7 +25,7 @@ impl Revision {
 #[derive(Clone, Debug)]
 pub(in crate::routes) enum Change<D> {
     /// The route of a key changed; the value is what it had before.
-    Route(RouteKey, Option<Arc<Route<D>>>),
+    Route(RouteKey, Option<Arc<Value<D>>>),
     /// All routes of a value got other next hops.
     Nexthops(Id),
 }

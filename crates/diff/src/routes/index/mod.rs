@@ -19,7 +19,7 @@ pub use changes::Revision;
 pub(super) use changes::{Change, ChangeLog};
 pub(super) use key::{DumpKey, Key4, Key6, Packed, key4};
 use values::Values;
-pub(super) use values::{Id, value_key};
+pub(super) use values::{Id, Value};
 
 /// Desired routes, by their keys. Of two with one key the last counts.
 ///
@@ -46,6 +46,8 @@ pub struct Routes<D = IfName> {
     pub(super) values: Values<D>,
     adopt: BTreeSet<RouteKey>,
     pub(super) log: ChangeLog<D>,
+    /// The revision of the routes that these are a part of, with their values at the same positions.
+    pub(super) part_of: Option<Revision>,
 }
 
 impl<D> Default for Routes<D> {
@@ -57,6 +59,7 @@ impl<D> Default for Routes<D> {
             values: Values::default(),
             adopt: BTreeSet::new(),
             log: ChangeLog::default(),
+            part_of: None,
         }
     }
 }
@@ -79,8 +82,8 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
     /// Adds a route. Returns the route that it replaces, if one had its key.
     pub fn insert(&mut self, route: Route<D>) -> Option<Route<D>> {
-        let key = route.canonical_key();
-        let id = self.values.add(route.with_key(value_key(&key)));
+        let (key, value) = Value::of(route);
+        let id = self.values.add(value);
         let old = match Packed::of(&key) {
             Packed::V4(packed) => self.v4.insert(packed, id),
             Packed::V6(packed) => self.v6.insert(packed, id),
@@ -104,8 +107,9 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     fn changed(&mut self, key: RouteKey, old: Option<Id>) -> Option<Route<D>> {
         let old = old.and_then(|id| self.values.release(id));
         let routes = self.len();
+        self.part_of = None;
         self.log.add(Change::Route(key, old.clone()), routes);
-        old.map(|value| Route::clone(&value).with_key(key))
+        old.map(|value| value.at(key))
     }
 
     /// Returns the route of a key, which is as [`Route::canonical_key`] gives it.
@@ -115,7 +119,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
 
     /// Returns the route of a key and a value.
     fn route(&self, key: RouteKey, id: Id) -> Option<Route<D>> {
-        Some(Route::clone(self.values.get(id)?).with_key(key))
+        Some(self.values.get(id)?.at(key))
     }
 
     fn id(&self, key: Packed) -> Option<Id> {
@@ -140,11 +144,9 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             let Some(value) = self.values.get(id) else {
                 continue;
             };
-            let value = Route {
-                nexthops: to.clone(),
-                ..Route::clone(value)
-            };
+            let value = value.with_nexthops(to.clone());
             if self.values.replace(id, value).is_some() {
+                self.part_of = None;
                 self.log.add(Change::Nexthops(id), routes);
             }
         }
@@ -234,6 +236,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
             v6,
             generic,
             values,
+            part_of: self.part_of.or(Some(self.revision())),
             ..Routes::default()
         };
         some.adopt_as(self);
@@ -254,8 +257,8 @@ impl<D: Clone + Eq + Hash> FromIterator<Route<D>> for Routes<D> {
         let (mut v4, mut v6, mut generic) = (Vec::new(), Vec::new(), Vec::new());
         let mut values = Values::default();
         for route in routes {
-            let key = route.canonical_key();
-            let id = values.add(route.with_key(value_key(&key)));
+            let (key, value) = Value::of(route);
+            let id = values.add(value);
             match Packed::of(&key) {
                 Packed::V4(key) => v4.push((key, id)),
                 Packed::V6(key) => v6.push((key, id)),

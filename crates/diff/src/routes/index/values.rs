@@ -3,32 +3,80 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::kinds::{Route, RouteKey, table};
-use crate::values::Prefix;
+use crate::kinds::{Metrics, NextHops, Route, RouteKey, RouteType, Scope};
+use crate::values::Family;
 
 /// The position of a value among [`Values`].
 pub(in crate::routes) type Id = u32;
 
-/// The key that a value is held under: the same for all routes of a family.
-pub(in crate::routes) fn value_key(key: &RouteKey) -> RouteKey {
-    let dst = Prefix::default_route(key.dst.family());
-    RouteKey {
-        table: table::MAIN,
-        dst,
-        metric: 0,
-        tos: 0,
-        from: None,
+/// All of a desired route but its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::routes) struct Value<D> {
+    /// The family of the key: the same value means something else in the other family.
+    pub(in crate::routes) family: Family,
+    kind: RouteType,
+    pub(in crate::routes) nexthops: NextHops<D>,
+    src: Option<IpAddr>,
+    scope: Option<Scope>,
+    metrics: Metrics,
+    protocol: u8,
+    unmodelled: bool,
+}
+
+impl<D> Value<D> {
+    /// Splits a route into its canonical key and its value.
+    pub(super) fn of(route: Route<D>) -> (RouteKey, Value<D>) {
+        let key = route.canonical_key();
+        let value = Value {
+            family: key.dst.family(),
+            kind: route.kind,
+            nexthops: route.nexthops,
+            src: route.src,
+            scope: route.scope,
+            metrics: route.metrics,
+            protocol: route.protocol,
+            unmodelled: route.unmodelled,
+        };
+        (key, value)
     }
 }
 
-/// Values, each with the number of routes that have it. A value is a route whose key is
-/// [`value_key`].
+impl<D: Clone> Value<D> {
+    /// Returns the route of a key.
+    pub(in crate::routes) fn at(&self, key: RouteKey) -> Route<D> {
+        Route {
+            table: key.table,
+            dst: key.dst,
+            metric: key.metric,
+            tos: key.tos,
+            from: key.from,
+            kind: self.kind,
+            nexthops: self.nexthops.clone(),
+            src: self.src,
+            scope: self.scope,
+            metrics: self.metrics.clone(),
+            protocol: self.protocol,
+            unmodelled: self.unmodelled,
+        }
+    }
+
+    /// Returns the same value with other next hops.
+    pub(super) fn with_nexthops(&self, nexthops: NextHops<D>) -> Value<D> {
+        Value {
+            nexthops,
+            ..self.clone()
+        }
+    }
+}
+
+/// Values, each with the number of routes that have it.
 #[derive(Clone, Debug)]
 pub(in crate::routes) struct Values<D> {
-    slots: Vec<Option<(Arc<Route<D>>, u32)>>,
-    ids: HashMap<Arc<Route<D>>, Id>,
+    slots: Vec<Option<(Arc<Value<D>>, u32)>>,
+    ids: HashMap<Arc<Value<D>>, Id>,
     free: Vec<Id>,
     /// The value that was added last: runs of one value are long.
     last: Option<Id>,
@@ -46,7 +94,7 @@ impl<D> Default for Values<D> {
 }
 
 impl<D> Values<D> {
-    pub(in crate::routes) fn get(&self, id: Id) -> Option<&Arc<Route<D>>> {
+    pub(in crate::routes) fn get(&self, id: Id) -> Option<&Arc<Value<D>>> {
         Some(&self.slots.get(id as usize)?.as_ref()?.0)
     }
 
@@ -57,7 +105,7 @@ impl<D> Values<D> {
     }
 
     /// Returns all values by their positions, and `None` where a position is free.
-    pub(in crate::routes) fn iter(&self) -> impl Iterator<Item = Option<&Route<D>>> {
+    pub(in crate::routes) fn iter(&self) -> impl Iterator<Item = Option<&Value<D>>> {
         self.slots
             .iter()
             .map(|slot| slot.as_ref().map(|(value, _)| &**value))
@@ -66,7 +114,7 @@ impl<D> Values<D> {
 
 impl<D: Eq + Hash> Values<D> {
     /// Counts one more route of a value.
-    pub(in crate::routes) fn add(&mut self, value: Route<D>) -> Id {
+    pub(in crate::routes) fn add(&mut self, value: Value<D>) -> Id {
         let known = self
             .last
             .filter(|id| self.get(*id).is_some_and(|last| **last == value));
@@ -97,7 +145,7 @@ impl<D: Eq + Hash> Values<D> {
     }
 
     /// Counts one route less of a value, and returns the value.
-    pub(in crate::routes) fn release(&mut self, id: Id) -> Option<Arc<Route<D>>> {
+    pub(in crate::routes) fn release(&mut self, id: Id) -> Option<Arc<Value<D>>> {
         let slot = self.slots.get_mut(id as usize)?;
         let (value, count) = slot.as_mut()?;
         *count -= 1;
@@ -113,7 +161,7 @@ impl<D: Eq + Hash> Values<D> {
     }
 
     /// Gives all routes of a value another one.
-    pub(in crate::routes) fn replace(&mut self, id: Id, value: Route<D>) -> Option<Arc<Route<D>>> {
+    pub(in crate::routes) fn replace(&mut self, id: Id, value: Value<D>) -> Option<Arc<Value<D>>> {
         let (slot, _) = self.slots.get_mut(id as usize)?.as_mut()?;
         let value = Arc::new(value);
         let old = std::mem::replace(slot, Arc::clone(&value));
