@@ -1,4 +1,4 @@
-//! What the kernel announced in the meantime: the proof that nothing was written. A write that changes nothing is
+//! Announcements of the kernel: the proof that nothing was written. A write that changes nothing is
 //! announced too where the kernel does so (IPv6 routes and addresses replaced by their equals); an IPv4 route replaced
 //! by its equal is not, and no listener can see it.
 
@@ -17,19 +17,20 @@ use crate::wire::{DATAGRAM, open, raw_dump, receive};
 /// A listener on all rtnetlink groups of the calling thread's namespace, from its making on.
 pub struct Changes {
     socket: OwnedFd,
-    /// As last announced, by index: the kernel tells of links whose carrier alone moved.
+    /// As last announced, by index: the kernel also announces links whose carrier alone changed.
     links: HashMap<u32, RawMessage>,
 }
 
-/// What was announced, and by whose request.
+/// An announcement, and who caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// The port of the socket that asked for it; 0 where the kernel does not tell: for links, IPv6 addresses, neighbours that
+    /// The port of the socket that asked for it; 0 where the kernel does not say: for links, IPv6 addresses, neighbours that
     /// are gone, and all that it derives.
     pub port: u32,
-    /// The request's flags as far as the kernel tells them: of routes whether `NLM_F_REPLACE` made another make room.
+    /// The request's flags as far as the kernel reports them: of routes, whether `NLM_F_REPLACE`
+    /// replaced another one.
     pub flags: u16,
-    /// What was announced.
+    /// The announced message.
     pub message: RawMessage,
 }
 
@@ -45,7 +46,7 @@ impl Changes {
     pub fn watch() -> Self {
         Snapshot::settled();
         let socket = open(ALL_GROUPS).expect("a socket for all rtnetlink groups");
-        // Refused in a user namespace; the default then holds a few hundred messages, and an overrun is told.
+        // Refused in a user namespace; the default then holds a few hundred messages, and an overrun is reported.
         let _best_effort = set_socket_recv_buffer_size_force(&socket, 64 << 20);
         let links = raw_dump(Kind::Link, 0)
             .iter()
@@ -55,7 +56,7 @@ impl Changes {
         Self { socket, links }
     }
 
-    /// What was announced since the last call, reduced by [`stable`](crate::stable()): without neighbour resolution,
+    /// Returns the announcements since the last call, reduced by [`stable`](crate::stable()): without neighbour resolution,
     /// and without links that are as they were. Announcements are made before the write that causes them is
     /// acknowledged, so none is still under way, except those of the kernel's own timers.
     ///
@@ -98,7 +99,7 @@ impl Changes {
         }
     }
 
-    /// Bridge ports are announced a second time with family 7 and a part of their attributes; the first tells all.
+    /// Bridge ports are announced a second time with family 7 and a part of their attributes; the first has all.
     fn link_moved(&mut self, link: &RawMessage) -> bool {
         const AF_BRIDGE: u8 = 7;
         link.family() != AF_BRIDGE

@@ -1,8 +1,8 @@
-//! A process that dies by its own hand, at one point of those that it passes: what a crash leaves behind, at every place
-//! where it can leave something.
+//! Crash points: a process kills itself at one of its points, to show what a crash leaves behind at
+//! every place where it can leave something.
 //!
-//! A first process passes all points and tells them; then one process for each of them dies there. Not a fault that a
-//! program could notice (that is [`faults`](crate::faults)): nothing of it runs on, not even a destructor.
+//! A first process passes all points and lists them; then one process for each of them dies there. No
+//! destructor runs. [`faults`](crate::faults) has the faults that a program can notice.
 //!
 //! ```
 //! use trueup_netlink::Socket;
@@ -84,8 +84,8 @@ impl Points {
         self.lock().points.clone()
     }
 
-    /// What stands for a namespace, with a point before and after everything that is sent to it. What is sent together is
-    /// sent one by one, so that there are points in the middle of a batch too.
+    /// Returns a namespace with a point before and after every message sent to it. A batch is sent message
+    /// by message, so that there are points in its middle too.
     pub fn namespace(&self, inner: Namespace) -> Namespace {
         Namespace::through(Arc::new(Deadly {
             inner,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn all_runs_are_carried_out_and_those_that_fail_are_told() {
+    fn all_runs_are_carried_out_and_those_that_fail_are_reported() {
         let done = AtomicUsize::new(0);
         let run = |at: &usize| {
             done.fetch_add(1, Ordering::Relaxed);

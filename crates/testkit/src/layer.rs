@@ -1,4 +1,4 @@
-//! What lies between a namespace and whoever speaks to it: it sees what is sent and received, and passes on all else.
+//! A layer between a namespace and its user: it sees each send and receive, and passes on the rest.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -18,7 +18,7 @@ const HEADER: usize = 16;
 /// Added to a marker's number it makes one that no kernel knows.
 const BEYOND: u16 = 0x2000;
 
-/// What stands for `inner` as a kernel that keeps no markers of the `hidden` kinds. Those of routes and nexthop objects
+/// Returns a namespace that stands for `inner` as a kernel that keeps no markers of the `hidden` kinds. Those of routes and nexthop objects
 /// are always kept, and links have none.
 ///
 /// ```
@@ -99,7 +99,7 @@ impl Layer for Masked {
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         let length = inner.receive(buffer)?;
         if length > buffer.len() {
-            // It did not fit: nobody will read it.
+            // It did not fit: it will not be read.
             return Ok(length);
         }
         let mut seen = Vec::with_capacity(length);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// What a message is about.
+/// The kind of object of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `RTM_*LINK`, header `ifinfomsg`.
@@ -20,7 +20,7 @@ pub enum Kind {
     Nexthop,
 }
 
-/// Whether a message announces or removes an object.
+/// Says whether a message adds or removes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// `RTM_NEW*`: the object exists, new or changed. Rows of a dump are of this kind too.
@@ -99,7 +99,7 @@ impl Kind {
 /// One rtnetlink message: a row of a dump or an announcement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RawMessage {
-    /// What it is about.
+    /// The kind of object.
     pub kind: Kind,
     /// Announced or removed.
     pub action: Action,

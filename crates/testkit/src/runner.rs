@@ -29,7 +29,7 @@ use crate::wire::lacks_kind;
 ///
 /// A test that needs a kind of link that not every kernel has says so: `vlans_come_and_go where "vlan"`. Where the
 /// running kernel answers that it does not know the kind, the test is not applicable: it is not in the list, and a line
-/// on standard output tells so. Any other answer, and it runs.
+/// on standard output says so. With any other answer it runs.
 #[macro_export]
 macro_rules! kernel_tests {
     ($($test:path $(where $kind:literal)?),+ $(,)?) => {
@@ -42,7 +42,7 @@ macro_rules! kernel_tests {
 /// A test by name and function, with the kinds of links that it needs.
 pub type TestWhere<'a> = (&'static str, fn(), &'a [&'a str]);
 
-/// As [`main`], for tests that need kinds of links, each with their names. What is left out is told on standard output.
+/// As [`main`], for tests that need kinds of links, each with their names. Tests left out are listed on standard output.
 pub fn main_where(tests: &[TestWhere]) -> ExitCode {
     // Before the arguments are read: the harness starts threads.
     let entered = enter();
@@ -68,7 +68,7 @@ pub fn main_where(tests: &[TestWhere]) -> ExitCode {
     run_all(&here, entered)
 }
 
-/// What [`kernel_tests!`](crate::kernel_tests) does: runs the tests, each given by name and function.
+/// Runs the tests of [`kernel_tests!`](crate::kernel_tests), each given by name and function.
 pub fn main(tests: &[(&'static str, fn())]) -> ExitCode {
     // Before the arguments are read: the harness starts threads.
     run_all(tests, enter())

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::message::{Kind, RawMessage};
-use crate::rest::{has_carrier, is_routed, is_tentative, is_told, is_undetected, is_up};
+use crate::settled::{
+    has_carrier, is_routed, is_state_announced, is_tentative, is_undetected, is_up,
+};
 use crate::stable::stable;
 use crate::topology::{ip, wait_until};
 use crate::wire::{raw_dump, raw_dump_proxies};
@@ -53,9 +55,11 @@ impl Snapshot {
         let meant = Instant::now() + Duration::from_secs(2);
         wait_until("the namespace holds still", || {
             let links = raw_dump(Kind::Link, 0);
-            let mut untold = links.iter().filter(|link| is_up(link) && !is_told(link));
-            let all_told = untold.next().is_none_or(|link| {
-                // Whoever asks for it has the kernel look.
+            let mut unannounced = links
+                .iter()
+                .filter(|link| is_up(link) && !is_state_announced(link));
+            let all_announced = unannounced.next().is_none_or(|link| {
+                // A request for the link makes the kernel update it.
                 ip(&["link", "show", "dev", &link.ifname().unwrap_or_default()]);
                 false
             });
@@ -66,7 +70,7 @@ impl Snapshot {
             let unusable = |row: &RawMessage| {
                 is_undetected(row) && ready.contains(&row.device()) && !is_routed(row, &routes)
             };
-            let is_over = all_told && !addresses.iter().any(unusable);
+            let is_over = all_announced && !addresses.iter().any(unusable);
             let now = Self::take();
             let agree = last.as_ref() == Some(&now);
             last = Some(now);

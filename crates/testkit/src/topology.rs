@@ -15,7 +15,7 @@ use serde_json::Value;
 #[track_caller]
 pub fn ip(args: &[&str]) -> String {
     let output = run(args, "");
-    assert!(output.status.success(), "{}", told(args, &output));
+    assert!(output.status.success(), "{}", failure(args, &output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -45,10 +45,10 @@ pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
     }
     let args = ["-batch", "-"];
     let output = run(&args, &input);
-    assert!(output.status.success(), "{}", told(&args, &output));
+    assert!(output.status.success(), "{}", failure(&args, &output));
 }
 
-/// What `ip -json -details ARGS...` reports; an empty array where it prints nothing.
+/// Returns what `ip -json -details ARGS...` reports; an empty array where it prints nothing.
 ///
 /// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has them.
 ///
@@ -187,7 +187,7 @@ fn run(args: &[&str], input: &str) -> Output {
     })
 }
 
-fn told(args: &[&str], output: &Output) -> String {
+fn failure(args: &[&str], output: &Output) -> String {
     format!(
         "ip {}: {}\n{}",
         args.join(" "),

@@ -1,4 +1,4 @@
-//! A second writer in a namespace: whoever he is, what he wrote can be told from what others wrote.
+//! A second writer in a namespace, whose writes can be told from others by their port.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer with a port of its own.
+    /// Opens a writer with a port of its own.
     ///
     /// # Panics
     ///
@@ -30,12 +30,12 @@ impl Writer {
         Self { socket, port }
     }
 
-    /// The port that [`Announcement::port`](crate::Announcement::port) tells of what this one wrote.
+    /// The port that [`Announcement::port`](crate::Announcement::port) names for the writes of this one.
     pub fn port(&self) -> u32 {
         self.port
     }
 
-    /// Sends a message with these flags (`NLM_F_CREATE` and its like) and gives the kernel's answer.
+    /// Sends a message with these flags (`NLM_F_CREATE` and its like) and returns the kernel's answer.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ const NLM_F_DUMP: u16 = 0x300;
 const EAGAIN: i32 = 11;
 const ENOBUFS: i32 = 105;
 
-/// When something goes wrong. Everything is counted from 1, over all sockets, from [`Faults::add`] on.
+/// The moment of a fault. Everything is counted from 1, over all sockets, from [`Faults::add`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// At the n-th message that asks for a change.
@@ -47,11 +47,11 @@ pub enum At {
     Dump(Kind, u32),
     /// At each of them.
     EveryDump(Kind),
-    /// Whenever a socket that asks nothing, and so listens, reads what has been announced: all that waits is read at once.
+    /// Each time a listening socket reads announcements: all that wait are read at once.
     Announcements,
 }
 
-/// What goes wrong. Those that concern rows do nothing to a change, nor to announcements, and so on.
+/// A fault. Faults of rows do nothing to a change, nor to announcements, and so on.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Fault {
@@ -63,8 +63,8 @@ pub enum Fault {
     DieBefore,
     /// The process dies when the message has been carried out and nothing was read of its answer.
     DieAfter,
-    /// Somebody else acts just before.
-    Stranger(Arc<dyn Fn() + Send + Sync>),
+    /// Another writer acts just before.
+    Writer(Arc<dyn Fn() + Send + Sync>),
     /// All rows bear `NLM_F_DUMP_INTR`.
     Interrupt,
     /// The n-th row, from 1, is missing without a word.
@@ -73,7 +73,7 @@ pub enum Fault {
     RepeatRow(usize),
     /// The first attribute of the n-th row, from 1, has lost its last byte.
     SpoilRow(usize),
-    /// Every row has one more attribute, of a number that nobody knows.
+    /// Every row has one more attribute, of an unknown number.
     UnknownAttribute,
     /// The rows come as a datagram larger than any buffer.
     Truncate,
@@ -81,7 +81,7 @@ pub enum Fault {
     Corrupt,
     /// The first row is lost, or all announcements are, and the socket says that something was (`ENOBUFS`).
     Overrun,
-    /// The dump breaks off at its end with this errno (positive), told inside of `NLMSG_DONE`.
+    /// The dump breaks off at its end with this errno (positive), inside of `NLMSG_DONE`.
     BreakOff(i32),
     /// All announcements are lost without a word.
     Lose,
@@ -100,7 +100,7 @@ impl fmt::Debug for Fault {
             Self::LoseAnswer => f.write_str("LoseAnswer"),
             Self::DieBefore => f.write_str("DieBefore"),
             Self::DieAfter => f.write_str("DieAfter"),
-            Self::Stranger(_) => f.write_str("Stranger"),
+            Self::Writer(_) => f.write_str("Writer"),
             Self::Interrupt => f.write_str("Interrupt"),
             Self::LoseRow(row) => write!(f, "LoseRow({row})"),
             Self::RepeatRow(row) => write!(f, "RepeatRow({row})"),
@@ -130,20 +130,20 @@ struct Script {
     faults: Vec<Armed>,
     /// Messages sent that ask for a change.
     changes: u32,
-    /// Nobody is alive to send or receive.
+    /// The process is dead: nothing is sent or received.
     dead: bool,
 }
 
 #[derive(Debug)]
 struct Armed {
     at: At,
-    /// What `at` counts, so far.
+    /// The count of `at` so far.
     seen: u32,
     fault: Fault,
 }
 
 impl Faults {
-    /// Nothing goes wrong yet.
+    /// Puts an empty list of faults over a namespace.
     pub fn over(inner: Namespace) -> Self {
         Self {
             inner,
@@ -151,7 +151,7 @@ impl Faults {
         }
     }
 
-    /// What stands for the namespace with its faults.
+    /// Returns the namespace with the faults in front of it.
     pub fn namespace(&self) -> Namespace {
         Namespace::through(Arc::new(self.clone()))
     }
@@ -162,7 +162,7 @@ impl Faults {
         self.lock().faults.push(armed);
     }
 
-    /// Takes all faults back, and whoever died lives again.
+    /// Removes all faults, and revives a process that died.
     pub fn clear(&self) {
         let mut script = self.lock();
         script.faults.clear();
@@ -185,7 +185,7 @@ impl Connect for Faults {
     }
 }
 
-/// What a process that died throws, so that nothing of it runs on but the dropping of its values.
+/// The panic payload of a process that died: only the destructors of its values run on.
 struct Died;
 
 /// Runs something that may die by [`Fault::DieBefore`] or [`Fault::DieAfter`]; `None` when it did. Other panics go
@@ -224,7 +224,7 @@ impl Script {
         due
     }
 
-    /// The faults in what was announced.
+    /// Returns the faults of announcements.
     fn at_announcements(&self) -> Vec<Fault> {
         let armed = self.faults.iter();
         let of_announcements = armed.filter(|armed| armed.at == At::Announcements);
@@ -313,7 +313,7 @@ mod tests {
             let acted = acted.clone();
             move || *acted.lock().unwrap() += 1
         };
-        faults.add(At::EveryChange, Fault::Stranger(Arc::new(act)));
+        faults.add(At::EveryChange, Fault::Writer(Arc::new(act)));
         let mut socket = Socket::open(&faults.namespace()).unwrap();
         socket.check_privilege().unwrap();
         socket.check_privilege().unwrap();

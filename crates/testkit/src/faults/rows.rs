@@ -1,4 +1,4 @@
-//! What goes wrong with the rows of a dump.
+//! Faults in the rows of a dump.
 
 use std::collections::VecDeque;
 

@@ -33,13 +33,13 @@ impl Faulty {
         }
     }
 
-    /// One request, with what goes wrong at it.
+    /// One request, with its faults.
     fn request(&mut self, inner: &mut dyn Transport, request: &[u8]) -> io::Result<()> {
         let due = self.faults.lock().due(request);
         for fault in &due {
             match fault {
                 // Not under the lock: it may well speak through the same faults.
-                Fault::Stranger(act) => act(),
+                Fault::Writer(act) => act(),
                 Fault::DieBefore => self.faults.lock().die(),
                 _ => {}
             }
@@ -95,7 +95,7 @@ impl Layer for Faulty {
         if !self.asks && !self.heard && self.queue.is_empty() {
             let due = self.faults.lock().at_announcements();
             if !due.is_empty() {
-                self.queue = misheard(&due, drain(inner));
+                self.queue = garble(&due, drain(inner));
                 self.heard = true;
             }
         }
@@ -113,8 +113,8 @@ impl Layer for Faulty {
     }
 }
 
-/// What is heard of what was announced.
-fn misheard(
+/// Applies faults to announcements.
+fn garble(
     due: &[Fault],
     mut announced: VecDeque<Result<Vec<u8>, i32>>,
 ) -> VecDeque<Result<Vec<u8>, i32>> {

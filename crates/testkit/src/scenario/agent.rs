@@ -1,7 +1,7 @@
-//! The agents of a scenario: each with a source, a desired state, and a journal on disk as a process of its own would have it.
-//! Not what passes tell: that is in `pass.rs`.
+//! The agents of a scenario: each has a source, a desired state, and a journal on disk like a process.
+//! `pass.rs` renders their reports.
 
-mod house;
+mod host;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,82 +15,82 @@ use trueup_rtnl::{OnConflict, Options, Ownership, ReservedProtocol, Rtnl};
 
 use crate::faults::Faults;
 use crate::message::{Action, Kind, RawMessage};
-pub(super) use house::House;
-use house::Of;
+pub(super) use host::Host;
+use host::JournalOwner;
 
 /// The name of the agent that a scenario begins with.
 const FIRST: &str = "one";
 
-/// All agents of a scenario, one of whom acts, and what they share.
+/// All agents of a scenario, the one that acts, and the host that they share.
 pub(super) struct Agents {
     agents: BTreeMap<String, Agent>,
     acting: String,
-    /// Goes last: journals lie in it.
-    house: House,
+    /// Dropped last: it holds the journals.
+    host: Host,
 }
 
-/// One agent. What it is told outlives its process; its source and its hold on the journal do not.
+/// One agent. Its desired state outlives its process; its source and its open journal do not.
 pub(super) struct Agent {
     pub(super) source: Rtnl,
-    /// What it hears, where it listens.
-    pub(super) ears: Option<Ears>,
+    /// Its subscription, after `listen`.
+    pub(super) listener: Option<FaultyListener>,
     pub(super) desired: Desired,
     pub(super) options: Options,
-    /// The journal that is held, and whose it is.
-    open: Option<(Of, JournalLedger)>,
-    /// What appeared in its passes, as it was then: its own, whatever it says of it.
+    /// The open journal, and its owner.
+    open: Option<(JournalOwner, JournalLedger)>,
+    /// The rows that appeared in its passes, as they were then. They are its own.
     made: BTreeSet<RawMessage>,
-    /// Kinds of which it said that it made a stranger's its own.
+    /// Kinds of which it reported an adopted or overridden object.
     adopted: BTreeSet<Kind>,
 }
 
-/// A subscription, and what goes wrong on its way.
-pub(super) struct Ears {
+/// A subscription, and the faults on its way.
+pub(super) struct FaultyListener {
     pub(super) subscription: <Rtnl as Source>::Subscription,
     pub(super) faults: Faults,
 }
 
 impl Agents {
     pub(super) fn new(by_ledger: bool) -> Result<Agents, String> {
-        let house = House::new(by_ledger)?;
-        let first = Agent::new(&house);
+        let host = Host::new(by_ledger)?;
+        let first = Agent::new(&host);
         Ok(Agents {
             agents: BTreeMap::from([(FIRST.to_owned(), first)]),
             acting: FIRST.to_owned(),
-            house,
+            host,
         })
     }
 
-    /// Whoever acts, and what is around it.
-    pub(super) fn acting(&mut self) -> (&mut Agent, &House) {
-        let house = &self.house;
+    /// Returns the agent that acts, and its host.
+    pub(super) fn acting(&mut self) -> (&mut Agent, &Host) {
+        let host = &self.host;
         let name = self.acting.clone();
-        let agent = self.agents.entry(name).or_insert_with(|| Agent::new(house));
-        (agent, house)
+        let agent = self.agents.entry(name).or_insert_with(|| Agent::new(host));
+        (agent, host)
     }
 
-    pub(super) fn turn_to(&mut self, name: &str) {
+    pub(super) fn switch_to(&mut self, name: &str) {
         name.clone_into(&mut self.acting);
     }
 
     pub(super) fn later(&mut self, time: Duration) {
-        self.house.later(time);
+        self.host.later(time);
     }
 
-    /// All of them run anew.
+    /// Restarts all agents.
     pub(super) fn restart(&mut self) {
         for agent in self.agents.values_mut() {
-            agent.restart(&self.house);
+            agent.restart(&self.host);
         }
     }
 
     pub(super) fn reboot(&mut self) {
-        self.house.reboot();
+        self.host.reboot();
         self.restart();
     }
 
-    /// What was announced: an index that is free is nobody's.
-    pub(super) fn note_gone(&mut self, announced: &[RawMessage]) {
+    /// Removes deleted links from what the agents made: their indexes are free.
+    pub(super) fn record_deleted_links(&mut self, announced: &[RawMessage]) {
         let gone = |row: &&RawMessage| row.kind == Kind::Link && row.action == Action::Del;
         for link in announced.iter().filter(gone) {
             for agent in self.agents.values_mut() {
@@ -121,10 +121,10 @@ pub fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
 }
 
 impl Agent {
-    fn new(house: &House) -> Agent {
+    fn new(host: &Host) -> Agent {
         Agent {
-            source: house.source(),
-            ears: None,
+            source: host.source(),
+            listener: None,
             desired: Desired::default(),
             options: Options::default(),
             open: None,
@@ -133,14 +133,19 @@ impl Agent {
         }
     }
 
-    /// Takes a desired-state file; `name` is what errors call it.
-    pub(super) fn want(&mut self, house: &House, name: &str, text: &str) -> Result<(), String> {
+    /// Sets the desired state from a file; errors call it `name`.
+    pub(super) fn set_desired(
+        &mut self,
+        host: &Host,
+        name: &str,
+        text: &str,
+    ) -> Result<(), String> {
         let file = File::parse(name, text.as_bytes(), &TableNames::default())
             .map_err(|error| error.to_string())?;
         // As `apply` has it where a file says nothing.
         let mut settings = file.settings;
-        if house.by_ledger {
-            // Of the other kinds the kernel keeps no marker.
+        if host.by_ledger {
+            // JournalOwner the other kinds the kernel keeps no marker.
             let routes = settings.ownership.entry(trueup_diff::Kind::Route);
             routes.or_insert(Ownership::Ledger);
         }
@@ -153,27 +158,27 @@ impl Agent {
         self.options.protocol()
     }
 
-    /// Whether it may replace what is a stranger's.
-    pub(super) fn takes(&self) -> bool {
+    /// Returns true if it may override foreign objects.
+    pub(super) fn may_override(&self) -> bool {
         self.options.on_conflict() == OnConflict::Take
     }
 
-    /// Another process takes its place.
-    pub(super) fn restart(&mut self, house: &House) {
+    /// Replaces its process by a new one.
+    pub(super) fn restart(&mut self, host: &Host) {
         self.open = None;
-        self.ears = None;
-        self.source = house.source();
+        self.listener = None;
+        self.source = host.source();
     }
 
-    /// It subscribes; a subscription that it has ends.
+    /// Subscribes; an earlier subscription ends.
     pub(super) fn listen(&mut self, namespace: &Namespace) -> Result<(), String> {
-        self.ears = None;
+        self.listener = None;
         let faults = Faults::over(namespace.clone());
-        // The descriptor is not polled, so that nobody asks for a hint.
+        // The descriptor is not polled, so no hint is requested.
         let hints = Hints::new(|| {});
         match self.source.subscribe(&faults.namespace(), hints) {
             Subscribed::Active(subscription) => {
-                self.ears = Some(Ears {
+                self.listener = Some(FaultyListener {
                     subscription,
                     faults,
                 });
@@ -184,67 +189,67 @@ impl Agent {
         }
     }
 
-    /// And finds no journal.
-    pub(super) fn forget(&mut self, house: &House) -> Result<(), String> {
-        self.restart(house);
-        let forgotten = house.forget(self.marker());
+    /// Restarts it without a journal.
+    pub(super) fn forget(&mut self, host: &Host) -> Result<(), String> {
+        self.restart(host);
+        let forgotten = host.forget(self.marker());
         forgotten.map_err(|error| error.to_string())
     }
 
-    /// What it owns here; opens the journal unless it is open.
+    /// Returns its ledger of the namespace; opens the journal unless it is open.
     pub(super) fn ledger(
         &mut self,
-        house: &House,
+        host: &Host,
         namespace: &Namespace,
     ) -> Result<JournalLedger, String> {
-        let of = self.journal(namespace)?;
-        if self.open.as_ref().is_none_or(|(open, _)| *open != of) {
+        let owner = self.journal(namespace)?;
+        if self.open.as_ref().is_none_or(|(open, _)| *open != owner) {
             // Closed first.
             self.open = None;
         }
         let ledger = match self.open.take() {
             Some((_, ledger)) => ledger,
-            None => house.open(of)?,
+            None => host.open(owner)?,
         };
-        self.open = Some((of, ledger.clone()));
+        self.open = Some((owner, ledger.clone()));
         Ok(ledger)
     }
 
     /// Opens the journal on a disk that refuses every sync from then on.
     pub(super) fn break_journal(
         &mut self,
-        house: &House,
+        host: &Host,
         namespace: &Namespace,
     ) -> Result<(), String> {
         self.open = None;
-        let of = self.journal(namespace)?;
-        self.open = Some((of, house.open_broken(of)?));
+        let owner = self.journal(namespace)?;
+        self.open = Some((owner, host.open_broken(owner)?));
         Ok(())
     }
 
-    fn journal(&self, namespace: &Namespace) -> Result<Of, String> {
+    fn journal(&self, namespace: &Namespace) -> Result<JournalOwner, String> {
         let socket = Socket::open(namespace).map_err(|error| error.to_string())?;
         let cookie = socket.netns_cookie().map_err(|error| error.to_string())?;
         let marker = self.marker();
-        Ok(Of { cookie, marker })
+        Ok(JournalOwner { cookie, marker })
     }
 
-    /// Notes what is there after its pass and was not before.
-    pub(super) fn note_made(&mut self, before: &[RawMessage], after: &[RawMessage]) {
+    /// Records the rows that exist after its pass and did not before.
+    pub(super) fn record_made(&mut self, before: &[RawMessage], after: &[RawMessage]) {
         let new = after
             .iter()
             .filter(|row| before.binary_search(row).is_err());
         self.made.extend(new.cloned());
     }
 
-    /// Notes that it said so of an object of this kind.
-    pub(super) fn note_adopted(&mut self, kind: &str) {
+    /// Records that it reported an adopted or overridden object of this kind.
+    pub(super) fn record_adopted(&mut self, kind: &str) {
         let kinds = Kind::ALL.into_iter().filter(|known| known.word() == kind);
         self.adopted.extend(kinds);
     }
 
-    /// Whether it may do with a row as it likes: it made it, or it bears its marker, or it was allowed to take such rows over,
-    /// and said that it did.
+    /// Returns true if it owns a row: it made the row, the row bears its marker, or it reported an
+    /// adopted or overridden object of the kind.
     pub(super) fn owns(&self, row: &RawMessage) -> bool {
         let made = match row.kind {
             Kind::Link => self.has_link(row.device()),
@@ -253,7 +258,7 @@ impl Agent {
         made || row.protocol() == Some(self.marker()) || self.adopted.contains(&row.kind)
     }
 
-    /// Whether a link is of its making.
+    /// Returns true if it made the link.
     pub(super) fn has_link(&self, index: u32) -> bool {
         self.made
             .iter()
@@ -281,13 +286,13 @@ mod tests {
         let mut agents = Agents::new(false).unwrap();
         let (there, new) = (link(7, Action::New), link(8, Action::New));
         let (agent, _) = agents.acting();
-        agent.note_made(std::slice::from_ref(&there), &[there.clone(), new.clone()]);
+        agent.record_made(std::slice::from_ref(&there), &[there.clone(), new.clone()]);
         assert!(agent.owns(&new) && !agent.owns(&there));
-        agents.turn_to("two");
+        agents.switch_to("two");
         assert!(!agents.acting().0.owns(&new));
-        agents.note_gone(&[link(8, Action::Del)]);
-        agents.turn_to(FIRST);
-        // Another's by now.
+        agents.record_deleted_links(&[link(8, Action::Del)]);
+        agents.switch_to(FIRST);
+        // The index belongs to another link by now.
         assert!(!agents.acting().0.owns(&new));
     }
 
@@ -299,26 +304,26 @@ mod tests {
         let namespace = crate::fake::Kernel::new().namespace();
         let mut agents = Agents::new(false).unwrap();
         let owned = |agents: &mut Agents| {
-            let (agent, house) = agents.acting();
+            let (agent, host) = agents.acting();
             agent
-                .ledger(house, &namespace)
+                .ledger(host, &namespace)
                 .unwrap()
                 .owned()
                 .unwrap()
                 .len()
         };
         let ours = BTreeMap::from([(b"k".to_vec(), Claim::Ours(Vec::new()))]);
-        let (agent, house) = agents.acting();
+        let (agent, host) = agents.acting();
         agent
-            .ledger(house, &namespace)
+            .ledger(host, &namespace)
             .unwrap()
             .commit_outcomes(ours.clone())
             .unwrap();
         agents.restart();
         assert_eq!(owned(&mut agents), 1);
-        let (agent, house) = agents.acting();
-        agent.break_journal(house, &namespace).unwrap();
-        let mut ledger = agent.ledger(house, &namespace).unwrap();
+        let (agent, host) = agents.acting();
+        agent.break_journal(host, &namespace).unwrap();
+        let mut ledger = agent.ledger(host, &namespace).unwrap();
         assert!(
             ledger
                 .begin(BTreeMap::from([(b"l".to_vec(), Claim::NotOurs)]))
@@ -327,8 +332,8 @@ mod tests {
         drop(ledger);
         agents.reboot();
         assert_eq!(owned(&mut agents), 0);
-        let (agent, house) = agents.acting();
-        agent.forget(house).unwrap();
+        let (agent, host) = agents.acting();
+        agent.forget(host).unwrap();
         assert_eq!(owned(&mut agents), 0);
     }
 }

@@ -2,7 +2,7 @@
 //! its rows are read, its announcements are heard.
 
 mod ip;
-mod rest;
+mod settle;
 mod wire;
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use trueup_netlink::{Group, Namespace};
 
 use super::command::{Command, INET, INET6};
 use super::object::Names;
-use super::{Act, errno};
+use super::{WriterLine, errno};
 use crate::enter::quiet_netns;
 use crate::fake;
 use crate::message::{Kind, RawMessage};
@@ -58,7 +58,7 @@ pub(super) struct Machine {
     names: Names,
     /// As last announced: links are announced also when their carrier alone moved.
     links: HashMap<u32, RawMessage>,
-    /// Whether the scenario has switched duplicate address detection on, which takes a second or two.
+    /// True if the scenario has switched duplicate address detection on, which takes a second or two.
     detects: bool,
 }
 
@@ -104,13 +104,13 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What trueup is given.
+    /// Returns the namespace for the agents.
     pub(super) fn namespace(&self) -> Namespace {
         namespace(&self.place)
     }
 
-    /// The namespace goes, and an empty one takes its place. Its cookie is another: the fake's is where it lies in memory, and
-    /// the old one lies there until the new one does.
+    /// Replaces the namespace by an empty one with another cookie. The fake's cookie is its address in
+    /// memory, so the old one is dropped after the new one is made.
     pub(super) fn recreate(&mut self) -> Result<()> {
         let place = match self.place {
             Place::Fake(_) => Place::Fake(fake::Kernel::new()),
@@ -143,8 +143,8 @@ impl Machine {
         Ok(&self.names)
     }
 
-    /// Somebody acts: lines in order, each with the outcome that it says.
-    pub(super) fn act(&mut self, acts: &[Act]) -> Result<()> {
+    /// Runs lines of another writer in order; each must end as it says.
+    pub(super) fn act(&mut self, acts: &[WriterLine]) -> Result<()> {
         let real = matches!(self.place, Place::Kernel) && has_ip();
         let acts = acts
             .iter()
@@ -152,7 +152,7 @@ impl Machine {
             .collect::<Result<Vec<_>>>()?;
         let mut rest = acts.as_slice();
         while let Some((act, after)) = rest.split_first() {
-            let batched = |act: &Act| {
+            let batched = |act: &WriterLine| {
                 real && !act.raw && act.errno.is_none() && tool(act) == Some(Tool::Batch)
             };
             let together = rest.iter().take_while(|act| batched(act)).count();
@@ -170,7 +170,7 @@ impl Machine {
     }
 
     /// The line with the indexes that it names.
-    pub(super) fn resolved(&mut self, act: &Act) -> Result<Act> {
+    pub(super) fn resolved(&mut self, act: &WriterLine) -> Result<WriterLine> {
         if !act.text.contains('@') {
             return Ok(act.clone());
         }
@@ -180,14 +180,14 @@ impl Machine {
             .map_err(|name| trouble(format!("there never was a {name}")).at(act.line))?;
         let command = super::command::parse(&text, act.raw)
             .map_err(|fault| trouble(fault.message).at(act.line))?;
-        Ok(Act {
+        Ok(WriterLine {
             text,
             command,
             ..act.clone()
         })
     }
 
-    fn act_alone(&mut self, act: &Act, real: bool) -> Result<()> {
+    fn act_alone(&mut self, act: &WriterLine, real: bool) -> Result<()> {
         if let Command::Sysctl { name, value } = &act.command {
             return self.sysctl(name, value);
         }
@@ -203,7 +203,7 @@ impl Machine {
                         errno::name(code)
                     )));
                 }
-                // It failed, as it should; `ip` does not tell the number, so it is asked for once more.
+                // It failed, as it should; `ip` does not print the number, so it is asked for once more.
                 (Err(_), Some(_)) => {}
             }
         }
@@ -253,7 +253,7 @@ impl Machine {
 
     /// Everything there is, as configuration.
     pub(super) fn everything(&mut self) -> Result<Vec<RawMessage>> {
-        self.rest()?;
+        self.wait_until_settled()?;
         let mut all = Vec::new();
         for kind in Kind::ALL {
             all.extend(self.rows(kind, 0)?.iter().filter_map(stable));
@@ -262,11 +262,11 @@ impl Machine {
         Ok(all)
     }
 
-    /// What was announced since the last call, as configuration: without links that are as they were, and without the
-    /// kernel's own traffic. Waits until no more follows: what a change sets off in the kernel may take a few
+    /// Returns the announcements since the last call, as configuration: without unchanged links and the
+    /// kernel's own traffic. Waits until no more follow: effects of a change may take the kernel a few
     /// milliseconds.
     pub(super) fn announced(&mut self) -> Result<Vec<RawMessage>> {
-        self.rest()?;
+        self.wait_until_settled()?;
         let quiet = match self.place {
             Place::Fake(_) => 1,
             Place::Kernel => 3,
@@ -314,7 +314,7 @@ pub(super) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// Whether the running kernel has a kind of link, asked in the namespace of the calling thread.
+/// Returns true if the running kernel has a kind of link; asked in the thread's namespace.
 pub(super) fn has_link(kind: &str) -> bool {
     let text = match kind {
         "veth" => "link add probe0 type veth peer name probe1".to_owned(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use super::machine::{Machine, has_link, sysctl_path};
-use super::run::{run, what_it_shows};
+use super::run::{description, run};
 use super::{Need, Scenario, parse};
 use crate::enter::{enter, fresh_netns, quiet_netns};
 use crate::fake;
@@ -26,8 +26,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: on a fake kernel that keeps none on addresses,
 /// neighbours and rules, with the ledger asked for routes.
 ///
-/// A scenario that needs what the running kernel lacks is left out there, and a line says so:
-/// `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on the kernel fail, as told at
+/// A scenario that needs a feature that the running kernel lacks is left out there, and a line says so:
+/// `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on the kernel fail, as described at
 /// [`kernel_tests!`](crate::kernel_tests).
 pub fn main(directory: &Path) -> ExitCode {
     let forbidden = enter().err().map(|error| error.to_string());
@@ -123,7 +123,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the running kernel has a kind of link, or a setting; asked in a namespace that ends with the thread.
+/// Returns true if the running kernel has a kind of link, or a sysctl; asked in a new namespace.
 fn asked(need: &Need) -> bool {
     let need = need.clone();
     let asking = thread::spawn(move || {
@@ -145,21 +145,21 @@ fn carry_out(
     machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
 ) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
-    let (tell, told) = mpsc::channel();
+    let (sender, result) = mpsc::channel();
     let work = move || {
         let machine = machine().map_err(|trouble| trouble.message)?;
         run(&name, &shown, machine, by_ledger)
     };
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
-        // Nobody listens any more if it took too long.
-        let _told = tell.send(ended.map_err(|panic| text(&*panic).to_owned()));
+        // The receiver is gone if it took too long.
+        let _sent = sender.send(ended.map_err(|panic| text(&*panic).to_owned()));
     })?;
     let failed = |what: &str| {
-        let shows = what_it_shows(scenario);
+        let shows = description(scenario);
         Err(Failed::from(format!("{file}: {what}\n\n{shows}")))
     };
-    match told.recv_timeout(LONGEST) {
+    match result.recv_timeout(LONGEST) {
         Ok(Ok(result)) => result.map_err(Failed::from),
         Ok(Err(panic)) => failed(&format!("panicked: {panic}")),
         // The thread is left to itself, and ends with the process.

@@ -1,14 +1,13 @@
-//! Scenarios: behaviours written as text, one file each, in iproute2's words. `scenarios/README.md` is the page on the
-//! format; here are its parser, which is pure and takes any text without a panic, and what carries a scenario out
+//! Scenarios: behaviours written as text, one file each, in iproute2's words. `scenarios/README.md`
+//! describes the format. This module has its parser, which is pure and never panics, and its runner
 //! (feature `scenarios`).
 //!
-//! A scenario is carried out on a fake kernel and on the real one by the same code, which knows neither: it speaks
-//! through a transport to whatever is at the other end. What a scenario does and what it looks at is written and read
-//! apart from the codecs under test.
+//! The same code runs a scenario on the fake kernel and on the running one, through a transport. It
+//! writes and reads messages without the codecs under test.
 
 #![cfg_attr(
     not(feature = "scenarios"),
-    allow(dead_code, reason = "read alone, not carried out")
+    allow(dead_code, reason = "parsed only, not run")
 )]
 
 #[cfg(feature = "scenarios")]
@@ -42,7 +41,7 @@ use crate::message::Kind;
 use command::Command;
 use text::Expected;
 
-/// The invariants of trueup, by number from 1: what a failing scenario names.
+/// The invariants of trueup, by number from 1. A failing scenario names them.
 pub const INVARIANTS: [&str; 9] = [
     "Foreign state is never touched",
     "Converged means that the kernel says so",
@@ -55,64 +54,64 @@ pub const INVARIANTS: [&str; 9] = [
     "No panic on input",
 ];
 
-/// One behaviour: what its head says of it, and the steps that show it.
+/// One behaviour: its head, and the steps that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// What it shows, from the comment that it begins with.
+    /// The comment at the top: what the scenario shows.
     pub title: String,
-    /// Numbers of the kernel's facts that it shows.
+    /// Numbers of the kernel facts that it shows.
     pub facts: Vec<u32>,
     /// Known faults of other systems that it is a regression test of, such as `diff-2`.
     pub faults: Vec<String>,
     /// Invariants that it shows, by number: see [`INVARIANTS`].
     pub invariants: Vec<u8>,
-    /// What a kernel has to have for it.
+    /// The kernel features that it needs.
     pub needs: Vec<Need>,
     steps: Vec<Step>,
 }
 
 impl Scenario {
-    /// Whether an agent acts in it.
+    /// Returns true if an agent acts in it.
     #[cfg(feature = "scenarios")]
     fn has_agent(&self) -> bool {
         let acts = |step: &Step| {
             matches!(
-                step.what,
-                What::Plan(_)
-                    | What::Apply { .. }
-                    | What::Again(_)
-                    | What::Heard { .. }
-                    | What::Mended(_)
+                step.kind,
+                StepKind::Plan(_)
+                    | StepKind::Apply { .. }
+                    | StepKind::Again(_)
+                    | StepKind::Drain { .. }
+                    | StepKind::Converge(_)
             )
         };
         self.steps.iter().any(acts)
     }
 }
 
-/// What a kernel has to have.
+/// A kernel feature that a scenario needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// A kind of link, such as `vrf`.
     Link(String),
     /// A version.
     Kernel(Version),
-    /// A setting, such as `net.ipv6.route.max_size`: some are not in namespaces of a user namespace.
+    /// A sysctl, such as `net.ipv6.route.max_size`: a user namespace lacks some of them.
     Sysctl(String),
-    /// It keeps the markers of addresses, neighbours and rules.
+    /// The kernel keeps markers on addresses, neighbours and rules.
     Markers,
 }
 
 /// A condition on the version of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// The version is to be below, rather than at least, this one.
+    /// The version must be below this one, rather than at least this one.
     pub below: bool,
     /// Major and minor number.
     pub version: (u32, u32),
 }
 
 impl Version {
-    /// Whether a kernel of this version fulfils it.
+    /// Returns true if a kernel of this version satisfies it.
     pub fn admits(self, version: (u32, u32)) -> bool {
         (version < self.version) == self.below
     }
@@ -136,14 +135,14 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why a text is no scenario.
+/// The error of a text that is no scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong, and what to write instead.
+    /// The problem, and what to write instead.
     pub message: String,
 }
 
@@ -160,90 +159,90 @@ impl std::error::Error for Error {}
 struct Step {
     line: usize,
     only: Option<Version>,
-    what: What,
+    kind: StepKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
-    /// Somebody else acts: `setup`, `stranger`, `send`.
-    Act(Vec<Act>),
-    /// What is wanted from here on, as the text of a desired-state file.
+enum StepKind {
+    /// Another writer acts: `setup`, `writer`, `send`.
+    Write(Vec<WriterLine>),
+    /// The desired state from here on, as the text of a desired-state file.
     Desired(String),
-    /// What a pass would do.
+    /// A plan: the ops that a pass would have.
     Plan(Vec<Expected>),
-    /// A pass. Without expectations it has to converge.
+    /// A pass, which must converge unless expectations are given.
     Apply {
         faults: Vec<FaultLine>,
         expected: Option<Vec<Expected>>,
     },
-    /// A pass that has nothing to do, and announces nothing.
+    /// A pass that has no op and causes no announcement.
     Again(Vec<Expected>),
-    /// The agent subscribes, and stays so until it ends.
+    /// The agent subscribes; the subscription lasts until its process ends.
     Listen,
-    /// It attends to what it has heard since, with a pass if there is anything to it. Without expectations there has to be, and
-    /// the pass has to converge.
-    Heard {
+    /// The agent drains its subscription and has one pass if something is dirty. Without
+    /// expectations something must be dirty and the pass must converge.
+    Drain {
         faults: Vec<FaultLine>,
         expected: Option<Vec<Expected>>,
     },
-    /// It answers what it hears until it hears nothing more; the last pass has to converge.
-    Mended(Vec<FaultLine>),
-    /// What the kernel still tells by itself costs it a look, and after that it hears nothing.
-    Calm,
-    /// What follows is done by the agent of this name, until the next such step.
+    /// The agent drains and passes until nothing is dirty; the last pass must converge.
+    Converge(Vec<FaultLine>),
+    /// The kernel's late announcements cost a pass without an op; after that nothing is dirty.
+    Idle,
+    /// The following steps are those of the agent of this name, until the next such step.
     Agent(String),
-    /// So much time passes for the agents.
+    /// This much time passes for the agents.
     Later(Duration),
-    /// The agent ends, and runs anew: it knows what is in its journal.
+    /// The agent restarts, and finds its journal.
     Restart,
-    /// As that, but the journal is lost.
+    /// The agent restarts, and finds no journal.
     Forget,
-    /// The agents run anew after a boot. What the kernel holds is still there.
+    /// The agents restart with another boot id. The kernel keeps its state.
     Reboot,
-    /// The namespace goes, and an empty one takes its place; the agents run anew, unless they are not told of it.
-    Recreate { told: bool },
-    /// The disk below the journal refuses to sync, until the agent runs anew.
+    /// An empty namespace replaces this one; the agents restart if they notice it.
+    Recreate { noticed: bool },
+    /// The disk below the journal refuses every sync until the agent restarts.
     JournalFails,
-    /// From here on the agents' kernel keeps no marker on objects of these kinds.
+    /// The agents' kernel keeps no marker on objects of these kinds from here on.
     Mask(Vec<Kind>),
-    /// What there is.
+    /// The objects that exist.
     State(Selection, Vec<String>),
-    /// What is not ours is as it was before the last pass, but what sits on these devices.
+    /// Foreign objects are as they were before the last pass, except those on these devices.
     Unchanged(Vec<String>),
-    /// What the last step that acted made the kernel announce.
+    /// The announcements that the last acting step caused.
     Events(Vec<Kind>, Vec<String>),
     /// Waits for the end of duplicate address detection.
     Settle,
 }
 
-/// A line of somebody else's.
+/// A line of another writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Act {
+struct WriterLine {
     line: usize,
     /// As written, for `ip`.
     text: String,
     command: Command,
-    /// Sent as a message of our own, even where there is an `ip`.
+    /// Sent as a raw message, even where `ip` exists.
     raw: bool,
-    /// The error that it has to end in, an errno.
+    /// The errno that it must fail with.
     errno: Option<i32>,
 }
 
-/// A `fault` line of `apply` or `heard`.
+/// A `fault` line of `apply`, `drain` or `converge`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FaultLine {
     at: At,
-    what: Mishap,
+    kind: FaultKind,
 }
 
-/// What goes wrong: [`faults::Fault`](crate::faults::Fault) with a stranger's line not yet carried out.
+/// A [`Fault`](crate::faults::Fault) whose writer's line has not run yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Mishap {
+enum FaultKind {
     Refuse(i32),
     LoseAnswer,
     DieBefore,
     DieAfter,
-    Stranger(Act),
+    Writer(WriterLine),
     Interrupt,
     LoseRow(usize),
     RepeatRow(usize),
@@ -256,11 +255,11 @@ enum Mishap {
     Lose,
     Repeat,
     Reverse,
-    Invent(Act),
+    Invent(WriterLine),
 }
 
-/// A line with `@NAME` replaced by the index that an interface of that name has, or had; the error is a name that there
-/// never was.
+/// Replaces `@NAME` by the index that an interface of that name has or had. The error is a name that
+/// never existed.
 fn resolved(text: &str, index: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
     let mut words = Vec::new();
     for word in text.split(' ') {
@@ -272,16 +271,16 @@ fn resolved(text: &str, index: impl Fn(&str) -> Option<u32>) -> Result<String, S
     Ok(words.join(" "))
 }
 
-/// Which objects a `state` is about.
+/// The objects that a `state` step selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Selection {
     kind: Kind,
     /// `AF_INET`, `AF_INET6`, `AF_BRIDGE`, or 0.
     family: u8,
-    /// The kernel's own too.
+    /// Includes the kernel's own objects.
     all: bool,
-    /// Also what is status, and what has a value by chance.
+    /// Includes status, and values that differ from run to run.
     details: bool,
-    /// Only with these words.
+    /// Selects only objects with these words.
     with: Vec<(String, String)>,
 }

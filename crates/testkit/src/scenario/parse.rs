@@ -7,7 +7,7 @@ mod step;
 
 use super::command;
 use super::text::Expected;
-use super::{Act, Error, Scenario, Step, errno};
+use super::{Error, Scenario, Step, WriterLine, errno};
 use crate::message::Kind;
 use head::{header, version};
 use line::Line;
@@ -69,11 +69,11 @@ pub fn parse(text: &str) -> Result<Scenario, Error> {
                 })?);
             continue;
         }
-        let what = step(*head, block)?;
+        let kind = step(*head, block)?;
         scenario.steps.push(Step {
             line: head.number,
             only: only.take(),
-            what,
+            kind,
         });
         rest = after;
     }
@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> Result<Scenario, Error> {
 }
 
 /// `LINE`, or `LINE -> ERRNO`.
-fn act(line: Line<'_>, start: usize, raw: bool) -> Result<Act, Error> {
+fn act(line: Line<'_>, start: usize, raw: bool) -> Result<WriterLine, Error> {
     let written = line.text.get(start..).unwrap_or_default().trim_end();
     let (text, errno) = match written.split_once(" -> ") {
         None => (written, None),
@@ -102,7 +102,7 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<Act, Error> {
     // What index a name had is known only when it is carried out.
     let read = super::resolved(text, |_| Some(1)).unwrap_or_default();
     let command = command::parse(&read, raw).map_err(|fault| line.fault(start, fault))?;
-    Ok(Act {
+    Ok(WriterLine {
         line: line.number,
         text: text.to_owned(),
         command,
@@ -136,7 +136,7 @@ fn not_a_kind(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::What;
+    use super::super::StepKind;
     use super::*;
 
     fn error(text: &str) -> String {
@@ -146,12 +146,12 @@ mod tests {
     #[test]
     fn a_head_and_steps_are_read() {
         let scenario = parse(
-            "# One thing,\n# told in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds markers\nneeds sysctl net.a.b\nneeds kernel >= 6.8\n\n\
+            "# One thing,\n# said in two lines.\nfacts 15 17\nfaults diff-2\ninvariant 1\nneeds vrf\nneeds markers\nneeds sysctl net.a.b\nneeds kernel >= 6.8\n\n\
              setup\n  link add v0 type veth peer name v1\n\n  # a comment\n  addr add 10.0.0.1/24 dev v0 -> EINVAL\n\
              if kernel < 6.12\nstate routes dev v0\napply\n  fault change 2: refuse EBUSY\n  converged\n",
         )
         .unwrap();
-        assert_eq!(scenario.title, "One thing, told in two lines.");
+        assert_eq!(scenario.title, "One thing, said in two lines.");
         assert_eq!(
             (&scenario.facts[..], &scenario.invariants[..]),
             (&[15, 17][..], &[1][..])
@@ -162,16 +162,16 @@ mod tests {
             panic!("{:?}", scenario.steps);
         };
         assert!(
-            matches!(&setup.what, What::Act(acts) if acts[1].errno == Some(22) && acts[1].line == 15)
+            matches!(&setup.kind, StepKind::Write(acts) if acts[1].errno == Some(22) && acts[1].line == 15)
         );
         assert!(state.only.unwrap().admits((6, 1)) && !state.only.unwrap().admits((6, 12)));
         assert!(
-            matches!(&apply.what, What::Apply { faults, expected: Some(_) } if faults.len() == 1)
+            matches!(&apply.kind, StepKind::Apply { faults, expected: Some(_) } if faults.len() == 1)
         );
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place_and_a_remedy() {
+    fn a_problem_is_reported_with_its_place_and_a_remedy() {
         for (text, place, remedy) in [
             ("", "1:1", "begin with a comment"),
             ("# t\n", "1:1", "needs steps"),
@@ -211,27 +211,27 @@ mod tests {
             ("# t\nif kernel 6.1\nsilent\n", "2:4", "kernel >= 6.12"),
             ("# t\nsilent\n  now\n", "3:3", "takes no lines"),
             (
-                "# t\nheard\n  fault announcements: explode\n",
+                "# t\ndrain\n  fault announcements: explode\n",
                 "3:24",
                 "invent LINE",
             ),
             (
                 "# t\napply\n  fault announcements: lose\n",
                 "2:1",
-                "in `heard`",
+                "in `drain`",
             ),
             ("# t\nlisten now\n", "2:1", "stands alone"),
-            ("# t\nrecreate now\n", "2:1", "recreate untold"),
+            ("# t\nrecreate now\n", "2:1", "recreate unnoticed"),
             ("# t\nreboot now\n", "2:1", "stands alone"),
             ("# t\nlater 11\n", "2:1", "later 11s"),
             ("# t\nagent\n", "2:1", "agent NAME"),
             ("# t\njournal\n", "2:1", "journal fails"),
             ("# t\nmask doors\n", "2:1", "mask address"),
         ] {
-            let told = error(text);
+            let message = error(text);
             assert!(
-                told.starts_with(&format!("{place}: ")) && told.contains(remedy),
-                "{text:?}: {told}"
+                message.starts_with(&format!("{place}: ")) && message.contains(remedy),
+                "{text:?}: {message}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! trueup's part of a scenario: a plan, a pass, and what they tell, each as the lines that a scenario would expect.
+//! Plans and passes of an agent, and their reports as the lines that a scenario expects.
 
 use std::time::Duration;
 
@@ -7,102 +7,105 @@ use trueup_netlink::Namespace;
 use trueup_reconcile::{Drained, Extent, PassLimits, Report as _, Source as _, Subscription as _};
 use trueup_rtnl::{Finding, Pending, Report, Rule};
 
-use super::agent::{Agent, House};
+use super::agent::{Agent, Host};
 use super::errno;
 use super::text::Expected;
 
-/// A line that a pass told.
-fn told(line: String) -> Expected {
-    Expected::parse(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+/// A line of a report.
+fn line(text: String) -> Expected {
+    Expected::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 impl Agent {
-    /// What a pass would do.
-    pub(super) fn plan(&mut self, house: &House, namespace: &Namespace) -> Vec<Expected> {
-        let ledger = match self.ledger(house, namespace) {
+    /// Returns the lines of a plan.
+    pub(super) fn plan(&mut self, host: &Host, namespace: &Namespace) -> Vec<Expected> {
+        let ledger = match self.ledger(host, namespace) {
             Ok(ledger) => ledger,
-            Err(error) => return vec![told(format!("error {error}"))],
+            Err(error) => return vec![line(format!("error {error}"))],
         };
         let planned = self
             .source
             .plan(namespace, &self.desired, &ledger, &self.options);
         let planned = match planned {
             Ok(planned) => planned,
-            Err(error) => return vec![told(format!("error {error}"))],
+            Err(error) => return vec![line(format!("error {error}"))],
         };
         let plan = &planned.plan;
         let mut lines = Vec::new();
         for op in &plan.ops {
             let reason = op.reason_text(&plan.devices);
-            lines.push(told(format!("{} ({reason})", op.command(&plan.devices))));
+            lines.push(line(format!("{} ({reason})", op.command(&plan.devices))));
         }
         for conflict in &plan.conflicts {
-            lines.push(told(conflict_line(conflict, &plan.devices)));
+            lines.push(line(conflict_line(conflict, &plan.devices)));
         }
         lines.extend(
             planned
                 .doubts
                 .iter()
-                .map(|doubt| told(format!("doubt {doubt}"))),
+                .map(|doubt| line(format!("incomplete {doubt}"))),
         );
         if lines.is_empty() {
-            lines.push(told("nothing".to_owned()));
+            lines.push(line("nothing".to_owned()));
         }
         lines
     }
 
-    /// Takes in what was heard.
+    /// Drains the subscription.
     ///
     /// # Errors
     ///
-    /// When nothing more will be heard.
+    /// When the subscription has ended.
     pub(super) fn drain(&mut self) -> Result<Drained, String> {
-        let ears = self
-            .ears
+        let listener = self
+            .listener
             .as_mut()
-            .ok_or("it does not listen: write `listen` first")?;
-        ears.subscription.drain().map_err(|error| error.to_string())
+            .ok_or("the agent is not subscribed: write `listen` first")?;
+        listener
+            .subscription
+            .drain()
+            .map_err(|error| error.to_string())
     }
 
-    /// What a driver does once something was heard: a pass over what is doubtful, or over the whole after a loss; and one more
-    /// at once where the source asks for it. Also how many ops they had.
-    pub(super) fn answer(
+    /// Passes as a driver would after a drain: over the dirty keys, or over everything after a loss; and
+    /// once more if the source asks for it at once. Also returns the number of ops.
+    pub(super) fn pass_after_drain(
         &mut self,
-        house: &House,
+        host: &Host,
         namespace: &Namespace,
-        heard: Drained,
+        drained: Drained,
     ) -> (Vec<Expected>, usize) {
-        let (mut lines, extent) = match heard {
-            Drained::Nothing => return (vec![told("nothing".to_owned())], 0),
+        let (mut lines, extent) = match drained {
+            Drained::Nothing => return (vec![line("nothing".to_owned())], 0),
             Drained::Hint => (Vec::new(), Extent::Dirty),
-            Drained::Lost => (vec![told("lost".to_owned())], Extent::Everything),
+            Drained::Lost => (vec![line("lost".to_owned())], Extent::Everything),
         };
-        let (report, mut ops, again) = self.pass_over(house, namespace, extent);
+        let (report, mut ops, again) = self.pass_over(host, namespace, extent);
         lines.extend(report);
         if again {
-            let (report, more, _) = self.pass_over(house, namespace, Extent::Everything);
+            let (report, more, _) = self.pass_over(host, namespace, Extent::Everything);
             lines.extend(report);
             ops += more;
         }
         (lines, ops)
     }
 
-    /// One pass. Also how many ops it had.
-    pub(super) fn pass(&mut self, house: &House, namespace: &Namespace) -> (Vec<Expected>, usize) {
-        let (lines, ops, _) = self.pass_over(house, namespace, Extent::Everything);
+    /// One pass over everything, and the number of its ops.
+    pub(super) fn pass(&mut self, host: &Host, namespace: &Namespace) -> (Vec<Expected>, usize) {
+        let (lines, ops, _) = self.pass_over(host, namespace, Extent::Everything);
         (lines, ops)
     }
 
-    /// Also whether another is due at once.
+    /// One pass. The flag says whether another is due at once.
     fn pass_over(
         &mut self,
-        house: &House,
+        host: &Host,
         namespace: &Namespace,
         extent: Extent,
     ) -> (Vec<Expected>, usize, bool) {
-        let mut ledger = match self.ledger(house, namespace) {
+        let mut ledger = match self.ledger(host, namespace) {
             Ok(ledger) => ledger,
-            Err(error) => return (vec![told(format!("error {error}"))], 0, false),
+            Err(error) => return (vec![line(format!("error {error}"))], 0, false),
         };
         let limits = PassLimits::default().with_extent(extent);
         let report = self.source.reconcile_within(
@@ -114,11 +117,11 @@ impl Agent {
         );
         let report = match report {
             Ok(report) => report,
-            Err(error) => return (vec![told(format!("error {error}"))], 0, false),
+            Err(error) => return (vec![line(format!("error {error}"))], 0, false),
         };
         for finding in report.findings() {
             if matches!(finding.rule, Rule::Adopted | Rule::Taken) {
-                self.note_adopted(&finding.object.kind().to_string());
+                self.record_adopted(&finding.object.kind().to_string());
             }
         }
         let again = report.requeue_after() == Some(Duration::ZERO);
@@ -141,7 +144,7 @@ fn report_lines(report: &Report) -> Vec<Expected> {
         let command = done.op.command(done.devices);
         let of_op = |finding: &Finding<'_>| std::ptr::eq(finding.object, &raw const done.op.object);
         let finding = report.findings().find(of_op);
-        lines.push(told(match done.outcome {
+        lines.push(line(match done.outcome {
             Outcome::Applied => match finding {
                 Some(finding) => format!("applied {command}: {}", finding.rule),
                 None => format!("applied {command}"),
@@ -171,28 +174,28 @@ fn report_lines(report: &Report) -> Vec<Expected> {
     {
         let (verdict, details) = match rule {
             Rule::Adopted => ("adopted", String::new()),
-            Rule::Shed { by } => ("shed", format!(": to protocol {by}")),
-            // Told with the op.
+            Rule::Shed { by } => ("overwritten", format!(": to protocol {by}")),
+            // Reported with the op.
             _ => continue,
         };
         let (kind, object) = (object.kind(), object.spec(devices));
-        lines.push(told(format!("{verdict} {kind} {object}{details}")));
+        lines.push(line(format!("{verdict} {kind} {object}{details}")));
     }
     for conflict in report.conflicts() {
-        lines.push(told(conflict_line(conflict, report.devices())));
+        lines.push(line(conflict_line(conflict, report.devices())));
     }
     lines.extend(
         report
             .doubts()
             .iter()
-            .map(|doubt| told(format!("doubt {doubt}"))),
+            .map(|doubt| line(format!("incomplete {doubt}"))),
     );
     lines.extend(
         report
             .trouble()
-            .map(|trouble| told(format!("trouble {trouble}"))),
+            .map(|trouble| line(format!("trouble {trouble}"))),
     );
-    lines.push(told(
+    lines.push(line(
         if report.converged() {
             "converged"
         } else {

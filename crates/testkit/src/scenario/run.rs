@@ -1,25 +1,25 @@
 //! Carries a scenario out and says where it differs.
 
-mod differ;
-mod go_wrong;
-mod hear;
-mod look;
+mod check;
+mod difference;
+mod drain;
+mod fault;
 
 use std::fmt::Write as _;
 
 use trueup_netlink::Namespace;
 use trueup_reconcile::Drained;
 
-use super::agent::{Agent, Agents, House};
+use super::agent::{Agent, Agents, Host};
 use super::machine::{Machine, Trouble};
 use super::text::Expected;
-use super::{FaultLine, INVARIANTS, Mishap, Scenario, What};
+use super::{FaultKind, FaultLine, INVARIANTS, Scenario, StepKind};
 use crate::faults::{Faults, died};
 use crate::mask::mask;
 use crate::message::{Kind, RawMessage};
-use differ::{Stop, same};
+use difference::{Stop, same};
 
-/// What is not as the scenario says, at which line of it.
+/// A difference from the scenario, and its line.
 struct Differs {
     line: usize,
     message: String,
@@ -27,11 +27,11 @@ struct Differs {
 
 type Result<T, E = Differs> = std::result::Result<T, E>;
 
-/// What bears a marker on newer kernels only.
+/// Kinds that bear a marker on newer kernels only.
 const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
 
-/// Runs a scenario; the error tells all that there is to tell. `file` is what it is called. `by_ledger`: no marker proves
-/// anything, and those that the scenario expects on what may bear none do not count.
+/// Runs a scenario; `file` is its name in the error. `by_ledger`: no marker proves ownership, and the
+/// expected markers of kinds that may bear none do not count.
 pub(super) fn run(
     file: &str,
     scenario: &Scenario,
@@ -54,20 +54,20 @@ pub(super) fn run(
         format!(
             "{file}:{}: {message}\n\n{}",
             differs.line,
-            what_it_shows(scenario)
+            description(scenario)
         )
     })
 }
 
-/// For whoever reads of its failure: the title, and of what it is a test.
-pub(super) fn what_it_shows(scenario: &Scenario) -> String {
-    let mut told = format!("{}\n", scenario.title);
+/// Returns the title of a scenario and what it tests, for the message of a failure.
+pub(super) fn description(scenario: &Scenario) -> String {
+    let mut text = format!("{}\n", scenario.title);
     for number in &scenario.invariants {
         let name = INVARIANTS
             .get(usize::from(*number) - 1)
             .copied()
             .unwrap_or_default();
-        let _infallible = writeln!(told, "invariant {number}: {name}");
+        let _infallible = writeln!(text, "invariant {number}: {name}");
     }
     let numbers = |numbers: &[u32]| {
         numbers
@@ -81,10 +81,10 @@ pub(super) fn what_it_shows(scenario: &Scenario) -> String {
         ("faults", scenario.faults.join(" ")),
     ] {
         if !list.is_empty() {
-            let _infallible = writeln!(told, "{word} {list}");
+            let _infallible = writeln!(text, "{word} {list}");
         }
     }
-    told
+    text
 }
 
 struct Run<'a> {
@@ -93,11 +93,11 @@ struct Run<'a> {
     agents: Agents,
     /// Kinds whose markers the agents' kernel does not keep.
     masked: Vec<Kind>,
-    /// Those of them of which the scenario does not know.
+    /// Those of them whose markers the scenario expects.
     unmarked: Vec<Kind>,
-    /// What there was before the last pass.
+    /// The rows before the last pass.
     before: Vec<RawMessage>,
-    /// By the step that acted last.
+    /// The announcements of the step that acted last.
     announced: Vec<RawMessage>,
 }
 
@@ -109,14 +109,14 @@ impl Run<'_> {
                 continue;
             }
             let acts = matches!(
-                step.what,
-                What::Act(_)
-                    | What::Apply { .. }
-                    | What::Again(_)
-                    | What::Heard { .. }
-                    | What::Mended(_)
-                    | What::Calm
-                    | What::Settle
+                step.kind,
+                StepKind::Write(_)
+                    | StepKind::Apply { .. }
+                    | StepKind::Again(_)
+                    | StepKind::Drain { .. }
+                    | StepKind::Converge(_)
+                    | StepKind::Idle
+                    | StepKind::Settle
             );
             let at = |trouble: Trouble| Differs {
                 line: trouble.line.unwrap_or(step.line),
@@ -125,7 +125,7 @@ impl Run<'_> {
             if acts {
                 self.machine.announced().map_err(at)?;
             }
-            let done = self.step(&step.what);
+            let done = self.step(&step.kind);
             done.map_err(|stop| match stop {
                 Stop::Trouble(trouble) => at(trouble),
                 Stop::Differs(message) => Differs {
@@ -133,9 +133,9 @@ impl Run<'_> {
                     message,
                 },
             })?;
-            if acts && !matches!(step.what, What::Again(_) | What::Calm) {
+            if acts && !matches!(step.kind, StepKind::Again(_) | StepKind::Idle) {
                 self.announced = self.machine.announced().map_err(at)?;
-                self.agents.note_gone(&self.announced);
+                self.agents.record_deleted_links(&self.announced);
             }
         }
         Ok(())
@@ -150,17 +150,19 @@ impl Run<'_> {
         mask(namespace, &self.masked)
     }
 
-    fn step(&mut self, what: &What) -> Result<(), Stop> {
+    fn step(&mut self, what: &StepKind) -> Result<(), Stop> {
         match what {
-            What::Act(acts) => self.machine.act(acts)?,
-            What::Desired(text) => {
-                let (agent, house) = self.agents.acting();
-                agent.want(house, self.file, text).map_err(Stop::Differs)?;
+            StepKind::Write(acts) => self.machine.act(acts)?,
+            StepKind::Desired(text) => {
+                let (agent, host) = self.agents.acting();
+                agent
+                    .set_desired(host, self.file, text)
+                    .map_err(Stop::Differs)?;
             }
-            What::Plan(expected) => {
+            StepKind::Plan(expected) => {
                 let namespace = self.namespace();
-                let (agent, house) = self.agents.acting();
-                let got = agent.plan(house, &namespace);
+                let (agent, host) = self.agents.acting();
+                let got = agent.plan(host, &namespace);
                 let nothing = Expected::parse("nothing").map_err(Stop::Differs)?;
                 let expected = if expected.is_empty() {
                     std::slice::from_ref(&nothing)
@@ -169,47 +171,49 @@ impl Run<'_> {
                 };
                 self.compare("the plan", expected, got)?;
             }
-            What::Apply { faults, expected } => {
+            StepKind::Apply { faults, expected } => {
                 self.apply(faults, expected.as_deref(), Agent::pass)?;
             }
-            What::Listen => {
+            StepKind::Listen => {
                 let namespace = self.namespace();
                 let (agent, _) = self.agents.acting();
                 agent.listen(&namespace).map_err(Stop::Differs)?;
             }
-            What::Heard { faults, expected } => self.heard(faults, expected.as_deref())?,
-            What::Mended(faults) => self.mended(faults)?,
-            What::Calm => self.calm()?,
-            What::Again(expected) => self.again(expected)?,
-            What::Agent(name) => self.agents.turn_to(name),
-            What::Later(time) => self.agents.later(*time),
-            What::Restart => {
-                let (agent, house) = self.agents.acting();
-                agent.restart(house);
+            StepKind::Drain { faults, expected } => {
+                self.drain_and_pass(faults, expected.as_deref())?
             }
-            What::Forget => {
-                let (agent, house) = self.agents.acting();
-                agent.forget(house).map_err(Stop::Differs)?;
+            StepKind::Converge(faults) => self.converge(faults)?,
+            StepKind::Idle => self.idle()?,
+            StepKind::Again(expected) => self.again(expected)?,
+            StepKind::Agent(name) => self.agents.switch_to(name),
+            StepKind::Later(time) => self.agents.later(*time),
+            StepKind::Restart => {
+                let (agent, host) = self.agents.acting();
+                agent.restart(host);
             }
-            What::Reboot => self.agents.reboot(),
-            What::Recreate { told } => {
+            StepKind::Forget => {
+                let (agent, host) = self.agents.acting();
+                agent.forget(host).map_err(Stop::Differs)?;
+            }
+            StepKind::Reboot => self.agents.reboot(),
+            StepKind::Recreate { noticed } => {
                 self.machine.recreate()?;
-                if *told {
+                if *noticed {
                     self.agents.restart();
                 }
             }
-            What::JournalFails => {
+            StepKind::JournalFails => {
                 let namespace = self.namespace();
-                let (agent, house) = self.agents.acting();
+                let (agent, host) = self.agents.acting();
                 agent
-                    .break_journal(house, &namespace)
+                    .break_journal(host, &namespace)
                     .map_err(Stop::Differs)?;
             }
-            What::Mask(kinds) => self.masked.extend(kinds),
-            What::State(selection, expected) => self.state(selection, expected)?,
-            What::Unchanged(except) => self.unchanged(except)?,
-            What::Events(kinds, expected) => self.events(kinds, expected)?,
-            What::Settle => self.machine.settle()?,
+            StepKind::Mask(kinds) => self.masked.extend(kinds),
+            StepKind::State(selection, expected) => self.state(selection, expected)?,
+            StepKind::Unchanged(except) => self.unchanged(except)?,
+            StepKind::Events(kinds, expected) => self.events(kinds, expected)?,
+            StepKind::Settle => self.machine.settle()?,
         }
         Ok(())
     }
@@ -218,52 +222,53 @@ impl Run<'_> {
         &mut self,
         faults: &[FaultLine],
         expected: Option<&[Expected]>,
-        pass: impl FnOnce(&mut Agent, &House, &Namespace) -> (Vec<Expected>, usize),
+        pass: impl FnOnce(&mut Agent, &Host, &Namespace) -> (Vec<Expected>, usize),
     ) -> Result<(), Stop> {
         match (self.pass(faults, pass)?, expected) {
             (Some(got), Some(expected)) => self.compare("the report", expected, got),
             (Some(got), None) => converged(&got),
             (None, None) => Ok(()),
             (None, Some(_)) => Err(Stop::Differs(
-                "the pass died, as asked, and tells nothing: expect nothing".to_owned(),
+                "the agent died in the pass, as asked, and reports nothing: expect nothing"
+                    .to_owned(),
             )),
         }
     }
 
-    /// Whatever an agent does, with faults. Nothing is told if it died.
+    /// Runs a pass with faults. Returns no report if the agent died.
     fn pass(
         &mut self,
         faults: &[FaultLine],
-        pass: impl FnOnce(&mut Agent, &House, &Namespace) -> (Vec<Expected>, usize),
+        pass: impl FnOnce(&mut Agent, &Host, &Namespace) -> (Vec<Expected>, usize),
     ) -> Result<Option<Vec<Expected>>, Stop> {
         self.before = self.machine.everything()?;
-        let strangers = faults
+        let writers = faults
             .iter()
-            .any(|fault| matches!(fault.what, Mishap::Stranger(_)));
+            .any(|fault| matches!(fault.kind, FaultKind::Writer(_)));
         let namespace = self.namespace();
         let script = Faults::over(namespace.clone());
-        for FaultLine { at, what } in faults {
-            script.add(*at, self.mishap(what)?);
+        for FaultLine { at, kind } in faults {
+            script.add(*at, self.fault(kind)?);
         }
         let through = if faults.is_empty() {
             namespace
         } else {
             script.namespace()
         };
-        let (agent, house) = self.agents.acting();
-        let passed = died(|| pass(agent, house, &through));
+        let (agent, host) = self.agents.acting();
+        let passed = died(|| pass(agent, host, &through));
         script.clear();
-        // Who may take what is a stranger's, and is killed, cannot say that it did.
-        let untold = passed.is_none() && agent.takes();
+        // An agent that may override, and is killed, cannot report what it overrode.
+        let unreported = passed.is_none() && agent.may_override();
         if passed.is_none() {
-            agent.restart(house);
+            agent.restart(host);
         }
         let after = self.machine.everything()?;
-        if !strangers && !untold {
+        if !writers && !unreported {
             self.foreign_is_untouched(&after)?;
         }
         let (agent, _) = self.agents.acting();
-        agent.note_made(&self.before, &after);
+        agent.record_made(&self.before, &after);
         let Some((got, ops)) = passed else {
             return Ok(None);
         };
@@ -280,16 +285,16 @@ impl Run<'_> {
 
     fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
         let namespace = self.namespace();
-        let (agent, house) = self.agents.acting();
-        if agent.ears.is_some() && agent.drain().map_err(Stop::Differs)? != Drained::Nothing {
+        let (agent, host) = self.agents.acting();
+        if agent.listener.is_some() && agent.drain().map_err(Stop::Differs)? != Drained::Nothing {
             return Err(Stop::Differs(format!(
-                "invariant 3: {}\nwhat it did itself, it heard of, and would pass once more",
+                "invariant 3: {}\nits own writes made keys dirty, and would cause another pass",
                 INVARIANTS[2]
             )));
         }
-        let (got, ops) = agent.pass(house, &namespace);
+        let (got, ops) = agent.pass(host, &namespace);
         let changes = self.machine.announced()?;
-        still(&got, ops, changes)?;
+        assert_no_op(&got, ops, changes)?;
         let converged = Expected::parse("converged").map_err(Stop::Differs)?;
         let expected = if expected.is_empty() {
             std::slice::from_ref(&converged)
@@ -299,7 +304,7 @@ impl Run<'_> {
         self.compare("the report of the second pass", expected, got)
     }
 
-    /// In order; what is expected loosely is taken for what was got where it admits it.
+    /// Compares in order. A loose expectation counts as the line that it admits.
     fn compare(
         &mut self,
         what: &str,
@@ -334,19 +339,19 @@ fn converged(got: &[Expected]) -> Result<(), Stop> {
     )))
 }
 
-/// A pass has had no op, and made the kernel announce nothing.
-fn still(got: &[Expected], ops: usize, changes: Vec<RawMessage>) -> Result<(), Stop> {
+/// Fails unless a pass had no op and caused no announcement.
+fn assert_no_op(got: &[Expected], ops: usize, changes: Vec<RawMessage>) -> Result<(), Stop> {
     if ops == 0 && changes.is_empty() {
         return Ok(());
     }
-    let mut told = format!("invariant 3: {}\n", INVARIANTS[2]);
+    let mut text = format!("invariant 3: {}\n", INVARIANTS[2]);
     for line in got.iter().filter(|line| line.is_outcome()) {
-        let _infallible = writeln!(told, "  {line}");
+        let _infallible = writeln!(text, "  {line}");
     }
     for change in changes {
-        let _infallible = writeln!(told, "  announced: {change}");
+        let _infallible = writeln!(text, "  announced: {change}");
     }
-    Err(Stop::Differs(told))
+    Err(Stop::Differs(text))
 }
 
 #[cfg(test)]
@@ -354,14 +359,14 @@ mod tests {
     use super::*;
     use crate::scenario::parse;
 
-    fn told(text: &str) -> String {
+    fn failure(text: &str) -> String {
         let machine = Machine::fake().map_err(|trouble| trouble.message).unwrap();
         run("x.scenario", &parse(text).unwrap(), machine, false).unwrap_err()
     }
 
     #[test]
-    fn a_failure_tells_its_place_what_differs_and_what_it_shows() {
-        let text = told(
+    fn a_failure_names_its_place_the_difference_and_what_it_shows() {
+        let text = failure(
             "# A rule stays.\nfacts 10\ninvariant 1\nsetup\n  rule add pref 900 from 10.0.0.0/8 table 100\n\
              state rules\n  pref 901 from 10.0.0.0/8 table 100\n",
         );
@@ -378,14 +383,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_stranger_that_ends_otherwise_is_told_at_its_line() {
+    fn a_line_of_a_writer_that_ends_otherwise_is_reported_at_its_line() {
         let text =
-            told("# t\nsetup\n  rule add pref 900 table 100\n  rule add pref 900 table 100\n");
+            failure("# t\nsetup\n  rule add pref 900 table 100\n  rule add pref 900 table 100\n");
         assert!(
             text.starts_with("x.scenario:4: ") && text.contains("EEXIST"),
             "{text}"
         );
-        let text = told("# t\nsetup\n  rule add pref 900 table 100 -> EINVAL\n");
+        let text = failure("# t\nsetup\n  rule add pref 900 table 100 -> EINVAL\n");
         assert!(
             text.contains("ended in success, EINVAL was expected"),
             "{text}"
@@ -393,18 +398,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_told_with_the_line_of_the_scenario() {
+    fn a_wrong_file_is_reported_with_the_line_of_the_scenario() {
         let text =
-            told("# t\n\ndesired\n  [[route]]\n  dst = \"10.0.0.1/8\"\n  via = \"10.0.0.2\"\n");
+            failure("# t\n\ndesired\n  [[route]]\n  dst = \"10.0.0.1/8\"\n  via = \"10.0.0.2\"\n");
         assert!(text.contains("x.scenario:5:9: "), "{text}");
     }
 
     #[test]
-    fn a_pass_that_takes_a_strangers_rule_breaks_the_first_invariant() {
-        // The stranger has our marker, so that it is not his to us, and the comparison is made to think that it is.
-        let text = told(
+    fn a_pass_that_takes_a_writers_rule_breaks_the_first_invariant() {
+        // The rule bears our marker; `unchanged` compares it under another one, as foreign.
+        let text = failure(
             "# t\nsetup\n  rule add pref 900 table 100 protocol 116\ndesired\n  protocol = 117\n  rule = []\n\
-             apply\nstranger\n  rule del pref 900 table 100\nunchanged\n",
+             apply\nwriter\n  rule del pref 900 table 100\nunchanged\n",
         );
         assert!(
             text.contains("invariant 1: ") && text.contains("- rule"),

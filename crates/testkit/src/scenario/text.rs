@@ -222,7 +222,7 @@ impl Phrase {
         self
     }
 
-    /// What it is about, where its first words tell.
+    /// Returns the kind of object, if the first words name it.
     fn kind(&self) -> Option<Kind> {
         let head = self.head.iter().find(|word| *word != "-6")?;
         Some(match head.as_str() {
@@ -235,7 +235,7 @@ impl Phrase {
         })
     }
 
-    /// Whether all that `other` says is said here.
+    /// Returns true if it has all words of `other`.
     pub(super) fn says(&self, other: &Phrase) -> bool {
         other.head.iter().all(|word| self.head.contains(word))
             && other.pairs.iter().all(|pair| self.pairs.contains(pair))

@@ -19,7 +19,7 @@ pub(crate) use words::{Fault, Words, fault};
 
 use crate::message::Kind;
 
-/// What one line asks for.
+/// The request of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// One message.
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Sysctl {
         /// Such as `net.ipv6.conf.v0.disable_ipv6`.
         name: String,
-        /// What is written.
+        /// The value to write.
         value: String,
     },
 }

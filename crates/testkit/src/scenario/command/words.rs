@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// What is wrong with a line: where in it (bytes from its start), and what to write instead.
+/// The problem of a line: its place (bytes from the start), and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) at: usize,

@@ -1,9 +1,9 @@
-//! iproute2, which acts for strangers on the running kernel.
+//! iproute2, which runs the lines of other writers on the running kernel.
 
 use std::io::Write as _;
 use std::process::{Command as Process, Stdio};
 
-use super::super::Act;
+use super::super::WriterLine;
 use super::super::command::{Command, Words};
 use super::{Result, Trouble};
 
@@ -17,7 +17,7 @@ pub(super) enum Tool {
     Bridge,
 }
 
-pub(super) fn tool(act: &Act) -> Option<Tool> {
+pub(super) fn tool(act: &WriterLine) -> Option<Tool> {
     if matches!(act.command, Command::Sysctl { .. }) {
         return None;
     }
@@ -43,7 +43,7 @@ pub(super) fn has_ip() -> bool {
     })
 }
 
-pub(super) fn ip_batch(acts: &[Act]) -> Result<()> {
+pub(super) fn ip_batch(acts: &[WriterLine]) -> Result<()> {
     let lines: Vec<_> = acts
         .iter()
         .map(|act| act.text.trim_start_matches("ip "))
@@ -62,7 +62,7 @@ pub(super) fn ip_batch(acts: &[Act]) -> Result<()> {
 }
 
 /// One line by the tool that it is of.
-pub(super) fn spoken(act: &Act) -> Result<(), String> {
+pub(super) fn spoken(act: &WriterLine) -> Result<(), String> {
     let words = Words::new(&act.text).map_err(|fault| fault.message)?;
     let mut words = words.rest();
     let tool = match words.first() {

@@ -1,7 +1,7 @@
-//! The `fault` lines of `apply` and `heard`.
+//! The `fault` lines of `apply`, `drain` and `converge`.
 
 use super::super::command::Command;
-use super::super::{Act, Error, FaultLine, Mishap, errno};
+use super::super::{Error, FaultKind, FaultLine, WriterLine, errno};
 use super::line::Line;
 use super::{act, kind};
 use crate::faults::At;
@@ -34,51 +34,51 @@ pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
         act(line, at, true)
     };
     if at == At::Announcements {
-        let mishap = match words[..] {
-            ["overrun"] => Some(Mishap::Overrun),
-            ["lose"] => Some(Mishap::Lose),
-            ["repeat"] => Some(Mishap::Repeat),
-            ["reverse"] => Some(Mishap::Reverse),
+        let fault = match words[..] {
+            ["overrun"] => Some(FaultKind::Overrun),
+            ["lose"] => Some(FaultKind::Lose),
+            ["repeat"] => Some(FaultKind::Repeat),
+            ["reverse"] => Some(FaultKind::Reverse),
             ["invent", ..] => Some(behind("invent")?)
                 .filter(is_message)
-                .map(Mishap::Invent),
+                .map(FaultKind::Invent),
             _ => None,
         };
-        let what = mishap.ok_or_else(|| {
+        let kind = fault.ok_or_else(|| {
             line.error(
                 start,
                 "what goes wrong with announcements is one of: overrun, lose, repeat, reverse, invent LINE of one message",
             )
         })?;
-        return Ok(FaultLine { at, what });
+        return Ok(FaultLine { at, kind });
     }
-    let mishap = match words[..] {
-        ["stranger", ..] => Some(Mishap::Stranger(behind("stranger")?)),
-        ["refuse", name] => errno::number(name).map(Mishap::Refuse),
-        ["break", "off", name] => errno::number(name).map(Mishap::BreakOff),
-        ["lose", "answer"] => Some(Mishap::LoseAnswer),
-        ["die", "before"] => Some(Mishap::DieBefore),
-        ["die", "after"] => Some(Mishap::DieAfter),
-        ["interrupt"] => Some(Mishap::Interrupt),
-        ["lose", "row", n] => row(n).map(Mishap::LoseRow),
-        ["repeat", "row", n] => row(n).map(Mishap::RepeatRow),
-        ["spoil", "row", n] => row(n).map(Mishap::SpoilRow),
-        ["unknown", "attribute"] => Some(Mishap::UnknownAttribute),
-        ["truncate"] => Some(Mishap::Truncate),
-        ["corrupt"] => Some(Mishap::Corrupt),
-        ["overrun"] => Some(Mishap::Overrun),
+    let fault = match words[..] {
+        ["writer", ..] => Some(FaultKind::Writer(behind("writer")?)),
+        ["refuse", name] => errno::number(name).map(FaultKind::Refuse),
+        ["break", "off", name] => errno::number(name).map(FaultKind::BreakOff),
+        ["lose", "answer"] => Some(FaultKind::LoseAnswer),
+        ["die", "before"] => Some(FaultKind::DieBefore),
+        ["die", "after"] => Some(FaultKind::DieAfter),
+        ["interrupt"] => Some(FaultKind::Interrupt),
+        ["lose", "row", n] => row(n).map(FaultKind::LoseRow),
+        ["repeat", "row", n] => row(n).map(FaultKind::RepeatRow),
+        ["spoil", "row", n] => row(n).map(FaultKind::SpoilRow),
+        ["unknown", "attribute"] => Some(FaultKind::UnknownAttribute),
+        ["truncate"] => Some(FaultKind::Truncate),
+        ["corrupt"] => Some(FaultKind::Corrupt),
+        ["overrun"] => Some(FaultKind::Overrun),
         _ => None,
     };
-    let what = mishap.ok_or_else(|| {
+    let kind = fault.ok_or_else(|| {
         line.error(
             start,
-            "what goes wrong is one of: refuse ERRNO, lose answer, die before, die after, stranger LINE, interrupt, \
+            "what goes wrong is one of: refuse ERRNO, lose answer, die before, die after, writer LINE, interrupt, \
              lose row N, repeat row N, spoil row N, unknown attribute, truncate, corrupt, overrun, break off ERRNO",
         )
     })?;
-    Ok(FaultLine { at, what })
+    Ok(FaultLine { at, kind })
 }
 
-fn is_message(act: &Act) -> bool {
+fn is_message(act: &WriterLine) -> bool {
     matches!(act.command, Command::Message(_))
 }

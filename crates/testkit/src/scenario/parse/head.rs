@@ -1,4 +1,4 @@
-//! The head of a scenario: what it is a test of, and what it needs.
+//! The head of a scenario: its numbers, and its needs.
 
 use super::super::{Error, INVARIANTS, Need, Scenario, Version};
 use super::line::Line;

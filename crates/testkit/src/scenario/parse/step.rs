@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::super::text;
-use super::super::{Error, Selection, What, command};
+use super::super::{Error, Selection, StepKind, command};
 use super::fault::fault_line;
 use super::line::Line;
 use super::{act, expected, kind, not_a_kind};
 use crate::faults::At;
 
-pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
+pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<StepKind, Error> {
     let said = || {
         block
             .iter()
@@ -19,8 +19,8 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
     let mut words = head.text.split_whitespace();
     let keyword = words.next().unwrap_or_default();
     let rest: Vec<_> = words.collect();
-    let bare = |what: What| match (rest.first(), said().next()) {
-        (None, None) => Ok(what),
+    let bare = |step: StepKind| match (rest.first(), said().next()) {
+        (None, None) => Ok(step),
         (Some(_), _) => Err(head.wrong(format!("{keyword} stands alone on its line"))),
         (None, Some(line)) => Err(line.wrong(format!("{keyword} takes no lines"))),
     };
@@ -38,83 +38,83 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
         Ok((faults, (!expected.is_empty()).then_some(expected)))
     };
     match keyword {
-        "setup" | "stranger" | "send" => {
+        "setup" | "writer" | "send" => {
             let raw = keyword == "send";
             let acts: Vec<_> = said().map(|line| act(line, line.start(), raw)).collect::<Result<_, _>>()?;
             if acts.is_empty() {
                 return Err(head.wrong(format!("{keyword} needs indented lines below it, such as `link set v0 up`")));
             }
-            Ok(What::Act(acts))
+            Ok(StepKind::Write(acts))
         }
         "desired" => {
             let last = block.iter().rposition(|line| !line.is_blank()).map_or(0, |at| at + 1);
             let Some(written) = block.get(..last).filter(|block| !block.is_empty()) else {
                 return Err(head.wrong("desired needs indented lines below it: a desired-state file in TOML"));
             };
-            // With the lines above, so that errors are told with the line in this file.
+            // With the lines above, so that errors name the line of this file.
             let mut text = "\n".repeat(head.number);
             for line in written {
                 text.push_str(line.text);
                 text.push('\n');
             }
-            Ok(What::Desired(text))
+            Ok(StepKind::Desired(text))
         }
-        "plan" => Ok(What::Plan(expectations()?)),
+        "plan" => Ok(StepKind::Plan(expectations()?)),
         "apply" => {
             let (faults, expected) = pass()?;
             match faults.iter().any(|fault| fault.at == At::Announcements) {
-                true => Err(head.wrong("announcements go astray in `heard`")),
-                false => Ok(What::Apply { faults, expected }),
+                true => Err(head.wrong("faults of announcements belong in `drain` or `converge`")),
+                false => Ok(StepKind::Apply { faults, expected }),
             }
         }
-        "mended" => match pass()? {
-            (faults, None) => Ok(What::Mended(faults)),
-            (_, Some(_)) => Err(head.wrong("mended takes faults alone: its last pass has to converge")),
+        "converge" => match pass()? {
+            (faults, None) => Ok(StepKind::Converge(faults)),
+            (_, Some(_)) => Err(head.wrong("converge takes faults alone: its last pass has to converge")),
         },
-        "listen" => bare(What::Listen),
-        "calm" => bare(What::Calm),
-        "heard" => {
+        "listen" => bare(StepKind::Listen),
+        "idle" => bare(StepKind::Idle),
+        "drain" => {
             let (faults, expected) = pass()?;
-            Ok(What::Heard { faults, expected })
+            Ok(StepKind::Drain { faults, expected })
         }
-        "again" => Ok(What::Again(expectations()?)),
-        "restart" => bare(What::Restart),
-        "forget" => bare(What::Forget),
-        "reboot" => bare(What::Reboot),
+        "again" => Ok(StepKind::Again(expectations()?)),
+        "restart" => bare(StepKind::Restart),
+        "forget" => bare(StepKind::Forget),
+        "reboot" => bare(StepKind::Reboot),
         "recreate" => match (&rest[..], said().next()) {
-            ([], None) => Ok(What::Recreate { told: true }),
-            (["untold"], None) => Ok(What::Recreate { told: false }),
-            _ => Err(head.wrong("write `recreate`, or `recreate untold` for agents that are to find out by themselves")),
+            ([], None) => Ok(StepKind::Recreate { noticed: true }),
+            (["unnoticed"], None) => Ok(StepKind::Recreate { noticed: false }),
+            _ => Err(head.wrong("write `recreate`, or `recreate unnoticed` for agents that run on")),
         },
         "later" => {
             let seconds = rest.first().and_then(|time| time.strip_suffix('s')).and_then(|n| n.parse().ok());
             match (seconds, &rest[..], said().next()) {
-                (Some(seconds), [_], None) => Ok(What::Later(Duration::from_secs(seconds))),
+                (Some(seconds), [_], None) => Ok(StepKind::Later(Duration::from_secs(seconds))),
                 _ => Err(head.wrong("write `later 11s`: so many seconds pass for the agents")),
             }
         }
         "agent" => match (&rest[..], said().next()) {
-            ([name], None) => Ok(What::Agent((*name).to_owned())),
-            _ => Err(head.wrong("write `agent NAME`: what follows is another agent's, until the next such line")),
+            ([name], None) => Ok(StepKind::Agent((*name).to_owned())),
+            _ => Err(head.wrong("write `agent NAME`: the following steps are another agent's, until the next such line")),
         },
         "journal" => match (&rest[..], said().next()) {
-            (["fails"], None) => Ok(What::JournalFails),
+            (["fails"], None) => Ok(StepKind::JournalFails),
             _ => Err(head.wrong("write `journal fails`")),
         },
         "mask" => {
             let of = |word: &&str| kind(word).map(|(kind, _)| kind);
             let kinds: Option<Vec<_>> = rest.iter().map(of).collect();
             match (kinds.filter(|kinds| !kinds.is_empty()), said().next()) {
-                (Some(kinds), None) => Ok(What::Mask(kinds)),
+                (Some(kinds), None) => Ok(StepKind::Mask(kinds)),
                 _ => Err(head.wrong("write `mask address neighbour`, by the kinds of objects whose markers are not kept")),
             }
         }
-        "settle" => bare(What::Settle),
-        "silent" => bare(What::Events(Vec::new(), Vec::new())),
+        "settle" => bare(StepKind::Settle),
+        "silent" => bare(StepKind::Events(Vec::new(), Vec::new())),
         "unchanged" => match rest[..] {
-            [] => Ok(What::Unchanged(Vec::new())),
+            [] => Ok(StepKind::Unchanged(Vec::new())),
             ["except", ref devices @ ..] if !devices.is_empty() => {
-                Ok(What::Unchanged(devices.iter().map(|name| (*name).to_owned()).collect()))
+                Ok(StepKind::Unchanged(devices.iter().map(|name| (*name).to_owned()).collect()))
             }
             _ => Err(head.wrong("write `unchanged`, or `unchanged except DEV...`")),
         },
@@ -132,14 +132,14 @@ pub(super) fn step(head: Line<'_>, block: &[Line<'_>]) -> Result<What, Error> {
                     return Err(line.wrong("an event is written `route ...` or `deleted route ...`, by its kind"));
                 }
             }
-            Ok(What::Events(kinds, lines))
+            Ok(StepKind::Events(kinds, lines))
         }
         "state" => {
             let selection = selection(head, &rest)?;
-            Ok(What::State(selection, said().map(|line| text::squeeze(line.text)).collect()))
+            Ok(StepKind::State(selection, said().map(|line| text::squeeze(line.text)).collect()))
         }
         _ => Err(head.wrong(format!(
-            "{keyword:?} is no step: write setup, stranger, send, desired, plan, apply, again, listen, heard, mended, calm, agent, later, restart, \
+            "{keyword:?} is no step: write setup, writer, send, desired, plan, apply, again, listen, drain, converge, idle, agent, later, restart, \
              forget, reboot, recreate, mask, journal, settle, state, unchanged, events or silent"
         ))),
     }

@@ -35,8 +35,8 @@ const VERDICTS: [&str; 13] = [
     "pending",
     "conflict",
     "adopted",
-    "shed",
-    "doubt",
+    "overwritten",
+    "incomplete",
     "trouble",
     "converged",
     "not",
@@ -61,12 +61,14 @@ impl Expected {
         };
         let rest = text.get(verdict.len()..).unwrap_or_default().trim_start();
         Ok(match verdict {
-            "doubt" | "trouble" | "converged" | "not" | "error" | "nothing" | "lost" => Expected {
-                verdict: verdict.to_owned(),
-                phrase: Phrase::default(),
-                why: (!rest.is_empty()).then(|| rest.to_owned()),
-                open: matches!(verdict, "doubt" | "trouble" | "error"),
-            },
+            "incomplete" | "trouble" | "converged" | "not" | "error" | "nothing" | "lost" => {
+                Expected {
+                    verdict: verdict.to_owned(),
+                    phrase: Phrase::default(),
+                    why: (!rest.is_empty()).then(|| rest.to_owned()),
+                    open: matches!(verdict, "incomplete" | "trouble" | "error"),
+                }
+            }
             _ => {
                 let in_brackets = || rest.strip_suffix(')')?.split_once(" (");
                 let split = match verdict {
@@ -95,7 +97,7 @@ impl Expected {
         })
     }
 
-    /// Whether it tells what became of an op.
+    /// Returns true for the outcome of an op.
     pub(in crate::scenario) fn is_outcome(&self) -> bool {
         matches!(self.verdict.as_str(), "applied" | "failed" | "pending")
     }
@@ -113,7 +115,7 @@ impl Expected {
         self
     }
 
-    /// Whether this is what was got, also written as an expectation.
+    /// Returns true if the report's line `got` satisfies this expectation.
     pub(in crate::scenario) fn admits(&self, got: &Expected) -> bool {
         let same = if self.open {
             got.phrase.says(&self.phrase)
@@ -190,12 +192,12 @@ mod tests {
             "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0"
         ));
         assert!(admits(
-            "shed route 10.2.0.0/16",
-            "shed route 10.2.0.0/16 via 10.0.0.1 proto 12: to protocol 12"
+            "overwritten route 10.2.0.0/16",
+            "overwritten route 10.2.0.0/16 via 10.0.0.1 proto 12: to protocol 12"
         ));
         assert!(!admits(
             "adopted route 10.2.0.0/16",
-            "shed route 10.2.0.0/16"
+            "overwritten route 10.2.0.0/16"
         ));
         let orphan = "applied route del default: orphan";
         assert!(admits(orphan, orphan) && !admits(orphan, "applied route del default"));
