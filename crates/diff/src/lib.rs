@@ -1,16 +1,4 @@
-//! Pure diff of the Linux kernel's network state: the model of its objects, what identifies each,
-//! the canonical form in which the kernel would report it, and the plan that leads from what was
-//! observed to what is desired.
-//!
-//! This crate does no I/O, holds no clock and starts no thread; it runs on any platform. It takes
-//! what was observed as data and gives ops as data: reading the kernel and writing to it are for
-//! others to do.
-//!
-//! - [`two_way`] and [`three_way`] compare items of any type.
-//! - [`Link`], [`Route`] and the other kinds are the kernel's objects; [`ObjectKind`] is what each answers.
-//! - [`plan()`] compares whole states and puts the ops in order.
-//! - [`render`] shows ops as iproute2 commands, as text and as JSON.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod by_kind;
@@ -57,8 +45,3 @@ pub use routes::{
     ResolvedRoutes, Revision, RouteDependencies, Routes, RowMatch, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};
-
-/// Runs the examples of the contract page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/diff.md")]
-struct ContractPage;
