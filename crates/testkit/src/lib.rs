@@ -1,19 +1,4 @@
-//! Tests of agents against kernels: a fake one that can be made to fail, and the running one without root.
-//!
-//! * [`fake::Kernel`] answers rtnetlink in memory as the running kernel would; [`faults::Faults`] lets messages to either
-//!   go astray.
-//! * [`mask`] makes of either an older one, which does not keep the markers of some objects.
-//! * [`crash::Points`] kills a process before or after anything that it sends, or does elsewhere.
-//! * [`scenario`] reads and carries out behaviours that are written as text.
-//! * [`kernel_tests!`] makes the `main` of a test target: it enters a user, network and mount namespace of its own before
-//!   any thread exists, then runs each test on a thread of its own in a fresh network namespace.
-//! * [`veth_pair`], [`bridge`], [`uplinks`], [`ip`], [`ip_batch`] build the state that a test needs.
-//! * [`Writer`] is a stranger in the namespace, [`Announcement`] tells what was his doing.
-//! * [`ip_json`], [`raw_dump`], [`Snapshot`] and [`Changes`] tell what the kernel holds and what it announced. None of
-//!   them shares a line with the codecs under test.
-//!
-//! Not for production code: a failure here is a panic that says what went wrong.
-
+#![doc = include_str!("../README.md")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -55,8 +40,3 @@ pub use topology::{
 };
 pub use wire::{raw_dump, raw_dump_proxies};
 pub use writer::Writer;
-
-/// Compiles the example of the contract page, which `tests/kernel.rs` runs.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/testkit.md")]
-struct ContractPage;

@@ -28,7 +28,7 @@ trueup_testkit::kernel_tests![
     equal_writes_are_seen_where_announced,
     carrier_is_no_change,
     uplinks_carry_routes,
-    looking_changes_nothing,
+    reading_changes_nothing,
 ];
 
 fn is_root_of_a_namespace_of_its_own() {
@@ -298,8 +298,8 @@ fn uplinks_carry_routes() {
     );
 }
 
-/// The example of docs/testkit.md.
-fn looking_changes_nothing() {
+/// The example of the README.
+fn reading_changes_nothing() {
     veth_pair("v0", "v1");
     let before = Snapshot::settled();
     assert_no_changes(|| ip(&["-6", "route", "show", "table", "all"]));
