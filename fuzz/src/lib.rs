@@ -8,6 +8,7 @@
 //! Not for what takes a kernel: see the scenarios of `trueup-testkit`.
 
 mod codec;
+mod file;
 mod journal;
 mod pass;
 mod script;
@@ -16,11 +17,12 @@ mod sysctl;
 mod text;
 
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
+pub use file::file;
 pub use journal::journal;
 pub use pass::{ledger, pass};
 pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
-pub use text::{file, namespace, scenario};
+pub use text::{namespace, scenario};
 
 /// What takes bytes.
 pub type Target = fn(&[u8]);

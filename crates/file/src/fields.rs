@@ -24,18 +24,18 @@ impl<'t> Fields<'t> {
         of: &str,
         at: usize,
         table: &'t Table<'t>,
-        keys: &[&str],
+        keys: &[&[&str]],
         tables: &'t TableNames,
     ) -> Result<Fields<'t>> {
         for (key, _) in table.iter() {
-            if keys.contains(&&*key.name) {
+            if keys.iter().any(|keys| keys.contains(&&*key.name)) {
                 continue;
             }
             let message = match file_keys::find(&key.name) {
                 Some((name, _)) => {
                     format!("`{name}` is a key of the file, not of {of}: write it at the top")
                 }
-                None => unknown("key", &key.name, of, keys),
+                None => unknown("key", &key.name, of, &keys.concat()),
             };
             return fault(key.at, message);
         }

@@ -35,6 +35,11 @@ impl Locations {
         self.objects.get(&kind)?.get(index).copied()
     }
 
+    /// Returns the number of objects of a kind.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.objects.get(&kind).map_or(0, Vec::len)
+    }
+
     /// Returns the location of a sysctl.
     pub fn of_sysctl(&self, key: &Key) -> Option<Location> {
         self.sysctls.get(key).copied()

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trueup_diff::{DEFAULT_PROTOCOL, Kind, NexthopMode, OnConflict, Ownership, Protocols};
+use trueup_diff::{
+    DEFAULT_PROTOCOL, Kind, Kinds, NexthopMode, ObjectKind as _, OnConflict, Ownership, Protocols,
+    each_kind,
+};
 
 use crate::fields::Fields;
 use crate::file_keys::{
@@ -141,14 +144,20 @@ fn ownership(
     tables: &TableNames,
 ) -> Result<BTreeMap<Kind, Ownership>> {
     let kinds = Kind::DECLARED.map(Kind::name);
-    let fields = Fields::new("[ownership]", at, table, &kinds, tables)?;
+    let fields = Fields::new("[ownership]", at, table, &[&kinds], tables)?;
+    let mut unmarked = Kinds::NONE;
+    each_kind!(K => if !K::BEARS_PROTOCOL {
+        unmarked = unmarked.with(K::KIND);
+    });
     let mut ownership = BTreeMap::new();
     for kind in Kind::DECLARED {
         let read = |value| match parse::one_of(value, "proof of ownership", &PROOF_WORDS)? {
-            Ownership::Marker if kind == Kind::Link => fault(
-                value.at,
-                "the kernel stores no marker on links: write \"ledger\", or leave it out",
-            ),
+            Ownership::Marker if unmarked.contains(kind) => {
+                let message = format!(
+                    "the kernel stores no marker on {kind}s: write \"ledger\", or leave it out"
+                );
+                fault(value.at, message)
+            }
             proof => Ok(proof),
         };
         ownership.extend(fields.read(kind.name(), read)?.map(|proof| (kind, proof)));

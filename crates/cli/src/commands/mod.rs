@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result};
 use trueup::Namespace;
-use trueup::diff::{Kind, Problem, Routes};
+use trueup::diff::{Kind, Problem};
 use trueup::journal::open_regular;
 use trueup_file::{self as file, File, TableNames};
 
@@ -77,23 +77,16 @@ impl Declared {
         }
     }
 
-    /// How many objects of each kind it declares, of those kinds that it says something of.
+    /// Returns the number of objects of each kind that the file manages.
     fn managed(&self) -> Vec<(&'static str, usize)> {
-        let Desired { network, settings } = self.desired();
-        let counts = Kind::ALL.into_iter().filter_map(|kind| {
-            let number = match kind {
-                Kind::Link => network.links.as_ref().map(Vec::len),
-                Kind::Address => network.addresses.as_ref().map(Vec::len),
-                Kind::Neighbour => network.neighbours.as_ref().map(Vec::len),
-                Kind::Route => network.routes.as_ref().map(Routes::len),
-                Kind::Rule => network.rules.as_ref().map(Vec::len),
-                // A shape of routes: none is declared by itself.
-                Kind::Nexthop => None,
-            };
-            Some((kind.name(), number?))
-        });
-        let settings = settings.as_ref().map(|settings| ("sysctl", settings.len()));
-        counts.chain(settings).collect()
+        let managed = self.file.desired.managed();
+        let kinds = Kind::DECLARED
+            .into_iter()
+            .filter(|kind| managed.contains(*kind));
+        let counts = kinds.map(|kind| (kind.name(), self.file.locations.count(kind)));
+        let sysctls = self.file.sysctl.as_ref();
+        let sysctls = sysctls.map(|sysctls| ("sysctl", sysctls.len()));
+        counts.chain(sysctls).collect()
     }
 
     /// Why a pass could not run, with the place of what is wrong if that is in the file.

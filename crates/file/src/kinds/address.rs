@@ -26,7 +26,6 @@ impl FileObject for Address<IfName> {
         "mngtmpaddr",
         "noprefixroute",
         "autojoin",
-        "adopt",
     ];
     const REMEDY: &'static str = "another address";
     type Key = AddressKey<IfName>;

@@ -30,8 +30,8 @@ const KINDS: [(&str, ReadKind); 11] = [
 type ReadKind = fn(&Fields<'_>) -> Result<LinkKind<IfName>>;
 
 /// The keys that every link may have.
-const COMMON_KEYS: [&str; 9] = [
-    "name", "kind", "up", "mtu", "address", "master", "alias", "group", "adopt",
+const COMMON_KEYS: [&str; 8] = [
+    "name", "kind", "up", "mtu", "address", "master", "alias", "group",
 ];
 
 /// The keys that only some kinds may have, with the names of these.

@@ -9,15 +9,7 @@ use crate::value::{Result, Table, fault, text};
 
 impl FileObject for Neighbour<IfName> {
     const WITH_ARTICLE: &'static str = "a neighbour";
-    const KEYS: &'static [&'static str] = &[
-        "dev",
-        "dst",
-        "lladdr",
-        "router",
-        "ext_learn",
-        "proxy",
-        "adopt",
-    ];
+    const KEYS: &'static [&'static str] = &["dev", "dst", "lladdr", "router", "ext_learn", "proxy"];
     const REMEDY: &'static str = "another dst";
     type Key = NeighbourKey<IfName>;
 

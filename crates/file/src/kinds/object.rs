@@ -7,7 +7,7 @@ use crate::value::{Result, Table};
 pub(crate) trait FileObject: Clone + PartialEq + 'static {
     /// The word for one object, with its article.
     const WITH_ARTICLE: &'static str;
-    /// Every key.
+    /// The keys, except `adopt`, which every object may have.
     const KEYS: &'static [&'static str];
     /// What the user may change if two objects have the same key: "another name".
     const REMEDY: &'static str;

@@ -62,7 +62,6 @@ impl FileObject for Route<IfName> {
         "quickack",
         "fastopen_no_cookie",
         "congctl",
-        "adopt",
     ];
     const REMEDY: &'static str = "another metric or table";
     type Key = RouteKey;
@@ -253,7 +252,7 @@ fn many(fields: &Fields<'_>, list: &Value<'_>) -> Result<NextHops<IfName>> {
         let Node::Table(table) = &value.node else {
             return value.unexpected("a next hop such as { via = \"10.0.0.1\" }");
         };
-        let fields = Fields::new("a next hop", value.at, table, &HOP_KEYS, fields.tables)?;
+        let fields = Fields::new("a next hop", value.at, table, &[&HOP_KEYS], fields.tables)?;
         let weight = fields.read("weight", parse::number(1..=256))?;
         Ok(hop(&fields)?.weight(weight.unwrap_or(1)))
     };

@@ -45,7 +45,6 @@ impl FileObject for Rule {
         "table",
         "goto",
         "action",
-        "adopt",
     ];
     const REMEDY: &'static str = "another priority";
     type Key = Rule;

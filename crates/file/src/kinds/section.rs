@@ -142,14 +142,25 @@ where
     }
 }
 
+/// The key of every object by which it becomes ours.
+const ADOPT: &str = "adopt";
+
+fn fields<'t, T: FileObject>(
+    at: usize,
+    table: &'t Table<'t>,
+    tables: &'t TableNames,
+) -> Result<Fields<'t>> {
+    Fields::new(T::WITH_ARTICLE, at, table, &[T::KEYS, &[ADOPT]], tables)
+}
+
 /// Reads an object and its `adopt`.
 fn read<T: FileObject>(value: &Value<'_>, tables: &TableNames) -> Result<(T, Option<bool>)> {
     let Node::Table(table) = &value.node else {
         let expected = format_args!("{} as a table {{ ... }}", T::WITH_ARTICLE);
         return value.unexpected(expected);
     };
-    let fields = Fields::new(T::WITH_ARTICLE, value.at, table, T::KEYS, tables)?;
-    Ok((T::read(&fields)?, fields.read("adopt", parse::flag)?))
+    let fields = fields::<T>(value.at, table, tables)?;
+    Ok((T::read(&fields)?, fields.read(ADOPT, parse::flag)?))
 }
 
 /// Finds the objects whose key an earlier one has.
@@ -181,9 +192,8 @@ fn duplicates<T: FileObject>(declared: &Declared<T>) -> Vec<Diagnostic> {
 fn write<T: FileObject>(object: &T, adopt: bool, tables: &TableNames) -> Written {
     let mut table = Table::default();
     object.write(&mut table);
-    table.set_true("adopt", adopt);
-    let read = Fields::new(T::WITH_ARTICLE, 0, &table, T::KEYS, tables)
-        .and_then(|fields| T::read(&fields));
+    table.set_true(ADOPT, adopt);
+    let read = fields::<T>(0, &table, tables).and_then(|fields| T::read(&fields));
     let why = match read {
         Ok(back) if back == *object => return Ok(table),
         Ok(_) => "it has attributes that a file has no keys for".to_owned(),

@@ -1,0 +1,87 @@
+//! The desired-state file.
+
+use trueup_diff::{Desired, Route};
+use trueup_file::{File, Location, Settings, TableNames, to_json, to_toml};
+
+/// Reads a desired-state file. What it declares can be written, as TOML and as JSON, and reads the
+/// same; written once more it is the same text. What is taken for TOML or JSON is that to other
+/// parsers, and each diagnostic has a location in the file.
+pub fn file(data: &[u8]) {
+    let tables = TableNames::default();
+    let file = match File::parse("fuzzed", data, &tables) {
+        Ok(file) => file,
+        Err(error) => {
+            let text = error.to_string();
+            assert!(!error.diagnostics().is_empty() && text.starts_with("fuzzed:"));
+            let end = end(data);
+            for diagnostic in error.diagnostics() {
+                let place = diagnostic
+                    .location
+                    .expect("it was read, so each has a place");
+                assert!(
+                    place.line >= 1 && place.column >= 1 && place <= end,
+                    "{text}"
+                );
+            }
+            return;
+        }
+    };
+    others_agree(data);
+    if let Some(sysctls) = &file.sysctl {
+        for (key, _) in sysctls.iter() {
+            assert!(
+                file.locations
+                    .of_sysctl(key)
+                    .is_some_and(|place| place <= end(data))
+            );
+        }
+        // They are not written, and a file has to say something.
+        if file.desired == Desired::default() {
+            return;
+        }
+    }
+    let writers: [fn(&Settings, &_) -> String; 2] = [to_toml, to_json];
+    for write in writers {
+        let text = write(&file.settings, &file.desired);
+        let again = File::parse("written", text.as_bytes(), &tables);
+        let again = again.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(
+            plain(again.desired.clone()),
+            plain(file.desired.clone()),
+            "{text}"
+        );
+        assert_eq!(again.settings, file.settings, "{text}");
+        assert_eq!(write(&again.settings, &again.desired), text);
+    }
+}
+
+/// Returns the canonical form, in which what follows from the rest is the same, written or not.
+fn plain(mut desired: Desired) -> Desired {
+    let routes = desired.routes.take();
+    desired.routes = routes.map(|routes| routes.iter().map(Route::canonical).collect());
+    desired
+}
+
+/// Checks that the usual crates for TOML and JSON accept a file that was accepted here.
+fn others_agree(data: &[u8]) {
+    let text = std::str::from_utf8(data).expect("it was taken");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim_start().starts_with('{') {
+        let json: Result<serde_json::Value, _> = serde_json::from_str(text);
+        json.unwrap_or_else(|error| panic!("it is no JSON: {error}\n{text}"));
+    } else {
+        let toml: Result<toml::Table, _> = toml::from_str(text);
+        toml.unwrap_or_else(|error| panic!("it is no TOML: {error}\n{text}"));
+    }
+}
+
+/// Returns the location behind the last character; a column more, as the fault may be that the file
+/// ends.
+fn end(data: &[u8]) -> Location {
+    let line = data.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let longest = data.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
+    Location {
+        line: line as u32,
+        column: longest.unwrap_or(0) as u32 + 1,
+    }
+}
