@@ -1,10 +1,4 @@
-//! A durable, crash-safe store with three parts, in one file.
-//!
-//! - [`Operations`]: actions that take a while, from their start to their outcome.
-//! - [`Keys`]: idempotency keys, so that an action is executed once, across restarts.
-//! - [`JournalLedger`]: the objects that a source owns in a scope, and the value last applied to
-//!   each; a [`Ledger`](trueup_reconcile::Ledger) of `trueup-reconcile`.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod database;
@@ -40,8 +34,3 @@ pub use retention::Keep;
 pub use stats::{Compacted, Stats};
 pub use storage::Storage;
 pub use trueup_reconcile::LedgerScope;
-
-/// Runs the examples of the contract page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/journal.md")]
-struct ContractPage;
