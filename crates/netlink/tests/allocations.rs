@@ -1,4 +1,4 @@
-//! What is done a million times takes no memory: counted, not believed.
+//! Operations that are done a million times allocate nothing.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How many allocations this thread makes in it.
+/// Returns how many allocations this thread makes in a function.
 fn allocations(act: impl FnOnce()) -> usize {
     let before = TAKEN.get();
     act();

@@ -25,24 +25,24 @@ trueup_testkit::kernel_tests![
     an_error_carries_errno_message_and_attribute,
     a_query_gives_the_one_reply,
     every_message_of_a_thousand_has_its_own_outcome,
-    more_failures_than_acknowledgements_fit_are_all_told,
+    more_failures_than_acknowledgements_fit_are_all_reported,
     a_small_receive_queue_shrinks_the_window,
     a_lost_answer_is_unknown_and_never_success,
     a_batch_larger_than_the_send_buffer_goes_in_parts,
-    a_dump_of_many_datagrams_is_whole,
-    the_parts_of_a_dump_are_told_and_are_as_large_as_asked_for,
+    a_dump_of_many_datagrams_is_complete,
+    the_parts_of_a_dump_are_reported_and_as_large_as_asked_for,
     a_filter_keeps_the_queue_empty_and_can_be_taken_away,
     a_row_larger_than_a_page_does_not_empty_the_dump,
     a_row_larger_than_any_dump_ends_it_without_an_error,
     a_strict_dump_is_filtered_and_says_so,
     a_dump_broken_off_does_not_block_the_next,
-    an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete,
+    an_interrupted_dump_is_repeated_and_then_reported_as_incomplete,
     a_namespace_is_found_by_pid_path_and_descriptor,
     a_namespace_is_found_by_the_name_ip_gave_it,
     without_privilege_the_error_says_which,
     whether_changes_are_taken_is_asked_without_one,
     events_arrive_with_the_port_of_who_caused_them,
-    an_overrun_of_events_is_told_once_and_then_goes_on,
+    an_overrun_of_events_is_reported_once,
     wordy_answers_fit_the_queue_too,
 ];
 
@@ -283,7 +283,7 @@ fn every_message_of_a_thousand_has_its_own_outcome() {
     }
 }
 
-fn more_failures_than_acknowledgements_fit_are_all_told() {
+fn more_failures_than_acknowledgements_fit_are_all_reported() {
     fresh_netns();
     let mut socket = socket();
     let outcomes = send(&mut socket, 0..257, |_| true);
@@ -371,7 +371,7 @@ fn a_batch_larger_than_the_send_buffer_goes_in_parts() {
     );
 }
 
-fn a_dump_of_many_datagrams_is_whole() {
+fn a_dump_of_many_datagrams_is_complete() {
     fresh_netns();
     let mut socket = socket();
     assert!(
@@ -407,7 +407,7 @@ fn legs(socket: &mut Socket, count: u32) -> Result<(), trueup_netlink::Error> {
     socket.request(&message)
 }
 
-fn the_parts_of_a_dump_are_told_and_are_as_large_as_asked_for() {
+fn the_parts_of_a_dump_are_reported_and_as_large_as_asked_for() {
     fresh_netns();
     send(&mut socket(), 0..5000, |_| false);
     let request = fixed(RTM_GETROUTE, &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -565,7 +565,7 @@ fn a_dump_broken_off_does_not_block_the_next() {
     assert_eq!(dumped.attempts, 2);
 }
 
-fn an_interrupted_dump_is_repeated_and_then_told_to_be_incomplete() {
+fn an_interrupted_dump_is_repeated_and_then_reported_as_incomplete() {
     fresh_netns();
     let mut socket = socket();
     let address = |n: u16, kind: u16| {
@@ -795,7 +795,7 @@ fn events_arrive_with_the_port_of_who_caused_them() {
     );
 }
 
-fn an_overrun_of_events_is_told_once_and_then_goes_on() {
+fn an_overrun_of_events_is_reported_once() {
     fresh_netns();
     let mut events = Multicast::open(&Namespace::current(), &[Group::IPV4_ROUTE]).unwrap();
     events.set_receive_buffer(5000).unwrap();

@@ -1,4 +1,4 @@
-//! What the kernel tells the writer of a change (`NLM_F_ECHO`), and what it does not.
+//! The kernel's echoes of changes (`NLM_F_ECHO`), and the changes without one.
 
 use trueup_diff::{
     Address, Dev, Family, IfName, Item as _, Link, LinkAddr, LinkKind, Metric, Neighbour, NextHop,
@@ -12,27 +12,27 @@ use crate::net::{Net, OURS};
 
 type Encode<'a> = &'a dyn Fn(&mut Vec<u8>) -> Result<(), EncodeError>;
 
-/// One that was told: of which message of the batch, the kind, and the body.
-type Told = (usize, u16, Vec<u8>);
+/// An echo: the position in the batch, the message type, and the body.
+type Echo = (usize, u16, Vec<u8>);
 
-fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Outcome>, Vec<Told>) {
+fn echoed(net: &mut Net, all: &[Encode<'_>]) -> (Vec<Outcome>, Vec<Echo>) {
     let mut batch = Batch::new();
     for encode in all {
         assert_eq!(batch.push(encode).unwrap(), Push::Added);
     }
-    let mut told = Vec::new();
+    let mut echoes_seen = Vec::new();
     let outcomes = net.socket.send_batch_echoed(&mut batch, |index, message| {
-        told.push((index, message.header.kind, message.body.to_vec()));
+        echoes_seen.push((index, message.header.kind, message.body.to_vec()));
     });
     assert!(batch.is_empty());
-    (outcomes.unwrap(), told)
+    (outcomes.unwrap(), echoes_seen)
 }
 
 /// Sends one request, which the kernel takes, and gives how often it was echoed.
 fn echoes(net: &mut Net, encode: Encode<'_>) -> usize {
-    let (outcomes, told) = echoed(net, &[encode]);
+    let (outcomes, echoes_seen) = echoed(net, &[encode]);
     assert_eq!(outcomes, [Outcome::Done]);
-    told.len()
+    echoes_seen.len()
 }
 
 fn via(gateway: &str, dev: Dev) -> NextHop {
@@ -46,7 +46,7 @@ fn ours(dst: &str, nexthops: NextHops, change: impl FnOnce(&mut Route)) -> Route
     route.canonical()
 }
 
-/// One of each sort, of one family.
+/// A route of each sort, of one family.
 fn routes(family: Family, a: Dev, b: Dev) -> Vec<Route> {
     let (dst, gateways, source) = match family {
         Family::Inet => ("10.7.0.0/16", ["10.0.0.9", "10.0.1.9"], "10.0.0.1"),
@@ -94,18 +94,18 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         };
         let encoders: Vec<_> = all.iter().map(create).collect();
         let encoders: Vec<Encode<'_>> = encoders.iter().map(|e| e as Encode<'_>).collect();
-        let (outcomes, told) = echoed(&mut net, &encoders);
+        let (outcomes, echoes_seen) = echoed(&mut net, &encoders);
         assert_eq!(outcomes, vec![Outcome::Done; all.len()]);
-        let indices: Vec<_> = told.iter().map(|(index, ..)| *index).collect();
+        let indices: Vec<_> = echoes_seen.iter().map(|(index, ..)| *index).collect();
         assert_eq!(indices, (0..all.len()).collect::<Vec<_>>(), "one each");
-        let decoded = |told: &[Told], expected: u16| -> Vec<Route> {
-            let one = |(_, kind, body): &Told| {
+        let decoded = |echoes_seen: &[Echo], expected: u16| -> Vec<Route> {
+            let one = |(_, kind, body): &Echo| {
                 assert_eq!(*kind, expected);
                 route::decode(body).unwrap().unwrap()
             };
-            told.iter().map(one).collect()
+            echoes_seen.iter().map(one).collect()
         };
-        let created = decoded(&told, route::NEW);
+        let created = decoded(&echoes_seen, route::NEW);
         assert_eq!(created, all);
         assert_eq!(sorted(created), sorted(net.routes(family)));
 
@@ -117,15 +117,18 @@ pub(crate) fn an_echoed_route_is_the_row_of_the_dump() {
         let mut changed = all[0].clone();
         changed.nexthops = NextHops::One(hop);
         let replace: Encode<'_> = &|buffer| route::replace(buffer, &changed, &existing);
-        let (outcomes, told) = echoed(&mut net, &[replace]);
+        let (outcomes, echoes_seen) = echoed(&mut net, &[replace]);
         assert_eq!(outcomes, [Outcome::Done]);
-        assert_eq!(decoded(&told, route::NEW), std::slice::from_ref(&changed));
+        assert_eq!(
+            decoded(&echoes_seen, route::NEW),
+            std::slice::from_ref(&changed)
+        );
         assert!(net.routes(family).contains(&changed));
 
         let delete: Encode<'_> = &|buffer| route::delete(buffer, &changed, &existing);
-        let (outcomes, told) = echoed(&mut net, &[delete]);
+        let (outcomes, echoes_seen) = echoed(&mut net, &[delete]);
         assert_eq!(outcomes, [Outcome::Done]);
-        assert_eq!(decoded(&told, route::DELETE), [changed]);
+        assert_eq!(decoded(&echoes_seen, route::DELETE), [changed]);
         assert_eq!(net.routes(family).len(), all.len() - 1);
     }
 }
@@ -163,12 +166,12 @@ pub(crate) fn what_else_is_echoed_and_what_is_not() {
         assert_eq!(echoes(&mut net, &|b| rule::create(b, &rule)), 1);
         assert_eq!(echoes(&mut net, &|b| rule::delete(b, &rule)), 1);
     }
-    for (address, told) in [("10.9.0.1/24", 1), ("2001:db8:9::1/64", 0)] {
+    for (address, echoes_seen) in [("10.9.0.1/24", 1), ("2001:db8:9::1/64", 0)] {
         let address = Address::new(a, address.parse().unwrap());
         let create: Encode<'_> = &|b| address::create(b, &address, &existing);
-        assert_eq!(echoes(&mut net, create), told);
+        assert_eq!(echoes(&mut net, create), echoes_seen);
         let delete: Encode<'_> = &|b| address::delete(b, &address, &existing);
-        assert_eq!(echoes(&mut net, delete), told);
+        assert_eq!(echoes(&mut net, delete), echoes_seen);
     }
     for dst in ["10.0.0.77", "2001:db8::77"] {
         let lladdr: LinkAddr = "02:00:00:00:00:09".parse().unwrap();
@@ -182,7 +185,8 @@ pub(crate) fn what_else_is_echoed_and_what_is_not() {
     let ifb = Link::new(name, LinkKind::Ifb);
     // Links are since "rtnetlink: Honour NLM_F_ECHO flag" of 6.2, which some kernels before it have
     // taken in.
-    let as_expected = |told| told == 1 || told == 0 && running_version() < (6, 2);
+    let as_expected =
+        |echoes_seen| echoes_seen == 1 || echoes_seen == 0 && running_version() < (6, 2);
     let create: Encode<'_> = &|b| link::create(b, &ifb, 0, &existing);
     assert!(as_expected(echoes(&mut net, create)));
     let index = net.link("ifb7").unwrap().index;
@@ -220,12 +224,12 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                     }
                 }
                 let count = batch.len();
-                let mut told = vec![0; count];
+                let mut echoes_seen = vec![0; count];
                 let outcomes = net.socket.send_batch_echoed(&mut batch, |index, message| {
                     assert_eq!(message.header.kind, expected);
                     let route = route::decode(message.body).unwrap().unwrap();
                     assert_eq!(route.key(), all[index].key());
-                    told[index] += 1;
+                    echoes_seen[index] += 1;
                 });
                 assert_eq!(outcomes.unwrap(), vec![Outcome::Done; count]);
                 // Where one message's echoes alone would not fit, none is asked for.
@@ -234,7 +238,7 @@ pub(crate) fn every_message_is_echoed_however_small_the_queue() {
                     (1, Family::Inet6) => legs,
                     _ => 1,
                 };
-                assert_eq!(told, vec![each; count], "{family} {legs}");
+                assert_eq!(echoes_seen, vec![each; count], "{family} {legs}");
             }
         }
     }
@@ -254,12 +258,15 @@ pub(crate) fn a_lost_echo_is_unknown_and_never_silence() {
         let added = batch.push(|buffer| route::create(buffer, &route(n), &existing));
         assert_eq!(added.unwrap(), Push::Added);
     }
-    let mut told = [false; 200];
+    let mut echoes_seen = [false; 200];
     let outcomes = net
         .socket
-        .send_batch_echoed(&mut batch, |index, _| told[index] = true)
+        .send_batch_echoed(&mut batch, |index, _| echoes_seen[index] = true)
         .unwrap();
-    let lost = told.iter().filter(|told| !**told).count();
+    let lost = echoes_seen
+        .iter()
+        .filter(|echoes_seen| !**echoes_seen)
+        .count();
     assert!((1..200).contains(&lost), "{lost}");
     assert_eq!(outcomes, vec![Outcome::Unknown; 200]);
     // They were carried out all the same.
@@ -273,11 +280,11 @@ pub(crate) fn an_error_is_the_outcome_of_its_own_message_among_echoes() {
     let (mut net, a, b) = Net::with_devices();
     let all = routes(Family::Inet, a, b);
     let create: Encode<'_> = &|buffer| route::create(buffer, &all[0], &existing);
-    let (outcomes, told) = echoed(&mut net, &[create, create, create]);
+    let (outcomes, echoes_seen) = echoed(&mut net, &[create, create, create]);
     assert_eq!(outcomes[0], Outcome::Done);
     for outcome in &outcomes[1..] {
         let exists = |error: &trueup_netlink::KernelError| error.errno() == 17;
         assert!(matches!(outcome, Outcome::Failed(error) if exists(error)));
     }
-    assert_eq!(told.len(), 1);
+    assert_eq!(echoes_seen.len(), 1);
 }

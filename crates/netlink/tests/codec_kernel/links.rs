@@ -87,7 +87,7 @@ fn create(net: &mut Net, desired: &Link) {
         .is_some_and(|alias| !alias.is_empty())
     {
         assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
-        // Nothing else: some kinds refuse to be told again what they are.
+        // Nothing else: some kinds refuse attributes that they have already.
         let rest = Link {
             alias: desired.alias.clone(),
             ..Link::must_exist(desired.name)
@@ -169,7 +169,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
         (Dev::index(TOP), Dev::index(TOP - 1))
     );
 
-    // Each that is taken is told, and nothing is made, whatever else of the link is new.
+    // The kernel reports each taken index, and makes nothing.
     let before = net.links();
     let other = |index, peer| Link {
         name: name("z"),

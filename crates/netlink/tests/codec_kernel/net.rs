@@ -7,7 +7,7 @@ use trueup_netlink::codec::{
 use trueup_netlink::{DumpStep, Error, Namespace, Socket};
 use trueup_testkit::fresh_netns;
 
-/// The marker of what the tests own, and a stranger's.
+/// The marker of what the tests own, and another writer's.
 pub(crate) const OURS: u8 = 116;
 pub(crate) const FOREIGN: u8 = 4;
 

@@ -231,11 +231,11 @@ fn round_trip(net: &mut Net, family: Family, desired: Route) {
         .unwrap_err();
     assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
 
-    // A stranger's of the same identity does not match.
-    let mut stranger = desired.clone();
-    stranger.protocol = FOREIGN;
+    // A foreign route of the same identity does not match.
+    let mut foreign = desired.clone();
+    foreign.protocol = FOREIGN;
     let refused = net
-        .send(|b| route::delete(b, &stranger, &existing))
+        .send(|b| route::delete(b, &foreign, &existing))
         .unwrap_err();
     assert_eq!(refused.errno(), Some(libc::ESRCH), "{desired:?}");
 

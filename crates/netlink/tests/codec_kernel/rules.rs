@@ -80,7 +80,7 @@ pub(crate) fn rules_come_back_as_desired_and_go_alone() {
         let (mut net, _, _) = Net::with_devices();
         let kernels = net.rules(family);
         for desired in variants(family).into_iter().map(Rule::canonical) {
-            // Its likes: a stranger's, that at the next priority, and ours of another table.
+            // Similar rules: a foreign one, one at the next priority, and ours of another table.
             let mut foreign = desired.clone();
             foreign.protocol = FOREIGN;
             let mut next = desired.clone();

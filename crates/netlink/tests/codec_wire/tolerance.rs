@@ -113,7 +113,7 @@ fn route_with(attributes: &[(u16, &[u8])]) -> Route {
 }
 
 #[test]
-fn what_is_configuration_and_not_modelled_is_told() {
+fn configuration_that_is_not_modelled_marks_the_object() {
     let plain = route_with(&[]);
     assert!(!plain.unmodelled);
     assert_eq!(plain.nexthops.as_slice()[0].dev, Some(Dev::index(7)));
@@ -231,7 +231,7 @@ fn an_ipv6_reject_route_has_no_next_hop_and_its_source_is_kept() {
 }
 
 #[test]
-fn a_rule_that_is_narrower_than_it_looks_is_told() {
+fn a_rule_with_unknown_selectors_is_marked() {
     let head = |action, flags: u8| [2, 0, 0, 0, 100, 0, 0, action, flags, 0, 0, 0];
     let priority: (u16, &[u8]) = (6, &[9, 0, 0, 0]);
     let plain = rule::decode(&body(&head(1, 0), &[priority]))
@@ -372,7 +372,7 @@ fn links_of_kinds_that_only_bytes_show() {
 }
 
 #[test]
-fn peers_are_named_from_the_whole_dump() {
+fn peers_are_named_from_all_links() {
     let veth = body(&[], &[(1, b"veth\0")]);
     let end = |index, name: &'static [u8], peer: u8| {
         decode_link(index, &[(3, name), (18, &veth), (5, &[peer, 0, 0, 0])])

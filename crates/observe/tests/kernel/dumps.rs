@@ -1,4 +1,4 @@
-//! Snapshots beside somebody who writes: what is called complete has every row that stayed, once,
+//! Snapshots beside another writer: what is complete has every row that stayed, once,
 //! and what is not has them as well.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::hand::{Hand, OURS, THEIRS, blackhole, rule};
 const FULL_SPEED: Duration = Duration::ZERO;
 const ONE_A_MILLISECOND: Duration = Duration::from_millis(1);
 
-/// How many snapshots a test takes; `TRUEUP_SNAPSHOTS` says otherwise.
+/// The default number of snapshots of a test; `TRUEUP_SNAPSHOTS` overrides it.
 fn snapshots(usual: usize) -> usize {
     let said = std::env::var("TRUEUP_SNAPSHOTS").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(usual)
@@ -164,7 +164,11 @@ fn ipv6(pause: Duration, count: usize) -> usize {
     let stayed = (0..20_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
     let stayed = added(stayed.collect());
     let scope = of(Kind::Route, Family::Inet6);
-    assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "nobody wrote");
+    assert_eq!(
+        watched(3, &scope, &stayed, our_routes),
+        3,
+        "no other writer"
+    );
     let toggled: Vec<_> = (0..200)
         .map(|n| blackhole(THEIRS, &format!("fd00:0:{:x}:1::/64", n * 97)))
         .collect();
@@ -189,7 +193,7 @@ pub(crate) fn rules_beside_a_writer() {
     let stayed: Vec<_> = (1_000..6_000).rev().map(of_priority).collect();
     stayed.iter().for_each(|it| hand.rule(it));
     let scope = of(Kind::Rule, Family::Inet);
-    assert_eq!(watched(3, &scope, &stayed, our_rules), 3, "nobody wrote");
+    assert_eq!(watched(3, &scope, &stayed, our_rules), 3, "no other writer");
     let toggled: Vec<_> = (1..50).map(|n| rule(THEIRS, Family::Inet, n)).collect();
     for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
         beside(pause, toggle_rules(&toggled), || {
@@ -207,7 +211,11 @@ pub(crate) fn metrics_of_one_prefix_beside_a_writer() {
     let stayed = (1_000..4_000).map(|metric| of_metric(OURS, metric));
     let stayed = added(stayed.collect());
     let scope = of(Kind::Route, Family::Inet);
-    assert_eq!(watched(3, &scope, &stayed, our_routes), 3, "nobody wrote");
+    assert_eq!(
+        watched(3, &scope, &stayed, our_routes),
+        3,
+        "no other writer"
+    );
     let toggled: Vec<_> = (1..50).map(|metric| of_metric(THEIRS, metric)).collect();
     for pause in [FULL_SPEED, ONE_A_MILLISECOND] {
         beside(pause, toggle_routes(&toggled), || {
@@ -245,7 +253,7 @@ fn once(kind: trueup_testkit::Kind) -> Observer {
     Observer::open(&faults.namespace()).unwrap()
 }
 
-pub(crate) fn a_quiet_namespace_is_read_once_and_whole() {
+pub(crate) fn a_namespace_without_writers_is_read_once_and_completely() {
     let stayed = (0..2_000).map(|n| blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
     added(stayed.collect());
     let mut observer = once(trueup_testkit::Kind::Route);
@@ -263,13 +271,13 @@ pub(crate) fn own_writes_do_not_count() {
         hand.add(&blackhole(OURS, &format!("fd00:0:{n:x}::/64")));
     }
     let scope = of(Kind::Route, Family::Inet6);
-    let (routes, doubt) = observer
+    let (routes, reason) = observer
         .routes_where(&scope, |it| it.protocol == OURS)
         .unwrap();
-    assert_eq!((routes.len(), doubt), (2_000, None));
+    assert_eq!((routes.len(), reason), (2_000, None));
 }
 // fact 67
-pub(crate) fn a_small_table_is_whole_beside_any_writer() {
+pub(crate) fn a_small_table_is_complete_beside_any_writer() {
     let mut hand = Hand::open(&Namespace::current());
     let stayed: Vec<_> = (100..150).map(|n| rule(OURS, Family::Inet, n)).collect();
     stayed.iter().for_each(|it| hand.rule(it));

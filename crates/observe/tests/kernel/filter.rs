@@ -1,4 +1,4 @@
-//! What the kernel leaves out, and what it never does.
+//! The events that the kernel drops, and those that it must not drop.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use trueup_observe::{DirtySet, Monitor};
 use trueup_testkit::{Snapshot, ip, ip_batch};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
-use crate::monitor::{heard, interest, listening};
+use crate::monitor::{heard, listening, scope};
 
 /// 10,000 changes of others against the smallest queue: nothing arrives, and nothing overruns.
-pub(crate) fn strangers_fill_no_queue() {
+pub(crate) fn events_of_foreign_objects_fill_no_queue() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
     hand.devices();
     hand.address(ONE, "10.9.0.1/24");
     Snapshot::settled();
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..2_500_u32 {
         let route = blackhole(THEIRS, &format!("11.{}.{}.0/24", n / 250, n % 250));
@@ -48,10 +48,10 @@ pub(crate) fn strangers_fill_no_queue() {
     assert_eq!((drained.events, drained.is_dirty), (1, true));
 }
 
-pub(crate) fn our_own_echo_fills_no_queue() {
+pub(crate) fn events_of_many_own_writes_fill_no_queue() {
     let here = Namespace::current();
     let (mut own, mut other) = (Hand::open(&here), Hand::open(&here));
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     monitor.ignore_own_writes(Some(own.port()), true).unwrap();
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
@@ -70,10 +70,10 @@ pub(crate) fn our_own_echo_fills_no_queue() {
     assert!(!monitor.take_dirty().is_empty());
 }
 
-pub(crate) fn our_own_echo_of_a_few_is_read_and_no_news() {
+pub(crate) fn events_of_few_own_writes_are_read_and_ignored() {
     let here = Namespace::current();
     let mut own = Hand::open(&here);
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     let seen = |monitor: &mut Monitor| {
         let drained = monitor.drain().unwrap();
         (drained.events, drained.is_dirty)
@@ -140,28 +140,28 @@ pub(crate) fn a_datagram_of_events_holds_one_message() {
     }
 }
 
-/// The same changes under wider interests: each is told what a narrower one is told.
-pub(crate) fn a_wide_interest_passes_more_and_never_less() {
+/// Each wider scope reports the changes that a narrower one reports.
+pub(crate) fn a_wider_scope_passes_more_and_never_less() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
     hand.devices();
     Snapshot::settled();
     let wide = |kind| {
-        let mut wide = interest();
+        let mut wide = scope();
         wide.any_protocol = Kinds::NONE.with(kind);
         wide
     };
-    let mut many = interest();
+    let mut many = scope();
     many.devices = Some((ONE..1000).collect());
     many.route_devices = Some((ONE..1000).collect());
-    let mut anything = interest();
+    let mut anything = scope();
     anything.devices = None;
     anything.route_devices = None;
     anything.route_sources = None;
-    let mut narrow = interest();
+    let mut narrow = scope();
     narrow.kinds = Kinds::NONE.with(Kind::Rule);
     let mut listeners = [
-        interest(),
+        scope(),
         wide(Kind::Route),
         wide(Kind::Rule),
         wide(Kind::Neighbour),
@@ -169,37 +169,38 @@ pub(crate) fn a_wide_interest_passes_more_and_never_less() {
         anything,
         narrow,
     ]
-    .map(|interest| listening(&here, interest));
-    let mut told = |act: &mut dyn FnMut()| -> Vec<DirtySet> {
+    .map(|scope| listening(&here, scope));
+    let mut reported = |act: &mut dyn FnMut()| -> Vec<DirtySet> {
         act();
         listeners.iter_mut().map(heard).collect()
     };
 
-    let is_told = |told: Vec<DirtySet>| told.iter().map(|it| !it.is_empty()).collect::<Vec<_>>();
+    let is_reported =
+        |reported: Vec<DirtySet>| reported.iter().map(|it| !it.is_empty()).collect::<Vec<_>>();
     let theirs = blackhole(THEIRS, "10.1.0.0/24");
-    let route = is_told(told(&mut || hand.add(&theirs)));
+    let route = is_reported(reported(&mut || hand.add(&theirs)));
     assert_eq!(route, [false, true, false, false, false, false, false]);
-    let ruled = is_told(told(&mut || hand.rule(&rule(THEIRS, Family::Inet, 50))));
+    let ruled = is_reported(reported(&mut || hand.rule(&rule(THEIRS, Family::Inet, 50))));
     assert_eq!(ruled, [false, false, true, false, false, false, false]);
-    let ours = is_told(told(&mut || hand.rule(&rule(OURS, Family::Inet, 51))));
+    let ours = is_reported(reported(&mut || hand.rule(&rule(OURS, Family::Inet, 51))));
     assert_eq!(ours, [true; 7]);
-    let neighbour = is_told(told(&mut || hand.neighbour(ONE, "10.9.0.7", 0)));
+    let neighbour = is_reported(reported(&mut || hand.neighbour(ONE, "10.9.0.7", 0)));
     assert_eq!(neighbour, [false, false, false, true, false, false, false]);
-    let elsewhere = is_told(told(&mut || hand.neighbour(OTHER, "10.9.0.7", THEIRS)));
+    let elsewhere = is_reported(reported(&mut || hand.neighbour(OTHER, "10.9.0.7", THEIRS)));
     assert_eq!(elsewhere, [false, false, false, false, true, true, false]);
-    let ours = is_told(told(&mut || hand.neighbour(OTHER, "10.9.0.8", OURS)));
+    let ours = is_reported(reported(&mut || hand.neighbour(OTHER, "10.9.0.8", OURS)));
     assert_eq!(ours, [true, true, true, true, true, true, false]);
-    told(&mut || hand.delete_neighbour(OTHER, "10.9.0.8"));
+    reported(&mut || hand.delete_neighbour(OTHER, "10.9.0.8"));
     // Who is interested in any route is so in those that the kernel makes of an address.
-    let address = is_told(told(&mut || hand.address(OTHER, "10.8.0.1/24")));
+    let address = is_reported(reported(&mut || hand.address(OTHER, "10.8.0.1/24")));
     assert_eq!(address, [false, true, false, false, true, true, false]);
-    let gone = is_told(told(&mut || hand.delete_address(OTHER, "10.8.0.1/24")));
+    let gone = is_reported(reported(&mut || hand.delete_address(OTHER, "10.8.0.1/24")));
     assert_eq!(gone, [false, true, false, false, true, true, false]);
     // Before Linux 6.2 a link that is up keeps its name.
-    told(&mut || {
+    reported(&mut || {
         ip(&["link", "set", "w", "down"]);
     });
-    let renamed = is_told(told(&mut || {
+    let renamed = is_reported(reported(&mut || {
         ip(&["link", "set", "w", "name", "x"]);
     }));
     assert_eq!(renamed, [true; 7]);

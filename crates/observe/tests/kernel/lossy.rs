@@ -1,4 +1,4 @@
-//! Dumps that lose rows as they are told to, beside a stranger who writes as he is told to: on the
+//! Dumps that lose rows on purpose, beside another writer that follows a script: on the
 //! fake kernel.
 
 use std::collections::VecDeque;
@@ -31,11 +31,11 @@ struct Lossy {
 struct Script {
     /// Of each dump of routes, in their order, what happens after its first part, and which rows it
     /// lacks.
-    dumps: VecDeque<(Option<Stranger>, Vec<usize>)>,
+    dumps: VecDeque<(Option<OtherWriter>, Vec<usize>)>,
     read: usize,
 }
 
-type Stranger = Box<dyn FnOnce() + Send>;
+type OtherWriter = Box<dyn FnOnce() + Send>;
 
 impl std::fmt::Debug for Lossy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,7 +49,7 @@ impl Connect for Lossy {
             inner: self.kernel.namespace().connect().unwrap(),
             script: Arc::clone(&self.script),
             parts: VecDeque::new(),
-            stranger: None,
+            other_writer: None,
         }))
     }
 }
@@ -58,7 +58,7 @@ struct Wire {
     inner: Box<dyn Transport>,
     script: Arc<Mutex<Script>>,
     parts: VecDeque<Vec<u8>>,
-    stranger: Option<Stranger>,
+    other_writer: Option<OtherWriter>,
 }
 
 impl Transport for Wire {
@@ -107,14 +107,14 @@ impl Transport for Wire {
         }
         let mut script = self.script.lock().unwrap();
         script.read += 1;
-        let (stranger, mut lost) = script.dumps.pop_front().unwrap_or_default();
+        let (other_writer, mut lost) = script.dumps.pop_front().unwrap_or_default();
         lost.sort_unstable();
         for row in lost.into_iter().rev() {
             rows.remove(row);
         }
         self.parts.extend(rows.chunks(PART).map(<[_]>::concat));
         self.parts.push_back(done);
-        self.stranger = stranger;
+        self.other_writer = other_writer;
         Ok(())
     }
 
@@ -122,8 +122,8 @@ impl Transport for Wire {
         let Some(part) = self.parts.pop_front() else {
             return self.inner.receive(buffer);
         };
-        if let Some(stranger) = self.stranger.take() {
-            stranger();
+        if let Some(other_writer) = self.other_writer.take() {
+            other_writer();
         }
         buffer.clear();
         buffer.extend_from_slice(&part);
@@ -161,7 +161,7 @@ fn scope() -> ReadScope {
 }
 
 /// Adds a foreign route.
-fn adds(kernel: &Kernel, n: usize) -> Option<Stranger> {
+fn adds(kernel: &Kernel, n: usize) -> Option<OtherWriter> {
     let namespace = kernel.namespace();
     Some(Box::new(move || {
         let theirs = blackhole(THEIRS, &format!("fd01:0:{n:x}::/64"));
@@ -171,7 +171,7 @@ fn adds(kernel: &Kernel, n: usize) -> Option<Stranger> {
 
 fn read(
     kernel: &Kernel,
-    dumps: Vec<(Option<Stranger>, Vec<usize>)>,
+    dumps: Vec<(Option<OtherWriter>, Vec<usize>)>,
 ) -> (Vec<Route>, Vec<Incomplete>, usize) {
     let script = Arc::new(Mutex::new(Script {
         dumps: dumps.into(),
@@ -189,34 +189,34 @@ fn read(
     (snapshot.observed.routes, snapshot.incomplete, read)
 }
 
-pub(crate) fn a_dump_that_loses_rows_is_never_called_whole() {
+pub(crate) fn a_dump_that_loses_rows_is_never_complete() {
     let (kernel, routes) = with_routes();
     let losing = |n: usize| (adds(&kernel, n), vec![PART + n, 2 * PART + n]);
-    let (seen, doubts, read) = self::read(&kernel, (0..5).map(losing).collect());
-    assert_eq!(doubts, [Incomplete::Changing(Kind::Route)]);
+    let (seen, incomplete, read) = self::read(&kernel, (0..5).map(losing).collect());
+    assert_eq!(incomplete, [Incomplete::Changing(Kind::Route)]);
     assert_eq!(
-        doubts[0].to_string(),
+        incomplete[0].to_string(),
         "another writer changed routes during every attempt to read them"
     );
     assert_eq!(seen, routes, "a row that was seen any time is there");
     assert_eq!(read, 5);
-    // What comes twice stays in doubt, whoever was heard.
-    let (seen, doubts, _) = self::read(&kernel, Vec::new());
-    assert_eq!((seen, doubts), (routes, vec![]));
+    // A repeated row makes the kind incomplete, whatever the events.
+    let (seen, incomplete, _) = self::read(&kernel, Vec::new());
+    assert_eq!((seen, incomplete), (routes, vec![]));
 }
 
-pub(crate) fn a_dump_that_recovers_is_whole_and_has_no_row_that_went() {
+pub(crate) fn a_dump_that_recovers_is_complete_and_has_no_deleted_row() {
     let (kernel, mut routes) = with_routes();
     let went = routes.remove(ROUTES - 1);
     let namespace = kernel.namespace();
-    let stranger: Stranger = Box::new(move || Hand::open(&namespace).delete(&went));
-    let (seen, doubts, read) = read(&kernel, vec![(Some(stranger), vec![PART])]);
-    assert_eq!((seen, doubts), (routes, vec![]));
+    let other_writer: OtherWriter = Box::new(move || Hand::open(&namespace).delete(&went));
+    let (seen, incomplete, read) = read(&kernel, vec![(Some(other_writer), vec![PART])]);
+    assert_eq!((seen, incomplete), (routes, vec![]));
     // Interrupted; quiet, but in parts in which a large row may not have fitted; quiet.
     assert_eq!(read, 3);
 }
 
-pub(crate) fn proxies_that_nobody_tells_of_are_compared() {
+pub(crate) fn proxies_without_events_are_compared() {
     let kernel = Kernel::new();
     let mut hand = Hand::open(&kernel.namespace());
     hand.devices();

@@ -1,4 +1,4 @@
-//! What a monitor makes of what happens.
+//! The dirty set that a monitor makes of events.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,23 +13,23 @@ use trueup_testkit::{Snapshot, ip, named_netns};
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};
 
 /// In our objects on the first device.
-pub(crate) fn interest() -> WatchScope {
-    let mut interest = WatchScope::new(Kinds::ALL, OURS);
-    interest.devices = Some(BTreeSet::from([ONE]));
-    interest.route_devices = Some(BTreeSet::from([ONE]));
-    interest.route_sources = Some(BTreeSet::new());
-    interest.nexthops = Some(BTreeSet::new());
-    interest
+pub(crate) fn scope() -> WatchScope {
+    let mut scope = WatchScope::new(Kinds::ALL, OURS);
+    scope.devices = Some(BTreeSet::from([ONE]));
+    scope.route_devices = Some(BTreeSet::from([ONE]));
+    scope.route_sources = Some(BTreeSet::new());
+    scope.nexthops = Some(BTreeSet::new());
+    scope
 }
 
-pub(crate) fn listening(namespace: &Namespace, interest: WatchScope) -> Monitor {
+pub(crate) fn listening(namespace: &Namespace, scope: WatchScope) -> Monitor {
     let mut monitor = Monitor::open(namespace).unwrap();
-    monitor.set_scope(interest).unwrap();
+    monitor.set_scope(scope).unwrap();
     heard(&mut monitor);
     monitor
 }
 
-/// What became doubtful, all of it read.
+/// What became dirty, all of it read.
 #[track_caller]
 pub(crate) fn heard(monitor: &mut Monitor) -> DirtySet {
     while monitor.drain().unwrap().events > 0 {}
@@ -48,11 +48,11 @@ fn names(monitor: &mut Monitor, what: &str, is: impl FnOnce(&mut DirtySet)) {
     assert_eq!(found, expected, "{what}");
 }
 
-fn main_table(doubtful: &mut DirtySet, family: Family) {
-    doubtful.tables.insert((family, 254));
+fn main_table(dirty: &mut DirtySet, family: Family) {
+    dirty.tables.insert((family, 254));
 }
 
-pub(crate) fn every_change_of_interest_is_named() {
+pub(crate) fn every_change_in_scope_is_named() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
     with_addresses(&mut hand);
@@ -60,7 +60,7 @@ pub(crate) fn every_change_of_interest_is_named() {
     every_change(&here, &mut hand);
 }
 
-pub(crate) fn every_change_of_interest_is_named_on_the_fake() {
+pub(crate) fn every_change_in_scope_is_named_on_the_fake() {
     let kernel = Kernel::new();
     let mut hand = Hand::open(&kernel.namespace());
     with_addresses(&mut hand);
@@ -74,7 +74,7 @@ fn with_addresses(hand: &mut Hand) {
 }
 
 fn every_change(namespace: &Namespace, hand: &mut Hand) {
-    let mut monitor = listening(namespace, interest());
+    let mut monitor = listening(namespace, scope());
     let monitor = &mut monitor;
 
     for (family, dst, gateway, second) in [
@@ -138,9 +138,9 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.delete_neighbour(ONE, gateway);
         names(monitor, "a neighbour of ours is gone", neighbour);
         hand.neighbour(ONE, gateway, 0);
-        names(monitor, "a neighbour of nobody's", |_| {});
+        names(monitor, "a neighbour without a protocol", |_| {});
         hand.delete_neighbour(ONE, gateway);
-        names(monitor, "a neighbour of nobody's is gone", |_| {});
+        names(monitor, "a neighbour without a protocol is gone", |_| {});
         hand.neighbour(ONE, gateway, THEIRS);
         names(monitor, "a neighbour of theirs", neighbour);
         hand.delete_neighbour(ONE, gateway);
@@ -162,7 +162,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "an address on another device", |_| {});
         hand.delete_address(OTHER, address);
         names(monitor, "an address on another device is gone", |_| {});
-        let mut with_source = interest();
+        let mut with_source = scope();
         let ip: IpAddr = address.split('/').next().unwrap().parse().unwrap();
         with_source.route_sources = Some(BTreeSet::from([ip]));
         monitor.set_scope(with_source).unwrap();
@@ -172,7 +172,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         names(monitor, "a source of routes is gone", |it| {
             it.routes.insert(family);
         });
-        monitor.set_scope(interest()).unwrap();
+        monitor.set_scope(scope()).unwrap();
         hand.address(ONE, address);
         names(monitor, "an address", |it| {
             it.addresses.insert(ONE);
@@ -191,25 +191,25 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
     hand.change(OTHER, |link| link.mtu = Some(1401));
     names(monitor, "another link", |_| {});
     hand.change(ONE, |link| link.mtu = Some(1402));
-    names(monitor, "a link of interest", |it| it.links = true);
+    names(monitor, "a link in scope", |it| it.links = true);
     hand.change(ONE, |link| link.mtu = Some(1000));
     let small = heard(monitor);
     assert!(small.routes.contains(&Family::Inet6), "{small:?}");
 }
 
 /// With foreign objects in the way of ours they matter too.
-pub(crate) fn what_goes_without_a_word_is_named_by_what_it_goes_with() {
+pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependency() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
     hand.devices();
     hand.address(ONE, "10.9.0.1/24");
     hand.address(OTHER, "10.8.0.1/24");
     Snapshot::settled();
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     let lost = blackhole_via(&mut hand, &mut monitor);
     hand.change(ONE, |link| link.up = Some(false));
     let down = heard(&mut monitor);
-    assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
+    assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
     assert!(!down.deleted_routes.contains(&lost.key()), "{down:?}");
     assert!(down.links && !down.everything, "{down:?}");
     let both = BTreeSet::from([Family::Inet, Family::Inet6]);
@@ -231,7 +231,7 @@ pub(crate) fn what_goes_without_a_word_is_named_by_what_it_goes_with() {
     let lost = blackhole_via(&mut hand, &mut monitor);
     hand.delete_address(ONE, "10.9.0.1/24");
     let gone = heard(&mut monitor);
-    assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
+    assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
     assert!(!gone.deleted_routes.contains(&lost.key()), "{gone:?}");
     assert!(gone.routes.contains(&Family::Inet), "{gone:?}");
 
@@ -266,7 +266,7 @@ fn routes(dst: &str) -> String {
 }
 
 /// On the fake: in a user namespace there is no such setting.
-pub(crate) fn a_route_that_goes_where_nobody_is_told_is_named_by_the_link() {
+pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     let kernel = Kernel::new();
     kernel
         .sysctl("net.ipv6.route.skip_notify_on_dev_down", "1")
@@ -274,7 +274,7 @@ pub(crate) fn a_route_that_goes_where_nobody_is_told_is_named_by_the_link() {
     let mut hand = Hand::open(&kernel.namespace());
     hand.devices();
     hand.address(ONE, "fd09::1/64");
-    let mut monitor = listening(&kernel.namespace(), interest());
+    let mut monitor = listening(&kernel.namespace(), scope());
     let route = via(OURS, "fd01::/64", "fd09::8", ONE);
     hand.add(&route);
     heard(&mut monitor);
@@ -296,7 +296,7 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     ip(&["nexthop", "add", "id", "7", "via", "10.9.0.8", "dev", "v"]);
     ip(&["route", "add", "10.1.0.0/24", "nhid", "7", "proto", "116"]);
     Snapshot::settled();
-    let mut of_seven = interest();
+    let mut of_seven = scope();
     of_seven.nexthops = Some(BTreeSet::from([7]));
     let mut monitor = listening(&here, of_seven);
     let both = BTreeSet::from([Family::Inet, Family::Inet6]);
@@ -309,18 +309,18 @@ pub(crate) fn a_nexthop_object_names_the_routes() {
     ]);
     assert_eq!(heard(&mut monitor).routes, both, "replaced");
     ip(&["nexthop", "delete", "id", "7"]);
-    assert_eq!(routes("10.1.0.0/24"), "", "gone without a word");
+    assert_eq!(routes("10.1.0.0/24"), "", "gone without an event");
     let gone = heard(&mut monitor);
     assert_eq!(gone.routes, both, "{gone:?}");
     assert!(gone.deleted_routes.is_empty(), "{gone:?}");
 
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     ip(&["nexthop", "add", "id", "7", "via", "10.9.0.8", "dev", "v"]);
     ip(&["nexthop", "delete", "id", "7"]);
-    names(&mut monitor, "of no interest", |_| {});
+    names(&mut monitor, "out of scope", |_| {});
 }
 
-pub(crate) fn the_queue_is_as_large_as_is_wanted_and_allowed() {
+pub(crate) fn the_queue_is_as_large_as_wanted_and_allowed() {
     let here = Namespace::current();
     let allowed = Multicast::open(&here, &[])
         .unwrap()
@@ -330,10 +330,10 @@ pub(crate) fn the_queue_is_as_large_as_is_wanted_and_allowed() {
 }
 
 // fact 65
-pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
+pub(crate) fn an_overrun_is_reported_once_and_nothing_after_it_is_missed() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
         hand.add(&blackhole(
@@ -357,10 +357,10 @@ pub(crate) fn an_overrun_is_told_once_and_nothing_after_it_is_missed() {
     assert_eq!(monitor.drain().unwrap(), Default::default());
 }
 
-pub(crate) fn a_burst_keeps_nobody() {
+pub(crate) fn a_burst_of_events_does_not_keep_the_caller() {
     let here = Namespace::current();
     let mut hand = Hand::open(&here);
-    let mut monitor = listening(&here, interest());
+    let mut monitor = listening(&here, scope());
     if monitor.set_receive_buffer(64 << 20).unwrap() < 64 << 20 {
         // Without privilege outside there is no such queue; the fake has none either.
         return;
@@ -377,7 +377,7 @@ pub(crate) fn a_burst_keeps_nobody() {
     assert_eq!(drained.events, 20_000 - 16 * 1024);
 }
 
-pub(crate) fn a_namespace_is_known_by_its_cookie() {
+pub(crate) fn a_namespace_is_identified_by_its_cookie() {
     let here = Monitor::open(&Namespace::current()).unwrap();
     let made = named_netns("drifting");
     let named: Namespace = made.name().parse().unwrap();
