@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use serde::Serialize;
 use trueup::diff::render::OpRecord;
-use trueup::diff::{Dev, Devices, IfName, Kind, Object, ObjectKey};
+use trueup::diff::{Dev, Devices, IfName, Kind, Object, ObjectKey, ObjectKind as _, with_object};
 use trueup::rtnl::{Entry, Explained, Explanation, Nothing, Origin, Present, Step, Whose};
 use trueup_file::Location;
 
@@ -168,7 +168,7 @@ fn whose_words(
     let kind = object.kind();
     match whose {
         Whose::Marked => format!("ours: it bears our marker, protocol {marker}"),
-        Whose::Recorded => match bears(object) {
+        Whose::Recorded => match protocol_of(object) {
             Some(0) => "ours: it is in the ledger; it bears no protocol".to_owned(),
             Some(protocol) => format!(
                 "ours: it is in the ledger; it bears {}",
@@ -176,7 +176,7 @@ fn whose_words(
             ),
             None => "ours: it is in the ledger".to_owned(),
         },
-        Whose::Kernels => match bears(object) {
+        Whose::Kernels => match protocol_of(object) {
             None | Some(0) => "the kernel's own".to_owned(),
             Some(protocol) => {
                 format!("the kernel's own: {}", protocol_words(protocol, kind))
@@ -192,8 +192,8 @@ fn whose_words(
                 ),
                 (Some(recorded), _) => format!(
                     "has it with {}, and somebody else has written it since, with {}",
-                    protocol_words(bears(recorded).unwrap_or(0), kind),
-                    protocol_words(bears(object).unwrap_or(0), kind)
+                    protocol_words(protocol_of(recorded).unwrap_or(0), kind),
+                    protocol_words(protocol_of(object).unwrap_or(0), kind)
                 ),
                 (None, _) => "has another".to_owned(),
             };
@@ -224,16 +224,9 @@ fn origin_words(entry: &Entry, devices: &Devices) -> String {
     }
 }
 
-/// The protocol that an object bears; links bear none.
-fn bears(object: &Object) -> Option<u8> {
-    match object {
-        Object::Link(_) => None,
-        Object::Address(address) => Some(address.protocol),
-        Object::Neighbour(neighbour) => Some(neighbour.protocol),
-        Object::Route(route) => Some(route.protocol),
-        Object::Rule(rule) => Some(rule.protocol),
-        Object::Nexthop(nexthop) => Some(nexthop.protocol),
-    }
+/// Returns the protocol that an object bears; links bear none.
+fn protocol_of(object: &Object) -> Option<u8> {
+    with_object!(object, it: K => K::BEARS_PROTOCOL.then(|| it.protocol()))
 }
 
 /// By number and name.
@@ -383,7 +376,7 @@ impl Record {
         let spec = |object: &Object| object.spec(devices);
         let present = explained.present.iter();
         let kernel = present.map(|Present { object, whose }| {
-            let protocol = bears(object);
+            let protocol = protocol_of(object);
             PresentRecord {
                 object: spec(object),
                 protocol,
