@@ -476,7 +476,7 @@ mod tests {
             panic!("{errors:?}");
         };
         assert!(
-            error.starts_with("the pass broke off: ") && error.contains("it is gone"),
+            error.starts_with("the pass ended early: ") && error.contains("it is gone"),
             "{error}"
         );
         let (ended, _) = pass(2);

@@ -21,7 +21,7 @@ use crate::output::Format;
 
 /// Makes the kernel's network state agree with a file.
 ///
-/// It deletes only what it made, and says why for every change.
+/// It deletes only what it owns, and gives a reason for every change.
 #[derive(Parser)]
 #[command(name = "trueup", version, max_term_width = 100)]
 struct Cli {
@@ -37,7 +37,7 @@ struct Common {
     /// The network namespace: a name as of `ip netns`, a path, or pid:N [default: one's own]
     #[arg(long, global = true, value_name = "NAME|PATH|pid:N")]
     netns: Option<Namespace>,
-    /// What to print: `ip` is for `ip -batch -`
+    /// The form of the output; `ip`: commands for `ip -batch -`
     #[arg(
         long,
         global = true,
@@ -46,7 +46,7 @@ struct Common {
         value_name = "FORMAT"
     )]
     format: Format,
-    /// Where it is remembered what is ours [default: /run/trueup, else $XDG_RUNTIME_DIR/trueup]
+    /// The directory of the journals, which record what trueup owns [default: /run/trueup, else $XDG_RUNTIME_DIR/trueup]
     #[arg(long, global = true, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -55,8 +55,8 @@ struct Common {
 enum Command {
     /// Print what a pass would do, and why; change nothing
     ///
-    /// Exits with 0 when there is nothing to do, 2 when changes are pending, 1 when that could not
-    /// be told.
+    /// Exits with 0 when there is nothing to do, 2 when changes are pending, 1 when that is
+    /// not known.
     Plan {
         /// The desired state, TOML or JSON; `-` is the standard input
         file: PathBuf,
@@ -71,25 +71,24 @@ enum Command {
     },
     /// Run passes until SIGINT or SIGTERM; read the file again when it changes
     ///
-    /// On a terminal it shows how things stand; elsewhere it prints what happens, with
-    /// `--format json` a line of JSON each. SIGHUP has it read the file and look at everything
-    /// again.
+    /// On a terminal it shows the current state; elsewhere it prints each change, with
+    /// `--format json` as a line of JSON. On SIGHUP it reads the file and the whole state again.
     Watch(commands::Watch),
     /// Print the namespace's state in the file's own form
     Observe,
-    /// Print what this kernel and this caller can do, and what would hinder a pass
+    /// Print what this kernel and this caller can do, and the problems that would prevent a pass
     ///
-    /// Exits with 0 when an apply could work, 2 when something would hinder it, 1 when that could
-    /// not be told.
+    /// Exits with 0 when an apply could work, 2 when a problem would prevent it, 1 when that is
+    /// not known.
     Doctor {
         /// The desired state that would be applied, TOML or JSON; `-` is the standard input
         file: Option<PathBuf>,
     },
     /// Print whose an object is, by what proof, and what the next pass would do to it
     ///
-    /// Exits with 0 when that could be told, also of what is not there, and with 1 when not.
+    /// Exits with 0, also for an object that does not exist, and with 1 when that is not known.
     Why(commands::Why),
-    /// Check, print or repair the files in which it is remembered what is ours
+    /// Check, print or repair the journals, which record what trueup owns
     Journal {
         #[command(subcommand)]
         task: commands::Task,

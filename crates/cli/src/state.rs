@@ -275,7 +275,7 @@ pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     }
     if error.is_damaged() {
         return Error::new(error).context(format!(
-            "what is remembered in {shown} cannot be relied on, so nothing is done. `trueup journal check {shown}` looks at \
+            "the journal {shown} is damaged, so nothing is done. `trueup journal check {shown}` looks at \
              it, `trueup journal export {shown}` prints what can be read, \
              `trueup journal repair {shown}` makes it usable, or says what that would lose"
         ));
@@ -306,7 +306,7 @@ pub(crate) const FIX_PERMISSIONS: &str =
     "let it be read and written by whoever runs trueup, or run it as its owner";
 
 /// What is to be said where no usual directory can be written.
-pub(crate) const NO_STATE_DIRECTORY: &str = "no place to remember what is ours: neither /run/trueup nor \
+pub(crate) const NO_STATE_DIRECTORY: &str = "no state directory: neither /run/trueup nor \
                                   $XDG_RUNTIME_DIR/trueup can be written; name a directory with \
                                   --state DIR";
 

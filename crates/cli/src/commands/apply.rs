@@ -45,5 +45,5 @@ fn unreported(error: &Error, verdict: Option<String>) -> Error {
     let verdict = verdict.map_or("converged".to_owned(), |why| {
         format!("not converged: {why}")
     });
-    anyhow!("the pass ran ({verdict}), but its report is not whole: {error:#}")
+    anyhow!("the pass ran ({verdict}), but its report is incomplete: {error:#}")
 }

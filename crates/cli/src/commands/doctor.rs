@@ -32,7 +32,7 @@ const SYSCTLS: &str = "/proc/sys/net";
 
 pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     if common.format == Format::Ip {
-        bail!("there is no command that makes a host well: --format is text or json here");
+        bail!("`doctor` prints no commands: --format is text or json here");
     }
     let declared = file.map(|file| Declared::read(file, Duration::ZERO));
     let found = Findings::gather(common, declared.transpose()?.as_ref())?;
@@ -167,7 +167,7 @@ impl Problem {
             )
         } else if error.is_damaged() {
             (
-                format!("what is remembered in {file} cannot be relied on: {error}"),
+                format!("the journal {file} is damaged: {error}"),
                 format!(
                     "look with `trueup journal check {file}`, go on after `trueup journal repair {file}`"
                 ),
@@ -298,8 +298,8 @@ fn ownership(markers: &Markers) -> Vec<Proof> {
 /// The directory, if journals could be made in it: it, or the nearest above it that is there, can be written.
 fn usable(directory: &Path) -> Result<PathBuf> {
     let shown = directory.display();
-    let absolute =
-        std::path::absolute(directory).with_context(|| format!("what directory is {shown}?"))?;
+    let absolute = std::path::absolute(directory)
+        .with_context(|| format!("cannot resolve the directory {shown}"))?;
     let there = |path: &&Path| !matches!(fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound);
     let Some(nearest) = absolute.ancestors().find(there) else {
         bail!("there is no root directory");
@@ -312,14 +312,14 @@ fn usable(directory: &Path) -> Result<PathBuf> {
     if let Err(errno) = access(nearest, reading | Access::WRITE_OK | Access::EXEC_OK) {
         return Err(errno).with_context(|| {
             format!(
-                "the state directory {shown} is of no use, as {} cannot be written",
+                "cannot use the state directory {shown}: {} cannot be written",
                 nearest.display()
             )
         });
     }
     if !nearest.is_dir() {
         bail!(
-            "the state directory {shown} is of no use, as {} is no directory",
+            "cannot use the state directory {shown}: {} is not a directory",
             nearest.display()
         );
     }

@@ -15,9 +15,9 @@ use crate::{Common, state};
 /// What is to be done.
 #[derive(clap::Subcommand)]
 pub(crate) enum Task {
-    /// Read journals whole, and say what is in them and what is wrong with them
+    /// Read journals whole, and print their counts of records and their damage
     ///
-    /// Exits with 0 when all are whole, 2 when one is damaged, 1 when that could not be told.
+    /// Exits with 0 when all are whole, 2 when one is damaged, 1 when one could not be read.
     Check(Files),
     /// Print every record of journals as a line of JSON
     ///
@@ -26,8 +26,8 @@ pub(crate) enum Task {
     Export(Files),
     /// Make damaged journals usable, and keep each damaged file beside the new one
     ///
-    /// A repair that would lose records is refused and says what it would lose, and a file that
-    /// does not begin as a journal is left alone. No process may have them open. Exits with 0 when
+    /// A repair that would lose records is refused and says what it would lose. A file that does
+    /// not begin as a journal stays as it is. No process may have the journals open. Exits with 0 when
     /// all are whole now, 1 when not.
     Repair {
         #[command(flatten)]
@@ -54,7 +54,7 @@ const FAILED: u8 = 1;
 pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     let (Task::Check(files) | Task::Export(files) | Task::Repair { files, .. }) = task;
     if common.format == Format::Ip {
-        bail!("a journal holds no commands: --format is text or json here");
+        bail!("`journal` prints no commands: --format is text or json here");
     }
     if matches!(
         task,
@@ -115,9 +115,8 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
         let directories = read.iter().map(|path| path.display().to_string());
         let directories = directories.collect::<Vec<_>>().join(" or ");
         output::note(format_args!(
-            "there is no journal in {directories}, and nothing is wrong with that: no pass has had \
-             anything to remember there. What bears its marker in the kernel is known as ours \
-             without a journal"
+            "there is no journal in {directories}, which is in order: no pass had anything to \
+             record there. Objects that bear the marker in the kernel are ours without a journal"
         ));
     }
     chosen
@@ -284,8 +283,8 @@ fn repair(format: Format, file: &Path, accept_loss: bool) -> Result<u8> {
     })?;
     if is_lost {
         output::note(
-            "what the kernel does not mark as ours, such as links, may count as someone else's now, and then has to be deleted \
-             by hand",
+            "objects that bear no marker, such as links, may count as foreign now: delete them by \
+             hand",
         );
     }
     Ok(0)

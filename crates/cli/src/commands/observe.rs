@@ -28,9 +28,9 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
     let snapshot = Rtnl::new()
         .observe(&target.namespace, &Options::default())?
         .observed()
-        .context("the namespace cannot be shown")?;
+        .context("cannot read the namespace")?;
     for doubt in &snapshot.incomplete {
-        output::note(format_args!("not the whole state: {doubt}"));
+        output::note(format_args!("the state is incomplete: {doubt}"));
     }
     let mut socket = Socket::open(&target.namespace)?;
     let unstored = match markers(&mut socket)?.address {
@@ -60,7 +60,7 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
     })?;
     if !snapshot.incomplete.is_empty() {
         // Applied as it is, it would delete what is missing in it.
-        bail!("what was printed is not the whole state: run it again");
+        bail!("the printed state is incomplete: run it again");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -241,9 +241,11 @@ impl<'a> Extractor<'a> {
         let seen = object.seen(links, &self.names);
         match trueup::diff::plan(&desired, &seen, &Owned::default(), DEFAULT_PROTOCOL) {
             Err(wrong) => Err(wrong.problem().to_string()),
-            Ok(plan) if plan.is_empty() => T::back(desired).ok_or_else(|| "it got lost".to_owned()),
+            Ok(plan) if plan.is_empty() => {
+                T::back(desired).ok_or_else(|| "it is missing in the plan".to_owned())
+            }
             Ok(_) if is_written_out(&object.clone().into(), &self.names.shape) => Err(
-                "it leads by next hops of its own, and others of ours by nexthop objects"
+                "it has next hops of its own, and other routes of ours use nexthop objects"
                     .to_owned(),
             ),
             Ok(_) => Err("it has attributes that a file has no keys for".to_owned()),

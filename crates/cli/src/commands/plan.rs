@@ -35,7 +35,7 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if planned.is_empty() {
-        bail!("whether there is something to do could not be told");
+        bail!("cannot tell whether there is anything to do");
     }
     Ok(ExitCode::from(PENDING))
 }
@@ -55,7 +55,7 @@ pub(super) fn find_state_file(
     if found.is_none() {
         let none = state::NO_STATE_DIRECTORY;
         output::note(format_args!(
-            "{none}. What follows is as if nothing were remembered"
+            "{none}. The output is that of an empty ledger"
         ));
     }
     Ok(found)

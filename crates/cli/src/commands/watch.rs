@@ -47,16 +47,16 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Watch {
     /// The desired state, TOML or JSON
     file: PathBuf,
-    /// From the end of a pass over everything to the next
+    /// Time from the end of a full pass to the next
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = interval)]
     interval: Duration,
-    /// From the first sign of a change to the pass that looks at it
+    /// Time from the first event of a change to the pass that reads it
     #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = debounce)]
     debounce: Duration,
-    /// By how much intervals vary at random
+    /// Random variation of the intervals
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = clap::value_parser!(u8).range(0..=100))]
     jitter: u8,
-    /// How many changes a second are made at most, and how many at once [default: no limit]
+    /// The most changes a second, and at once [default: no limit]
     #[arg(long, value_name = "RATE[:BURST]")]
     ops_limit: Option<Limit>,
     /// Serve metrics for Prometheus at IP:PORT or unix:PATH
@@ -125,8 +125,8 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
     }
     if common.format == Format::Ip {
         bail!(
-            "`watch` prints what happens, and not commands: --format is text or json here, and \
-             `plan` has the commands"
+            "`watch` prints no commands: --format is text or json here, and `plan` prints the \
+             commands"
         );
     }
     // From here on a signal ends the loop between two steps of a pass, and not one halfway.
@@ -198,7 +198,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
         return Err(failure);
     }
     if !reporter.has_reader() {
-        bail!("ended, as there is no reader of the standard output any more");
+        bail!("ended: the standard output has no reader any more");
     }
     ended.map(|()| ExitCode::SUCCESS)
 }
@@ -230,10 +230,8 @@ fn run(
         })
         .run();
     match ended {
-        Err(error) if error.is_scope_ended() => {
-            Err(error).context("the network namespace has ended")
-        }
-        ended => ended.context("the loop broke off"),
+        Err(error) if error.is_scope_ended() => Err(error).context("the network namespace is gone"),
+        ended => ended.context("the loop ended early"),
     }
 }
 

@@ -27,24 +27,24 @@ pub(crate) struct Why {
     /// `rule PRIORITY`
     #[arg(required = true, value_name = "OBJECT")]
     words: Vec<String>,
-    /// The desired state, TOML or JSON; `-` is the standard input. Without it nothing is said of
-    /// what a pass would do
+    /// The desired state, TOML or JSON; `-` is the standard input. Without it the output
+    /// leaves out what a pass would do
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The marker of what is ours [default: that of the file, else 116]
+    /// The protocol number that marks our objects [default: the file's, else 116]
     #[arg(long, value_name = "N", conflicts_with = "file")]
     protocol: Option<u8>,
-    /// Of IPv4
+    /// Objects of IPv4 only
     #[arg(short = '4', conflicts_with = "inet6")]
     inet: bool,
-    /// Of IPv6
+    /// Objects of IPv6 only
     #[arg(short = '6')]
     inet6: bool,
 }
 
 pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
     if common.format == Format::Ip {
-        bail!("an explanation holds no commands: --format is text or json here");
+        bail!("`why` prints no commands: --format is text or json here");
     }
     let family = match (asked.inet, asked.inet6) {
         (true, _) => Some(Family::Inet),
@@ -90,7 +90,7 @@ pub(crate) fn why(common: &Common, asked: &Why) -> Result<ExitCode> {
         output::note(doubt);
     }
     if explained.objects.is_empty() && !explained.doubts.is_empty() {
-        bail!("whether there is such an object could not be told");
+        bail!("cannot tell whether there is such an object");
     }
     Ok(ExitCode::SUCCESS)
 }

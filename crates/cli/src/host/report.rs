@@ -102,9 +102,9 @@ impl Report {
         let unended = troubles.map(|trouble| format!("the pass could not be ended: {trouble}"));
         let settings_error = self.settings_error.iter();
         let settings_error =
-            settings_error.map(|why| format!("the settings could not be seen to: {why}"));
+            settings_error.map(|why| format!("the sysctls could not be handled: {why}"));
         let aborted = self.aborted.iter();
-        let aborted = aborted.map(|why| format!("the pass broke off: {why}"));
+        let aborted = aborted.map(|why| format!("the pass ended early: {why}"));
         doubts
             .chain(unended)
             .chain(settings_error)

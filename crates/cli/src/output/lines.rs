@@ -40,8 +40,8 @@ pub(super) fn ownership_changes(report: &Report) -> impl Iterator<Item = Finding
 pub(super) fn finding_text(finding: &Finding<'_>) -> String {
     let (kind, spec) = (finding.object.kind(), finding.object.spec(finding.devices));
     let meaning = match finding.rule {
-        Rule::Adopted => "it was there before us, and is ours from now on",
-        Rule::Shed { .. } => "somebody rewrote it, and it is not ours any more",
+        Rule::Adopted => "it existed before, and is ours from now on",
+        Rule::Shed { .. } => "another writer changed it, and it is not ours any more",
         _ => "",
     };
     format!("* {kind} {spec}   ({}: {meaning})", finding.rule)
@@ -208,7 +208,7 @@ pub(super) fn verdict_with(report: &Report, counts: Counts) -> Option<String> {
     }
     parts.extend(report.errors());
     if parts.is_empty() {
-        parts.push("the state moved on meanwhile; another pass will tell".to_owned());
+        parts.push("the state changed meanwhile; the next pass reads it again".to_owned());
     }
     Some(parts.join(", "))
 }

@@ -101,7 +101,7 @@ fn text(
             if entry.is_open {
                 writeln!(
                     out,
-                    "    what became of an earlier pass's intent is not known"
+                    "    the outcome of an earlier pass's intent is not known"
                 )?;
             }
         }
@@ -147,7 +147,7 @@ fn nothing_words(nothing: Nothing, kind: Kind) -> String {
     match nothing {
         Nothing::Unmanaged => format!("the file has no {kind} section, so they are not managed"),
         Nothing::AsDesired => "it is as declared".to_owned(),
-        Nothing::Serves => "it is as declared and serves, though it is not ours".to_owned(),
+        Nothing::Serves => "it is as declared: satisfied by a foreign object".to_owned(),
         Nothing::Foreign => "it is not ours, and not declared".to_owned(),
         Nothing::Absent => "it is not there, and not declared".to_owned(),
         Nothing::Along => "it comes or goes along with a link".to_owned(),
@@ -182,7 +182,7 @@ fn whose_words(
                 format!("the kernel's own: {}", protocol_words(protocol, kind))
             }
         },
-        Whose::Passing => "the kernel's own passing note: nobody declared it".to_owned(),
+        Whose::Passing => "the kernel's own, and temporary: no writer declared it".to_owned(),
         Whose::Rewritten => {
             let recorded = explained.entry.as_ref().map(|entry| &entry.object);
             let told = match (recorded, object) {
@@ -191,7 +191,7 @@ fn whose_words(
                     recorded.index, link.index
                 ),
                 (Some(recorded), _) => format!(
-                    "has it with {}, and somebody else has written it since, with {}",
+                    "has it with {}, and another writer has changed it since, with {}",
                     protocol_words(protocol_of(recorded).unwrap_or(0), kind),
                     protocol_words(protocol_of(object).unwrap_or(0), kind)
                 ),
@@ -203,7 +203,7 @@ fn whose_words(
             "foreign: it bears our marker, protocol {marker}, which proves nothing here, and it is not in the ledger"
         ),
         Whose::Unmarked if kind == Kind::Link => "foreign: it is not in the ledger".to_owned(),
-        Whose::Unmarked => "foreign: it bears nobody's mark, and is not in the ledger".to_owned(),
+        Whose::Unmarked => "foreign: it bears no protocol, and is not in the ledger".to_owned(),
         Whose::Others { protocol } => {
             format!("foreign: it bears {}", protocol_words(protocol, kind))
         }
@@ -214,12 +214,12 @@ fn whose_words(
 fn origin_words(entry: &Entry, devices: &Devices) -> String {
     match (entry.origin, &entry.former) {
         (Origin::Made, _) => "made by us".to_owned(),
-        (Origin::Adopted, _) => "adopted: it was there before us, as declared".to_owned(),
+        (Origin::Adopted, _) => "adopted: it existed before, as declared".to_owned(),
         (Origin::Taken, Some(former)) => format!(
-            "taken from somebody else; given back once it is not declared any more: {}",
+            "overridden; restored once it is no longer declared: {}",
             former.spec(devices)
         ),
-        (Origin::Taken, None) => "taken from somebody else".to_owned(),
+        (Origin::Taken, None) => "overridden".to_owned(),
         _ => "made by us, or adopted".to_owned(),
     }
 }

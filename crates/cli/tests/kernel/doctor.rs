@@ -161,7 +161,7 @@ pub(crate) fn the_doctor_tells_who_holds_a_journal() {
         agent
             .run(&["doctor"])
             .out
-            .contains("(protocol 116): held by nobody\n")
+            .contains("(protocol 116): not held\n")
     );
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn the_doctor_tells_what_is_wrong_with_the_state() {
     let whole = fs::read(file).unwrap();
     fs::write(file, &whole[..whole.len() / 2]).unwrap();
     let remedy = format!("trueup journal repair {file}");
-    assert_hindered(&ask(&agent), "cannot be relied on", &remedy);
+    assert_hindered(&ask(&agent), "is damaged", &remedy);
     fs::write(file, whole).unwrap();
     assert_eq!(ask(&agent).code, 0);
 

@@ -90,9 +90,13 @@ pub(crate) fn changes_of_the_file_are_heard_of_once_they_can_be() {
     let mut child = Running::of(&mut shell);
     let said = said(&mut child);
     let has_said = |words: &str| said.lock().unwrap().contains(words);
-    wait_until("it is said", || has_said("file are not heard of"));
+    wait_until("it is said", || {
+        has_said("cannot watch the file for changes")
+    });
     agent.write("more", "");
-    wait_until("it is heard again", || has_said("file are heard of again"));
+    wait_until("it is heard again", || {
+        has_said("the file is watched for changes again")
+    });
     assert_eq!(said.lock().unwrap().lines().count(), 2, "each once");
     child.terminate(Signal::TERM);
 }

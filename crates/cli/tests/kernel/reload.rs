@@ -103,7 +103,7 @@ pub(crate) fn where_changes_of_files_cannot_be_heard_of_they_are_found() {
     wait_until("it is told", || {
         said.lock()
             .unwrap()
-            .contains("changes of the file are not heard of")
+            .contains("cannot watch the file for changes")
     });
     agent.write(
         "f.toml",
@@ -127,7 +127,7 @@ pub(crate) fn a_hangup_has_the_file_read_and_all_looked_at() {
     wait_until("the route is there", || ours() == 1);
     kill_process(Pid::from_child(&child.0), Signal::HUP).unwrap();
     wait_until("the file is taken up", || {
-        said.lock().unwrap().contains("the file was taken up")
+        said.lock().unwrap().contains("the new file is in force")
     });
     child.terminate(Signal::TERM);
 }

@@ -275,7 +275,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         );
         let text = why(&agent, &format!("route {other} --file f.toml")).out;
         assert!(
-            text.contains("in the ledger: taken from somebody else; given back"),
+            text.contains("in the ledger: overridden; restored"),
             "{text}"
         );
         let object = one(&agent, "route = []", &format!("route {other}"));

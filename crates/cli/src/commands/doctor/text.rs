@@ -83,7 +83,7 @@ fn journal_text(journal: &JournalState) -> String {
     match &journal.holder {
         Some(holder) => format!("{of}: held by pid {} ({})", holder.pid, holder.command),
         None if journal.held => format!("{of}: held"),
-        None if journal.present => format!("{of}: held by nobody"),
+        None if journal.present => format!("{of}: not held"),
         None => format!("{of}: not there yet"),
     }
 }

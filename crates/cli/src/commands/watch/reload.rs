@@ -84,8 +84,8 @@ fn options_error(all: &Options, were: &Options) -> Option<String> {
     let (now, was) = (&all.network, &were.network);
     if now.protocol() != was.protocol() {
         return Some(format!(
-            "`protocol` is {} now and was {}: what bears the former would be nobody's. Apply it \
-             with empty sections first, then start again",
+            "`protocol` is {} now and was {}: objects with the old number would have no owner. \
+             Apply it with empty sections first, then start again",
             now.protocol(),
             was.protocol()
         ));
@@ -110,7 +110,7 @@ fn options_error(all: &Options, were: &Options) -> Option<String> {
     ];
     let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
     Some(format!(
-        "`{key}` is another than it was: start again to use it"
+        "`{key}` has changed, which takes a restart: start again to use it"
     ))
 }
 
@@ -121,7 +121,7 @@ pub(super) struct ReloadRequest(Arc<(OwnedFd, AtomicBool)>);
 impl ReloadRequest {
     pub(super) fn new() -> Result<ReloadRequest> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let descriptor = eventfd(0, flags).context("cannot have an event descriptor")?;
+        let descriptor = eventfd(0, flags).context("cannot open an event descriptor")?;
         Ok(ReloadRequest(Arc::new((
             descriptor,
             AtomicBool::new(false),
@@ -222,7 +222,7 @@ impl Reloader {
         match FileWatch::new(&self.path) {
             Ok(watch) => {
                 if std::mem::take(&mut self.is_polling) {
-                    self.reporter.note("changes of the file are heard of again");
+                    self.reporter.note("the file is watched for changes again");
                 }
                 Some(watch)
             }
@@ -238,8 +238,8 @@ impl Reloader {
             return;
         }
         self.reporter.note(&format!(
-            "changes of the file are not heard of, and seen within two seconds only, until they are \
-             heard of again: {error}"
+            "cannot watch the file for changes, so they are seen within two seconds only, until \
+             that works again: {error}"
         ));
     }
 

@@ -203,8 +203,7 @@ impl Reporter {
     /// Something was lost on the way.
     pub(super) fn overrun(&self, times: u64) {
         let mut inner = self.lock();
-        let text =
-            format!("more happened than could be heard, so all is looked at again ({times})");
+        let text = format!("the kernel dropped events, so everything is read again ({times})");
         inner.write_note(&text);
         inner.view.event(Instant::now(), text);
         inner.event("overrun", &json!({ "overruns": times }));
@@ -217,9 +216,11 @@ impl Reporter {
         let text = match failure {
             Some(error) => {
                 let why = output::with_causes(error);
-                format!("changes are not heard of, and found by timer only: {why}")
+                format!(
+                    "cannot receive the kernel's events, so changes are found by timer only: {why}"
+                )
             }
-            None => "changes are heard of".to_owned(),
+            None => "the kernel's events are received".to_owned(),
         };
         let message = failure.map(ToString::to_string);
         let subscribed = failure.is_none();
@@ -242,8 +243,8 @@ impl Reporter {
             Change::Loaded => {
                 inner.unresolved.file_replaced();
                 let text = match inner.view.is_refused() {
-                    true => "the file is good again, and taken up",
-                    false => "the file was taken up",
+                    true => "the file is good again, and in force",
+                    false => "the new file is in force",
                 };
                 ("taken_up", text.to_owned(), None, None)
             }

@@ -90,12 +90,12 @@ fn end(handle: &Handle<Host>, reporter: &Reporter, screen: Option<&Waker>) {
             .wait_ended(STOP_TIMEOUT)
             .is_err_and(|error| error.is_timeout())
         {
-            leave(screen.as_ref(), "a pass did not end, and was left");
+            leave(screen.as_ref(), "a pass did not end in time, and was ended");
         }
     };
     let told = thread::Builder::new().spawn(tell);
     if thread::Builder::new().spawn(wait).and(told).is_err() {
-        output::note("cannot start a thread, so the pass may take its time");
+        output::note("cannot start a thread, so the pass may take long to end");
     }
 }
 

@@ -206,7 +206,7 @@ fn counts(stats: &Stats) -> String {
         parts.push(format!("last pass {:.1} ms", last.as_secs_f64() * 1e3));
     }
     if !stats.subscribed {
-        parts.push("hears nothing, looks by timer".to_owned());
+        parts.push("no events, so passes run by timer".to_owned());
     }
     parts.join("; ")
 }
