@@ -1,6 +1,7 @@
-//! Both sources as one: the settings of a network namespace below `/proc/sys`, and its links, addresses, neighbours, routes and
-//! rules. Settings come before what stands on links, as they say how the kernel treats that; settings of a link come after the
-//! link itself. A file that says nothing of settings has none of them looked at.
+//! One source made of two: the sysctls of a network namespace, and its links, addresses,
+//! neighbours, routes and rules. Sysctls come before the objects on links, because they decide how
+//! the kernel treats those; sysctls of a link come after that link. Without declared sysctls none
+//! is read.
 
 mod pass_timer;
 mod report;
@@ -20,7 +21,7 @@ use trueup::{Desired as Network, Namespace, Rtnl, rtnl};
 pub(crate) use pass_timer::PassTimer;
 pub(crate) use report::Report;
 
-/// Both sources. The ledger that a pass is handed is that of the network; that of the settings is kept here.
+/// The source. The driver passes the ledger of the network; the ledger of the sysctls is here.
 pub(crate) struct Host {
     network: Rtnl,
     settings: Sysctl,
@@ -28,43 +29,43 @@ pub(crate) struct Host {
     pass_timer: Arc<PassTimer>,
 }
 
-/// What is declared for both.
+/// The desired state of both sources.
 #[derive(Clone, Default)]
 pub(crate) struct Desired {
     pub(crate) network: Network,
-    /// None: there is no opinion on any.
+    /// `None`: sysctls are not managed.
     pub(crate) settings: Option<sysctl::Desired>,
 }
 
-/// How a pass goes about it.
+/// The options of both sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) network: rtnl::Options,
     pub(crate) settings: sysctl::Options,
 }
 
-/// What a pass would do.
+/// The plan of a pass.
 pub(crate) struct Planned {
     pub(crate) network: rtnl::Planned,
-    /// Each op is pending.
+    /// All of its ops are pending.
     pub(crate) settings: Option<sysctl::Report>,
 }
 
 impl Planned {
-    /// Things are as declared, as far as could be told.
+    /// Returns true if the state is as declared, as far as is known.
     pub(crate) fn is_converged(&self) -> bool {
         let settings = self.settings.as_ref();
         self.network.is_converged() && settings.is_none_or(trueup::Report::converged)
     }
 
-    /// Nothing would be done, nor tried in vain, as far as is known.
+    /// Returns true if a pass would try nothing, as far as is known.
     pub(crate) fn is_empty(&self) -> bool {
         let mut settings = self.settings.iter().flat_map(sysctl::Report::ops);
         self.network.plan.is_empty() && settings.all(is_unread)
     }
 }
 
-/// Why a pass could not run, or broke off.
+/// Why a pass could not run, or ended early.
 #[derive(Debug)]
 pub(crate) enum Error {
     Network(rtnl::Error),
@@ -72,7 +73,7 @@ pub(crate) enum Error {
 }
 
 impl Host {
-    /// Both, with the ledger of the settings.
+    /// Creates the source with the ledger of the sysctls.
     pub(crate) fn new(ledger: Box<dyn Ledger + Send>) -> Host {
         Host {
             network: Rtnl::new(),
@@ -82,12 +83,13 @@ impl Host {
         }
     }
 
-    /// Says whether passes end. Whoever drives them says when one is over.
+    /// Returns the timer of the passes. The caller ends it when it has reported a pass.
     pub(crate) fn pass_timer(&self) -> Arc<PassTimer> {
         Arc::clone(&self.pass_timer)
     }
 
-    /// What a pass would do now. Changes nothing. A setting of a link that is not there yet is not in it as a change.
+    /// Returns what a pass would do now. Changes nothing. Leaves out the sysctls of links that do
+    /// not exist yet.
     ///
     /// # Errors
     ///
@@ -111,7 +113,7 @@ impl Host {
     }
 }
 
-/// The value could not be read now, and may be as declared: the caller may not read it, for one.
+/// Returns true if the value could not be read, so that it may be as declared.
 fn is_unread(planned: &sysctl::SysctlOp) -> bool {
     use ErrorClass::{Busy, Permission, Unknown};
     let sysctl::Outcome::Failed(failure) = &planned.outcome else {
@@ -120,7 +122,7 @@ fn is_unread(planned: &sysctl::SysctlOp) -> bool {
     matches!(failure.class, Busy | Permission | Unknown)
 }
 
-/// A pass over both, turn by turn.
+/// A pass over both sources.
 struct Pass<'a> {
     host: &'a mut Host,
     scope: &'a Namespace,
@@ -128,7 +130,7 @@ struct Pass<'a> {
     ledger: &'a mut dyn Ledger,
     options: &'a Options,
     limits: &'a PassLimits<'a>,
-    /// How many ops were tried.
+    /// The number of ops tried.
     tried: u64,
     report: Report,
 }
@@ -165,7 +167,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Looks at the settings, if the file says anything of them.
+    /// Runs the pass over sysctls, if some are declared.
     fn set(&mut self) -> Result<(), Error> {
         let Some(desired) = &self.desired.settings else {
             return Ok(());
@@ -182,7 +184,7 @@ impl<'a> Pass<'a> {
                 self.report.settings_error = None;
             }
             Err(error) if error.is_gone() => return Err(error.into()),
-            // No reason to leave the rest of the network alone.
+            // The network is handled all the same.
             Err(error) => self.report.settings_error = Some(error),
         }
         Ok(())
@@ -199,8 +201,8 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Makes the links alone. By another instance of the source, which keeps in mind what was declared: it would take this for
-    /// all.
+    /// Creates the links alone, with a second source: the first one remembers what was declared,
+    /// and would take the links for all of it.
     fn links(&mut self) -> Result<(), Error> {
         let limits = self.limits();
         let Network { links, adopt, .. } = &self.desired.network;
@@ -218,13 +220,13 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// What the driver asked for, less what was done already.
+    /// Returns the driver's limits less the ops already tried.
     fn limits(&self) -> PassLimits<'a> {
         let left = self.limits.ops().saturating_sub(self.tried);
         self.limits.with_ops(left)
     }
 
-    /// The devices of settings that were not there.
+    /// Returns the missing devices of sysctls.
     fn missing(&self) -> impl Iterator<Item = &str> {
         let last = self.report.settings.last();
         let failed = last.into_iter().flat_map(sysctl::Report::failed);
@@ -232,7 +234,7 @@ impl<'a> Pass<'a> {
         missing.filter_map(|(done, _)| device(done.key.path()))
     }
 
-    /// One of them is declared.
+    /// Returns true if a missing device is declared.
     fn waits_for_declared(&self) -> bool {
         let links = self.desired.network.links.as_deref().unwrap_or_default();
         let declared: BTreeSet<&[u8]> = links.iter().map(|link| link.name.as_bytes()).collect();
@@ -240,7 +242,7 @@ impl<'a> Pass<'a> {
             .any(|device| declared.contains(device.as_bytes()))
     }
 
-    /// The last turn over the network made links.
+    /// Returns true if the last network pass created links.
     fn has_made_links(&self) -> bool {
         let last = self.report.network.last();
         let mut applied = last.into_iter().flat_map(rtnl::Report::applied);
@@ -248,14 +250,14 @@ impl<'a> Pass<'a> {
     }
 
     fn count(&mut self, report: &impl trueup::Report) {
-        report.outcomes(&mut |told| {
-            let is_tried = told.outcome != Outcome::Pending;
+        report.outcomes(&mut |op| {
+            let is_tried = op.outcome != Outcome::Pending;
             self.tried = self.tried.saturating_add(is_tried.into());
         });
     }
 }
 
-/// The device in the path of a setting that one has: `net/ipv4/conf/DEVICE/forwarding`.
+/// Returns the device in the path of a sysctl: `net/ipv4/conf/DEVICE/forwarding`.
 fn device(path: &str) -> Option<&str> {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["net", _, "conf" | "neigh", device, _, ..] => Some(device),
@@ -316,7 +318,7 @@ impl Source for Host {
         }
     }
 
-    /// By what is heard of the network. Of settings nothing is to be heard.
+    /// Subscribes to the network's events. Sysctls have none.
     fn subscribe(
         &mut self,
         scope: &Namespace,
@@ -330,7 +332,7 @@ impl Source for Host {
     }
 }
 
-/// What keeps hints coming.
+/// The subscription of the network's source.
 pub(crate) struct HostSubscription(<Rtnl as Source>::Subscription);
 
 impl Subscription<Error> for HostSubscription {
@@ -339,13 +341,13 @@ impl Subscription<Error> for HostSubscription {
     }
 
     fn drain(&mut self) -> Result<Drained, Error> {
-        let heard = Subscription::<rtnl::Error>::drain(&mut self.0);
-        heard.map_err(Error::from)
+        let drained = Subscription::<rtnl::Error>::drain(&mut self.0);
+        drained.map_err(Error::from)
     }
 }
 
 impl Error {
-    /// What the network's source says.
+    /// Returns the error if it is the network source's.
     pub(crate) fn network(&self) -> Option<&rtnl::Error> {
         match self {
             Error::Network(error) => Some(error),

@@ -1,5 +1,5 @@
-//! `trueup`: makes the kernel's network state agree with a file. The command line and its exit
-//! codes are here; what the commands do is the family's crates' doing.
+//! `trueup`: makes the kernel's network state agree with a file. This file has the command line and
+//! the exit codes; the crates of the family do the work.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -31,7 +31,7 @@ struct Cli {
     common: Common,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Args)]
 struct Common {
     /// The network namespace: a name as of `ip netns`, a path, or pid:N [default: one's own]
@@ -46,7 +46,8 @@ struct Common {
         value_name = "FORMAT"
     )]
     format: Format,
-    /// The directory of the journals, which record what trueup owns [default: /run/trueup, else $XDG_RUNTIME_DIR/trueup]
+    /// The directory of the journals, which record what trueup owns [default: /run/trueup, else
+    /// $XDG_RUNTIME_DIR/trueup]
     #[arg(long, global = true, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -95,18 +96,18 @@ enum Command {
     },
 }
 
-/// It could not be done, or could not be told.
+/// The command failed, or its answer is not known.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let Cli { command, common } = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) => {
+        Err(error) => {
             // Help and version are results; clap's own exit code for usage errors, 2, means
             // "changes pending" here.
-            let printed = told.print();
+            let printed = error.print();
             let is_lost = printed.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
-            let failed = told.use_stderr() || is_lost;
+            let failed = error.use_stderr() || is_lost;
             return ExitCode::from(if failed { FAILED } else { 0 });
         }
     };

@@ -1,4 +1,5 @@
-//! What the commands say: results on the standard output, all else on the standard error.
+//! The output of the commands: results on the standard output, all other messages on the standard
+//! error.
 
 mod lines;
 mod plan;
@@ -22,7 +23,7 @@ pub(crate) use report::{Record, report};
 pub(crate) use unresolved::{NewInReport, Unresolved};
 pub(crate) use why::{WhyContext, why};
 
-/// What to print.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -51,12 +52,12 @@ pub(crate) fn print_to_reader(
     }
 }
 
-/// Says something that is no result.
+/// Prints a message that is no result.
 pub(crate) fn note(what: impl Display) {
     write_stderr(format_args!("trueup: {}\n", clean(&what.to_string())));
 }
 
-/// Says why a command failed. What is wrong with a file is told as compilers do.
+/// Prints why a command failed; an error of a file in the form of compilers.
 pub(crate) fn print_error(error: &Error) {
     match error.downcast_ref::<file::Error>() {
         Some(error) => write_stderr(format_args!("{}\n", clean(&error.to_string()))),
@@ -64,7 +65,7 @@ pub(crate) fn print_error(error: &Error) {
     }
 }
 
-/// An error with its causes. Many name their cause themselves: it is not said twice.
+/// Returns an error with its causes. Many errors name their cause themselves; it is not repeated.
 pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -81,16 +82,16 @@ pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn write_stderr(what: std::fmt::Arguments<'_>) {
-    // In one piece, as threads and processes share it. If nobody hears it, nothing is left to do.
+    // In one piece, because threads and processes share it. A failed write has no reader.
     let _ = io::stderr().write_all(what.to_string().as_bytes());
 }
 
-/// A number of things, in words.
+/// Returns a number with its noun.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// A path in JSON. It may be of bytes that are no text, which JSON cannot have: they are replaced.
+/// A path in JSON. Bytes that are no text are replaced.
 pub(crate) struct LossyPath<P>(pub(crate) P);
 
 impl<P: AsRef<Path>> Serialize for LossyPath<P> {
@@ -99,7 +100,7 @@ impl<P: AsRef<Path>> Serialize for LossyPath<P> {
     }
 }
 
-/// A list that is made while it is written.
+/// A list that is built while it is written.
 struct List<F>(F);
 
 impl<F: Fn() -> I, I: IntoIterator<Item: Serialize>> Serialize for List<F> {

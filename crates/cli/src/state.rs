@@ -1,5 +1,5 @@
-//! What is ours between runs: a journal for each namespace and marker, in one directory. Not what stands in it: that is the
-//! source's, and how it is kept the journal's.
+//! The state directory: a journal for each namespace and marker, in which the sources keep their
+//! ledgers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
@@ -25,7 +25,7 @@ pub(crate) enum LedgerOf {
 }
 
 impl LedgerOf {
-    /// What its ledger is called in a journal.
+    /// Returns the ledger's name in the journal.
     fn name(self) -> &'static str {
         match self {
             LedgerOf::Network => "rtnl",
@@ -34,13 +34,13 @@ impl LedgerOf {
     }
 }
 
-/// Of a journal's file.
+/// The extension of journals.
 pub(crate) const EXTENSION: &str = "journal";
 
-/// How long another process may hold the state before we give up: one that is about to end.
+/// The time to wait for another process to release the journal.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The journal's place: of one namespace and marker, in a directory.
+/// The journal of one namespace and marker, in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     directory: PathBuf,
@@ -48,17 +48,17 @@ pub(crate) struct StateFile {
     marker: u8,
 }
 
-/// A journal that is ours to write, until this and all of its ledgers are dropped.
+/// A locked journal. The lock ends when this and all of its ledgers are dropped.
 #[derive(Debug)]
 pub(crate) struct State(SharedLedger);
 
-/// What is ours by one source in the place's namespace, in this boot. Clones are the same.
+/// The ledger of one source, in the namespace of the journal and in this boot. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedLedger {
     of: LedgerOf,
     place: StateFile,
     boot_id: String,
-    /// `None` once it could not be opened again.
+    /// `None` after it could not be opened again.
     opened: Arc<Mutex<Option<Opened>>>,
 }
 
@@ -67,7 +67,7 @@ struct Opened {
     journal: Journal,
     network: JournalLedger,
     settings: JournalLedger,
-    /// What was ours in other boots is forgotten.
+    /// The records of other boots are deleted.
     has_forgotten_boots: bool,
 }
 
@@ -98,7 +98,7 @@ impl StateFile {
         Ok(places.into_iter().find(usable))
     }
 
-    /// Whether the journal, or the lock of one who writes to it, is there.
+    /// Returns true if the journal, or the lock of a process that writes it, exists.
     fn is_in_use(&self) -> Result<bool> {
         let journal = self.file();
         for file in [journal::lock_file(&journal), journal] {
@@ -122,12 +122,12 @@ impl StateFile {
         Ok(false)
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Reads a ledger as it is, without a claim to it: it is not to be written. A journal that is not there is empty.
+    /// Reads a ledger without a lock. A missing journal is empty.
     ///
     /// # Errors
     ///
@@ -139,11 +139,12 @@ impl StateFile {
         self.ledger(of, &journal, &boot_id()?)
     }
 
-    /// Claims the journal and reads it. Writes nothing to it.
+    /// Locks the journal and reads it. Writes nothing to it.
     ///
     /// # Errors
     ///
-    /// When another process holds it for longer than a second; when it cannot be opened; when it is damaged.
+    /// When another process holds it for longer than a second; when it cannot be opened or is
+    /// damaged.
     pub(crate) fn claim(self) -> Result<State> {
         let boot_id = boot_id()?;
         make(&self.directory).with_context(|| {
@@ -183,7 +184,7 @@ impl StateFile {
         Ok(journal.ledger(of.name(), &scope)?)
     }
 
-    /// Its file.
+    /// Returns the path of the journal.
     pub(crate) fn file(&self) -> PathBuf {
         let StateFile { cookie, marker, .. } = self;
         self.directory
@@ -192,7 +193,7 @@ impl StateFile {
 }
 
 impl State {
-    /// What is ours by a source.
+    /// Returns the ledger of a source.
     pub(crate) fn ledger(&self, of: LedgerOf) -> SharedLedger {
         SharedLedger {
             of,
@@ -202,7 +203,8 @@ impl State {
 }
 
 impl SharedLedger {
-    /// A journal of which a write failed does not write any more, so it is opened again: a disk that was full may have room.
+    /// Runs `act` on the journal. A journal whose write failed writes no more, so it is opened
+    /// again: a full disk may have room by now.
     fn with<T>(
         &self,
         act: impl FnOnce(&mut Opened) -> Result<T, LedgerError>,
@@ -213,7 +215,7 @@ impl SharedLedger {
         {
             return act(opened);
         }
-        // Its lock goes with it.
+        // This releases the lock.
         *opened = None;
         let again = self.place.open(&self.boot_id).map_err(LedgerError::new)?;
         act(opened.insert(again))
@@ -245,7 +247,7 @@ impl Ledger for SharedLedger {
         self.with(|opened| opened.of(of).begin(intents))
     }
 
-    /// And forgets what was ours in other boots, once something is written anyway.
+    /// Also deletes the records of other boots, once it has written something.
     fn commit_outcomes(&mut self, claims: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError> {
         let of = self.of;
         self.with(|opened| {
@@ -260,7 +262,7 @@ impl Ledger for SharedLedger {
     }
 }
 
-/// What a journal says, and what to do about it.
+/// Returns an error of a journal with its remedy.
 pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     let shown = file.display();
     if error.is_held() {
@@ -287,7 +289,7 @@ pub(crate) fn describe_error(error: journal::Error, file: &Path) -> Error {
     anyhow!("cannot use the state file {shown}: {error}{remedy}")
 }
 
-/// What to do about an error of a journal, if that is known.
+/// Returns the remedy for an error of a journal, if one is known.
 pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
     let cause = || {
         let cause = std::error::Error::source(error)?;
@@ -301,16 +303,16 @@ pub(crate) fn remedy(error: &journal::Error) -> Option<&'static str> {
     error.remedy().or_else(readable)
 }
 
-/// What to do about a journal that cannot be opened.
+/// The remedy for a journal that cannot be opened.
 pub(crate) const FIX_PERMISSIONS: &str =
-    "let it be read and written by whoever runs trueup, or run it as its owner";
+    "let the user that runs trueup read and write it, or run trueup as its owner";
 
-/// What is to be said where no usual directory can be written.
+/// The message where no default directory can be written.
 pub(crate) const NO_STATE_DIRECTORY: &str = "no state directory: neither /run/trueup nor \
                                   $XDG_RUNTIME_DIR/trueup can be written; name a directory with \
                                   --state DIR";
 
-/// The directories in which journals may be: the one that was given, or the usual ones.
+/// Returns the directories in which journals may be: the given one, or the default ones.
 pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
     if let Some(given) = given {
         return vec![given.to_owned()];
@@ -321,8 +323,8 @@ pub(crate) fn directories(given: Option<&Path>) -> Vec<PathBuf> {
     usual.map(|base| base.join("trueup")).collect()
 }
 
-/// Makes a state directory that is not there. Any user may learn that nothing is remembered of a
-/// namespace: [`StateFile::is_in_use`]. A journal itself is for its owner alone.
+/// Creates a missing state directory. Every user may search it, to learn that a namespace has no
+/// journal: [`StateFile::is_in_use`]. The journal itself is readable by its owner alone.
 fn make(directory: &Path) -> io::Result<()> {
     const MODE: u32 = 0o711;
     if let Some(parent) = directory.parent() {

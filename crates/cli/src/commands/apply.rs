@@ -1,5 +1,5 @@
-//! `trueup apply`: one pass. All that can be refused is refused before the kernel is touched, with
-//! exit code 1. Once the pass has changed something, whatever ends it is exit code 2 at best.
+//! `trueup apply`: one pass. What can be refused is refused before the kernel is touched, with exit
+//! code 1. After a change the exit code of a failure is 2.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ pub(crate) fn apply(common: &Common, file: &Path) -> Result<ExitCode> {
     })
 }
 
-/// Says how the pass ended, of which the report could not be written.
+/// Returns how the pass ended whose report could not be written.
 fn unreported(error: &Error, verdict: Option<String>) -> Error {
     let verdict = verdict.map_or("converged".to_owned(), |why| {
         format!("not converged: {why}")

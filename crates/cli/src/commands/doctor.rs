@@ -1,5 +1,5 @@
-//! `trueup doctor`: what this kernel and this caller can do in a namespace, and what would hinder a pass. It asks and reads;
-//! nothing is changed, made or held.
+//! `trueup doctor`: what this kernel and this caller can do in a namespace, and the problems that
+//! would prevent a pass. It changes nothing.
 
 mod text;
 
@@ -22,12 +22,12 @@ use super::{Declared, Target};
 use crate::output::{self, Format, LossyPath};
 use crate::{Common, state};
 
-/// Something would hinder a pass.
+/// A problem would prevent a pass.
 const NOT_READY: u8 = 2;
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// What `[sysctl]` is about.
+/// The directory of the sysctls.
 const SYSCTLS: &str = "/proc/sys/net";
 
 pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
@@ -46,10 +46,10 @@ pub(crate) fn doctor(common: &Common, file: Option<&Path>) -> Result<ExitCode> {
     Ok(ExitCode::from(if found.ready { 0 } else { NOT_READY }))
 }
 
-/// All that was found, as it is in the JSON.
+/// The findings, as in the JSON.
 #[derive(Serialize)]
 struct Findings {
-    /// Nothing is known that would hinder a pass.
+    /// No problem is known.
     ready: bool,
     kernel: Option<String>,
     boot_id: Option<String>,
@@ -62,19 +62,19 @@ struct Findings {
     receive_buffer: Buffer,
     ownership: Vec<Proof>,
     state_directory: Option<LossyPath<PathBuf>>,
-    /// Those of the namespace, and the one that the file would have, or one without `protocol`.
+    /// The journals of the namespace, and that of the file, or of the default `protocol`.
     journals: Vec<JournalState>,
     problems: Vec<Problem>,
 }
 
-/// In bytes, as the kernel accounts for it.
+/// Bytes, as the kernel accounts for them.
 #[derive(Serialize)]
 struct Buffer {
     wanted: usize,
     obtained: usize,
 }
 
-/// By what objects of a kind are known as ours, unless a file says otherwise.
+/// The default proof that objects of a kind are ours.
 #[derive(Serialize)]
 struct Proof {
     kind: &'static str,
@@ -89,7 +89,7 @@ struct JournalState {
     protocol: u8,
     present: bool,
     held: bool,
-    /// Who holds it, if he is known.
+    /// The process that holds it, if that is known.
     holder: Option<Holder>,
 }
 
@@ -99,7 +99,7 @@ struct Holder {
     command: String,
 }
 
-/// What would hinder a pass, and what to do about it.
+/// A problem that would prevent a pass, and its remedy.
 #[derive(Serialize)]
 struct Problem {
     problem: String,
@@ -157,7 +157,7 @@ impl Findings {
 }
 
 impl Problem {
-    /// Of a journal.
+    /// Returns the problem of a journal.
     fn of(error: &journal::Error, file: &Path, protocol: u8) -> Problem {
         let file = file.display();
         let (problem, remedy) = if error.is_held() {
@@ -243,7 +243,7 @@ fn privileged(socket: &mut Socket, problems: &mut Vec<Problem>) -> Result<bool> 
     }
 }
 
-/// What a pass would go by: the marker unless the kernel is known to drop it.
+/// Returns the proof of each kind: the marker, unless the kernel is known to drop it.
 fn ownership(markers: &Markers) -> Vec<Proof> {
     let proof = |kind: Kind| {
         let (marker, kept, dropped, unknown) = match kind {
@@ -295,7 +295,8 @@ fn ownership(markers: &Markers) -> Vec<Proof> {
     Kind::ALL.map(proof).into()
 }
 
-/// The directory, if journals could be made in it: it, or the nearest above it that is there, can be written.
+/// Returns the directory if journals could be made in it: it, or its nearest existing ancestor, can
+/// be written.
 fn usable(directory: &Path) -> Result<PathBuf> {
     let shown = directory.display();
     let absolute = std::path::absolute(directory)
@@ -326,8 +327,7 @@ fn usable(directory: &Path) -> Result<PathBuf> {
     Ok(directory.to_owned())
 }
 
-/// The namespace's journals, in the order of their protocol numbers; that of `asked` also if it is
-/// not there.
+/// Returns the namespace's journals, sorted by protocol; that of `asked` also if it is missing.
 fn journals(
     given: Option<&Path>,
     cookie: u64,

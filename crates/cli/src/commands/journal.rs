@@ -1,4 +1,4 @@
-//! `trueup journal`: what to do with the files in which it is remembered what is ours, when something is wrong with one.
+//! `trueup journal`: checks, prints and repairs journals.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use trueup::journal::{self, Counts, Loss, Repaired};
 use crate::output::{self, Format, LossyPath};
 use crate::{Common, state};
 
-/// What is to be done.
+/// The task.
 #[derive(clap::Subcommand)]
 pub(crate) enum Task {
     /// Read journals whole, and print their counts of records and their damage
@@ -21,8 +21,8 @@ pub(crate) enum Task {
     Check(Files),
     /// Print every record of journals as a line of JSON
     ///
-    /// Of a damaged one it prints what a repair would keep. Exits with 0 when all was printed, 2
-    /// when one is damaged, 1 when one could not be read.
+    /// Of a damaged journal it prints what a repair would keep. Exits with 0 when all was printed,
+    /// 2 when one is damaged, 1 when one could not be read.
     Export(Files),
     /// Make damaged journals usable, and keep each damaged file beside the new one
     ///
@@ -48,7 +48,7 @@ pub(crate) struct Files {
 
 /// A file is damaged.
 const DAMAGED: u8 = 2;
-/// It could not be told, or not be done.
+/// The task failed, or its answer is not known.
 const FAILED: u8 = 1;
 
 pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
@@ -76,7 +76,7 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
             Task::Export(_) => export(&file),
             Task::Repair { accept_loss, .. } => repair(common.format, &file, *accept_loss),
         });
-        // What is known to be damaged outweighs what is not known.
+        // Known damage outweighs an unknown state.
         worst = worst.max(done.unwrap_or_else(|error| {
             output::print_error(&error);
             FAILED
@@ -85,8 +85,8 @@ pub(crate) fn journal(common: &Common, task: &Task) -> Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-/// Those that were named, or all in the state directories, in the order of their names; or why they
-/// cannot be known.
+/// Returns the named journals, or all in the state directories, sorted by name; or why they are not
+/// known.
 fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     if !named.is_empty() {
         return named.iter().cloned().map(Ok).collect();
@@ -100,7 +100,7 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
                 read.push(directory);
                 chosen.extend(files.into_iter().map(Ok));
             }
-            // As root's is made: other users have journals elsewhere.
+            // Root's directory is like this; other users have journals elsewhere.
             Err(error) if common.state.is_none() && is_unlisted(directory, &error) => {
                 output::note(format_args!(
                     "{}, so its journals are left out; run it as the owner of that directory to \
@@ -122,7 +122,7 @@ fn chosen(common: &Common, named: &[PathBuf]) -> Vec<Result<PathBuf>> {
     chosen
 }
 
-/// Whether the caller may search a directory, and not list it.
+/// Returns true if the caller may search a directory and not list it.
 fn is_unlisted(directory: &Path, error: &Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     let is_permission = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
@@ -145,7 +145,7 @@ fn journals(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What a check says of a file, as JSON.
+/// The result of a check, as JSON.
 #[derive(Serialize)]
 struct CheckRecord<'a> {
     file: LossyPath<&'a Path>,
@@ -233,7 +233,7 @@ fn export(file: &Path) -> Result<u8> {
     }
 }
 
-/// What a repair says of a file, as JSON.
+/// The result of a repair, as JSON.
 #[derive(Serialize)]
 struct RepairRecord<'a> {
     file: LossyPath<&'a Path>,
@@ -295,7 +295,7 @@ fn line(out: &mut dyn Write, record: &impl Serialize) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Names the file that an error is about, and what can be done.
+/// Adds the file and the remedy to an error.
 fn about(file: &Path, error: journal::Error) -> Error {
     let remedy = match error.remedy() {
         Some(remedy) => format!(". What can be done: {remedy}"),

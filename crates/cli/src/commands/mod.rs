@@ -1,5 +1,5 @@
-//! The commands, one file each, and what they share: the file that was given, the namespace that
-//! was named.
+//! The commands, one file each, and what they share: the file and the namespace of the command
+//! line.
 
 mod apply;
 mod doctor;
@@ -32,16 +32,16 @@ pub(crate) use plan::plan;
 pub(crate) use watch::{Watch, watch};
 pub(crate) use why::{Why, why};
 
-/// A file with what follows from it.
+/// A file with its options.
 struct Declared {
-    /// What errors call it.
+    /// Its name in errors.
     name: String,
     file: File,
     options: Options,
 }
 
 impl Declared {
-    /// Reads a file; `-` is the standard input. `grace` is the command's own, for a file that names none.
+    /// Reads a file; `-` is the standard input. `grace` is the default of the command.
     fn read(path: &Path, grace: Duration) -> Result<Declared> {
         let name = match is_stdin(path) {
             true => "(standard input)".to_owned(),
@@ -69,7 +69,7 @@ impl Declared {
         })
     }
 
-    /// What is declared for both sources.
+    /// Returns the desired state of both sources.
     fn desired(&self) -> Desired {
         Desired {
             network: self.file.desired.clone(),
@@ -89,7 +89,7 @@ impl Declared {
         counts.chain(sysctls).collect()
     }
 
-    /// Why a pass could not run, with the place of what is wrong if that is in the file.
+    /// Returns why a pass could not run, with the place in the file if the cause is there.
     fn explain(&self, error: host::Error) -> Error {
         match error.network().and_then(|error| self.file_error(error)) {
             Some(wrong) => wrong.into(),
@@ -97,7 +97,8 @@ impl Declared {
         }
     }
 
-    /// Tells where in the file the object is that a pass could not take, if that is what is wrong.
+    /// Returns the error in the file, with its place, if an object that the pass could not take is
+    /// the cause.
     fn file_error(&self, error: &trueup::rtnl::Error) -> Option<file::Error> {
         let wrong = error.desired()?;
         let place = |index| self.file.locations.at(wrong.kind(), index);
@@ -116,7 +117,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The namespace that was named: held open, so that all of a command happens in one and the same.
+/// The namespace of the command line, held open so that the whole command works in the same one.
 struct Target {
     namespace: Namespace,
     cookie: u64,
@@ -132,13 +133,13 @@ impl Target {
         Ok(Target { namespace, cookie })
     }
 
-    /// Where it is remembered what is ours in it under a marker, if there is such a place.
+    /// Returns the journal of the namespace and marker, if there is a directory for it.
     fn state(&self, common: &Common, options: &Options) -> Result<Option<state::StateFile>> {
         let protocol = options.network.protocol();
         state::StateFile::find(common.state.as_deref(), self.cookie, protocol)
     }
 
-    /// Claims that place, to write there.
+    /// Locks the journal, to write it.
     fn claim(&self, common: &Common, options: &Options) -> Result<state::State> {
         let found = self.state(common, options)?;
         found.context(state::NO_STATE_DIRECTORY)?.claim()

@@ -1,6 +1,6 @@
-//! `trueup observe`: the namespace's state in the file's own form, such that a plan of it finds
-//! nothing to do. What the kernel makes by itself is no part of it; what a file cannot say is left
-//! out, and told.
+//! `trueup observe`: the namespace's state as a file, of which a plan finds nothing to do. It
+//! leaves out what the kernel makes by itself, and what a file cannot express; the latter with a
+//! note.
 
 mod authored;
 
@@ -65,10 +65,10 @@ pub(crate) fn observe(common: &Common) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What can be shown of a namespace.
+/// The state of a namespace as a file.
 struct AuthoredState {
     desired: Desired,
-    /// What cannot, and why.
+    /// What the file cannot express, and why.
     left_out: Vec<String>,
 }
 
@@ -95,8 +95,8 @@ impl AuthoredState {
         }
     }
 
-    /// The commands that would make this state where only the links are that no file can create, as
-    /// the kernel makes them. Each of those is named in a comment.
+    /// Returns the commands that recreate this state where only the links exist that no file can
+    /// create. A comment names each of those.
     fn batch(&self, observed: &Observed) -> String {
         let names: BTreeSet<IfName> = self
             .desired
@@ -143,7 +143,8 @@ fn as_made(link: &Link) -> Link {
     }
 }
 
-/// What the kernel makes by itself: connected and local routes, redirects, router advertisements.
+/// Returns true if the kernel made the route by itself: connected and local routes, redirects,
+/// router advertisements.
 fn is_kernels_route(route: &Route) -> bool {
     const REDIRECT: u8 = 1;
     const KERNEL: u8 = 2;
@@ -155,20 +156,20 @@ fn is_kernels_route(route: &Route) -> bool {
     undeclarable || matches!(route.protocol, REDIRECT | KERNEL | RA)
 }
 
-/// The three rules of every namespace, and the one that comes with the first VRF. Kernels before
-/// 4.17 do not say that they are theirs.
+/// Returns true for the three rules of every namespace, and the one that comes with the first VRF.
+/// Kernels before 4.17 do not mark them.
 fn is_kernels_rule(rule: &Rule) -> bool {
     const KERNEL: u8 = 2;
     rule.protocol == KERNEL || (rule.protocol == 0 && matches!(rule.priority, 0 | 32766 | 32767))
 }
 
-/// Whether a route has its next hops written out where those of others are objects.
+/// Returns true for a route with next hops of its own where other routes have nexthop objects.
 fn is_written_out(object: &Object, shape: &NexthopMode) -> bool {
     let is_object = |route: &Route| matches!(route.nexthops, NextHops::Object(..));
     *shape == NexthopMode::Objects && matches!(object, Object::Route(route) if !is_object(route))
 }
 
-/// An object of which there may be one in a file.
+/// A kind of object that a file can declare.
 trait Authorable: Item + Clone + Into<Object> {
     type Authored;
 
@@ -188,8 +189,8 @@ trait Authorable: Item + Clone + Into<Object> {
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32>;
 }
 
-/// Separates what a file can say from what it cannot. What can be said is found by trial: a plan
-/// for the object alone has to be empty.
+/// Separates what a file can express from what it cannot, by trial: a plan for the object alone has
+/// to be empty.
 struct Extractor<'a> {
     names: Names<'a>,
     devices: Devices,

@@ -40,12 +40,12 @@ pub(crate) fn plan(common: &Common, file: &Path) -> Result<ExitCode> {
     Ok(ExitCode::from(PENDING))
 }
 
-/// Where it is remembered what is ours, for those who change nothing. Where there is no place for that, nothing is remembered,
-/// and that is told.
+/// Returns the journal, for commands that only read. Where no directory is usable the ledger is
+/// empty, and a note says so.
 ///
 /// # Errors
 ///
-/// When that cannot be known.
+/// When that is not known.
 pub(super) fn find_state_file(
     target: &Target,
     common: &Common,
@@ -61,7 +61,7 @@ pub(super) fn find_state_file(
     Ok(found)
 }
 
-/// A ledger as it is.
+/// Returns a ledger to read.
 pub(super) fn ledger(
     state: Option<&state::StateFile>,
     of: LedgerOf,

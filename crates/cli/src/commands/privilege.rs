@@ -1,4 +1,4 @@
-//! Whether the kernel would let us change anything, asked before anything is.
+//! The check for the privilege to change a namespace, before a change.
 
 use anyhow::{Context as _, Result};
 use trueup::netlink::Socket;

@@ -1,7 +1,7 @@
 //! `trueup watch`: the loop over both sources, until a signal ends it.
 //!
-//! Beside it are threads that each wait for something else: signals, the file and the namespace, the service manager, whoever asks
-//! for metrics, and the terminal. What they find out, the loop is told; what it does, they are.
+//! Other threads wait for signals, the file and the namespace, the service manager, scrapers of
+//! metrics, and the terminal.
 
 mod exposition;
 mod file_watch;
@@ -38,11 +38,11 @@ use crate::output::{self, Format};
 use crate::state::LedgerOf;
 use crate::{Common, host};
 
-/// How long what bears our marker and was never declared is left alone, unless the file says otherwise: whoever writes the file
-/// may be behind a sibling.
+/// The default grace: the time for which an undeclared object with our marker is left alone,
+/// because the file may be written later than the object.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What is watched, and how.
+/// The arguments of `watch`.
 #[derive(clap::Args)]
 pub(crate) struct Watch {
     /// The desired state, TOML or JSON
@@ -64,7 +64,7 @@ pub(crate) struct Watch {
     metrics: Option<Address>,
 }
 
-/// Changes a second, and at once.
+/// The most changes a second, and at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     rate: NonZeroU32,
@@ -129,7 +129,7 @@ pub(crate) fn watch(common: &Common, asked: &Watch) -> Result<ExitCode> {
              commands"
         );
     }
-    // From here on a signal ends the loop between two steps of a pass, and not one halfway.
+    // From here on a signal ends the loop between two steps of a pass, and not within one.
     let signals = SignalHandler::new()?;
     let stamp = Stamp::of(path);
     let declared = Declared::read(path, GRACE)?;
@@ -235,14 +235,14 @@ fn run(
     }
 }
 
-/// What stands on top of the view.
+/// Returns the title of the view.
 fn title(path: &Path, common: &Common) -> String {
     let netns = common.netns.as_ref();
     let netns = netns.map_or_else(String::new, |netns| format!("   netns {netns}"));
     format!("trueup watch {}{netns}", path.display())
 }
 
-/// The view, if there is a terminal for it and nobody asked for anything else.
+/// Opens the screen if the standard output is a terminal and the format is text.
 fn screen(format: Format, reporter: &Reporter, handle: &Handle<Host>) -> Result<Option<Screen>> {
     if format != Format::Text || !screen::is_available() {
         return Ok(None);
@@ -251,14 +251,14 @@ fn screen(format: Format, reporter: &Reporter, handle: &Handle<Host>) -> Result<
     let lost = handle.clone();
     let screen = Screen::open(
         move |height, width| shown.lines(&asked.stats(), height, width),
-        // Nobody looks on any more, and nobody would stop it.
+        // Without the terminal there is no user who could stop it.
         move || lost.stop(),
     )?;
     reporter.set_screen(Some(screen.waker()));
     Ok(Some(screen))
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct Shared(Mutex<Inner>);
 
@@ -277,7 +277,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where in the file the fault is, if a pass could not run for one.
+    /// Returns the error in the file that kept a pass from running.
     fn file_error(&self, error: &host::Error) -> Option<trueup_file::Error> {
         let shared = self.lock();
         shared.declared.as_ref()?.file_error(error.network()?)

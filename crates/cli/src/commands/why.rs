@@ -1,5 +1,6 @@
-//! `trueup why`: whose an object is, by what proof, what is declared of it, and what the next pass would do to it. Needs no
-//! privilege and writes nothing. What an object is called is read here; all else is told by the source.
+//! `trueup why`: who owns an object, by what proof, what is declared of it, and what the next pass
+//! would do to it. Needs no privilege and writes nothing. This file parses the words; the source
+//! has the answer.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -19,7 +20,7 @@ use crate::output::{self, Format};
 use crate::state::LedgerOf;
 use crate::{Common, host};
 
-/// Which object, and what is declared.
+/// The arguments of `why`.
 #[derive(clap::Args)]
 pub(crate) struct Why {
     /// The object in the words of `ip`: `link NAME`, `address ADDRESS[/LENGTH] [dev NAME]`,
@@ -101,7 +102,7 @@ const NEIGHBOUR: &str = "neighbour ADDRESS [dev NAME]";
 const ROUTE: &str = "route PREFIX|default [table T] [metric M] [tos T]";
 const RULE: &str = "rule PRIORITY";
 
-/// What the words ask about.
+/// Parses the words of a question.
 fn query(words: &[String], family: Option<Family>, tables: &TableNames) -> Result<Query> {
     let (kind, words) = words
         .split_first()
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_is_told_with_what_can() {
-        for (text, told) in [
+        for (text, expected) in [
             ("", "write `link NAME`"),
             ("tunnel x", "`tunnel` is no kind of object"),
             ("link", "write `link NAME`"),
@@ -286,7 +287,7 @@ mod tests {
             ("rule low", "`low` is no number"),
         ] {
             let error = asked(text, None).unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
         let error = asked("route 10.2.0.0/16", Some(Family::Inet6)).unwrap_err();
         assert!(error.to_string().contains("inet6"), "{error}");

@@ -1,18 +1,18 @@
-//! Whether passes end: for whoever would otherwise start the process again.
+//! The running time of the current pass, for the watchdog of a service manager.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Says how long the pass has been running that runs now.
+/// Measures how long the current pass has been running.
 #[derive(Debug)]
 pub(crate) struct PassTimer {
     start: Instant,
-    /// When it began, in milliseconds from the start and one more; 0 if none runs.
+    /// The start of the pass, in milliseconds since `start`, plus one; 0 if none runs.
     began: AtomicU64,
 }
 
 impl PassTimer {
-    /// Of a source of which no pass has begun.
+    /// Creates the timer; no pass runs.
     pub(crate) fn new() -> PassTimer {
         PassTimer {
             start: Instant::now(),
@@ -20,17 +20,17 @@ impl PassTimer {
         }
     }
 
-    /// A pass begins.
+    /// Starts a pass.
     pub(super) fn begin(&self) {
         self.began.store(self.now() + 1, Ordering::Relaxed);
     }
 
-    /// The pass is over, and what came of it has been told.
+    /// Ends the pass, once it is reported.
     pub(crate) fn end(&self) {
         self.began.store(0, Ordering::Relaxed);
     }
 
-    /// No pass has been running for longer than this.
+    /// Returns true if no pass has been running for longer than `longest`.
     pub(crate) fn is_within(&self, longest: Duration) -> bool {
         let began = self.began.load(Ordering::Relaxed);
         let ran = (self.now() + 1).saturating_sub(began);

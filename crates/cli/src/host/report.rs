@@ -1,4 +1,4 @@
-//! What came of a pass over both sources.
+//! The report of a pass over both sources.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use trueup::sysctl;
 
 use super::Error;
 
-/// The report of a pass over both sources, each of which may have had more than one turn. Each op has one outcome in it: that of
-/// the last turn in which it came up.
+/// The report of a pass over both sources, each of which may have run more than once. Each op has
+/// one outcome, that of its last run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// In their order. The last one tells how things stand.
+    /// In order; the last one has the final state.
     pub(super) network: Vec<rtnl::Report>,
-    /// Likewise; none where the file says nothing of settings.
+    /// In order; empty where the file declares no sysctls.
     pub(super) settings: Vec<sysctl::Report>,
-    /// Why the settings could not be seen to, the last time.
+    /// Why the last pass over sysctls could not run.
     pub(super) settings_error: Option<sysctl::Error>,
-    /// Why the pass broke off after it had changed something.
+    /// Why the pass ended early, after it had changed something.
     pub(super) aborted: Option<Error>,
 }
 
 impl Report {
-    /// What was done to the network.
+    /// Returns the network ops that were applied.
     pub(crate) fn applied(&self) -> impl Iterator<Item = OpOutcome<'_>> {
         self.network.iter().flat_map(rtnl::Report::applied)
     }
 
-    /// What was done to settings.
+    /// Returns the sysctl ops that were applied.
     pub(crate) fn set(&self) -> impl Iterator<Item = &sysctl::SysctlOp> {
         self.settings.iter().flat_map(sysctl::Report::applied)
     }
 
-    /// What was refused of settings, and why.
+    /// Returns the sysctl ops that failed, with the reason.
     pub(crate) fn settings_failed(
         &self,
     ) -> impl Iterator<Item = (&sysctl::SysctlOp, &sysctl::Failure)> {
@@ -45,7 +45,7 @@ impl Report {
             .flat_map(sysctl::Report::failed)
     }
 
-    /// What was not tried of settings, and why.
+    /// Returns the pending sysctl ops, with the reason.
     pub(crate) fn settings_pending(
         &self,
     ) -> impl Iterator<Item = (&sysctl::SysctlOp, &sysctl::Pending)> {
@@ -55,17 +55,17 @@ impl Report {
             .flat_map(sysctl::Report::pending)
     }
 
-    /// What there is to say of whose settings are whose.
+    /// Returns the findings about the ownership of sysctls.
     pub(crate) fn settings_findings(&self) -> impl Iterator<Item = &sysctl::Finding> {
         self.settings.iter().flat_map(sysctl::Report::findings)
     }
 
-    /// What was refused, and why.
+    /// Returns the network ops that failed, with the reason.
     pub(crate) fn failed(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Failure)> {
         self.last().flat_map(rtnl::Report::failed)
     }
 
-    /// What was not tried, and why.
+    /// Returns the pending network ops, with the reason.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (OpOutcome<'_>, &Pending)> {
         self.last().flat_map(rtnl::Report::pending)
     }
@@ -78,7 +78,7 @@ impl Report {
         })
     }
 
-    /// What there is to say of who owns what.
+    /// Returns the findings about the ownership of network objects.
     pub(crate) fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
         let (earlier, last) = self.network.split_at(self.network.len().saturating_sub(1));
         let still = |finding: &Finding<'_>| {
@@ -91,8 +91,8 @@ impl Report {
         earlier.chain(last.iter().flat_map(rtnl::Report::findings))
     }
 
-    /// What could not be read whole, why the pass could not be ended, and why a part of it could
-    /// not be begun.
+    /// Returns what could not be read whole, why the pass could not end, and why a part of it could
+    /// not begin.
     pub(crate) fn errors(&self) -> Vec<String> {
         let doubts = self.last().flat_map(rtnl::Report::doubts);
         let doubts = doubts.map(ToString::to_string);
@@ -112,13 +112,13 @@ impl Report {
             .collect()
     }
 
-    /// Whether each of the network's objects was looked at, so that what is not in the report is not
-    /// unresolved.
+    /// Returns true if the pass read every network object, so that an object without an entry has
+    /// no problem.
     pub(crate) fn is_network_seen(&self) -> bool {
         self.aborted.is_none() && self.last().all(rtnl::Report::is_seen_whole)
     }
 
-    /// The same of the settings: the first look of a pass comes to each of them, or there is none.
+    /// Returns true if the pass read every declared sysctl.
     pub(crate) fn are_settings_seen(&self) -> bool {
         self.aborted.is_none() && self.settings_error.is_none()
     }
@@ -137,10 +137,10 @@ impl reconcile::Report for Report {
             && settings.is_none_or(reconcile::Report::converged)
     }
 
-    /// Of the earlier turns what was done, and of the last one all.
-    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
-        outcomes_of_turns(&self.settings, tell);
-        outcomes_of_turns(&self.network, tell);
+    /// Calls `visit` for each applied op of the earlier runs, and for each op of the last.
+    fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
+        outcomes_of_turns(&self.settings, visit);
+        outcomes_of_turns(&self.network, visit);
     }
 
     fn is_truncated(&self) -> bool {
@@ -164,12 +164,12 @@ impl reconcile::Report for Report {
     }
 }
 
-fn outcomes_of_turns<R: reconcile::Report>(turns: &[R], tell: &mut dyn FnMut(ReportedOp<'_>)) {
+fn outcomes_of_turns<R: reconcile::Report>(turns: &[R], visit: &mut dyn FnMut(ReportedOp<'_>)) {
     for (at, turn) in turns.iter().enumerate() {
         let is_last = at + 1 == turns.len();
-        turn.outcomes(&mut |told| {
-            if is_last || told.outcome == Outcome::Applied {
-                tell(told);
+        turn.outcomes(&mut |op| {
+            if is_last || op.outcome == Outcome::Applied {
+                visit(op);
             }
         });
     }

@@ -11,7 +11,7 @@ use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
 use super::{clean, count, setting};
 use crate::host::Report;
 
-/// What a pass did, a line each, and whose things have become.
+/// Returns a line for each applied op and each change of ownership.
 pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
     let set = report.set().map(setting::text);
     let applied = report
@@ -24,14 +24,14 @@ pub(crate) fn changes(report: &Report) -> impl Iterator<Item = String> {
     set.chain(applied).chain(left).chain(ownership_changes)
 }
 
-/// Whether a reason says how long an object is left alone.
+/// Whether a reason has the time for which an object is left alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Times {
     Shown,
     LeftOut,
 }
 
-/// The findings that no op tells of: whose an object is has changed, and the object has not.
+/// Returns the findings without an op: the owner of an object has changed, and the object has not.
 pub(super) fn ownership_changes(report: &Report) -> impl Iterator<Item = Finding<'_>> {
     let still = |finding: &Finding<'_>| matches!(finding.rule, Rule::Adopted | Rule::Shed { .. });
     report.findings().filter(still)
@@ -47,23 +47,23 @@ pub(super) fn finding_text(finding: &Finding<'_>) -> String {
     format!("* {kind} {spec}   ({}: {meaning})", finding.rule)
 }
 
-/// What a pass left unfinished, by why it did: at most so many lines of each.
+/// What a pass left unfinished, with a limited number of lines for each reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unfinished {
-    /// What failed or waits.
+    /// Ops that failed or are pending.
     pub(crate) unfinished: Vec<String>,
-    /// How many there are beyond those.
+    /// The number of further ones.
     pub(crate) more_unfinished: usize,
-    /// What somebody takes from us again and again.
+    /// Objects that another writer removes or changes repeatedly.
     pub(crate) contended: Vec<String>,
-    /// What is in the way of what is declared.
+    /// Conflicts with foreign objects.
     pub(crate) conflicts: Vec<String>,
-    /// How many there are beyond those.
+    /// The number of further ones.
     pub(crate) more_conflicts: usize,
 }
 
 impl Unfinished {
-    /// Of a report.
+    /// Collects at most `most` lines of each list of a report.
     pub(crate) fn of(report: &Report, most: usize) -> Unfinished {
         let is_contended = |why: &Pending| matches!(why, Pending::Held(Hold::Contention { .. }));
         let contended = report.pending().filter(|(_, why)| is_contended(why));
@@ -144,7 +144,7 @@ pub(super) fn command(done: &OpOutcome<'_>) -> String {
     done.op.command(done.devices)
 }
 
-/// Why an op was not tried.
+/// Returns why an op was not tried.
 pub(super) fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
     if let Some(awaited) = pending.waits_for() {
         return format!("waits for: {}", awaited.command(pending.devices));
@@ -163,7 +163,7 @@ pub(super) fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
     }
 }
 
-/// How much is unresolved.
+/// The counts of what is unresolved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Counts {
     pub(super) failed: usize,
@@ -181,12 +181,12 @@ impl Counts {
     }
 }
 
-/// Why the state is not called converged; `None` if it is.
+/// Returns why the state is not converged; `None` if it is.
 pub(crate) fn verdict(report: &Report) -> Option<String> {
     verdict_with(report, Counts::of(report))
 }
 
-/// The same, with counts that also know of what the pass did not try again.
+/// Returns the same with the given counts, which include ops that the pass did not try again.
 pub(super) fn verdict_with(report: &Report, counts: Counts) -> Option<String> {
     if report.converged() {
         return None;

@@ -1,4 +1,4 @@
-//! A plan, printed.
+//! The output of `trueup plan`.
 
 use std::io::{self, Write};
 
@@ -33,12 +33,12 @@ pub(crate) fn plan(format: Format, planned: &Planned) -> Result<()> {
     })
 }
 
-/// What would be done to settings, or tried in vain.
+/// Returns the sysctl ops, also those that would fail.
 fn settings(planned: &Planned) -> impl Iterator<Item = &SysctlOp> {
     planned.settings.iter().flat_map(Settings::ops)
 }
 
-/// A setting is written once what it belongs to is there, which is not known before.
+/// Returns true if the sysctl can be written now; its device may not exist yet.
 fn is_due(done: &SysctlOp) -> bool {
     !matches!(done.outcome, Outcome::Failed(_))
 }
@@ -88,7 +88,7 @@ fn counts(plan: &Plan, planned: &Planned) -> String {
     parts.join(", ")
 }
 
-/// The plan as JSON, made while it is written: it may be of a million ops.
+/// The plan as JSON, built while it is written: it may have a million ops.
 struct Record<'a>(&'a Planned);
 
 #[derive(serde::Serialize)]
@@ -98,7 +98,7 @@ enum Op {
     Network(OpRecord),
 }
 
-/// What becomes ours as it is.
+/// An object that becomes ours as it is.
 #[derive(serde::Serialize)]
 struct AdoptedRecord {
     kind: Kind,

@@ -20,7 +20,7 @@ use super::unresolved::{NewInReport, new};
 use super::{Format, List, clean, print};
 use crate::host::Report;
 
-/// Prints what a pass did and what came of it.
+/// Prints the report of a pass.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ fn text_of_the_rest(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     write_verdict(out, verdict(report).as_deref())
 }
 
-/// The commands of what was done; what was not is told in comments, as are settings, of which `ip` knows nothing.
+/// Writes the applied ops as commands, and all else as comments; `ip` has no command for sysctls.
 fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     for set in report.set() {
         writeln!(out, "# {}", clean(&setting::command(set)))?;
@@ -72,14 +72,14 @@ fn batch(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-/// The report as JSON, made while it is written: it may be of a million ops.
+/// The report as JSON, built while it is written: it may have a million ops.
 pub(crate) struct Record<'a> {
     pub(crate) report: &'a Report,
-    /// What is new in it, where that alone is written.
+    /// What is new in it, if only that is written.
     pub(crate) news: Option<&'a NewInReport>,
 }
 
-/// Of either source.
+/// A record of one of the sources.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Either<S, N> {
@@ -98,14 +98,14 @@ struct FailedRecord {
     forms: Option<FormsRecord>,
 }
 
-/// Of what is stored otherwise.
+/// The forms of an object that the kernel stored with other values.
 #[derive(serde::Serialize)]
 struct FormsRecord {
     desired: String,
     stored: Option<String>,
 }
 
-/// As of any op, but that the reason is why it waits.
+/// An op whose reason is why it waits.
 #[derive(serde::Serialize)]
 struct PendingRecord {
     op: Action,
@@ -140,7 +140,7 @@ fn pending_record((done, why): (OpOutcome<'_>, &Pending)) -> PendingRecord {
     }
 }
 
-/// A rule of ownership that came to bear on an object.
+/// A rule of ownership that applied to an object.
 #[derive(serde::Serialize)]
 struct FindingRecord {
     rule: &'static str,

@@ -1,13 +1,13 @@
-//! Settings below `/proc/sys`, in the words of `sysctl(8)`.
+//! Sysctls in the words of `sysctl(8)`.
 
 use serde::Serialize;
 use trueup::reconcile::ErrorClass;
 use trueup::sysctl::{Failure, Finding, Outcome, Pending, SysctlOp};
 
-/// As kinds of objects are called.
+/// The name of the kind.
 pub(super) const KIND: &str = "sysctl";
 
-/// An op on a setting as JSON: as of any object.
+/// An op on a sysctl as JSON, in the form of any op.
 #[derive(Serialize)]
 pub(super) struct Setting {
     op: &'static str,
@@ -26,7 +26,7 @@ struct FailureRecord {
 }
 
 impl Setting {
-    /// One that was carried out.
+    /// Returns the record of an applied op.
     pub(super) fn new(done: &SysctlOp) -> Setting {
         Setting {
             op: "update",
@@ -56,7 +56,7 @@ impl Setting {
         }
     }
 
-    /// One of a plan: what cannot be done as things are says why.
+    /// Returns the record of an op of a plan. An op that is not possible yet says why.
     pub(super) fn planned(done: &SysctlOp) -> Setting {
         match &done.outcome {
             Outcome::Failed(why) => Setting {
@@ -68,7 +68,7 @@ impl Setting {
     }
 }
 
-/// What there is to say of whose a setting is, as JSON.
+/// A finding about the ownership of a sysctl, as JSON.
 #[derive(Serialize)]
 pub(super) struct Found {
     rule: &'static str,
@@ -93,7 +93,7 @@ impl Found {
     }
 }
 
-/// What a change does, and why.
+/// Returns the line of an op, with the reason.
 pub(super) fn text(done: &SysctlOp) -> String {
     let SysctlOp {
         key,
@@ -109,12 +109,12 @@ pub(super) fn text(done: &SysctlOp) -> String {
     )
 }
 
-/// What a change would do, and why it was not made.
+/// Returns the line of an op that was not applied, with the reason.
 pub(super) fn undone(done: &SysctlOp, why: &str) -> String {
     format!("! {}   ({why})", command(done))
 }
 
-/// The command that would do the same.
+/// Returns the command of an op.
 pub(super) fn command(done: &SysctlOp) -> String {
     let assignment = format!("{}={}", done.key, done.to);
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/=:,".contains(c);

@@ -1,6 +1,6 @@
-//! What is new in the report of a pass, compared with the reports before it. So what stays as it
-//! is, such as five hundred routes that cannot be made, is reported when it begins and when it
-//! ends, and not with every pass.
+//! What is new in a report, compared with the reports before it. A problem that stays, such as five
+//! hundred routes that cannot be created, is reported when it begins and when it ends, and not in
+//! every pass.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,23 +18,23 @@ use super::lines::{
 use super::{clean, setting};
 use crate::host::Report;
 
-/// What the reports so far left unresolved: failed and pending ops, conflicts, and what is left
-/// alone for a time.
+/// The problems of the reports so far: failed and pending ops, conflicts, and objects left alone
+/// for a time.
 #[derive(Default)]
 pub(crate) struct Unresolved {
     known: HashMap<Issue, Reason>,
-    /// Reason the last report was not called converged; nothing before the first.
+    /// Why the last report was not converged; `None` before the first.
     verdict: Option<Option<String>>,
-    /// Another file was taken up since.
+    /// Another file came into force since.
     is_file_new: bool,
 }
 
-/// What is unresolved.
+/// What a problem is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Issue {
     issue_kind: IssueKind,
     kind: &'static str,
-    /// The command of an op, the object of anything else.
+    /// The command of an op; of other problems the object.
     object: String,
 }
 
@@ -45,13 +45,13 @@ enum IssueKind {
     Ownership,
 }
 
-/// Reason it is unresolved, without times.
+/// Why it is unresolved, without times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Failed(String),
     Pending(String),
-    /// It was not tried in this pass, for a reason of the loop's own: it failed before, or there
-    /// was no time for it. What is known of it still holds.
+    /// The op was not tried in this pass, because it failed before or the time was over. Its former
+    /// reason still holds.
     NotTried(String),
     Conflict(String),
     Ownership(&'static str),
@@ -60,21 +60,21 @@ enum Reason {
 /// What is new in a report.
 #[derive(Debug, Default)]
 pub(crate) struct NewInReport {
-    /// Of each list of the report, in its order: which entries are new.
+    /// For each list of the report, in its order: which entries are new.
     pub(super) failed: Vec<bool>,
     pub(super) pending: Vec<bool>,
     pub(super) conflicts: Vec<bool>,
     pub(super) ownership: Vec<bool>,
     ended: Vec<(Issue, Reason)>,
-    /// Of all that is unresolved, new or not.
+    /// The counts of all problems, new or not.
     pub(super) counts: Counts,
     verdict: Option<String>,
     is_any: bool,
 }
 
 impl Unresolved {
-    /// Another file is in force. What of the former one cannot be looked at in the next pass is
-    /// forgotten: it may not be declared any more, and would be counted for ever.
+    /// Notes that another file is in force. Problems that the next pass cannot read are then
+    /// dropped: their objects may not be declared any more.
     pub(crate) fn file_replaced(&mut self) {
         self.is_file_new = true;
     }
@@ -90,7 +90,7 @@ impl Unresolved {
             let set = report.set().map(Issue::setting);
             let applied = set.chain(report.applied().map(|done| Issue::op(&done)));
             let ended = applied.filter_map(|item| comparison.before.remove_entry(&item));
-            // That its turn has come says the op itself.
+            // The op itself reports that it was tried.
             let ended = ended.filter(|(_, why)| !matches!(why, Reason::NotTried(_)));
             news.ended = ended.collect();
         }
@@ -121,7 +121,7 @@ impl Unresolved {
                 comparison.is_new(item, Reason::Conflict(conflict.foreign))
             })
             .collect();
-        // What happened is news; that something is left alone is so once.
+        // A change is new each time; an object that is left alone is new once.
         let of_settings = report.settings_findings().map(|_| true);
         let findings = report.findings().map(|finding| {
             let rule = match finding.rule {
@@ -148,7 +148,7 @@ impl Unresolved {
         news.ended.extend(ended);
         // A map has no order.
         news.ended[from..].sort_by(|(a, _), (b, _)| a.object.cmp(&b.object));
-        // What could not be looked at is as it was, as far as is known.
+        // What could not be read counts as before.
         if !std::mem::take(&mut self.is_file_new) {
             now.extend(unseen);
         }
@@ -178,14 +178,14 @@ impl Unresolved {
     }
 }
 
-/// The items of the reports before that are not in the new one, and those that are.
+/// The problems before that are not in the new report, and those that are.
 struct Comparison {
     before: HashMap<Issue, Reason>,
     now: HashMap<Issue, Reason>,
 }
 
 impl Comparison {
-    /// Notes an item of the new report, and returns whether it or its reason is new.
+    /// Notes a problem of the new report, and returns true if it or its reason is new.
     fn is_new(&mut self, item: Issue, why: Reason) -> bool {
         let known = self.now.remove(&item).or_else(|| self.before.remove(&item));
         let (is_new, why) = match (known, why) {
@@ -244,12 +244,12 @@ impl Reason {
 }
 
 impl NewInReport {
-    /// Whether there is anything to report.
+    /// Returns true if there is anything new.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any
     }
 
-    /// Reason the state is not called converged; `None` if it is.
+    /// Returns why the state is not converged; `None` if it is.
     pub(crate) fn verdict(&self) -> Option<&str> {
         self.verdict.as_deref()
     }
@@ -290,7 +290,7 @@ impl NewInReport {
         write_verdict(out, self.verdict())
     }
 
-    /// What was unresolved and is no more, as JSON.
+    /// Returns the problems that ended, as JSON.
     pub(super) fn ended(&self) -> impl Iterator<Item = EndedRecord<'_>> {
         self.ended.iter().map(|(item, why)| EndedRecord {
             was: why.name(),
@@ -309,7 +309,7 @@ pub(super) struct EndedRecord<'a> {
     reason: &'a str,
 }
 
-/// The entries of a list that are new; all of them without flags.
+/// Returns the new entries of a list; all of them without flags.
 pub(super) fn new<T>(
     list: impl Iterator<Item = T>,
     flags: Option<&[bool]>,

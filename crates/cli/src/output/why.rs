@@ -1,4 +1,4 @@
-//! An explanation, printed.
+//! The output of `trueup why`.
 
 use std::io::{self, Write};
 
@@ -11,21 +11,21 @@ use trueup_file::Location;
 
 use super::{Format, clean, print};
 
-/// What an explanation is told in the light of.
+/// What the output says besides the explanation.
 pub(crate) struct WhyContext<'a> {
-    /// The question, as it was put.
+    /// The words of the question.
     pub(crate) asked: &'a str,
-    /// What it is about.
+    /// The kind that it asks about.
     pub(crate) kind: Kind,
-    /// What marks an object as ours.
+    /// The protocol number that marks our objects.
     pub(crate) marker: u8,
-    /// Whether it is known what is declared.
+    /// The declared state is known.
     pub(crate) has_file: bool,
     /// The file, and the place in it of an object of that kind, by its position.
     pub(crate) place: &'a dyn Fn(usize) -> Option<(&'a str, Location)>,
 }
 
-/// Prints what there is to say.
+/// Prints the explanation.
 ///
 /// # Errors
 ///
@@ -157,7 +157,7 @@ fn nothing_words(nothing: Nothing, kind: Kind) -> String {
     }
 }
 
-/// Whose an object is, with the proof.
+/// Returns the owner of an object, with the proof.
 fn whose_words(
     whose: Whose,
     object: &Object,
@@ -185,7 +185,7 @@ fn whose_words(
         Whose::Passing => "the kernel's own, and temporary: no writer declared it".to_owned(),
         Whose::Rewritten => {
             let recorded = explained.entry.as_ref().map(|entry| &entry.object);
-            let told = match (recorded, object) {
+            let record = match (recorded, object) {
                 (Some(Object::Link(recorded)), Object::Link(link)) => format!(
                     "has one of index {}, and this is another, of index {}",
                     recorded.index, link.index
@@ -197,7 +197,7 @@ fn whose_words(
                 ),
                 (None, _) => "has another".to_owned(),
             };
-            format!("not ours any more: the ledger {told}")
+            format!("not ours any more: the ledger {record}")
         }
         Whose::MarkUnproven => format!(
             "foreign: it bears our marker, protocol {marker}, which proves nothing here, and it is not in the ledger"
@@ -229,7 +229,7 @@ fn protocol_of(object: &Object) -> Option<u8> {
     with_object!(object, it: K => K::BEARS_PROTOCOL.then(|| it.protocol()))
 }
 
-/// By number and name.
+/// Returns a protocol's number and name.
 fn protocol_words(protocol: u8, kind: Kind) -> String {
     match protocol_name(protocol, kind) {
         Some(name) => format!("protocol {protocol} ({name})"),
@@ -237,7 +237,8 @@ fn protocol_words(protocol: u8, kind: Kind) -> String {
     }
 }
 
-/// The names of the kernel's headers: `RTPROT_*` in linux/rtnetlink.h, `IFAPROT_*` in linux/if_addr.h.
+/// Returns a protocol's name in the kernel's headers: `RTPROT_*` in linux/rtnetlink.h, `IFAPROT_*`
+/// in linux/if_addr.h.
 fn protocol_name(protocol: u8, kind: Kind) -> Option<&'static str> {
     Some(match (protocol, kind) {
         (0, _) => "none",
@@ -271,7 +272,7 @@ fn protocol_name(protocol: u8, kind: Kind) -> Option<&'static str> {
     })
 }
 
-/// What a key is called, in iproute2's words.
+/// Returns a key in iproute2's words.
 fn title(key: &ObjectKey, devices: &Devices) -> String {
     let name = |dev: Dev| match devices.name(dev) {
         Some(name) => shown(name),
@@ -301,7 +302,7 @@ fn title(key: &ObjectKey, devices: &Devices) -> String {
             }
             words + &format!(" table {}", key.table)
         }
-        // Whose it is makes no other rule of it here.
+        // A rule is the same whoever owns it.
         ObjectKey::Rule(rule) => {
             let words = Object::Rule(rule.clone()).spec(devices);
             format!("rule {}", words.replace(" protocol 0", ""))
@@ -310,7 +311,7 @@ fn title(key: &ObjectKey, devices: &Devices) -> String {
     }
 }
 
-/// A name is the user's to choose: nothing in it may mean anything to a terminal.
+/// Returns a name without the characters that a terminal obeys.
 fn shown(name: &IfName) -> String {
     clean(&name.to_string()).into_owned()
 }
@@ -327,7 +328,7 @@ struct Record {
     kernel: Vec<PresentRecord>,
     ledger: Option<EntryRecord>,
     declared: Option<DeclaredRecord>,
-    /// Nothing where it is not known what is declared.
+    /// `None` if the declared state is not known.
     next: Option<Vec<StepRecord>>,
 }
 

@@ -247,7 +247,7 @@ pub(crate) fn a_pass_without_changes_writes_nothing() {
     let checked = agent.run(&["journal", "check"]);
     assert_eq!((checked.code, checked.out.as_str()), (0, ""), "{checked:?}");
     assert!(
-        checked.err.contains("known as ours without a journal"),
+        checked.err.contains("are ours without a journal"),
         "{checked:?}"
     );
     let entries = fs::read_dir(agent.state()).unwrap();

@@ -244,7 +244,10 @@ pub(crate) fn a_reader_that_goes_away_ends_watch() {
         // success.
         assert_eq!(child.ended(), 1, "{format}");
         let text = child.err();
-        assert!(text.contains("no reader of the standard output"), "{text}");
+        assert!(
+            text.contains("the standard output has no reader any more"),
+            "{text}"
+        );
         agent.apply("route = []");
     }
 }

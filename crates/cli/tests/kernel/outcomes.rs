@@ -128,11 +128,7 @@ pub(crate) fn a_state_that_was_not_read_whole_is_exit_code_one() {
     });
     let partial = partial.expect("a dump that the writer disturbed");
     assert_eq!(partial.code, 1, "{}", partial.err);
-    assert!(
-        partial
-            .err
-            .contains("what was printed is not the whole state")
-    );
+    assert!(partial.err.contains("the printed state is incomplete"));
     assert_eq!(agent.run(&["observe"]).code, 0);
 }
 
@@ -304,7 +300,11 @@ pub(crate) fn a_sysctl_that_the_caller_may_not_read_is_not_a_pending_change() {
             .ends_with("\nnot known whether there is anything to do\n"),
         "{ran:?}"
     );
-    assert!(ran.err.contains("could not be told"), "{ran:?}");
+    assert!(
+        ran.err
+            .contains("cannot tell whether there is anything to do"),
+        "{ran:?}"
+    );
     // A namespace begins with the value of the first one.
     let other = match fs::read_to_string(FORWARD).unwrap().trim() {
         "0" => 1,

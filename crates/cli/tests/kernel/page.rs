@@ -1,4 +1,4 @@
-//! `docs/cli.md` and `README.md`: their commands are run as they stand there, in order.
+//! The commands of the crate's README and of the main README, run in their order.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,7 +9,7 @@ use trueup_testkit::named_netns;
 
 use crate::agent::{Agent, Ran, Running};
 
-const PAGE: &str = include_str!("../../../../docs/cli.md");
+const PAGE: &str = include_str!("../../README.md");
 const README: &str = include_str!("../../../../README.md");
 const EXAMPLE: &str = include_str!("../../../../docs/examples/edge.toml");
 

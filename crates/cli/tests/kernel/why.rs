@@ -5,7 +5,7 @@ use trueup_testkit::{Snapshot, ip, ip_batch, uplinks, veth_pair, without_net_adm
 
 use crate::agent::{Agent, FAMILIES, Ran, Words, route, via};
 
-const PAGE: &str = include_str!("../../../../docs/cli.md");
+const PAGE: &str = include_str!("../../README.md");
 const EXAMPLE: &str = include_str!("../../../../docs/examples/edge.toml");
 
 /// Puts a question, in the words after `why`.
@@ -296,7 +296,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         );
         assert_short(&object, "rewritten", "conflict");
         let text = why(&agent, &format!("route {dst}")).out;
-        let told = "the ledger has it with protocol 4 (static), and somebody else has written it since, with protocol 11 (zebra)";
+        let told = "the ledger has it with protocol 4 (static), and another writer has changed it since, with protocol 11 (zebra)";
         assert!(text.contains(told), "{text}");
         agent.settle("route = []");
         ip_batch([format!("route del {dst}"), format!("route del {other}")]);

@@ -289,7 +289,10 @@ mod tests {
         for route in &whole {
             assert!(matches!(route.nexthops, NextHops::Object(..)));
             // Neither of these is a part: their values are at positions of their own.
-            assert_eq!(listed(&resolved, &all.at([route.key()])), std::slice::from_ref(route));
+            assert_eq!(
+                listed(&resolved, &all.at([route.key()])),
+                std::slice::from_ref(route)
+            );
         }
     }
 }

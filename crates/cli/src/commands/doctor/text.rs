@@ -1,4 +1,4 @@
-//! The findings for people: what is so, then each problem with its remedy, then whether an apply could work.
+//! The findings as text: the facts, each problem with its remedy, and whether an apply could work.
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub(super) fn write(out: &mut dyn Write, found: &Findings) -> io::Result<()> {
     line(
         "sysctls",
         if found.sysctls_writable {
-            "/proc/sys/net can be written by whoever has the privilege"
+            "/proc/sys/net can be written with the privilege"
         } else {
             "/proc/sys/net cannot be written: a file with [sysctl] would fail"
         },

@@ -1,4 +1,4 @@
-//! From indexed objects back to authored ones: what `trueup_diff::resolve` does, the other way.
+//! Turns indexed objects into authored ones, as `trueup_diff::resolve` does in the other direction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) struct Names<'a> {
     by_index: BTreeMap<u32, &'a Link>,
     by_name: BTreeMap<IfName, u32>,
     nexthops: BTreeMap<u32, &'a Nexthop>,
-    /// How routes are to be declared: over nexthop objects where a route of ours is.
+    /// How routes are declared: with nexthop objects where a route of ours has one.
     pub(super) shape: NexthopMode,
 }
 
@@ -85,8 +85,8 @@ fn index(dev: Dev) -> Option<u32> {
 impl Authorable for Link {
     type Authored = Link<IfName>;
 
-    /// A kind that stands on a device of another namespace cannot be said: the link must exist.
-    /// What every new link lacks is not said where it lacks here: master, alias, group.
+    /// Returns the authored link. A link on a device of another namespace has no kind, so that it
+    /// must exist. Master, alias and group are left out where the link has none.
     fn authored(&self, names: &Names<'_>) -> Option<Link<IfName>> {
         let kind = self
             .kind
@@ -134,7 +134,7 @@ impl Authorable for Link {
 
 fn authored_kind(kind: LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
     match kind.try_map_dev(|dev| names.name(dev)).ok()? {
-        // A kernel built without VLAN filtering reports it as off, and refuses to be told so.
+        // A kernel without VLAN filtering reports it as off, and refuses the attribute.
         LinkKind::Bridge(bridge) => Some(LinkKind::Bridge(BridgeAttrs {
             vlan_filtering: bridge.vlan_filtering.filter(|on| *on),
             ..bridge

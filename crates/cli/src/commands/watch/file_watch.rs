@@ -1,5 +1,5 @@
-//! Hears at once that a file may have changed, by inotify. What has changed, if anything has, is not known here: whoever hears of
-//! it looks at the file. Nor is it all that can happen to one: what another host writes to a shared file system is not heard.
+//! Reports at once that a file may have changed, by inotify. The caller reads the file to see what
+//! changed. Writes of another host to a shared file system are not reported.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,26 +14,27 @@ use std::time::Instant;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-/// How many symbolic links a path may lead through: as many as the kernel follows.
+/// The most symbolic links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Listens for changes of one file, by whatever way it may be written: in place, by another that is renamed over it, or by a
-/// symbolic link on the way to it that is made to lead elsewhere.
+/// A watch for changes of one file: written in place, replaced by a rename, or reached by a
+/// symbolic link that changes its target.
 pub(super) struct FileWatch {
     path: PathBuf,
     inotify: OwnedFd,
-    /// By watch: the names in the directory that matter, none where the watch is that of the file itself.
+    /// For each inotify watch, the names that matter in the directory; empty for the file itself.
     watches: BTreeMap<i32, Vec<OsString>>,
-    /// When something was last written that is not over.
+    /// The time of the last write, while the writer has the file open.
     writing: Option<Instant>,
 }
 
 impl FileWatch {
-    /// Listens from now on.
+    /// Starts to watch.
     ///
     /// # Errors
     ///
-    /// When the kernel gives no more instances or watches (`fs.inotify.max_user_instances`, `max_user_watches`).
+    /// When the kernel allows no further instance or watch (`fs.inotify.max_user_instances`,
+    /// `max_user_watches`).
     pub(super) fn new(path: &Path) -> io::Result<FileWatch> {
         let mut changes = FileWatch {
             path: path.to_owned(),
@@ -45,17 +46,17 @@ impl FileWatch {
         Ok(changes)
     }
 
-    /// When somebody last wrote who has the file open still, as far as is known.
+    /// Returns the time of the last write, if the writer still has the file open.
     pub(super) fn last_write(&self) -> Option<Instant> {
         self.writing
     }
 
-    /// Takes in what has been heard, without waiting. Whether the file may be another; then it listens wherever the path leads by
-    /// now. While it is being written it is not another yet.
+    /// Reads the events without waiting, and returns true if the file may have changed; then it
+    /// watches the path anew. A file that is still being written has not changed yet.
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::of).
+    /// As [`new`](Self::new).
     pub(super) fn drain(&mut self) -> io::Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
@@ -70,7 +71,7 @@ impl FileWatch {
                     let is_ours = event.events().contains(ReadFlags::QUEUE_OVERFLOW)
                         || match (names, name) {
                             (Some(names), Some(name)) => names.iter().any(|known| known == name),
-                            // Of the file or the directory itself, not of what is in it.
+                            // An event of the file or the directory itself.
                             (Some(_), None) => true,
                             (None, _) => false,
                         };
@@ -91,7 +92,7 @@ impl FileWatch {
         Ok(relevant)
     }
 
-    /// Watches the directories on the way, those that are there, and the file.
+    /// Watches the existing directories on the path, and the file.
     fn update_watches(&mut self) -> io::Result<()> {
         let of_file = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB;
         let of_directory = of_file
@@ -109,7 +110,8 @@ impl FileWatch {
                 Err(error) => return Err(error.into()),
             }
         }
-        // It may be a mount of its own, such as a file that is shared with a container: its other directory is out of sight.
+        // The file may be a mount of its own, such as one shared with a container, whose other
+        // directory is out of sight.
         match inotify::add_watch(&self.inotify, &self.path, of_file) {
             Ok(watch) => drop(watches.entry(watch).or_default()),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
@@ -131,11 +133,12 @@ impl AsFd for FileWatch {
     }
 }
 
-/// The names that lead to a file, each in its directory: its own, and that of each symbolic link on the way.
+/// Returns the names on the path to a file, each with its directory: the file's own and that of
+/// each symbolic link.
 fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
     let mut way = Vec::new();
     let mut at = PathBuf::from("/");
-    // What is left to walk, the next one last.
+    // The names still to walk, the next one last.
     let mut left: Vec<OsString> = Vec::new();
     let push = |left: &mut Vec<OsString>, path: &Path| {
         let names = path
@@ -148,7 +151,7 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
             });
         left.extend(names);
     };
-    // A directory that was removed under us cannot be named: then only the stamp tells.
+    // A working directory that was removed has no path; then only the stamp shows changes.
     let Ok(absolute) = std::path::absolute(path) else {
         return way;
     };
@@ -173,7 +176,7 @@ fn links_on_path(path: &Path) -> Vec<(PathBuf, OsString)> {
                 push(&mut left, &target);
             }
             Err(_) => {
-                // Where the next name is missing it may come: a directory that is not there is seen when it is made.
+                // A missing name may appear: the watch sees when its directory is made.
                 if left.is_empty() || fs::symlink_metadata(&here).is_err() {
                     way.push((at.clone(), name));
                     return way;

@@ -1,10 +1,9 @@
-//! Sees to it that the loop works with the file as it is now, and with the namespace that it was
-//! started for.
+//! Reloads the file when it changes, and ends the loop when its namespace is replaced.
 //!
-//! A file is taken up when it can be read and when every device that it names is there or declared.
-//! Until then the last good one stays in force. FileWatch are heard of at once; once a second it is asked as well, as any way to
-//! write a file shows in its inode, size or times, and not every way is heard of. What is being written is not read: in a part
-//! of a file most of what is desired is missing, and would be taken down.
+//! A file comes into force when it can be read and every device that it names exists or is
+//! declared. Until then the last good file stays in force. inotify reports most changes at once;
+//! once a second the file's inode, size and times are compared as well. A file that is being
+//! written is not read: a part of a file would delete most objects.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -30,34 +29,35 @@ use crate::commands::{Declared, Target};
 use crate::host::{Host, Options};
 use crate::output;
 
-/// How often it is asked.
+/// The interval of the comparison.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long nothing more is heard of a file before it is read: whoever writes one writes it in pieces.
+/// The time without an event after which a changed file is read, because files are written in
+/// pieces.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
-/// How long it is waited for that.
+/// The longest wait for that.
 const MAX_SETTLE_TIME: Duration = Duration::from_millis(500);
-/// For how long a file is left alone that somebody has written to and not closed.
+/// The time for which a file that another process has open for writing is left alone.
 const OPEN_FILE_TIMEOUT: Duration = Duration::from_secs(60);
-/// After how long a file that waits for a device is tried again at the latest.
+/// The longest time until a file that waits for a device is tried again.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why one looks at the file.
+/// Why the file is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// It is time.
+    /// The interval is over.
     Timer,
-    /// A change was heard of, and is over.
+    /// inotify reported a change, and no more events came.
     Changed,
-    /// Somebody wants it read.
+    /// A reload was requested.
     Requested,
 }
 
-/// What tells one content of a file from the next.
+/// The inode, size and times of a file, which differ for each content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(Option<[i128; 5]>);
 
 impl Stamp {
-    /// The stamp of a file now; one that cannot be asked has one of its own.
+    /// Returns the stamp of a file now; files that cannot be read share one.
     pub(super) fn of(path: &Path) -> Stamp {
         let nanoseconds =
             |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
@@ -72,14 +72,14 @@ impl Stamp {
         }))
     }
 
-    /// Whether it is that of the same file, which was written since.
+    /// Returns true if the same file was written since.
     fn is_rewritten(&self, before: &Stamp) -> bool {
         let inode = |stamp: &Stamp| stamp.0.map(|[dev, ino, ..]| (dev, ino));
         self != before && inode(self) == inode(before)
     }
 }
 
-/// Why options cannot be taken up by a loop that runs with others.
+/// Returns why a running loop cannot use other options.
 fn options_error(all: &Options, were: &Options) -> Option<String> {
     let (now, was) = (&all.network, &were.network);
     if now.protocol() != was.protocol() {
@@ -110,11 +110,11 @@ fn options_error(all: &Options, were: &Options) -> Option<String> {
     ];
     let (key, _) = differs.into_iter().find(|(_, differs)| *differs)?;
     Some(format!(
-        "`{key}` has changed, which takes a restart: start again to use it"
+        "`{key}` is changed, which a running loop cannot use: start again"
     ))
 }
 
-/// Has the file read again. Clones are the same.
+/// A request to read the file again. Clones share it.
 #[derive(Clone)]
 pub(super) struct ReloadRequest(Arc<(OwnedFd, AtomicBool)>);
 
@@ -128,14 +128,14 @@ impl ReloadRequest {
         ))))
     }
 
-    /// Have it read again, also if nothing has changed, and run a pass over all of it.
+    /// Requests to read the file, also if it has not changed, and to run a full pass.
     pub(super) fn send(&self) {
         self.0.1.store(true, Ordering::Release);
-        // It is full: then it has been rung already.
+        // If it is full, a request is pending already.
         let _ = rustix::io::write(&self.0.0, &1_u64.to_ne_bytes());
     }
 
-    /// Whether it was rung since the last time.
+    /// Returns true if a reload was requested since the last call.
     fn take(&self) -> bool {
         let _ = rustix::io::read(&self.0.0, &mut [0; 8]);
         self.0.1.swap(false, Ordering::Acquire)
@@ -144,19 +144,19 @@ impl ReloadRequest {
 
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
-    /// Of the file that was read last.
+    /// The stamp of the file that was read last.
     pub(super) stamp: Stamp,
-    /// That of another which was not heard of, when it was first seen.
+    /// Another stamp that was found without an event, and when.
     pub(super) pending_stamp: Option<(Stamp, Instant)>,
-    /// Why the namespace could not be opened by its name, as was last reported.
+    /// The last reported reason why the namespace could not be opened.
     pub(super) namespace_error: Option<String>,
-    /// Whether it was last reported that changes of the file are not heard of.
+    /// The file cannot be watched, as last reported, so it is polled.
     pub(super) is_polling: bool,
     pub(super) target: Target,
-    /// What the place was named.
+    /// The namespace as the command line names it.
     pub(super) netns: Option<Namespace>,
     pub(super) options: Options,
-    /// To read, while the loop writes it.
+    /// Read here while the loop writes it.
     pub(super) ledger: Box<dyn Ledger + Send>,
     pub(super) interval: Duration,
     pub(super) handle: Handle<Host>,
@@ -168,12 +168,12 @@ pub(super) struct Reloader {
 /// A good file of which a device is missing.
 struct Waiting {
     declared: Declared,
-    /// When it is tried again.
+    /// The time of the next try.
     next: Instant,
 }
 
 impl Reloader {
-    /// Attends until the loop ends.
+    /// Runs until the loop ends.
     pub(super) fn run(mut self) {
         let mut watch = self.watch_file();
         let mut waiting = None;
@@ -210,14 +210,13 @@ impl Reloader {
                 }
             }
             if cause == Cause::Requested {
-                // The pass comes whether anybody waits for it or not.
+                // The pass runs without a waiter.
                 let _ = self.handle.force(Duration::ZERO);
             }
         }
     }
 
-    /// Has watch of the file heard of, if that can be had now. What it takes, such as a
-    /// descriptor, may be there a moment later.
+    /// Starts to watch the file, if that works now. A lack of descriptors, for example, may end.
     fn watch_file(&mut self) -> Option<FileWatch> {
         match FileWatch::new(&self.path) {
             Ok(watch) => {
@@ -243,7 +242,7 @@ impl Reloader {
         ));
     }
 
-    /// Waits until a time, or until the file may have changed and nothing more is heard of it, or the reload_request is rung.
+    /// Waits until `next`, a settled change of the file, or a request to reload.
     fn wait(&mut self, watch: &mut Option<FileWatch>, next: Instant) -> Cause {
         let mut first: Option<Instant> = None;
         let mut until = next;
@@ -251,7 +250,7 @@ impl Reloader {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = Timespec::try_from(left).unwrap_or_default();
             let reload_request = PollFd::new(&self.reload_request.0.0, PollFlags::IN);
-            let heard = match watch {
+            let polled = match watch {
                 None => poll(&mut [reload_request], Some(&timeout)),
                 Some(watch) => {
                     let file = PollFd::from_borrowed_fd(watch.as_fd(), PollFlags::IN);
@@ -264,11 +263,11 @@ impl Reloader {
             if left.is_zero() || self.handle.is_ended() {
                 return first.map_or(Cause::Timer, |_| Cause::Changed);
             }
-            match heard {
+            match polled {
                 Ok(_) => {}
-                // A signal that is somebody else's.
+                // A signal that another thread handles.
                 Err(rustix::io::Errno::INTR) => continue,
-                // Without memory: then by timer.
+                // Without memory it polls by timer.
                 Err(_) => thread::sleep(left),
             }
             match watch.as_mut().map(FileWatch::drain) {
@@ -286,7 +285,8 @@ impl Reloader {
         }
     }
 
-    /// What is ours in one namespace is no claim to anything in another of the same name.
+    /// Checks that the name still leads to the same namespace: our claims in one do not hold in
+    /// another.
     fn check_namespace(&mut self) -> Result<()> {
         let Some(named) = &self.netns else {
             return Ok(());
@@ -297,7 +297,7 @@ impl Reloader {
                 "{named} is another network namespace now: start again to go on with that one"
             ),
             Err(error) if error.is_gone() => bail!("the network namespace is gone: {error}"),
-            // It is there, and could not be opened, such as for want of a descriptor.
+            // It exists and could not be opened, for lack of a descriptor for example.
             Err(error) => {
                 let why = output::with_causes(&error);
                 if self.namespace_error.as_ref() != Some(&why) {
@@ -312,7 +312,8 @@ impl Reloader {
         Ok(())
     }
 
-    /// Takes the file up if it is another than it was, or waits for a device no longer. Whether it did.
+    /// Loads the file if it has changed, or if a missing device may exist by now. Returns true if
+    /// it came into force.
     fn check_file(
         &mut self,
         waiting: &mut Option<Waiting>,
@@ -329,12 +330,12 @@ impl Reloader {
             self.reporter.reload_begins();
             let declared = self.read();
             let done = match Stamp::of(&self.path).is_rewritten(&stamp) {
-                // A part of it may be of the former, or missing.
+                // A part of it may be old, or missing.
                 true => Ok(false),
                 false => {
                     let error = declared.as_ref().err();
                     let error = error.and_then(|why| why.downcast_ref::<file::Error>());
-                    // What ran out for a moment is no property of the file: then it is read again.
+                    // A lack of resources is no property of the file, so it is read again.
                     if !error.is_some_and(file::Error::is_transient) {
                         self.stamp = stamp;
                         *waiting = None;
@@ -356,7 +357,7 @@ impl Reloader {
         }
     }
 
-    /// Whether a file of which nothing was heard has been as it is for a while.
+    /// Returns true if a file without an event has been the same for a while.
     fn has_settled(&mut self, stamp: Stamp) -> bool {
         let now = Instant::now();
         let pending_stamp = self.pending_stamp.filter(|(seen, _)| *seen == stamp);
@@ -374,7 +375,7 @@ impl Reloader {
         }
     }
 
-    /// Has the loop work with it, unless a device is missing.
+    /// Puts a file in force, unless a device is missing.
     fn activate(&self, declared: Declared, waiting: &mut Option<Waiting>) -> Result<()> {
         if let Some(wrong) = self.file_error(&declared) {
             *waiting = Some(Waiting {
@@ -385,21 +386,22 @@ impl Reloader {
         }
         self.reporter.set_managed(&declared.managed());
         let desired = declared.desired();
-        // A pass in between would tell a place of the new file for an object of the old one.
+        // Under the lock, because a pass in between would show places of the new file for objects
+        // of the old one.
         let mut shared = self.shared.lock();
         shared.declared = Some(declared);
-        // It ends: there is nothing left to reload for.
+        // The loop has ended, so there is nothing to reload.
         let _ended = self.handle.set_desired(desired);
         Ok(())
     }
 
-    /// What of a file cannot be in the namespace as it is.
+    /// Returns the error of a file that does not fit the namespace.
     fn file_error(&self, declared: &Declared) -> Option<anyhow::Error> {
         let desired = &declared.file.desired;
         let namespace = &self.target.namespace;
         let options = &self.options.network;
         let planned = Rtnl::new().plan(namespace, desired, &*self.ledger, options);
-        // Any other error is no fault of the file; the next pass will meet it.
+        // Any other error is not the file's; the next pass reports it.
         Some(declared.file_error(&planned.err()?)?.into())
     }
 }

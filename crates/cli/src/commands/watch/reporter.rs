@@ -1,5 +1,4 @@
-//! Tells whoever looks on what happens while `watch` runs: as lines, as lines of JSON, or by a view on a terminal. When something
-//! happens is not its affair.
+//! The output of `watch`: lines of text, lines of JSON, or the view on a terminal.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal as _, Write};
@@ -20,45 +19,45 @@ use super::view::{Line, View};
 use crate::host::{Error, Host, Report};
 use crate::output::{self, Format, NewInReport, Unfinished, Unresolved};
 
-/// How many lines of a report a screen is given of each kind.
+/// The most lines of each list of a report on the screen.
 const MAX_LINES: usize = 100;
 
-/// Whoever is told. Clones are the same.
+/// The output. Clones share it.
 #[derive(Clone)]
 pub(super) struct Reporter {
     inner: Arc<Mutex<Inner>>,
-    /// Whether the file that is in force is the one that is there: for those who cannot wait until something is told.
+    /// The file in force is the one on disk. Outside the lock, so that a scraper does not wait.
     current: Arc<AtomicBool>,
 }
 
 struct Inner {
     format: Format,
-    /// Whether there is a screen: then nothing else is written to it.
+    /// The screen, if there is one: then nothing else writes to the terminal.
     screen: Option<Waker>,
     service: Service,
     view: View,
-    /// Stopped once there is no reader of the standard output any more.
+    /// The loop, which ends when the standard output has no reader.
     handle: Option<Handle<Host>>,
     has_reader: bool,
-    /// What the reports so far left unresolved.
+    /// The problems of the reports so far.
     unresolved: Unresolved,
     /// Why the last pass could not run, if it could not.
     failure: Option<String>,
-    /// What was last said of convergence.
+    /// The last reported convergence.
     converged: Option<bool>,
-    /// How many objects were last said to be contended.
+    /// The last reported number of contended objects.
     contended: usize,
-    /// A pass has completed.
+    /// Reports a pass.
     is_ready: bool,
     is_stopping: bool,
     status: String,
 }
 
-/// What has become of the file.
+/// The result of reading a changed file.
 pub(super) enum Change<'a> {
     /// It is in force.
     Loaded,
-    /// The last good one stays in force, and why.
+    /// It is refused for this reason, and the last good file stays in force.
     Refused(&'a anyhow::Error),
 }
 
@@ -85,20 +84,18 @@ impl Reporter {
         }
     }
 
-    /// From now on the loop of `handle` ends once there is no reader of the standard output any
-    /// more.
+    /// Sets the loop that ends when the standard output has no reader.
     pub(super) fn stop_without_reader(&self, handle: Handle<Host>) {
         self.lock().handle = Some(handle);
     }
 
-    /// Ends the loop if there is no reader of the standard output any more, also while there is
-    /// nothing to print.
+    /// Ends the loop if the standard output has no reader, also while there is nothing to print.
     pub(super) fn check_reader(&self) {
         let mut inner = self.lock();
         let out = io::stdout();
         let mut asked = [PollFd::new(&out, PollFlags::empty())];
-        // Of a pipe without a reader, and of a terminal that is gone; the screen looks after its
-        // own.
+        // A pipe without a reader and a terminal that is gone report an error. The screen checks
+        // its own terminal.
         let is_gone = poll(&mut asked, Some(&Timespec::default())).is_ok()
             && asked[0].revents().contains(PollFlags::ERR);
         if is_gone && inner.screen.is_none() {
@@ -106,32 +103,32 @@ impl Reporter {
         }
     }
 
-    /// Whether the standard output has a reader still, as far as is known.
+    /// Returns false if the standard output was found without a reader.
     pub(super) fn has_reader(&self) -> bool {
         self.lock().has_reader
     }
 
-    /// From now on there is a screen.
+    /// Sets the screen.
     pub(super) fn set_screen(&self, screen: Option<Waker>) {
         self.lock().screen = screen;
     }
 
-    /// What there is to show now.
+    /// Returns the lines of the view.
     pub(super) fn lines(&self, stats: &Stats, height: usize, width: usize) -> Vec<Line> {
         self.lock().view.lines(Instant::now(), stats, height, width)
     }
 
-    /// How things stood at last.
+    /// Returns the last verdict.
     pub(super) fn verdict(&self) -> Option<String> {
         self.lock().view.verdict().map(|(_, verdict)| verdict)
     }
 
-    /// What is managed from now on: how many objects of each kind.
+    /// Sets how many objects of each kind are managed.
     pub(super) fn set_managed(&self, managed: &[(&'static str, usize)]) {
         self.lock().view.set_managed(managed);
     }
 
-    /// A pass has completed.
+    /// Reports a pass.
     pub(super) fn report(&self, report: &Report) {
         let now = Instant::now();
         let mut inner = self.lock();
@@ -152,7 +149,7 @@ impl Reporter {
         let news = inner.unresolved.compare(report);
         let why_not = news.verdict().map(str::to_owned);
         inner.view.pass(now, why_not, rest);
-        // That passes could not run was reported, so that they run again is too.
+        // The end of a failure is reported as its begin was.
         if inner.failure.take().is_some() || news.is_any() {
             inner.put_report(report, &news);
         }
@@ -166,7 +163,7 @@ impl Reporter {
         inner.update_status();
     }
 
-    /// A pass could not run; `why` is what is wrong with the file, if that is it.
+    /// Reports a pass that could not run; `why` is the error of the file, if that is the cause.
     pub(super) fn failed(&self, error: &Error, why: Option<file::Error>) {
         let why = match why {
             Some(wrong) => wrong.to_string(),
@@ -183,15 +180,15 @@ impl Reporter {
         inner.update_status();
     }
 
-    /// Somebody has changed what was as declared.
+    /// Reports drift.
     pub(super) fn drift(&self, report: &Report) {
         let mut inner = self.lock();
         let mut kinds = BTreeMap::<&str, usize>::new();
-        report.outcomes(&mut |told| *kinds.entry(told.kind).or_default() += 1);
+        report.outcomes(&mut |op| *kinds.entry(op.kind).or_default() += 1);
         inner.event("drift", &json!({ "objects": kinds }));
     }
 
-    /// Somebody takes from us what is declared, again and again.
+    /// Reports the number of contended objects.
     pub(super) fn contention(&self, report: &Report) {
         let contended = report.contended();
         let mut inner = self.lock();
@@ -200,7 +197,7 @@ impl Reporter {
         }
     }
 
-    /// Something was lost on the way.
+    /// Reports dropped events.
     pub(super) fn overrun(&self, times: u64) {
         let mut inner = self.lock();
         let text = format!("the kernel dropped events, so everything is read again ({times})");
@@ -210,7 +207,7 @@ impl Reporter {
         inner.wake();
     }
 
-    /// Nothing is heard of changes from now on, or something is again.
+    /// Reports that the subscription to events failed, or works again.
     pub(super) fn subscription(&self, failure: Option<&Error>) {
         let mut inner = self.lock();
         let text = match failure {
@@ -235,7 +232,7 @@ impl Reporter {
         inner.wake();
     }
 
-    /// The file has changed.
+    /// Reports the result of reading a changed file.
     pub(super) fn file(&self, change: &Change<'_>) {
         let now = Instant::now();
         let mut inner = self.lock();
@@ -272,12 +269,13 @@ impl Reporter {
         inner.update_status();
     }
 
-    /// Whether the file that is in force is the one that is there.
+    /// Returns true if the file in force is the one on disk.
     pub(super) fn is_current(&self) -> bool {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// The file is looked at; [`reload_ended`](Self::reload_ended) follows. Nobody is told of that before the first pass is over.
+    /// Reports that the file is being read; [`reload_ended`](Self::reload_ended) follows. The
+    /// service manager gets neither before the first pass is over.
     pub(super) fn reload_begins(&self) {
         let inner = self.lock();
         if inner.is_ready {
@@ -285,7 +283,7 @@ impl Reporter {
         }
     }
 
-    /// The file was looked at.
+    /// Reports that the file was read.
     pub(super) fn reload_ended(&self) {
         let inner = self.lock();
         if inner.is_ready {
@@ -293,7 +291,7 @@ impl Reporter {
         }
     }
 
-    /// Says something that is no result.
+    /// Reports a message that is no result.
     pub(super) fn note(&self, what: &str) {
         let mut inner = self.lock();
         inner.write_note(what);
@@ -301,7 +299,7 @@ impl Reporter {
         inner.wake();
     }
 
-    /// The end has begun. It is told once.
+    /// Reports the end, once.
     pub(super) fn stopping(&self) {
         let mut inner = self.lock();
         if !std::mem::replace(&mut inner.is_stopping, true) {
@@ -311,7 +309,7 @@ impl Reporter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing is left halfway by whoever panics while telling.
+        // A panic while reporting leaves nothing half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -320,7 +318,7 @@ impl Reporter {
 #[derive(Serialize)]
 struct Event<'a, T> {
     event: &'a str,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     time: f64,
     #[serde(flatten)]
     of: T,
@@ -370,12 +368,12 @@ impl Inner {
         match output::print_to_reader(write) {
             Ok(true) => {}
             Ok(false) => self.reader_gone(),
-            // A full disk under a log is no reason to leave the network alone.
+            // A full disk under a log must not stop the passes.
             Err(error) => output::note(output::with_causes(error.as_ref())),
         }
     }
 
-    /// As with a terminal that goes away: nothing is dropped without a word.
+    /// Ends the loop, because output must not be lost in silence.
     fn reader_gone(&mut self) {
         self.has_reader = false;
         if let Some(handle) = &self.handle {
@@ -383,7 +381,7 @@ impl Inner {
         }
     }
 
-    /// On the standard error, unless that would be written over the screen.
+    /// Writes to the standard error, unless that is the terminal of the screen.
     fn write_note(&self, what: &str) {
         if self.may_use_stderr() {
             output::note(what);
@@ -401,7 +399,7 @@ impl Inner {
         }
     }
 
-    /// Something was told: whoever shows it is to do so.
+    /// Updates the status line and the screen.
     fn update_status(&mut self) {
         let file = self
             .view

@@ -22,21 +22,21 @@ use rustix::termios::tcgetwinsize;
 
 use super::view::{Line, Tone};
 
-/// The time from one drawing to the next, at least.
+/// The least time between two frames.
 const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(250);
-/// And at most, as ages are shown.
+/// The most time between two frames, because they show ages.
 const MAX_REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the terminal may take to be restored: one that is held with ^S takes for ever.
+/// The time that restoring the terminal may take: ^S can hold it for ever.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The terminal as long as it is ours. Dropped, it is as it was.
+/// The terminal while `watch` draws on it. Dropping it restores the terminal.
 pub(super) struct Screen {
     wake: Waker,
     gone: Receiver<()>,
 }
 
-/// Has the screen drawn again. Clones are the same.
+/// A handle that redraws the screen. Clones share it.
 #[derive(Clone)]
 pub(super) struct Waker {
     wake: SyncSender<Wake>,
@@ -48,15 +48,15 @@ enum Wake {
     Leave,
 }
 
-/// Whether the standard output is a terminal that can be drawn on.
+/// Returns true if the standard output is a terminal that can be drawn on.
 pub(super) fn is_available() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !dumb
 }
 
 impl Screen {
-    /// Draws what `lines` gives for a height and a width, again when woken, until it is dropped. `lost` is called when the
-    /// terminal is gone.
+    /// Draws what `lines` returns for a height and a width, again when woken, until it is dropped.
+    /// `lost` is called when the terminal is gone.
     ///
     /// # Errors
     ///
@@ -103,25 +103,25 @@ impl Drop for Screen {
             thread::sleep(Duration::from_millis(10));
         }
         if self.gone.recv_timeout(RESTORE_TIMEOUT) == Err(RecvTimeoutError::Disconnected) {
-            // It panicked: what it would have done is left to us.
+            // It panicked and left the terminal to be restored.
             let _ = restore();
         }
     }
 }
 
 impl Waker {
-    /// There is something new to show.
+    /// Redraws the screen.
     pub(super) fn wake(&self) {
-        // If it is full it is about to be drawn.
+        // If it is full, a redraw is due already.
         let _ = self.wake.try_send(Wake::Draw);
     }
 
-    /// Gives the terminal back for good, as the process ends without much ado.
+    /// Restores the terminal for good, because the process ends at once.
     pub(super) fn restore(&self) {
         let _ = restore();
     }
 
-    /// Gives the terminal back for as long as `work` takes.
+    /// Restores the terminal while `work` runs.
     pub(super) fn suspend(&self, work: impl FnOnce()) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = restore();
@@ -160,7 +160,7 @@ impl Painter {
             }
         }
         lost();
-        // Nothing is left to be restored.
+        // The terminal is gone, so nothing is left to restore.
         let _ = self.leaving.send(());
     }
 

@@ -23,14 +23,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::host::PassTimer;
 use crate::output;
 
-/// How long the manager may keep us waiting for one message.
+/// The longest time to send one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// To the service manager, if there is one. Clones are the same.
+/// The service manager, if there is one. Clones share it.
 #[derive(Clone)]
 pub(super) struct Service(Option<Sender<Message>>);
 
-/// Dropped last, it waits until the manager has been told all.
+/// The thread that sends. Dropping it waits until all messages are sent.
 pub(super) struct NotifierThread(Option<(Sender<Message>, JoinHandle<()>)>);
 
 enum Message {
@@ -38,16 +38,16 @@ enum Message {
     Reloading,
     Stopping,
     Status(String),
-    /// There is nothing more to tell.
+    /// No message follows.
     End,
 }
 
 impl Service {
-    /// Begins to tell the manager that the environment names. `pass_timer` is that of the passes.
+    /// Connects to the manager that the environment names. `pass_timer` decides about the watchdog.
     ///
     /// # Errors
     ///
-    /// When the environment names one that cannot be reached: whoever set it waits for an answer.
+    /// When the environment names one that cannot be reached: the process that set it waits for an answer.
     pub(super) fn begin(pass_timer: Arc<PassTimer>) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok((Service(None), NotifierThread(None)));
@@ -77,22 +77,22 @@ impl Service {
         ))
     }
 
-    /// The first pass is over, or the file that was read again is in force, or is not to be.
+    /// Sends that the first pass, or the reload, is over.
     pub(super) fn ready(&self) {
         self.send(Message::Ready);
     }
 
-    /// The file is read again; [`ready`](Self::ready) follows.
+    /// Sends that the file is being read; [`ready`](Self::ready) follows.
     pub(super) fn reloading(&self) {
         self.send(Message::Reloading);
     }
 
-    /// The end has begun.
+    /// Sends that the end has begun.
     pub(super) fn stopping(&self) {
         self.send(Message::Stopping);
     }
 
-    /// How things stand, in a line.
+    /// Sends the status line.
     pub(super) fn status(&self, status: impl Into<String>) {
         self.send(Message::Status(status.into()));
     }
@@ -108,7 +108,7 @@ impl Service {
 impl Drop for NotifierThread {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
-            // Threads that never end may keep a sender. If this one panicked it has nothing more to say.
+            // Threads that never end may keep a sender. If the thread panicked, it sends no more.
             let _ = sender.send(Message::End);
             let _ = thread.join();
         }
@@ -123,7 +123,7 @@ struct Notifier {
 }
 
 impl Notifier {
-    /// Tells until there is nothing more to tell.
+    /// Sends until the last message.
     fn run(self) {
         let half = self.watchdog.map(|watchdog| watchdog / 2);
         let mut due = half.map(|_| Instant::now());
@@ -132,7 +132,7 @@ impl Notifier {
                 && at <= Instant::now()
             {
                 due = Some(Instant::now() + half);
-                // Withheld, it has the manager start us again.
+                // Without it the manager restarts us.
                 if self.pass_timer.is_within(half * 2) {
                     self.send("WATCHDOG=1");
                 }
@@ -165,7 +165,7 @@ impl Notifier {
     }
 
     fn send(&self, words: &str) {
-        // A manager that is gone or does not listen is no reason to leave the network alone.
+        // A manager that is gone or does not read must not stop the passes.
         let _ = self.socket.send(words.as_bytes());
     }
 }
@@ -177,7 +177,7 @@ fn connect(name: &OsStr) -> Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// A path, or with `@` in front a name in the abstract namespace.
+/// Returns the address of a path, or with `@` in front of an abstract name.
 fn address(name: &OsStr) -> Result<SocketAddr> {
     let bytes = name.as_bytes();
     match bytes.split_first() {
@@ -187,7 +187,7 @@ fn address(name: &OsStr) -> Result<SocketAddr> {
     }
 }
 
-/// Within what time the manager wants to hear of us, if it is us of whom it wants to hear.
+/// Returns the interval of the watchdog, if it is meant for this process.
 fn watchdog(microseconds: Option<&str>, pid: Option<&str>) -> Option<Duration> {
     if let Some(pid) = pid
         && pid.parse() != Ok(process::id())
@@ -231,9 +231,9 @@ mod tests {
         let manager = UnixDatagram::bind_addr(&there).unwrap();
         let socket = connect(OsStr::new(&format!("@{name}"))).unwrap();
         socket.send(b"READY=1").unwrap();
-        let mut heard = [0; 16];
-        let length = manager.recv(&mut heard).unwrap();
-        assert_eq!(&heard[..length], b"READY=1");
+        let mut received = [0; 16];
+        let length = manager.recv(&mut received).unwrap();
+        assert_eq!(&received[..length], b"READY=1");
         for wrong in ["vsock:2:1234", "relative/path", "/nowhere/at/all"] {
             assert!(connect(OsStr::new(wrong)).is_err(), "{wrong}");
         }

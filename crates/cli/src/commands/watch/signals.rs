@@ -1,4 +1,4 @@
-//! Signals: which of them mean what to `watch`.
+//! The signals that `watch` handles.
 
 use std::process;
 use std::thread;
@@ -16,14 +16,14 @@ use super::screen::Waker;
 use crate::host::Host;
 use crate::output;
 
-/// How long a pass may take to come to the end of its step once it was told to stop.
+/// The time that a pass may take to end its step after a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Signals that do nothing by themselves any more, and wait to be seen to.
+/// Signals whose default action is off, until they are handled.
 pub(super) struct SignalHandler(Signals);
 
 impl SignalHandler {
-    /// From now on.
+    /// Starts to catch the signals.
     ///
     /// # Errors
     ///
@@ -33,8 +33,9 @@ impl SignalHandler {
         Ok(SignalHandler(signals.context("cannot wait for signals")?))
     }
 
-    /// Sees to them on a thread of its own: SIGINT and SIGTERM end the loop, and the second of them ends it at once; SIGHUP has the
-    /// file read again. With a screen, that is drawn anew when its size has changed, and given back while the process is stopped.
+    /// Handles the signals on a thread of its own. SIGINT and SIGTERM end the loop, the second of
+    /// them at once; SIGHUP reads the file again. With a screen, SIGWINCH redraws it, and SIGTSTP
+    /// restores the terminal while the process is stopped.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl SignalHandler {
                     (SIGHUP, _) => reload_request.send(),
                     (SIGWINCH, Some(screen)) => screen.wake(),
                     (SIGTSTP, Some(screen)) => screen.suspend(|| {
-                        // If it does not stop it goes on.
+                        // If it cannot stop, it goes on.
                         let _ = emulate_default_handler(SIGTSTP);
                     }),
                     _ if is_stopping => leave(screen.as_ref(), "ended in the middle of a pass"),
@@ -81,10 +82,11 @@ impl SignalHandler {
     }
 }
 
-/// Tells of the end, and sees to it that there is one. Neither on this thread, which the next signal is to find.
+/// Reports the end, and bounds the time until it. Both on threads of their own, because this one
+/// waits for the next signal.
 fn end(handle: &Handle<Host>, reporter: &Reporter, screen: Option<&Waker>) {
     let (handle, reporter, screen) = (handle.clone(), reporter.clone(), screen.cloned());
-    let tell = move || reporter.stopping();
+    let report = move || reporter.stopping();
     let wait = move || {
         if handle
             .wait_ended(STOP_TIMEOUT)
@@ -93,13 +95,13 @@ fn end(handle: &Handle<Host>, reporter: &Reporter, screen: Option<&Waker>) {
             leave(screen.as_ref(), "a pass did not end in time, and was ended");
         }
     };
-    let told = thread::Builder::new().spawn(tell);
-    if thread::Builder::new().spawn(wait).and(told).is_err() {
+    let reported = thread::Builder::new().spawn(report);
+    if thread::Builder::new().spawn(wait).and(reported).is_err() {
         output::note("cannot start a thread, so the pass may take long to end");
     }
 }
 
-/// Ends the process. What a pass meant to do is in the journal, and the next one sees to it.
+/// Ends the process. The journal has the open intents of the pass, and the next pass resolves them.
 fn leave(screen: Option<&Waker>, why: &str) -> ! {
     if let Some(screen) = screen {
         screen.restore();

@@ -1,4 +1,5 @@
-//! What `watch` shows on a terminal, as lines of text. Not the terminal: neither its size nor its escape sequences are known here.
+//! The lines that `watch` shows on a terminal. This file knows neither the terminal's size nor its
+//! escape sequences.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,17 +8,17 @@ use trueup::driver::Stats;
 
 use crate::output::{self, Unfinished, count};
 
-/// How many of a kind are kept to be shown: more than a screen has lines.
+/// The most changes and events that are kept: more than a screen has lines.
 const MAX_ENTRIES: usize = 200;
 
-/// All that there is to show.
+/// The content of the screen.
 pub(super) struct View {
-    /// What is watched: the file, the namespace, the marker.
+    /// The title: the file and the namespace.
     title: String,
-    /// How many objects of each kind the file declares, those kinds that it says something of.
+    /// The number of objects of each managed kind.
     managed: String,
     verdict: Option<Verdict>,
-    /// What is wrong with the file as it is now, if the one in force is another.
+    /// Why the file on disk was refused, if it was.
     file: Option<String>,
     rest: Unfinished,
     changes: VecDeque<(Instant, String)>,
@@ -30,14 +31,14 @@ struct Verdict {
     why_not: Option<String>,
 }
 
-/// A line, and how it is to stand out.
+/// A line and its style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) text: String,
     pub(super) tone: Tone,
 }
 
-/// How a line is to stand out.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -59,7 +60,7 @@ impl View {
         }
     }
 
-    /// Another file is in force.
+    /// Sets the counts of the managed objects.
     pub(super) fn set_managed(&mut self, managed: &[(&'static str, usize)]) {
         let counts = managed.iter().map(|(kind, number)| match *kind {
             "address" => count(*number, "address", "addresses"),
@@ -69,7 +70,7 @@ impl View {
         self.managed = counts.collect::<Vec<_>>().join(", ");
     }
 
-    /// What came of a pass; `why_not` is why it is not called converged.
+    /// Notes a pass; `why_not` is why the state is not converged.
     pub(super) fn pass(&mut self, now: Instant, why_not: Option<String>, rest: Unfinished) {
         self.rest = rest;
         let same = |verdict: &&mut Verdict| verdict.why_not.is_none() == why_not.is_none();
@@ -84,34 +85,34 @@ impl View {
         }
     }
 
-    /// A pass could not run.
+    /// Notes a pass that could not run.
     pub(super) fn failed(&mut self, now: Instant, why: &str) {
         let why_not = Some(format!("the pass could not run: {why}"));
         let rest = std::mem::take(&mut self.rest);
         self.pass(now, why_not, rest);
     }
 
-    /// What is wrong with the file, or nothing any more.
+    /// Notes why the file was refused, or `None` if it is in force.
     pub(super) fn file(&mut self, wrong: Option<String>) {
         self.file = wrong;
     }
 
-    /// Whether the file that is in force is not the one that is there.
+    /// Returns true if the file on disk was refused.
     pub(super) fn is_refused(&self) -> bool {
         self.file.is_some()
     }
 
-    /// A pass changed something.
+    /// Notes a change of a pass.
     pub(super) fn change(&mut self, now: Instant, change: String) {
         push(&mut self.changes, now, change);
     }
 
-    /// Something else happened.
+    /// Notes an event.
     pub(super) fn event(&mut self, now: Instant, event: String) {
         push(&mut self.events, now, event);
     }
 
-    /// Whether the last pass left things as they are to be, and why not.
+    /// Returns whether the last pass converged, and the verdict.
     pub(super) fn verdict(&self) -> Option<(bool, String)> {
         self.verdict.as_ref().map(|verdict| match &verdict.why_not {
             None => (true, "converged".to_owned()),
@@ -119,7 +120,7 @@ impl View {
         })
     }
 
-    /// At most `height` lines of at most `width` characters each.
+    /// Returns at most `height` lines of at most `width` characters each.
     pub(super) fn lines(
         &self,
         now: Instant,
@@ -150,7 +151,7 @@ impl View {
             if section.lines.is_empty() {
                 continue;
             }
-            // A section gets its share; what the former ones left over is for those after it.
+            // Each section gets an equal share, and the rest of the sections before it.
             let share = left / sections_left.max(1);
             sections_left -= 1;
             let shown = section.fit(share);
@@ -186,7 +187,7 @@ impl View {
     }
 }
 
-/// The loop's counts that matter to whoever looks on.
+/// Returns the loop's counts in a line.
 fn counts(stats: &Stats) -> String {
     let sum = |of: fn(&trueup::driver::Ops) -> u64| stats.ops.values().map(of).sum::<u64>();
     let mut parts = vec![
@@ -215,7 +216,7 @@ struct Section {
     title: &'static str,
     /// The most important one first.
     lines: Vec<String>,
-    /// How many there are beyond those.
+    /// The number of further lines.
     more: usize,
 }
 
@@ -238,7 +239,7 @@ impl Section {
         }
     }
 
-    /// A gap, the title, and as much of the rest as fits; nothing if that is nothing.
+    /// Returns an empty line, the title, and the lines that fit; nothing if none fits.
     fn fit(self, height: usize) -> Vec<Line> {
         let room = height.saturating_sub(2);
         if room == 0 {
