@@ -24,8 +24,8 @@ pub enum ErrorKind {
     /// Another process, or another part of this one, has the journal open: [`Error::holder`] names
     /// it.
     Held,
-    /// The file is not as it was written, and not all of it can be read: [`Error::remedy`] says what
-    /// to do.
+    /// The file is not as it was written, and not all of it can be read: [`Error::remedy`] says
+    /// what to do.
     Damaged,
     /// The file is no journal, or one of an unknown version.
     Format,
@@ -35,7 +35,8 @@ pub enum ErrorKind {
     /// Nothing was written: an earlier write failed, and that failure is
     /// [`source`](StdError::source); or the journal was opened read-only, and there is no source.
     ReadOnly,
-    /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was written.
+    /// The step is impossible in the present state: [`Error::refusal`] says why. Nothing was
+    /// written.
     Refused,
     /// An argument is out of its range. Nothing was written.
     Invalid,
@@ -90,7 +91,8 @@ impl Error {
         self.kind == ErrorKind::Damaged
     }
 
-    /// True if the journal does not write, or not any more: [`remedy`](Self::remedy) says what to do.
+    /// True if the journal does not write, or not any more: [`remedy`](Self::remedy) says what to
+    /// do.
     pub fn is_read_only(&self) -> bool {
         matches!(self.kind, ErrorKind::NotDurable | ErrorKind::ReadOnly)
     }

@@ -1,8 +1,8 @@
 //! Group commit: one commit, and one sync, for all writes that wait at the same moment.
 //!
-//! The first thread that waits becomes the leader and commits for all that wait, while later threads
-//! gather for the next commit. There is no thread of its own and no delay: a single write commits
-//! at once.
+//! The first thread that waits becomes the leader and commits for all that wait, while later
+//! threads gather for the next commit. There is no thread of its own and no delay: a single write
+//! commits at once.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -262,7 +262,8 @@ impl GroupCommit {
         let mut access = self.access.write().unwrap_or_else(PoisonError::into_inner);
         match open_database(self.file.storage()) {
             Ok(database) => *access = Access::ReadOnly(database, None),
-            // The state before the first change still holds: that change is not known to be durable.
+            // The state before the first change still holds: that change is not known to be
+            // durable.
             Err(_) if matches!(*access, Access::ReadOnly(..)) => {}
             Err(_) => *access = Access::Unreadable,
         }

@@ -1,8 +1,8 @@
 //! A journal's file: a header, and redb's database behind it. It counts reads and writes, and
 //! refuses every write after one that failed.
 //!
-//! redb commits with a single sync. After a crash it falls back by one commit if the last one is not
-//! whole. That is right for a commit that was not acknowledged yet, and wrong for one that was
+//! redb commits with a single sync. After a crash it falls back by one commit if the last one is
+//! not whole. That is right for a commit that was not acknowledged yet, and wrong for one that was
 //! acknowledged and damaged since. To tell them apart, the header holds a mark: the number of the
 //! last commit known to be durable. It is written after that commit's sync, without a sync of its
 //! own. A mark that is lost with the power only makes the check less strict.
@@ -84,7 +84,8 @@ impl JournalFile {
             .map_err(|cause| self.error(redb::StorageError::Io(cause), "cannot write the header"))
     }
 
-    /// Reads the header, and returns the number of the last commit known to be durable, 0 if none is.
+    /// Reads the header, and returns the number of the last commit known to be durable, 0 if none
+    /// is.
     pub(crate) fn open(&self) -> Result<u64, Error> {
         let header = read_header(&*self.storage)?;
         match header.damage {

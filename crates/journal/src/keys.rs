@@ -90,8 +90,8 @@ impl Keys {
     /// # Errors
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid) if the key is longer than 65536 bytes; as every write
-    /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly), and
-    /// then nothing may be executed.
+    /// [`NotDurable`](crate::ErrorKind::NotDurable) and [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// and then nothing may be executed.
     pub fn reserve(&self, key: &[u8]) -> Result<Reserved, Error> {
         check_len("a key", key, MAX_KEY)?;
         let reservation = || Reservation {
@@ -171,8 +171,9 @@ impl Keys {
     /// # Errors
     ///
     /// [`Refused`](crate::ErrorKind::Refused) with [`NotReserved`](Refusal::NotReserved),
-    /// [`InProgress`](Refusal::InProgress) or [`Succeeded`](Refusal::Succeeded); [`Invalid`](crate::ErrorKind::Invalid) if the
-    /// answer is longer than 16 MiB; otherwise as every write.
+    /// [`InProgress`](Refusal::InProgress) or [`Succeeded`](Refusal::Succeeded);
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as
+    /// every write.
     pub fn resolve(
         &self,
         key: &[u8],
@@ -189,8 +190,8 @@ impl Keys {
     /// # Errors
     ///
     /// As [`resolve`](Self::resolve), and [`Refused`](crate::ErrorKind::Refused) with
-    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). After an error neither has
-    /// ended.
+    /// [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended). After an error neither
+    /// has ended.
     pub fn end(
         &self,
         key: &[u8],
@@ -228,8 +229,8 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as every
-    /// write. The key is in doubt then.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the answer is longer than 16 MiB; otherwise as
+    /// every write. The key is in doubt then.
     pub fn succeeded(self, answer: &[u8], now: SystemTime) -> Result<(), Error> {
         let ending = Ending::Succeeded(answer.to_vec());
         commit_outcome(&self.store, &self.key, None, ending, now, true)

@@ -44,7 +44,8 @@ impl Drop for Lock {
         if let Some(path) = &self.delete_on_drop {
             let _may_stay = fs::remove_file(path);
         }
-        // Closing it is not enough: a child that another thread forked has it open until it executes.
+        // Closing it is not enough: a child that another thread forked has it open until it
+        // executes.
         let _closed_next = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -160,8 +161,8 @@ fn holder_line() -> String {
     format!("{pid} {command}\n")
 }
 
-/// Reads the name of the holder. The kernel releases the lock of a process that ends, so the name of
-/// an ended process is that of a previous holder, and the present one is about to write its own.
+/// Reads the name of the holder. The kernel releases the lock of a process that ends, so the name
+/// of an ended process is that of a previous holder, and the present one is about to write its own.
 fn read_holder(file: &File) -> Option<Holder> {
     for _ in 0..NAME_READS.0 {
         if let Some(holder) = parse_holder(file).ok().flatten()

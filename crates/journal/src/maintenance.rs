@@ -1,5 +1,5 @@
-//! Maintenance by a person: check and export a journal, also while a program has it open, and repair
-//! it.
+//! Maintenance by a person: check and export a journal, also while a program has it open, and
+//! repair it.
 
 use std::fs;
 use std::io;
@@ -20,8 +20,8 @@ use crate::{Counts, Error, Storage, json_lines};
 pub enum Loss {
     /// The repair fails instead.
     Refuse,
-    /// The repair drops them. A lost operation or key can be executed again, and an object that only
-    /// the ledger marked as ours is not ours any more.
+    /// The repair drops them. A lost operation or key can be executed again, and an object that
+    /// only the ledger marked as ours is not ours any more.
     Accept,
 }
 
@@ -47,20 +47,20 @@ pub enum Repaired {
     },
 }
 
-/// Reads every record of the journal at `path` and counts them. It writes nothing, and works while a
-/// process has the journal open.
+/// Reads every record of the journal at `path` and counts them. It writes nothing, and works while
+/// a process has the journal open.
 ///
 /// # Errors
 ///
-/// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or [`Os`](crate::ErrorKind::Os) if it cannot
-/// be read, also because it does not exist.
+/// [`Damaged`](crate::ErrorKind::Damaged), [`Format`](crate::ErrorKind::Format) or
+/// [`Os`](crate::ErrorKind::Os) if it cannot be read, also because it does not exist.
 pub fn check(path: impl AsRef<Path>) -> Result<Counts, Error> {
     json_lines::count(&read_table(&read(path.as_ref())?)?)
 }
 
 /// Writes every record of the journal at `path` as a line of JSON, as
-/// [`Journal::export`](crate::Journal::export) does. Of a damaged journal it writes the records that
-/// a [`repair`] would keep. It works while a process has the journal open.
+/// [`Journal::export`](crate::Journal::export) does. Of a damaged journal it writes the records
+/// that a [`repair`] would keep. It works while a process has the journal open.
 ///
 /// # Errors
 ///
@@ -149,8 +149,8 @@ pub fn repair(path: impl AsRef<Path>, loss: Loss) -> Result<Repaired, Error> {
 }
 
 /// Salvages a journal of which every remaining record can be read. Returns `None` if there is none.
-/// Any other error, such as that of a device that does not answer, says nothing about the content of
-/// the file.
+/// Any other error, such as that of a device that does not answer, says nothing about the content
+/// of the file.
 fn salvage_readable(storage: &Arc<dyn Storage>) -> Result<Option<Salvaged>, Error> {
     let readable = salvage(storage).and_then(|salvaged| {
         json_lines::count(&read_table(&salvaged.database)?)?;

@@ -70,9 +70,10 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) with [`InFlight`](Refusal::InFlight); [`Invalid`](crate::ErrorKind::Invalid) if
-    /// the name is longer than 65536 bytes or `what` than 16 MiB; as every write [`NotDurable`](crate::ErrorKind::NotDurable)
-    /// and [`ReadOnly`](crate::ErrorKind::ReadOnly).
+    /// [`Refused`](crate::ErrorKind::Refused) with [`InFlight`](Refusal::InFlight);
+    /// [`Invalid`](crate::ErrorKind::Invalid) if the name is longer than 65536 bytes or `what` than
+    /// 16 MiB; as every write [`NotDurable`](crate::ErrorKind::NotDurable) and
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly).
     pub fn begin(&self, name: &str, what: &[u8]) -> Result<(), Error> {
         check_len("an operation's name", name.as_bytes(), MAX_KEY)?;
         check_len("an operation's description", what, MAX_VALUE)?;
@@ -100,8 +101,8 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation) or [`Ended`](Refusal::Ended);
-    /// otherwise as [`begin`](Self::begin).
+    /// [`Refused`](crate::ErrorKind::Refused) with [`NoOperation`](Refusal::NoOperation) or
+    /// [`Ended`](Refusal::Ended); otherwise as [`begin`](Self::begin).
     pub fn running(&self, name: &str, task: &str) -> Result<(), Error> {
         check_len("a task id", task.as_bytes(), MAX_KEY)?;
         let (name, task) = (name.to_owned(), task.to_owned());
@@ -169,8 +170,8 @@ impl Operations {
         })
     }
 
-    /// Forgets operations that have ended, except those to `keep`. Operations in flight stay. Returns
-    /// the number of operations forgotten.
+    /// Forgets operations that have ended, except those to `keep`. Operations in flight stay.
+    /// Returns the number of operations forgotten.
     ///
     /// # Errors
     ///

@@ -52,8 +52,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When that is not certain. Earlier writes are then lost or not, and a second call says nothing
-    /// about them.
+    /// When that is not certain. Earlier writes are then lost or not, and a second call says
+    /// nothing about them.
     fn sync(&self) -> io::Result<()>;
 }
 

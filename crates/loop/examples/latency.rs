@@ -1,5 +1,5 @@
-//! How long a change of the desired state is on its way: from the call of `Handle::change` to the source's pass that has it, and
-//! to the caller that waits for it to have converged.
+//! How long a change of the desired state is on its way: from the call of `Handle::change` to the
+//! source's pass that has it, and to the caller that waits for it to have converged.
 //!
 //! `cargo run --release --example latency -p trueup-loop`
 

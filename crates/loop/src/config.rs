@@ -47,8 +47,8 @@ impl Config {
         }
     }
 
-    /// Sets the backoff of an op that fails: `first`, doubled with each failure up to `last`; 1 s and
-    /// 60 s by default.
+    /// Sets the backoff of an op that fails: `first`, doubled with each failure up to `last`; 1 s
+    /// and 60 s by default.
     ///
     /// Both are limited to [`MIN_INTERVAL`](Self::MIN_INTERVAL) and
     /// [`MAX_BACKOFF`](Self::MAX_BACKOFF), and `last` is at least `first`.
@@ -69,8 +69,8 @@ impl Config {
         }
     }
 
-    /// Sets how long a pass may begin new steps; 60 s by default. The remaining ops are pending, and
-    /// another pass follows.
+    /// Sets how long a pass may begin new steps; 60 s by default. The remaining ops are pending,
+    /// and another pass follows.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Config { deadline, ..self }
     }

@@ -1,7 +1,7 @@
 //! The state machine behind a lock, with the means to wake the driver and to wait for it.
 //!
-//! It has no types of the source, and no code of a source or a caller runs under the lock, so that no
-//! thread waits long for it.
+//! It has no types of the source, and no code of a source or a caller runs under the lock, so that
+//! no thread waits long for it.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

@@ -20,9 +20,9 @@ type OnSubscribe<'a, S> =
 
 /// Runs passes of a source until it is stopped.
 ///
-/// It subscribes, runs the first pass at once, and then a full pass at each interval, and earlier if a
-/// hint or a handle requests one. Each pass gets the same ledger, which the loop itself neither reads
-/// nor writes.
+/// It subscribes, runs the first pass at once, and then a full pass at each interval, and earlier
+/// if a hint or a handle requests one. Each pass gets the same ledger, which the loop itself
+/// neither reads nor writes.
 pub struct Loop<'a, S: Source> {
     // Dropped in this order: everything else is dropped before handles see the end.
     source: S,
@@ -96,9 +96,9 @@ impl<'a, S: Source> Loop<'a, S> {
         self
     }
 
-    /// Sets a callback for the subscription, on the loop's thread: for its first result, for a later
-    /// failure, and for its return; not for each repeated failure. [`Handle::subscribed`] returns the
-    /// same.
+    /// Sets a callback for the subscription, on the loop's thread: for its first result, for a
+    /// later failure, and for its return; not for each repeated failure. [`Handle::subscribed`]
+    /// returns the same.
     pub fn on_subscribe(
         mut self,
         call: impl FnMut(Subscribed<&S::Subscription, &S::Error>) + Send + 'a,
@@ -107,22 +107,23 @@ impl<'a, S: Source> Loop<'a, S> {
         self
     }
 
-    /// Sets a callback for drift, after [`on_report`](Self::on_report): the report has ops although an
-    /// earlier pass over the same desired state converged, so another writer has changed the system.
+    /// Sets a callback for drift, after [`on_report`](Self::on_report): the report has ops although
+    /// an earlier pass over the same desired state converged, so another writer has changed the
+    /// system.
     pub fn on_drift(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
         self.callbacks.drift = Box::new(call);
         self
     }
 
-    /// Sets a callback for contention, after [`on_report`](Self::on_report): another writer removes or
-    /// changes objects of ours repeatedly ([`Report::contended`]).
+    /// Sets a callback for contention, after [`on_report`](Self::on_report): another writer removes
+    /// or changes objects of ours repeatedly ([`Report::contended`]).
     pub fn on_contention(mut self, call: impl FnMut(&S::Report) + Send + 'a) -> Self {
         self.callbacks.contention = Box::new(call);
         self
     }
 
-    /// Sets a callback for a loss of events in the subscription, with the number of losses so far. A
-    /// full pass follows by itself.
+    /// Sets a callback for a loss of events in the subscription, with the number of losses so far.
+    /// A full pass follows by itself.
     pub fn on_overrun(mut self, call: impl FnMut(u64) + Send + 'a) -> Self {
         self.callbacks.overrun = Box::new(call);
         self

@@ -25,12 +25,12 @@ pub enum ErrorKind {
     Paused,
     /// The call was made on the loop's own thread, and would have waited for that thread.
     OwnThread,
-    /// The forced pass could not run. The source's own error is [`source`](StdError::source), and can
-    /// be downcast.
+    /// The forced pass could not run. The source's own error is [`source`](StdError::source), and
+    /// can be downcast.
     PassFailed,
-    /// The scope is gone, by [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone), and
-    /// so the loop has ended. The source's own error is [`source`](StdError::source), and can be
-    /// downcast.
+    /// The scope is gone, by [`Source::is_scope_gone`](trueup_reconcile::Source::is_scope_gone),
+    /// and so the loop has ended. The source's own error is [`source`](StdError::source), and can
+    /// be downcast.
     ScopeEnded,
     /// The loop's thread panicked.
     Panicked,

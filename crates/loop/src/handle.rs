@@ -33,14 +33,14 @@ impl<S: Source> Handle<S> {
         self.shared.control.hint()
     }
 
-    /// Returns a way to request passes without the loop's types. It has no effect after the loop has
-    /// ended.
+    /// Returns a way to request passes without the loop's types. It has no effect after the loop
+    /// has ended.
     pub fn hints(&self) -> Hints {
         self.shared.hints()
     }
 
-    /// Declares a new desired state, which counts as a hint. Passes that start from now on use it: of
-    /// several the last one, and of [changes](Self::change) those made after it. Returns its
+    /// Declares a new desired state, which counts as a hint. Passes that start from now on use it:
+    /// of several the last one, and of [changes](Self::change) those made after it. Returns its
     /// revision, to [wait](Self::wait_converged) for.
     ///
     /// # Errors
@@ -62,19 +62,19 @@ impl<S: Source> Handle<S> {
     /// once each, in the order of the calls; changes during a pass share the next one. Returns the
     /// revision after the change, to [wait](Self::wait_converged) for.
     ///
-    /// The pass is a [dirty](trueup_reconcile::Extent::Dirty) one, in which a source that knows what
-    /// has changed observes nothing else. If a full pass is requested as well, by a new desired
-    /// state, a hint or a loss, that one comes instead, after the rest that follows the last pass.
-    /// The loop copies and compares nothing, so the cost of a change does not depend on the size of
-    /// the desired state.
+    /// The pass is a [dirty](trueup_reconcile::Extent::Dirty) one, in which a source that knows
+    /// what has changed observes nothing else. If a full pass is requested as well, by a new
+    /// desired state, a hint or a loss, that one comes instead, after the rest that follows the
+    /// last pass. The loop copies and compares nothing, so the cost of a change does not depend on
+    /// the size of the desired state.
     ///
     /// A panic of `change` ends the loop, like a panic of the source: it goes on to the caller of
     /// [`run`](crate::Loop::run). Changes that wait when the loop ends are dropped.
     ///
     /// # Errors
     ///
-    /// [`Full`](ErrorKind::Full) if 65,536 changes wait already, for the running pass or for the end
-    /// of a pause: nothing was changed. [`Ended`](ErrorKind::Ended).
+    /// [`Full`](ErrorKind::Full) if 65,536 changes wait already, for the running pass or for the
+    /// end of a pause: nothing was changed. [`Ended`](ErrorKind::Ended).
     pub fn change(
         &self,
         change: impl FnOnce(&mut S::Desired) + Send + 'static,
@@ -91,9 +91,9 @@ impl<S: Source> Handle<S> {
     }
 
     /// Waits until the desired state of `revision`, or a later one, has converged, and returns the
-    /// report of that pass. It returns at once if the last pass converged and no hint or request came
-    /// since it began. Otherwise it waits for a pass that starts after this call, or for the running
-    /// one if no hint or request came since it began.
+    /// report of that pass. It returns at once if the last pass converged and no hint or request
+    /// came since it began. Otherwise it waits for a pass that starts after this call, or for the
+    /// running one if no hint or request came since it began.
     ///
     /// It requests no pass.
     ///
@@ -122,8 +122,9 @@ impl<S: Source> Handle<S> {
         self.shared.control.stats()
     }
 
-    /// Runs a full pass now and returns its report: that of a pass that started after this call, and
-    /// whose [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a pass.
+    /// Runs a full pass now and returns its report: that of a pass that started after this call,
+    /// and whose [`on_report`](crate::Loop::on_report) has returned. Calls at the same time share a
+    /// pass.
     ///
     /// # Errors
     ///
@@ -232,8 +233,8 @@ pub(crate) struct Mailbox<S: Source> {
     /// The changes to make in it, in this order.
     pub(crate) changes: Vec<Change<S>>,
     pub(crate) report: Option<Arc<S::Report>>,
-    /// The report of the last converged pass; `None` once a later pass has not converged and no call
-    /// waits for it.
+    /// The report of the last converged pass; `None` once a later pass has not converged and no
+    /// call waits for it.
     pub(crate) converged: Option<Arc<S::Report>>,
     /// The number of calls that wait for it, or are about to take it.
     pub(crate) waiting: usize,

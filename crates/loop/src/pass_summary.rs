@@ -26,9 +26,9 @@ pub struct PassSummary {
     pub requeue_after: Option<Duration>,
     /// The ops by the kind of their objects.
     pub ops: BTreeMap<&'static str, Ops>,
-    /// The outcomes of objects: of those that are [tracked](crate::State::is_tracked) because an op on
-    /// them failed before, and of up to 65,536 others on which an op failed. Of several ops on an
-    /// object, a failed one counts first, then a pending one.
+    /// The outcomes of objects: of those that are [tracked](crate::State::is_tracked) because an op
+    /// on them failed before, and of up to 65,536 others on which an op failed. Of several ops on
+    /// an object, a failed one counts first, then a pending one.
     pub objects: BTreeMap<OpKey, Outcome>,
 }
 
@@ -43,7 +43,8 @@ impl PassSummary {
             requeue_after: report.requeue_after(),
             ..PassSummary::default()
         };
-        // Ops of one kind usually come together, so the entry of a kind is looked up once for a run.
+        // Ops of one kind usually come together, so the entry of a kind is looked up once for a
+        // run.
         let mut run = ("", Ops::default());
         let mut untracked = 0;
         report.outcomes(&mut |op| {

@@ -15,7 +15,8 @@ pub struct Running<S: Source> {
 }
 
 impl<S: Source> Loop<'static, S> {
-    /// Runs the loop on a new thread with this name, without NULs, which a thread's name cannot hold.
+    /// Runs the loop on a new thread with this name, without NULs, which a thread's name cannot
+    /// hold.
     ///
     /// # Errors
     ///
@@ -46,9 +47,9 @@ impl<S: Source> Running<S> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout) if a pass lasted longer: the loop still ends after that pass.
-    /// The error of [`Loop::run`]. [`Panicked`](ErrorKind::Panicked) if the source or a callback
-    /// panicked.
+    /// [`Timeout`](ErrorKind::Timeout) if a pass lasted longer: the loop still ends after that
+    /// pass. The error of [`Loop::run`]. [`Panicked`](ErrorKind::Panicked) if the source or a
+    /// callback panicked.
     pub fn stop(mut self, timeout: Duration) -> Result<(), Error> {
         self.handle.stop();
         self.handle.wait_ended(timeout)?;

@@ -221,9 +221,9 @@ impl State {
             .then(|| self.begin(now, Extent::Dirty))
     }
 
-    /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before. Not
-    /// earlier than then it returns an action, or [`is_listening`](Self::is_listening) becomes true
-    /// again. Returns `None` during an action, and at the end.
+    /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
+    /// Not earlier than then it returns an action, or [`is_listening`](Self::is_listening) becomes
+    /// true again. Returns `None` during an action, and at the end.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Idle {
             return None;
@@ -239,9 +239,9 @@ impl State {
         passes.chain([self.cooldown]).flatten().min()
     }
 
-    /// True if the driver polls the subscription's descriptor while it sleeps. False for 10 ms after
-    /// the descriptor was drained, or until a pass is done, so that a flood of events does not wake
-    /// the driver for each.
+    /// True if the driver polls the subscription's descriptor while it sleeps. False for 10 ms
+    /// after the descriptor was drained, or until a pass is done, so that a flood of events does
+    /// not wake the driver for each.
     pub fn is_listening(&self) -> bool {
         self.subscription == SubscriptionState::Polled
             && self.phase == Phase::Idle
@@ -265,8 +265,8 @@ impl State {
         }
     }
 
-    /// Takes the result of draining the descriptor; `None` if the subscription failed, and the driver
-    /// has dropped it.
+    /// Takes the result of draining the descriptor; `None` if the subscription failed, and the
+    /// driver has dropped it.
     pub fn handle_drained(&mut self, now: Instant, drained: Option<Drained>) {
         let Phase::Draining(cause) = self.phase else {
             return;
@@ -311,7 +311,8 @@ impl State {
         self.backoff.is_tracked(key)
     }
 
-    /// True if [`backoff`](Self::backoff) may return a time, or [`is_tracked`](Self::is_tracked) true.
+    /// True if [`backoff`](Self::backoff) may return a time, or [`is_tracked`](Self::is_tracked)
+    /// true.
     pub fn has_backoff(&self) -> bool {
         self.backoff.len() > 0
     }
@@ -391,7 +392,8 @@ impl State {
         )
     }
 
-    /// Returns true if no hint or request came since `converged` that could have changed its result.
+    /// Returns true if no hint or request came since `converged` that could have changed its
+    /// result.
     fn still_holds(&self, converged: &Converged) -> bool {
         let answers_request =
             matches!(self.phase, Phase::InPass(running) if running.answers_request);

@@ -13,8 +13,8 @@ use trueup_reconcile::Outcome;
 pub struct Revision(pub(crate) u64);
 
 impl Revision {
-    /// Returns the number of desired states declared before it: 0 for the one that the loop was made
-    /// with.
+    /// Returns the number of desired states declared before it: 0 for the one that the loop was
+    /// made with.
     pub fn number(self) -> u64 {
         self.0
     }

@@ -1,7 +1,7 @@
 //! Everything that the loop needs of the operating system: locks, threads, the clock, `poll`.
 //!
-//! It is one module, so that `tests/model` can compile the loop with the locks, threads and clock of
-//! a model checker.
+//! It is one module, so that `tests/model` can compile the loop with the locks, threads and clock
+//! of a model checker.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -43,8 +43,8 @@ impl Wakeup {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until `until`, for a wake-up, or for the descriptor. It may return early. Returns true if
-    /// the descriptor is readable or has failed.
+    /// Waits until `until`, for a wake-up, or for the descriptor. It may return early. Returns true
+    /// if the descriptor is readable or has failed.
     pub(crate) fn wait(
         &self,
         until: Option<Instant>,

@@ -4,7 +4,8 @@ use trueup_reconcile::Extent;
 
 use crate::{PassSummary, Revision};
 
-/// The span of a pass: `extent`, `revision`, then `converged`, `truncated`, `tried` and `pending`, or `error`.
+/// The span of a pass: `extent`, `revision`, then `converged`, `truncated`, `tried` and `pending`,
+/// or `error`.
 pub(crate) struct Pass {
     #[cfg(feature = "tracing")]
     span: tracing::Span,

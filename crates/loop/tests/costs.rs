@@ -1,4 +1,5 @@
-//! What a pass costs in the loop itself: the same however much is desired, and next to nothing for each op.
+//! What a pass costs in the loop itself: the same however much is desired, and next to nothing for
+//! each op.
 //!
 //! Counted, not timed: calls of the report, and allocations of the loop's own thread.
 #![allow(clippy::unwrap_used)]
@@ -85,7 +86,8 @@ impl Report for Many {
     }
 }
 
-/// What is desired cannot be copied or compared: it says how many ops there are to be, and which fail.
+/// What is desired cannot be copied or compared: it says how many ops there are to be, and which
+/// fail.
 struct Wish {
     ops: u64,
     fails: Option<u64>,

@@ -1,5 +1,6 @@
-//! Correctness never depends on a hint: strangers change a world under a simulated clock, and whatever becomes of the hints about
-//! it, it ends in the same state, and no more passes are run than the debounce allows.
+//! Correctness never depends on a hint: strangers change a world under a simulated clock, and
+//! whatever becomes of the hints about it, it ends in the same state, and no more passes are run
+//! than the debounce allows.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -201,7 +202,8 @@ proptest! {
 
     #[test]
     fn with_all_hints_what_is_missing_is_back_within_the_debounce(changes in changes(Just(Way::Arrives)), seed: u64) {
-        // One that begins while a pass mends another is a stretch of its own: so one change at a time.
+        // One that begins while a pass mends another is a stretch of its own: so one change at a
+        // time.
         let apart: Vec<_> = changes.iter().map(|it| Change { after: it.after + 250, ..*it }).collect();
         let outcome = run(&apart, &[], seed);
         check(&outcome);

@@ -286,7 +286,8 @@ impl Simulation {
         let elapsed = self.now - self.base;
         let by_hint = self
             .hints
-            // A whole one and one over what is doubtful may each come a debounce after its own first hint.
+            // A whole one and one over what is doubtful may each come a debounce after its own
+            // first hint.
             .min(2 + 2 * (elapsed.as_nanos() / DEBOUNCE.as_nanos()) as usize);
         let by_timer = (elapsed.as_nanos() / INTERVAL.as_nanos()) as usize;
         let bound = 1 + by_timer + by_hint + self.changes + self.forces + self.resumes;
@@ -328,7 +329,8 @@ proptest! {
     }
 }
 
-/// The one that waits for the first hint: a storm of hints makes a pass each debounce, not later and not more often.
+/// The one that waits for the first hint: a storm of hints makes a pass each debounce, not later
+/// and not more often.
 #[test]
 fn a_storm_of_hints_makes_one_pass_a_debounce() {
     let mut simulation = Simulation::new();

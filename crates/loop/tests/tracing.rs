@@ -1,4 +1,5 @@
-//! What the feature `tracing` tells: a span for each pass, with what came of it, and events for what goes wrong beside them.
+//! What the feature `tracing` tells: a span for each pass, with what came of it, and events for
+//! what goes wrong beside them.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::{self, Write as _};
@@ -65,7 +66,8 @@ impl Subscriber for Notes {
     fn exit(&self, _: &Id) {}
 }
 
-/// Its subscription loses something after the first pass and fails after the second; the third pass fails.
+/// Its subscription loses something after the first pass and fails after the second; the third pass
+/// fails.
 struct Unlucky {
     passes: u32,
 }

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
-    /// The purpose of the op is fulfilled already: the object to delete does not exist, or the one to
-    /// create exists and is equal. Counts as success.
+    /// The purpose of the op is fulfilled already: the object to delete does not exist, or the one
+    /// to create exists and is equal. Counts as success.
     DoneAlready,
-    /// An object that the op needs does not exist (yet): a device, the route to a gateway, a parent.
+    /// An object that the op needs does not exist (yet): a device, the route to a gateway, a
+    /// parent.
     Dependency,
     /// A foreign object has the key. It is reported and not overwritten. A later pass tries again
     /// once the object is gone.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 /// Sends hints to a driver: something may have changed, run a pass.
 ///
-/// A hint is cheap, never waits for a pass, and can be sent from any thread, also during a pass. After
-/// the driver has ended it has no effect. Hints may be lost, doubled or reordered, or sent for no
-/// reason: only how soon a change is seen depends on them. Clones send to the same driver.
+/// A hint is cheap, never waits for a pass, and can be sent from any thread, also during a pass.
+/// After the driver has ended it has no effect. Hints may be lost, doubled or reordered, or sent
+/// for no reason: only how soon a change is seen depends on them. Clones send to the same driver.
 #[derive(Clone)]
 pub struct Hints(Arc<dyn Fn() + Send + Sync>);
 

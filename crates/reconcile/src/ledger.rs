@@ -17,8 +17,8 @@ pub enum Claim {
 /// The scope of a ledger: a namespace and a boot, by names that are never reused.
 ///
 /// The cookie of a network namespace (`SO_NETNS_COOKIE`) and the id of the boot
-/// (`/proc/sys/kernel/random/boot_id`) are such names. A namespace that is created again has another
-/// cookie, and a reboot another id, so neither finds the records of the old one.
+/// (`/proc/sys/kernel/random/boot_id`) are such names. A namespace that is created again has
+/// another cookie, and a reboot another id, so neither finds the records of the old one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LedgerScope {
     namespace: String,
@@ -26,7 +26,8 @@ pub struct LedgerScope {
 }
 
 impl LedgerScope {
-    /// Makes a scope from two names. `trueup_rtnl::ledger_scope` reads both for a network namespace.
+    /// Makes a scope from two names. `trueup_rtnl::ledger_scope` reads both for a network
+    /// namespace.
     pub fn new(namespace: impl Into<String>, boot: impl Into<String>) -> LedgerScope {
         LedgerScope {
             namespace: namespace.into(),
@@ -73,8 +74,8 @@ pub trait Ledger {
     ///
     /// # Errors
     ///
-    /// When the intents are not known to be recorded, or a key has an open intent already. The source
-    /// then changes none of the keys.
+    /// When the intents are not known to be recorded, or a key has an open intent already. The
+    /// source then changes none of the keys.
     fn begin(&mut self, intents: BTreeMap<Vec<u8>, Claim>) -> Result<(), LedgerError>;
 
     /// Records outcomes, and closes the intents of their keys. A key needs no intent: adopting an

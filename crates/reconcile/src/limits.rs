@@ -13,11 +13,13 @@ pub enum Extent {
     Everything,
     /// The objects that may have changed since the last pass by the source's own events, and those
     /// whose desired state has changed. A source that does not know them observes everything; one
-    /// that cannot compare desired states does so unless it [is the same](PassLimits::is_same_desired).
+    /// that cannot compare desired states does so unless it [is the
+    /// same](PassLimits::is_same_desired).
     Dirty,
 }
 
-/// The key of an object for a driver, which only compares it. An object has the same key in each pass.
+/// The key of an object for a driver, which only compares it. An object has the same key in each
+/// pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpKey(pub u64);
 
@@ -40,8 +42,8 @@ impl<'a> PassLimits<'a> {
         PassLimits { extent, ..self }
     }
 
-    /// Declares that the desired state is the same as in the source's last pass in this scope, which
-    /// gave a report.
+    /// Declares that the desired state is the same as in the source's last pass in this scope,
+    /// which gave a report.
     #[must_use]
     pub fn with_same_desired(self) -> Self {
         PassLimits {
@@ -50,8 +52,8 @@ impl<'a> PassLimits<'a> {
         }
     }
 
-    /// Limits the number of ops; with 0 the pass only observes. The remaining ops are pending, and the
-    /// report [is truncated](crate::Report::is_truncated).
+    /// Limits the number of ops; with 0 the pass only observes. The remaining ops are pending, and
+    /// the report [is truncated](crate::Report::is_truncated).
     #[must_use]
     pub fn with_ops(self, ops: u64) -> Self {
         PassLimits {
@@ -96,8 +98,8 @@ impl<'a> PassLimits<'a> {
         self.ops.unwrap_or(u64::MAX)
     }
 
-    /// Returns true if the next step may begin: false once the deadline has passed, or the driver is
-    /// to pause or stop.
+    /// Returns true if the next step may begin: false once the deadline has passed, or the driver
+    /// is to pause or stop.
     pub fn should_continue(&self) -> bool {
         self.should_continue
             .is_none_or(|should_continue| should_continue())

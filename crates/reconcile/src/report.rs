@@ -7,21 +7,22 @@ use crate::{ErrorClass, OpKey};
 
 /// The report of a completed pass, also of one that did only a part of its work.
 ///
-/// The trait has what a driver needs; everything but [`converged`](Self::converged) has a default. By
-/// convention a concrete report also lists the ops that were applied, failed or are pending, so that
-/// every op has exactly one outcome.
+/// The trait has what a driver needs; everything but [`converged`](Self::converged) has a default.
+/// By convention a concrete report also lists the ops that were applied, failed or are pending, so
+/// that every op has exactly one outcome.
 pub trait Report {
     /// Returns true if the system, as read back, is in the desired state.
     ///
     /// It is computed from the last observation, never from acknowledgements, and false if that
-    /// observation is incomplete. After a pass over dirty objects it means that these are right, and
-    /// that no other object is known to be wrong.
+    /// observation is incomplete. After a pass over dirty objects it means that these are right,
+    /// and that no other object is known to be wrong.
     fn converged(&self) -> bool;
 
-    /// Calls `visit` once for every op of the pass. A driver counts ops, and delays those that fail.
+    /// Calls `visit` once for every op of the pass. A driver counts ops, and delays those that
+    /// fail.
     ///
-    /// A driver asks for the keys of few ops, mostly of those that failed, so a key is computed only
-    /// then.
+    /// A driver asks for the keys of few ops, mostly of those that failed, so a key is computed
+    /// only then.
     fn outcomes(&self, _visit: &mut dyn FnMut(ReportedOp<'_>)) {}
 
     /// Returns true if ops are pending only because the driver's limits ended the pass before them.
@@ -29,8 +30,8 @@ pub trait Report {
         false
     }
 
-    /// Returns after which time from the end of the pass the source needs another one at the latest,
-    /// because it has put off an object itself.
+    /// Returns after which time from the end of the pass the source needs another one at the
+    /// latest, because it has put off an object itself.
     fn requeue_after(&self) -> Option<Duration> {
         None
     }

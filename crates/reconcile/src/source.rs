@@ -7,9 +7,9 @@ use crate::{Hints, Ledger, PassLimits, Report, Subscription};
 /// A subsystem that can be brought into a desired state.
 ///
 /// - A call of [`reconcile`](Self::reconcile) is one pass: observe, plan, apply, verify, report.
-/// - A pass that completed, even if only in part, gives a report. An error is for a pass that could not
-///   run, because the system could not be read or the desired state is invalid. Ownership is unchanged
-///   then.
+/// - A pass that completed, even if only in part, gives a report. An error is for a pass that could
+///   not run, because the system could not be read or the desired state is invalid. Ownership is
+///   unchanged then.
 /// - A source keeps nothing between passes that correctness needs, except in the [`Ledger`]. It can
 ///   lose sockets and caches.
 /// - A pass does not roll back when a later part fails. The next pass continues from there.
@@ -35,9 +35,9 @@ pub trait Source {
 
     /// Runs one pass and returns its report.
     ///
-    /// `ledger` is this source's in this scope, and lists what earlier passes, and earlier processes,
-    /// made ours. The pass records intents there before it changes anything, and outcomes after it
-    /// has read back.
+    /// `ledger` is this source's in this scope, and lists what earlier passes, and earlier
+    /// processes, made ours. The pass records intents there before it changes anything, and
+    /// outcomes after it has read back.
     ///
     /// # Errors
     ///
@@ -50,8 +50,8 @@ pub trait Source {
         options: &Self::Options,
     ) -> Result<Self::Report, Self::Error>;
 
-    /// Runs one pass within a driver's limits. A source that does not implement it runs an unlimited
-    /// pass.
+    /// Runs one pass within a driver's limits. A source that does not implement it runs an
+    /// unlimited pass.
     ///
     /// # Errors
     ///
@@ -67,8 +67,8 @@ pub trait Source {
         self.reconcile(scope, desired, ledger, options)
     }
 
-    /// Returns true if an error means that the scope is gone, and that its name now belongs to nothing
-    /// or to another scope. A driver then ends, and its caller decides what to do.
+    /// Returns true if an error means that the scope is gone, and that its name now belongs to
+    /// nothing or to another scope. A driver then ends, and its caller decides what to do.
     fn is_scope_gone(_error: &Self::Error) -> bool {
         false
     }
@@ -86,8 +86,8 @@ pub trait Source {
         Ok(Observation::Unsupported)
     }
 
-    /// Subscribes for a hint whenever an object in `scope` may have changed, until the subscription is
-    /// dropped. Optional: without it passes run by timer only.
+    /// Subscribes for a hint whenever an object in `scope` may have changed, until the subscription
+    /// is dropped. Optional: without it passes run by timer only.
     fn subscribe(
         &mut self,
         _scope: &Self::Scope,

@@ -18,7 +18,8 @@ pub trait Subscription<E> {
     ///
     /// # Errors
     ///
-    /// When no more events will come. The driver drops the subscription, and subscribes again later.
+    /// When no more events will come. The driver drops the subscription, and subscribes again
+    /// later.
     fn drain(&mut self) -> Result<Drained, E> {
         Ok(Drained::Nothing)
     }

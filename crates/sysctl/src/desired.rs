@@ -47,8 +47,8 @@ impl Desired {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is declared already, or declared
-    /// with another value under its other name: `net.ipv4.ip_forward` is
+    /// [`ErrorKind::Desired`](crate::ErrorKind::Desired) if the key is declared already, or
+    /// declared with another value under its other name: `net.ipv4.ip_forward` is
     /// `net.ipv4.conf.all.forwarding`.
     pub fn insert(&mut self, key: Key, value: Value) -> Result<(), Error> {
         if let Some(alias) = key.alias()

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::Key;
 
-/// The files that values are read from and written to: the kernel's ([`ProcSys`]), or a substitute in
-/// a test.
+/// The files that values are read from and written to: the kernel's ([`ProcSys`]), or a substitute
+/// in a test.
 ///
 /// Methods are called on a thread in the namespace.
 pub trait Files: Send + Sync {
@@ -76,9 +76,8 @@ impl Files for ProcSys {
     }
 }
 
-/// Replaces an error by `why` if the file's mode has none of these bits. No capability overrides the
-/// mode of a file below `/proc/sys` (`proc_sys_permission` in
-/// `fs/proc/proc_sysctl.c`).
+/// Replaces an error by `why` if the file's mode has none of these bits. No capability overrides
+/// the mode of a file below `/proc/sys` (`proc_sys_permission` in `fs/proc/proc_sysctl.c`).
 fn explain_mode(error: io::Error, path: &Path, bits: u32, why: &str) -> io::Error {
     let mode = fs::metadata(path).map(|metadata| metadata.mode());
     match (error.raw_os_error(), mode) {

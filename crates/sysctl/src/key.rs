@@ -19,8 +19,8 @@ const MAX_LEN: usize = 255;
 /// slash stands for a dot in a name: `net.ipv4.conf.eth0/100.rp_filter`. Both are one key, which is
 /// shown in the second form.
 ///
-/// Only keys below `net` are accepted: others (`kernel.`, `vm.`, `fs.`) belong to the host and not to
-/// a namespace. Keys are ordered by path.
+/// Only keys below `net` are accepted: others (`kernel.`, `vm.`, `fs.`) belong to the host and not
+/// to a namespace. Keys are ordered by path.
 ///
 /// ```
 /// use trueup_sysctl::Key;
@@ -61,13 +61,13 @@ impl Key {
             .map_or(self.path(), |(_, name)| name)
     }
 
-    /// Returns the rank in the order of writing: a value that the kernel copies to other keys is written
-    /// before those.
+    /// Returns the rank in the order of writing: a value that the kernel copies to other keys is
+    /// written before those.
     ///
     /// The kernel copies IPv4 forwarding to every device and to `default`, and changes
     /// `all/accept_redirects`; it copies IPv6 forwarding likewise (`inet_forward_change` in
-    /// `net/ipv4/devinet.c`, `addrconf_forward_change` in `net/ipv6/addrconf.c`). It also copies some
-    /// other keys of `all` (IPv6 `disable_ipv6`, `addr_gen_mode`, `force_forwarding`,
+    /// `net/ipv4/devinet.c`, `addrconf_forward_change` in `net/ipv6/addrconf.c`). It also copies
+    /// some other keys of `all` (IPv6 `disable_ipv6`, `addr_gen_mode`, `force_forwarding`,
     /// `ignore_routes_with_linkdown`), and an IPv4 `default` to each device whose own key was never
     /// written (`devinet_copy_dflt_conf`).
     pub(crate) fn rank(&self) -> u8 {

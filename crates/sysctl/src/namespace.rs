@@ -24,8 +24,8 @@ pub(crate) struct EnteredNamespace<'a> {
 }
 
 impl<'a> EnteredNamespace<'a> {
-    /// Enters a namespace for the first time in a pass. `known` is the cookie of earlier passes, and is
-    /// set.
+    /// Enters a namespace for the first time in a pass. `known` is the cookie of earlier passes,
+    /// and is set.
     pub(crate) fn enter(
         scope: &Namespace,
         files: &'a dyn Files,

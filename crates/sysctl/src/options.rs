@@ -19,8 +19,8 @@ impl Options {
         Options { revert, ..self }
     }
 
-    /// Sets the keys that [`observe`](trueup_reconcile::Source::observe) returns besides those of the
-    /// last pass.
+    /// Sets the keys that [`observe`](trueup_reconcile::Source::observe) returns besides those of
+    /// the last pass.
     #[must_use]
     pub fn with_shown(self, keys: impl IntoIterator<Item = Key>) -> Options {
         Options {

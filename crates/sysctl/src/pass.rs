@@ -117,9 +117,9 @@ impl Pass<'_> {
                 // Not yet written.
                 (Some(before), Some(_)) if is_now(Some(before.applied())) => Some(before.clone()),
                 (None, Some(intended)) if is_now(intended.original.as_deref()) => None,
-                // Written; or written and changed since, which looks like a change before the write.
-                // The original value is kept either way, and a value that is not the one written is
-                // never reverted.
+                // Written; or written and changed since, which looks like a change before the
+                // write. The original value is kept either way, and a value that is not the one
+                // written is never reverted.
                 (_, Some(intended)) => Some(intended),
             };
             claims.insert(key, record);
@@ -151,8 +151,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Applies steps: records intents, writes, reads back, and commits the outcomes. Returns the number
-    /// of keys that have their desired value.
+    /// Applies steps: records intents, writes, reads back, and commits the outcomes. Returns the
+    /// number of keys that have their desired value.
     fn apply(&mut self, steps: Vec<Step>, state: &mut PassState) -> usize {
         if let Err(error) = self.begin(&steps) {
             state.trouble = Some(format!("the ledger could not record the intents: {error}"));

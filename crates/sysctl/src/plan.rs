@@ -1,4 +1,5 @@
-//! Planning: the writes that are due by the values read last, without those that may not be tried now.
+//! Planning: the writes that are due by the values read last, without those that may not be tried
+//! now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +12,9 @@ use crate::write::{Step, stored_differently};
 use crate::{Action, Finding, Key, Outcome, Pending, Reason, Value};
 
 impl Pass<'_> {
-    /// Returns the writes that are due. Keys that need no write are committed to the ledger, and ops
-    /// that may not be tried now are added to the report. `has_written` is true if an earlier round of
-    /// this pass has changed a value.
+    /// Returns the writes that are due. Keys that need no write are committed to the ledger, and
+    /// ops that may not be tried now are added to the report. `has_written` is true if an earlier
+    /// round of this pass has changed a value.
     pub(crate) fn plan(&mut self, has_written: bool, state: &mut PassState) -> Vec<Step> {
         state
             .ops
@@ -133,8 +134,9 @@ impl Pass<'_> {
         None
     }
 
-    /// Returns the outcome of a step that may not be carried out now, `Some(None)` if the report has it
-    /// already, or `None` if the step may be carried out. `ahead` counts the steps before it.
+    /// Returns the outcome of a step that may not be carried out now, `Some(None)` if the report
+    /// has it already, or `None` if the step may be carried out. `ahead` counts the steps before
+    /// it.
     fn blocked_by(
         &self,
         step: &Step,
@@ -144,8 +146,8 @@ impl Pass<'_> {
     ) -> Option<Option<Outcome>> {
         let before = state.ops.get(&(step.key.rank(), step.key.clone()));
         if let Some(Outcome::Failed(failure)) = before.map(|op| &op.outcome) {
-            // A refused value may be accepted once another is written: `ip_local_port_range` has to be
-            // above `ip_unprivileged_port_start`.
+            // A refused value may be accepted once another is written: `ip_local_port_range` has to
+            // be above `ip_unprivileged_port_start`.
             return match has_written && failure.class == ErrorClass::Invalid {
                 true => None,
                 false => Some(None),

@@ -94,8 +94,8 @@ pub enum Pending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// The key is no longer declared and would be reverted, but another writer has changed it since:
-    /// it stays as it is.
+    /// The key is no longer declared and would be reverted, but another writer has changed it
+    /// since: it stays as it is.
     Left {
         /// The key.
         key: Key,
@@ -104,8 +104,8 @@ pub enum Finding {
         /// The value now.
         found: String,
     },
-    /// The key is no longer declared and would be reverted, but it had no value before trueup, or one
-    /// longer than the kernel accepts in one write: it stays as it is.
+    /// The key is no longer declared and would be reverted, but it had no value before trueup, or
+    /// one longer than the kernel accepts in one write: it stays as it is.
     Irreversible {
         /// The key.
         key: Key,
@@ -145,7 +145,8 @@ impl Report {
         &self.findings
     }
 
-    /// Returns why the pass could not read back its changes, or not record them in the ledger, if so.
+    /// Returns why the pass could not read back its changes, or not record them in the ledger, if
+    /// so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }

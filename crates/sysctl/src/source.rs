@@ -39,8 +39,8 @@ impl Sysctl {
         }
     }
 
-    /// Returns what a pass would do now: each op is pending. It changes nothing, neither in the kernel
-    /// nor in the ledger.
+    /// Returns what a pass would do now: each op is pending. It changes nothing, neither in the
+    /// kernel nor in the ledger.
     ///
     /// # Errors
     ///

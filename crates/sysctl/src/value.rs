@@ -8,7 +8,8 @@ use std::str::FromStr;
 use crate::{Error, Key};
 
 /// The longest value. With its newline it is one byte less than a page, the most that the kernel
-/// accepts in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A second write would be a second value.
+/// accepts in one write (`PAGE_SIZE - 1` in `kernel/sysctl.c`). A second write would be a second
+/// value.
 pub(crate) const MAX_LEN: usize = 4094;
 
 /// A value to write: one line of text, trimmed, with single spaces between words.
@@ -114,7 +115,8 @@ fn canonical(key: &Key, text: &str) -> String {
     }
 }
 
-/// Parses a number as the kernel does: hex after `0x`, octal after `0`, else decimal (`proc_get_long` in `kernel/sysctl.c`).
+/// Parses a number as the kernel does: hex after `0x`, octal after `0`, else decimal
+/// (`proc_get_long` in `kernel/sysctl.c`).
 fn number(word: &str) -> Option<String> {
     let (sign, digits) = match word.strip_prefix('-') {
         Some(digits) => ("-", digits),

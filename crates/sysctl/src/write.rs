@@ -65,8 +65,8 @@ fn write_failure(error: &io::Error) -> Failure {
     }
 }
 
-/// Returns the outcome of a write by the value read back, and the record for the ledger. It returns no
-/// record if the value could not be read: the intent stays open then.
+/// Returns the outcome of a write by the value read back, and the record for the ledger. It returns
+/// no record if the value could not be read: the intent stays open then.
 pub(crate) fn evaluate(
     step: &Step,
     written: Written,

@@ -1,4 +1,5 @@
-//! What the tests of the journal share: devices that remember, lose, tear or refuse what is written to them.
+//! What the tests of the journal share: devices that remember, lose, tear or refuse what is written
+//! to them.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! Loss of power: of what was written since the last sync any part is there, torn or lost. Whatever was acknowledged is there
-//! afterwards, and nothing that was never asked for.
+//! Loss of power: of what was written since the last sync any part is there, torn or lost. Whatever
+//! was acknowledged is there afterwards, and nothing that was never asked for.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,9 @@ fn run() -> Run {
     }
 }
 
-/// Calls `crash` for every prefix of the log with what was durable, what was pending, how many steps were acknowledged, and
-/// how much of what is pending was pending already, and nothing else new, the time before.
+/// Calls `crash` for every prefix of the log with what was durable, what was pending, how many
+/// steps were acknowledged, and how much of what is pending was pending already, and nothing else
+/// new, the time before.
 fn at_every_point(run: &Run, mut crash: impl FnMut(&[u8], &[Event], usize, usize)) -> usize {
     let mut durable = run.formatted.clone();
     let mut pending = Vec::new();
@@ -245,7 +246,8 @@ fn blocks_torn_at_every_point() {
     println!("{points} points, {crashes} crashes");
 }
 
-/// A crash while the first change after a crash opens the journal for writing, and so on: recovery recovers from itself.
+/// A crash while the first change after a crash opens the journal for writing, and so on: recovery
+/// recovers from itself.
 #[test]
 fn crashes_during_recovery() {
     let run = run();

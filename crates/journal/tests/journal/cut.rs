@@ -1,4 +1,5 @@
-//! Damage: files cut short, bits flipped, bytes of something else. Never a panic, never less than what was acknowledged.
+//! Damage: files cut short, bits flipped, bytes of something else. Never a panic, never less than
+//! what was acknowledged.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! A write or a sync that fails: nothing is acknowledged that is not durable, and nothing is written any more.
+//! A write or a sync that fails: nothing is acknowledged that is not durable, and nothing is
+//! written any more.
 
 use std::error::Error as _;
 use std::io;
@@ -46,7 +47,8 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
             break;
         }
         failures += 1;
-        // The mark after the sync is no part of the promise: that write is done, and the next one tells.
+        // The mark after the sync is no part of the promise: that write is done, and the next one
+        // tells.
         if let Err(error) = result {
             assert_eq!(error.kind(), ErrorKind::NotDurable, "{error}");
             assert!(error.is_read_only() && error.remedy().is_some());
@@ -138,8 +140,8 @@ fn a_sync_that_fails_fails_all_who_share_it() {
     }
 }
 
-/// Each event of the first change, which opens for writing, and of closing fails once: an intent is durable or an error, and
-/// the journal is whole afterwards.
+/// Each event of the first change, which opens for writing, and of closing fails once: an intent is
+/// durable or an error, and the journal is whole afterwards.
 #[test]
 fn a_failure_while_opening_or_closing_loses_nothing() {
     let disk = Disk::formatted();

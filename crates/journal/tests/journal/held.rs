@@ -115,7 +115,8 @@ fn of_many_that_open_at_once_one_does() {
     }
 }
 
-/// Each deletes the lock file that it made, so that the next one may have opened a file that is gone.
+/// Each deletes the lock file that it made, so that the next one may have opened a file that is
+/// gone.
 #[test]
 fn repairs_that_delete_their_lock_file_still_exclude_each_other() {
     let directory = Directory::new("lock-file");

@@ -147,7 +147,8 @@ fn a_damaged_journal_is_refused_until_it_is_repaired() {
     }
 }
 
-/// The last commit was acknowledged, then its pages were damaged: redb alone would go back by one commit and say nothing.
+/// The last commit was acknowledged, then its pages were damaged: redb alone would go back by one
+/// commit and say nothing.
 #[test]
 fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     let directory = Directory::new("shortened");
@@ -158,7 +159,8 @@ fn an_acknowledged_commit_that_is_damaged_is_no_commit_that_was_under_way() {
     journal.operations().begin("second", b"").unwrap();
     let after = fs::read(&path).unwrap();
     drop(journal);
-    // The pages of the second commit as they were before it; the head and the slots as they are after it.
+    // The pages of the second commit as they were before it; the head and the slots as they are
+    // after it.
     let mut damaged = after;
     damaged[8192..].copy_from_slice(&before[8192..]);
     fs::write(&path, &damaged).unwrap();

@@ -1,4 +1,5 @@
-//! To open and to look cost nothing; the first change opens for writing; whoever only looks needs nobody's leave.
+//! To open and to look cost nothing; the first change opens for writing; whoever only looks needs
+//! nobody's leave.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -245,7 +246,8 @@ fn a_peek_beside_a_writer_sees_whole_commits() {
         while !done.load(Ordering::Relaxed) {
             let seen = match Journal::open_read_only(&path) {
                 Ok(peeked) => ledger(&peeked).owned().unwrap(),
-                // A writer that does nothing else may spoil every attempt, and then that is what is told.
+                // A writer that does nothing else may spoil every attempt, and then that is what is
+                // told.
                 Err(error) => {
                     assert!(error.is_damaged(), "{error}");
                     continue;

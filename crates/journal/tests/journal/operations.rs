@@ -110,8 +110,8 @@ fn step() -> impl Strategy<Value = (Step, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Against a model of four states, through reopening: each step is done or refused as the table says, and a refused one
-    /// writes nothing.
+    /// Against a model of four states, through reopening: each step is done or refused as the table
+    /// says, and a refused one writes nothing.
     #[test]
     fn impossible_steps_are_refused(steps in prop::collection::vec(step(), 1..24)) {
         let names = ["x", "y", "z"];

@@ -217,8 +217,8 @@ impl Backoff {
         (!self.subscribed).then_some(op.latest_retry_at)
     }
 
-    /// Computes the next retry. An op that could be tried when the last full pass began is left out:
-    /// that pass did not try it for another reason than its delay.
+    /// Computes the next retry. An op that could be tried when the last full pass began is left
+    /// out: that pass did not try it for another reason than its delay.
     fn find_next(&mut self, last_full: Option<Instant>) {
         let due = self.failed.values().filter_map(|op| self.retry_at(op));
         let next = due.filter(|&at| last_full.is_none_or(|last| at > last));

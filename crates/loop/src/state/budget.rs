@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// One op in the bucket's units: with a limit of one op a second, one unit is added each nanosecond.
+/// One op in the bucket's units: with a limit of one op a second, one unit is added each
+/// nanosecond.
 const OP: i128 = 1_000_000_000;
 
 /// A token bucket that starts full. It holds at most `burst`, and owes at most as much: so the wait

@@ -1,5 +1,5 @@
-//! The inputs of the state machine from handles and the subscription, and the questions that handles
-//! ask it.
+//! The inputs of the state machine from handles and the subscription, and the questions that
+//! handles ask it.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::{Revision, Stats};
 
 /// Inputs from handles and the subscription.
 impl State {
-    /// Takes a notification of the subscription. A hint requests a dirty pass within one debounce; a
-    /// loss requests a full one. Losses until such a pass has ended without another loss count as
+    /// Takes a notification of the subscription. A hint requests a dirty pass within one debounce;
+    /// a loss requests a full one. Losses until such a pass has ended without another loss count as
     /// one overrun.
     ///
     /// With a constant stream of hints, a pass for them begins after the last one at the earliest
@@ -46,9 +46,9 @@ impl State {
         self.stats.desired
     }
 
-    /// Takes a change of the desired state: a dirty pass is due at once. If a full pass is requested
-    /// as well, that one is due instead, as soon as hints need not wait any more. Returns the
-    /// revision after the change.
+    /// Takes a change of the desired state: a dirty pass is due at once. If a full pass is
+    /// requested as well, that one is due instead, as soon as hints need not wait any more. Returns
+    /// the revision after the change.
     pub fn handle_change(&mut self, now: Instant) -> Revision {
         bring_forward(&mut self.schedule.change, now, Duration::ZERO);
         self.stats.desired = self.stats.desired.next();
@@ -63,7 +63,8 @@ impl State {
     }
 
     /// Pauses: no pass starts from now on, and a running one begins no further step. Returns the
-    /// number of the last pass that started: once it [`is_done`](Self::is_done), nothing is written.
+    /// number of the last pass that started: once it [`is_done`](Self::is_done), nothing is
+    /// written.
     ///
     /// Pausing a paused loop changes nothing, and one resume ends any number of pauses.
     pub fn handle_pause(&mut self) -> u64 {
@@ -115,8 +116,9 @@ impl State {
         self.started
     }
 
-    /// Returns true if a pass over `revision` or a later one, numbered above `after`, has converged;
-    /// or if the last pass over such a revision has, and no hint or request came since it began.
+    /// Returns true if a pass over `revision` or a later one, numbered above `after`, has
+    /// converged; or if the last pass over such a revision has, and no hint or request came since
+    /// it began.
     pub fn is_converged(&self, revision: Revision, after: u64) -> bool {
         self.converged.is_some_and(|converged| {
             converged.revision >= revision

@@ -17,8 +17,8 @@ pub(super) struct Schedule {
     pub(super) follow_up: Option<Instant>,
     /// A dirty pass for a hint of the subscription. Waits with the hints.
     pub(super) dirty: Option<Instant>,
-    /// A dirty pass for a change of the desired state. If a full pass is requested as well, that one
-    /// is due instead, and waits with the hints.
+    /// A dirty pass for a change of the desired state. If a full pass is requested as well, that
+    /// one is due instead, and waits with the hints.
     pub(super) change: Option<Instant>,
 }
 

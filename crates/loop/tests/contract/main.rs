@@ -1,8 +1,9 @@
-//! The contract between a source and its loop, line by line, with sources of the tests' own: one that always fails, one that is
-//! slow, one that has no subscription to give, one that has a descriptor. Each test bears the line that it holds the loop to.
+//! The contract between a source and its loop, line by line, with sources of the tests' own: one
+//! that always fails, one that is slow, one that has no subscription to give, one that has a
+//! descriptor. Each test bears the line that it holds the loop to.
 //!
-//! No test decides by timing: what is to happen is waited for, with a bound, and what is not to happen would show in the order of
-//! what does.
+//! No test decides by timing: what is to happen is waited for, with a bound, and what is not to
+//! happen would show in the order of what does.
 #![allow(clippy::unwrap_used)]
 
 mod changes;

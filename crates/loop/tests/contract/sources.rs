@@ -210,7 +210,8 @@ impl Source for Scripted {
     }
 }
 
-/// A subscription: with a descriptor that the test makes readable, and what there is to hear; or pushed, with neither.
+/// A subscription: with a descriptor that the test makes readable, and what there is to hear; or
+/// pushed, with neither.
 pub(crate) struct Listener {
     readable: Option<OwnedFd>,
     heard: Arc<Mutex<Ear>>,

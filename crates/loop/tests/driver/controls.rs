@@ -1,4 +1,5 @@
-//! What is asked through a handle: pause, stop, bounds of waits, and the loop's end, however it comes.
+//! What is asked through a handle: pause, stop, bounds of waits, and the loop's end, however it
+//! comes.
 
 use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::sync::{Arc, OnceLock};

@@ -54,7 +54,8 @@ pub(crate) enum Verdict {
     Panic,
 }
 
-/// A source that tells the test of each pass and waits for its verdict. Once the test has dropped its end, passes succeed.
+/// A source that tells the test of each pass and waits for its verdict. Once the test has dropped
+/// its end, passes succeed.
 pub(crate) struct Held {
     pub(crate) given: Sender<Given>,
     pub(crate) verdicts: Receiver<Verdict>,

@@ -135,7 +135,8 @@ fn a_debounced_hint_takes_its_time_and_no_longer() {
     let first = Instant::now();
     handle.hint().unwrap();
     while test.given.try_recv() == Err(TryRecvError::Empty) {
-        // Later hints do not push the wake-up back: with them coming all the time it comes all the same.
+        // Later hints do not push the wake-up back: with them coming all the time it comes all the
+        // same.
         handle.hint().unwrap();
         assert!(first.elapsed() < LONG);
         thread::yield_now();

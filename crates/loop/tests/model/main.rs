@@ -1,7 +1,9 @@
-//! The loop over a model checker's locks, threads and clock (`sync.rs`): the very sources of the crate, run under
-//! thousands of orders in which its threads may meet. A thread that waits for ever is a deadlock to the checker.
+//! The loop over a model checker's locks, threads and clock (`sync.rs`): the very sources of the
+//! crate, run under thousands of orders in which its threads may meet. A thread that waits for ever
+//! is a deadlock to the checker.
 //!
-//! What decides is `State`, which has no threads and is tested by itself; here it is what stands around it.
+//! What decides is `State`, which has no threads and is tested by itself; here it is what stands
+//! around it.
 #![allow(clippy::unwrap_used)]
 #![allow(
     dead_code,

@@ -184,7 +184,8 @@ fn a_change_and_another_desired_state_come_in_the_order_of_their_revisions() {
     });
 }
 
-/// A report that converged is forgotten once it no longer stands, but not under the hands of one who waited for it.
+/// A report that converged is forgotten once it no longer stands, but not under the hands of one
+/// who waited for it.
 #[test]
 fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_does_not() {
     check(ORDERS, || {
@@ -211,7 +212,8 @@ fn whoever_waited_for_a_report_that_converged_is_given_it_though_the_next_pass_d
     });
 }
 
-/// Any calls, from three threads at once: each returns, with an answer that its page allows, and the loop ends.
+/// Any calls, from three threads at once: each returns, with an answer that its page allows, and
+/// the loop ends.
 #[test]
 fn whatever_is_asked_every_call_returns_and_the_loop_ends() {
     check(2 * ORDERS, || {

@@ -97,7 +97,8 @@ impl Source for Noting {
         let (count, changed) = &*self.begun;
         *count.lock().unwrap() = number;
         changed.notify_all();
-        // Writing takes its time, in which whoever can goes on; but not where one that lags behind is looked for.
+        // Writing takes its time, in which whoever can goes on; but not where one that lags behind
+        // is looked for.
         if *desired != WRONG {
             thread::yield_now();
         }
@@ -113,7 +114,8 @@ impl Source for Noting {
         })
     }
 
-    /// As a source does that asks between its steps, on the loop's thread, while others ask the loop.
+    /// As a source does that asks between its steps, on the loop's thread, while others ask the
+    /// loop.
     fn reconcile_within(
         &mut self,
         scope: &(),
@@ -200,7 +202,8 @@ impl Model {
     }
 }
 
-/// Runs a model under as many orders, half of them picked at random, half by a scheduler that looks for rare ones.
+/// Runs a model under as many orders, half of them picked at random, half by a scheduler that looks
+/// for rare ones.
 pub(crate) fn check(orders: usize, model: fn()) {
     run(RandomScheduler::new_from_seed(1, orders / 2), model);
     run(PctScheduler::new_from_seed(1, 3, orders / 2), model);

@@ -1,6 +1,7 @@
-//! What `src/sync.rs` is to the loop, made of a model checker's parts: each lock, wait and wake-up is a place where
-//! another thread may go on. A wait of a handle's never times out here, so that one that would hang is found as a
-//! deadlock; a wait for a time to come ends when the checker wills, and one for a time too far off only when woken.
+//! What `src/sync.rs` is to the loop, made of a model checker's parts: each lock, wait and wake-up
+//! is a place where another thread may go on. A wait of a handle's never times out here, so that
+//! one that would hang is found as a deadlock; a wait for a time to come ends when the checker
+//! wills, and one for a time too far off only when woken.
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;

@@ -104,7 +104,8 @@ impl Agent {
         pass.unwrap()
     }
 
-    /// A pass that converges, and another, which writes nothing: neither to the kernel nor to the ledger.
+    /// A pass that converges, and another, which writes nothing: neither to the kernel nor to the
+    /// ledger.
     #[track_caller]
     pub(crate) fn converge(&mut self, pairs: &[(&str, &str)]) -> Report {
         let report = self.pass(pairs);

@@ -1,4 +1,5 @@
-//! Passes over values that are not the kernel's, so that everything can fail and every write is counted.
+//! Passes over values that are not the kernel's, so that everything can fail and every write is
+//! counted.
 
 #![allow(
     clippy::unwrap_used,

@@ -188,8 +188,8 @@ fn a_ledger_that_says_what_we_never_said_is_an_error() {
     }
 }
 
-/// The process dies at each point in turn: whatever was done by then, the next one makes it right, and what was there before
-/// us is found again.
+/// The process dies at each point in turn: whatever was done by then, the next one makes it right,
+/// and what was there before us is found again.
 #[test]
 fn a_process_that_dies_anywhere_loses_nothing() {
     let values = [

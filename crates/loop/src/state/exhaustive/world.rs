@@ -238,7 +238,8 @@ impl World {
         }
     }
 
-    /// Carries out actions until one needs an answer or there is none, and checks that nothing is overdue.
+    /// Carries out actions until one needs an answer or there is none, and checks that nothing is
+    /// overdue.
     fn drive(&mut self) {
         for round in 0.. {
             assert!(round < 3, "actions without end at one moment");

@@ -1,4 +1,4 @@
-//! Changes of what is desired, in part.
+//! Changes of the desired state.
 
 use std::num::NonZeroU32;
 
@@ -28,7 +28,7 @@ fn began(extent: Extent, revision: u64) -> Option<Action> {
 }
 
 /// A pass that had one op, on the key.
-fn told(outcome: Outcome) -> PassSummary {
+fn summary_of(outcome: Outcome) -> PassSummary {
     let mut ops = Ops::default();
     ops.count(outcome);
     PassSummary {
@@ -45,7 +45,7 @@ fn failed(class: ErrorClass) -> (State, Instant) {
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
     state.handle_subscribed(now, SubscriptionState::Pushed);
     assert_eq!(state.poll_action(now), whole(0));
-    state.handle_pass_done(now, Some(&told(Outcome::Failed(class))));
+    state.handle_pass_done(now, Some(&summary_of(Outcome::Failed(class))));
     (state, now)
 }
 
@@ -139,7 +139,7 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
     assert_eq!(state.poll_action(now), Some(Action::Subscribe));
     state.handle_subscribed(now, SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
-    state.handle_pass_done(now, Some(&told(Outcome::Applied)));
+    state.handle_pass_done(now, Some(&summary_of(Outcome::Applied)));
     state.handle_change(now);
     let Some(Action::Pass { extent, ops, .. }) = state.poll_action(now) else {
         panic!("at once");
@@ -147,7 +147,7 @@ fn a_budget_holds_with_nothing_to_spend_it_is_a_look() {
     assert_eq!((extent, ops), (Extent::Dirty, Some(0)));
     let cut = PassSummary {
         truncated: true,
-        ..told(Outcome::Pending)
+        ..summary_of(Outcome::Pending)
     };
     state.handle_pass_done(now, Some(&cut));
     assert_eq!(state.poll_timeout(), Some(now + Duration::from_secs(1)));
@@ -161,13 +161,14 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
         state.handle_change(now);
         assert_eq!(state.poll_action(now), doubtful(1));
         assert_eq!(state.backoff(now, KEY).is_none(), !timed, "{class}");
-        // It is none of this pass's affair, or could not be tried: so it is free in the next as well.
+        // It is none of this pass's affair, or could not be tried: so it is free in the next as
+        // well.
         state.handle_pass_done(now, Some(&PassSummary::default()));
         assert_eq!(state.poll_timeout(), Some(now + FIRST), "{class}");
         state.handle_change(now);
         assert_eq!(state.poll_action(now), doubtful(2));
         assert_eq!(state.backoff(now, KEY).is_none(), !timed, "{class}");
-        let failure = told(Outcome::Failed(class));
+        let failure = summary_of(Outcome::Failed(class));
         state.handle_pass_done(now, Some(&failure));
         assert!(state.backoff(now, KEY).is_some(), "{class}: tried");
         if class.is_permanent() {
@@ -185,7 +186,7 @@ fn a_change_frees_what_is_not_for_time_alone_until_it_is_tried_and_its_distance_
 #[test]
 fn a_stream_of_changes_has_what_fails_tried_no_more_often_than_its_distances() {
     let (mut state, start) = failed(ErrorClass::Invalid);
-    let failure = told(Outcome::Failed(ErrorClass::Invalid));
+    let failure = summary_of(Outcome::Failed(ErrorClass::Invalid));
     let mut tried = Vec::new();
     for step in 1..=200_000 {
         let now = start + ms(step);

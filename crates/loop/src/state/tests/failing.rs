@@ -1,4 +1,4 @@
-//! What fails, what is left, and what may be done.
+//! Failures, backoff, truncated passes and the budget.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use super::*;
 const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);
 
-fn told(key: OpKey, outcome: Outcome) -> PassSummary {
+fn summary_of(key: OpKey, outcome: Outcome) -> PassSummary {
     all([(key, "thing", outcome)])
 }
 
@@ -35,7 +35,7 @@ fn endless(config: Config, subscription: SubscriptionState) -> (State, Instant) 
 /// One whose op failed so in the first pass.
 fn failed(class: ErrorClass, subscription: SubscriptionState) -> (State, Instant) {
     let (mut state, now) = endless(config(), subscription);
-    over(&mut state, now, &told(KEY, Outcome::Failed(class)));
+    over(&mut state, now, &summary_of(KEY, Outcome::Failed(class)));
     (state, now)
 }
 
@@ -55,7 +55,7 @@ fn distances_double_up_to_the_last_and_a_success_resets_them() {
         ErrorClass::Unknown,
         ErrorClass::Dependency,
     ] {
-        let failure = told(KEY, Outcome::Failed(class));
+        let failure = summary_of(KEY, Outcome::Failed(class));
         let (mut state, mut now) = failed(class, SubscriptionState::Pushed);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             let next = now + Duration::from_secs(seconds);
@@ -67,7 +67,7 @@ fn distances_double_up_to_the_last_and_a_success_resets_them() {
         }
         state.handle_force(now + Duration::from_secs(60));
         now += Duration::from_secs(60);
-        over(&mut state, now, &told(KEY, Outcome::Applied));
+        over(&mut state, now, &summary_of(KEY, Outcome::Applied));
         assert_eq!(state.poll_timeout(), None);
         assert!(!state.has_backoff());
         state.handle_force(now);
@@ -85,7 +85,7 @@ fn what_is_done_already_is_no_failure() {
 
 #[test]
 fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
-    let failure = told(KEY, Outcome::Failed(ErrorClass::Busy));
+    let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Busy));
     let (mut state, start) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
     let mut now = start;
     for _ in 0..5 {
@@ -100,14 +100,14 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
     assert_eq!(state.poll_timeout(), Some(next));
     // Another desired state may well be of another mind about it; the world still is busy.
     state.handle_desired(start + FIRST);
-    let pending = told(KEY, Outcome::Pending);
+    let pending = summary_of(KEY, Outcome::Pending);
     assert!(!over(&mut state, start + FIRST + DEBOUNCE, &pending));
     assert_eq!(state.poll_timeout(), Some(next));
 }
 
 #[test]
 fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
-    let failure = told(KEY, Outcome::Failed(ErrorClass::Dependency));
+    let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Dependency));
     let (mut state, now) = failed(ErrorClass::Dependency, SubscriptionState::Pushed);
     for hint in 1..=3 {
         state.handle_notification(now + hint * DEBOUNCE, Drained::Hint);
@@ -124,8 +124,8 @@ fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
 #[test]
 fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
     for class in ErrorClass::ALL.into_iter().filter(|it| it.is_permanent()) {
-        let pending = told(KEY, Outcome::Pending);
-        let failure = told(KEY, Outcome::Failed(class));
+        let pending = summary_of(KEY, Outcome::Pending);
+        let failure = summary_of(KEY, Outcome::Failed(class));
         let (mut state, now) = failed(class, SubscriptionState::Pushed);
         assert_eq!(state.poll_timeout(), None, "not for time alone");
         assert_eq!(state.backoff(now, KEY), Some(Duration::MAX));
@@ -141,13 +141,14 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
     }
 }
 
-/// Who sat on the key when the op was tried may go before the next look, and the hint that says so may be lost.
+/// Who sat on the key when the op was tried may go before the next look, and the hint that says so
+/// may be lost.
 #[test]
 fn a_conflict_is_tried_again_though_no_hint_says_that_it_is_over() {
     let (mut state, now) = failed(ErrorClass::Conflict, SubscriptionState::Pushed);
     assert_eq!(state.backoff(now, KEY), Some(FIRST));
     assert_eq!(state.poll_timeout(), Some(now + FIRST));
-    let applied = told(KEY, Outcome::Applied);
+    let applied = summary_of(KEY, Outcome::Applied);
     assert!(over(&mut state, now + FIRST, &applied));
     assert!(!state.has_backoff());
 }
@@ -157,12 +158,12 @@ fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
     let (mut state, now) = endless(config(), SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
     state.handle_notification(now, Drained::Hint);
-    let failure = told(KEY, Outcome::Failed(ErrorClass::Invalid));
+    let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Invalid));
     state.handle_pass_done(now, Some(&failure));
     assert!(!over(
         &mut state,
         now + DEBOUNCE,
-        &told(KEY, Outcome::Pending)
+        &summary_of(KEY, Outcome::Pending)
     ));
     assert_eq!(state.poll_timeout(), Some(now + FIRST));
 }
@@ -179,7 +180,7 @@ fn without_a_subscription_what_is_permanent_is_tried_at_the_greatest_distance() 
     let minute = Duration::from_secs(60);
     let (mut state, now) = failed(ErrorClass::Permission, SubscriptionState::Unsupported);
     assert_eq!(state.poll_timeout(), Some(now + minute));
-    let failure = told(KEY, Outcome::Failed(ErrorClass::Permission));
+    let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Permission));
     assert!(over(&mut state, now + minute, &failure));
     assert_eq!(state.poll_timeout(), Some(now + 2 * minute));
 }
@@ -191,7 +192,11 @@ fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
     over(&mut state, now + DEBOUNCE, &PassSummary::default());
     assert!(state.has_backoff(), "it was not looked at");
     state.handle_force(now + DEBOUNCE);
-    over(&mut state, now + DEBOUNCE, &told(KEY, Outcome::Pending));
+    over(
+        &mut state,
+        now + DEBOUNCE,
+        &summary_of(KEY, Outcome::Pending),
+    );
     assert!(state.has_backoff(), "it is still to be done");
     state.handle_force(now + DEBOUNCE);
     let cut = PassSummary {
@@ -208,7 +213,7 @@ fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
 #[test]
 fn a_retry_that_its_pass_leaves_alone_does_not_spin() {
     let (mut state, now) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
-    let pending = told(KEY, Outcome::Pending);
+    let pending = summary_of(KEY, Outcome::Pending);
     assert!(over(&mut state, now + FIRST, &pending));
     assert_eq!(state.poll_timeout(), None);
 }
@@ -267,7 +272,7 @@ fn a_budget_grants_a_burst_and_then_what_has_come_in_and_a_forced_pass_may_be_a_
 fn a_pass_that_was_cut_is_gone_on_with_after_a_rest() {
     let cut = |outcome| PassSummary {
         truncated: true,
-        ..told(KEY, outcome)
+        ..summary_of(KEY, outcome)
     };
     let (mut state, mut now) = endless(config(), SubscriptionState::Pushed);
     assert!(state.poll_action(now).is_some());
@@ -323,11 +328,11 @@ fn ops_are_counted_by_kind_and_outcome_and_passes_by_extent() {
         (1, 1, 1)
     );
     assert_eq!((stats.hints, stats.last_pass), (1, Some(ms(1))));
-    let told: Vec<_> = stats.ops.into_iter().collect();
+    let counted: Vec<_> = stats.ops.into_iter().collect();
     let ops = |applied, failed, pending| crate::Ops {
         applied,
         failed,
         pending,
     };
-    assert_eq!(told, [("route", ops(1, 1, 0)), ("rule", ops(2, 0, 1))]);
+    assert_eq!(counted, [("route", ops(1, 1, 0)), ("rule", ops(2, 0, 1))]);
 }
