@@ -14,7 +14,7 @@ use crate::sysctl::Sysctls;
 use crate::tables::TableNames;
 use crate::value::{Fault, Key, Node, Result, Value, fault};
 
-/// What was read of a file so far.
+/// The part of a file that was read so far.
 pub(crate) struct Collector<'a> {
     tables: &'a TableNames,
     cursor: Cursor<'a>,

@@ -131,8 +131,12 @@ impl Settings {
 
 /// Reads how routes reach their next hops: the value of `nexthops`.
 pub(crate) fn nexthops(value: &Value<'_>) -> Result<NexthopMode> {
-    let found = parse::one_of(value, "mode of next hops", &[(OBJECTS, ())]);
-    found.map(|()| NexthopMode::Objects).map_err(|mut fault| {
+    let found = parse::one_of(
+        value,
+        "mode of next hops",
+        &[(OBJECTS, NexthopMode::Objects)],
+    );
+    found.map_err(|mut fault| {
         fault.message += "; without this key they are written out in each route";
         fault.in_key(NEXTHOPS)
     })

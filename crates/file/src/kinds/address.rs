@@ -48,7 +48,10 @@ impl FileObject for Address<IfName> {
         address.broadcast = match fields.read("broadcast", parse::address)? {
             Some(IpAddr::V4(broadcast)) => Some(broadcast),
             Some(IpAddr::V6(_)) => {
-                return fields.fault("broadcast", "broadcast: write an inet address");
+                return fields.fault(
+                    "broadcast",
+                    "broadcast: only IPv4 has one: write an IPv4 address",
+                );
             }
             None => None,
         };
@@ -144,14 +147,14 @@ fn lifetimes(fields: &Fields<'_>) -> Result<Lifetimes> {
         .read("valid_lft", parse::lifetime)?
         .unwrap_or(FOREVER);
     if valid == 0 {
-        let message = "valid_lft: an address of no lifetime is none: write 1 or more";
+        let message = "valid_lft: with 0 the kernel deletes the address: write 1 or more";
         return fields.fault("valid_lft", message);
     }
     let preferred = fields
         .read("preferred_lft", parse::lifetime)?
         .unwrap_or(valid);
     if preferred > valid {
-        let message = "preferred_lft is longer than valid_lft: write at most as much";
+        let message = "preferred_lft is longer than valid_lft: write at most that";
         return fields.fault("preferred_lft", message);
     }
     Ok(Lifetimes { valid, preferred })

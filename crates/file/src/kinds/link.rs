@@ -302,7 +302,7 @@ fn read_vxlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     if let (Some(local), Some(remote)) = families
         && local != remote
     {
-        let message = "local: write an address of the family of the other end";
+        let message = "local: the other end has another family: write an address of that family";
         return fields.fault("local", message);
     }
     Ok(LinkKind::Vxlan(vxlan))

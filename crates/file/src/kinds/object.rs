@@ -1,4 +1,4 @@
-//! What the format says of a kind of object: a trait that each kind implements in its own file.
+//! The trait by which a kind of object says how it looks in a file.
 
 use crate::fields::Fields;
 use crate::value::{Result, Table};

@@ -206,7 +206,7 @@ fn nexthops(fields: &Fields<'_>, kind: RouteType) -> Result<NextHops<IfName>> {
     if let Some(key) = given
         && kind.is_reject()
     {
-        let message = format!("a route of type {word} leads nowhere: leave `{key}` out");
+        let message = format!("a route of type {word} has no next hop: leave `{key}` out");
         return fields.fault(key, message);
     }
     if kind == RouteType::Local {
@@ -269,11 +269,17 @@ fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
         onlink: fields.read("onlink", parse::flag)?.unwrap_or(false),
     };
     if hop.via.is_none() && hop.dev.is_none() {
-        return fault(fields.at, "a next hop needs `via` or `dev`");
+        return fault(
+            fields.at,
+            "a next hop needs `via` or `dev`: write one of them",
+        );
     }
     // `fib_check_nh` in net/ipv4/fib_semantics.c, `ip6_route_check_nh_onlink` in net/ipv6/route.c.
     if hop.onlink && (hop.via.is_none() || hop.dev.is_none()) {
-        return fields.fault("onlink", "onlink needs both `via` and `dev`");
+        return fields.fault(
+            "onlink",
+            "onlink needs both `via` and `dev`: write both, or leave `onlink` out",
+        );
     }
     Ok(hop)
 }
@@ -308,7 +314,7 @@ fn destination(
         Some(family) => Ok(Prefix::default_route(family)),
         None => fields.fault(
             "dst",
-            "default of which family? Write family = \"inet\" or family = \"inet6\"",
+            "the family of \"default\" is unknown: write family = \"inet\" or family = \"inet6\"",
         ),
     }
 }
@@ -319,7 +325,9 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
     if let Some(src) = route.src
         && Family::of(src) != family
     {
-        let message = format!("src is {}, the route is {family}", Family::of(src));
+        let other = Family::of(src);
+        let message =
+            format!("src is {other}, the route is {family}: write an address of the same family");
         return fields.fault("src", message);
     }
     if family == Family::Inet {
@@ -330,7 +338,10 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
         return Ok(());
     }
     if route.from.is_some_and(|from| from.family() != family) {
-        return fields.fault("from", "from is inet, the route is inet6");
+        return fields.fault(
+            "from",
+            "from is inet, the route is inet6: write an IPv6 prefix",
+        );
     }
     if let Some(key) = ["tos", "scope"].into_iter().find(|key| fields.has(key)) {
         let message = format!("IPv6 routes have no {key}: leave `{key}` out");
@@ -343,7 +354,10 @@ fn check_families(fields: &Fields<'_>, route: &Route<IfName>) -> Result<()> {
             _ => None,
         };
         let at = element.unwrap_or(fields.position("via"));
-        return fault(at, "an IPv6 route cannot go through an IPv4 gateway");
+        return fault(
+            at,
+            "an IPv6 route cannot have an IPv4 gateway: write an IPv6 address",
+        );
     }
     Ok(())
 }

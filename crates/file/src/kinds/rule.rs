@@ -122,7 +122,7 @@ impl FileObject for Rule {
     }
 
     fn describe(&self) -> String {
-        format!("rule of priority {} that is the same in all", self.priority)
+        format!("rule of priority {} with the same keys", self.priority)
     }
 }
 
@@ -185,7 +185,9 @@ fn action(fields: &Fields<'_>, priority: u32, l3mdev: bool) -> Result<RuleAction
     }
     if let Some(target) = fields.read("goto", parse::number(1..=u32::MAX))? {
         if target <= priority {
-            let message = format!("goto: only forward: write a priority above {priority}");
+            let message = format!(
+                "goto: a rule can only go to a later one: write a priority above {priority}"
+            );
             return fields.fault("goto", message);
         }
         return Ok(RuleAction::Goto(target));

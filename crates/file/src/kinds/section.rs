@@ -53,7 +53,7 @@ pub(crate) trait Section {
     fn write(&self, desired: &Desired, out: &mut dyn Output);
 }
 
-/// What takes the sections that are written.
+/// A writer of sections: TOML or JSON.
 pub(crate) trait Output {
     /// Takes the objects of a section.
     fn section(&mut self, kind: Kind, objects: &mut dyn Iterator<Item = Written>);

@@ -9,7 +9,7 @@ use crate::value::{Node, Result, Table, Value, fault, text};
 /// The bit of `congctl` in the mask of locked metrics (`RTAX_CC_ALGO`).
 const CONGCTL: u32 = 16;
 
-/// What stands before the value of a metric that the kernel may not adapt.
+/// The prefix of a value that the kernel may not adapt.
 const LOCK: &str = "lock ";
 
 /// Reads the metrics: each a number, or a string as `"lock 1400"`.
