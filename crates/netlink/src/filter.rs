@@ -1,5 +1,5 @@
-//! [`Instruction`]: classic BPF, as far as a filter on a netlink socket takes it. A message that the
-//! filter drops neither wakes the reader nor fills the queue.
+//! [`Instruction`]: classic BPF, as far as a filter on a netlink socket takes it. A message that
+//! the filter drops neither wakes the reader nor fills the queue.
 //!
 //! A program reads one datagram, from its netlink header on; a datagram of an event has one
 //! message. It ends with [`pass`](Instruction::pass) or [`drop`](Instruction::drop). A load from

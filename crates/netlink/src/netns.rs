@@ -213,8 +213,8 @@ impl Namespace {
     fn refused(&self, source: io::Error) -> Error {
         let message = match source.raw_os_error() {
             Some(libc::EPERM) => format!(
-                "cannot enter network namespace {self}: that needs CAP_SYS_ADMIN, both in the process's \
-                 user namespace and in the one that owns the network namespace"
+                "cannot enter network namespace {self}: that needs CAP_SYS_ADMIN, both in the \
+                 process's user namespace and in the one that owns the network namespace"
             ),
             Some(libc::EINVAL) => format!("{self} is not a network namespace"),
             _ => format!("cannot enter network namespace {self}: {source}"),

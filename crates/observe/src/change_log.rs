@@ -1,5 +1,5 @@
-//! [`ChangeLog`]: the changes that the kernel announces during the caller's writes. No dump can tell
-//! whether an object ever was as it was written, and which writer made it what it is.
+//! [`ChangeLog`]: the changes that the kernel announces during the caller's writes. No dump can
+//! tell whether an object ever was as it was written, and which writer made it what it is.
 
 use trueup_diff::Object;
 use trueup_netlink::codec;

@@ -1,5 +1,5 @@
-//! [`DirtySet`]: the names of what may have changed since the last read. Events can be wrong in either
-//! direction, so a dirty set says what to read again, and nothing about the state.
+//! [`DirtySet`]: the names of what may have changed since the last read. Events can be wrong in
+//! either direction, so a dirty set says what to read again, and nothing about the state.
 
 use std::collections::BTreeSet;
 

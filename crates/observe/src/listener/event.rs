@@ -1,5 +1,5 @@
-//! [`Event`]: an event, as far as it can move the cursor of a dump. Not decoded by the codecs, but with
-//! as little work as possible: there may be very many events.
+//! [`Event`]: an event, as far as it can move the cursor of a dump. Not decoded by the codecs, but
+//! with as little work as possible: there may be very many events.
 
 use trueup_diff::Family;
 use trueup_netlink::codec::{link, nexthop, route};
