@@ -149,7 +149,7 @@ pub fn matcher(wanted: &Routes) -> DumpMatcher<'_> {
     DumpMatcher::new(wanted, &resolved, BTreeSet::new())
 }
 
-/// Has a dump fall through, and gives how many of its rows did.
+/// Matches a dump, and returns how many of its rows are in sync.
 pub fn match_dump(matcher: &mut DumpMatcher<'_>, family: Family, dump: &[u8]) -> usize {
     match_rows(matcher, family, rows(dump))
 }

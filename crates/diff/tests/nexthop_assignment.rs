@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_standing_routes_ask_gives_the_plan_of_all(
+    fn the_plan_for_the_objects_alone_is_the_plan_of_all(
         first in prop::collection::vec((0..12_u8, 0..8_u8), 0..12),
         rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
     ) {
@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn a_way_of_which_an_object_stands_for_is_all_it_takes() {
+fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let routes = [route(1, 0), route(2, 0), route(3, 7)];
     let mut desired = Desired {
         routes: Some(routes.into()),

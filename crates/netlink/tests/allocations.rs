@@ -115,7 +115,7 @@ fn a_batch_that_was_full_once_is_filled_without_an_allocation() {
 }
 
 #[test]
-fn what_is_in_order_falls_through_without_an_allocation() {
+fn rows_in_sync_are_matched_without_an_allocation() {
     let via = |at: usize| {
         let dst = format!("10.{}.{}.0/24", at / 256, at % 256);
         let hop = NextHop::via("192.0.2.1".parse().unwrap());

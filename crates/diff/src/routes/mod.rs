@@ -1,11 +1,12 @@
 //! Desired routes at scale, and what is observed of them.
 //!
 //! - [`Routes`] indexes desired routes in the order in which the kernel dumps them.
-//! - [`ResolvedRoutes`] holds them with their devices found, and the nexthop objects that they point
-//!   at ([`NexthopTable`]). It is made once for one observation.
+//! - [`ResolvedRoutes`] holds them with their devices found, and the nexthop objects that they
+//!   point at ([`NexthopTable`]). It is made once for one observation.
 //! - [`DumpMatcher`] compares them with the rows of a dump as they arrive, each a [`PlainRoute`] if
 //!   it can be.
-//! - [`Tracker`] and [`NexthopAssignment`] keep what the kernel is known to hold between two passes.
+//! - [`Tracker`] and [`NexthopAssignment`] keep what the kernel is known to hold between two
+//!   passes.
 
 mod dump_matcher;
 mod index;

@@ -29,8 +29,8 @@ impl NexthopAssignment {
 
     /// Follows the changes of the desired routes since the last time.
     ///
-    /// Returns false if it cannot: where more has changed than the next hops of routes that point at
-    /// objects. Then the assignment is of no use any more, and all routes have to be read.
+    /// Returns false if it cannot: where more has changed than the next hops of routes that point
+    /// at objects. Then the assignment is of no use any more, and all routes have to be read.
     #[must_use]
     pub fn follow<D: Clone + Eq + Hash>(&mut self, routes: &Routes<D>) -> bool {
         let Some(mut changes) = routes.log.since(self.at) else {

@@ -67,9 +67,9 @@ impl NexthopTable {
             found: OnceCell::new(),
         };
         let [four, six] = singles;
-        let is_of = |family| move |target: &NexthopTarget| matches!(target, NexthopTarget::One(of, _) if *of == family);
-        let mut ids = allocator.assign(four, is_of(Family::Inet));
-        ids.extend(allocator.assign(six, is_of(Family::Inet6)));
+        let is_of = |target: &NexthopTarget, family| matches!(target, NexthopTarget::One(of, _) if *of == family);
+        let mut ids = allocator.assign(four, |target| is_of(target, Family::Inet));
+        ids.extend(allocator.assign(six, |target| is_of(target, Family::Inet6)));
 
         let id_of = |hop: &NextHop| ids.get(&target_of(hop)).copied();
         let group_of = |set: &NexthopSet| {

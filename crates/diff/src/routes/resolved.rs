@@ -36,8 +36,8 @@ impl DeviceName for Dev {
     }
 }
 
-/// What desired routes look like once they are in the kernel: their devices found, and which nexthop
-/// objects they point at.
+/// What desired routes look like once they are in the kernel: their devices found, and which
+/// nexthop objects they point at.
 ///
 /// It is made for one state of the routes and one set of devices. Whatever compares or plans these
 /// routes, or a part of them, takes it, so that names are resolved once.

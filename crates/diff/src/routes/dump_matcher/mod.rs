@@ -1,7 +1,7 @@
 //! [`DumpMatcher`]: desired routes against the rows of a dump, as the rows arrive.
 //!
-//! A row matches if it has our marker, is exactly as desired, and is the only one of its key. Such a
-//! row is kept nowhere. All other rows on desired keys are kept, and their keys are
+//! A row matches if it has our marker, is exactly as desired, and is the only one of its key. Such
+//! a row is kept nowhere. All other rows on desired keys are kept, and their keys are
 //! [`Mismatches`]. The plan for the rows that were kept and for the mismatches is the plan for all.
 //! Rows straight out of a device are always kept: gateways may be reachable through them.
 //!
@@ -47,8 +47,8 @@ pub struct DumpMatcher<'a> {
 }
 
 impl<'a> DumpMatcher<'a> {
-    /// Makes a matcher for routes, or for a part of those that were resolved. Of the keys in `kept`,
-    /// all rows are kept; so are all rows of all keys if `resolved` is of other routes.
+    /// Makes a matcher for routes, or for a part of those that were resolved. Of the keys in
+    /// `kept`, all rows are kept; so are all rows of all keys if `resolved` is of other routes.
     pub fn new<D>(
         routes: &'a Routes<D>,
         resolved: &ResolvedRoutes,

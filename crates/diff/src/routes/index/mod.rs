@@ -46,7 +46,7 @@ pub struct Routes<D = IfName> {
     pub(super) values: Values<D>,
     adopt: BTreeSet<RouteKey>,
     pub(super) log: ChangeLog<D>,
-    /// The revision of the routes that these are a part of, with their values at the same positions.
+    /// The revision of the routes that these are a part of. Values are at the same positions.
     pub(super) part_of: Option<Revision>,
 }
 
