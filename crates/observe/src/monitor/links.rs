@@ -1,5 +1,5 @@
-//! [`LinkStates`]: the links that events named, so that a change of name is noticed, and a link that
-//! is down is not reported as going down again.
+//! [`LinkStates`]: the links that events named, so that a change of name is noticed, and a link
+//! that is down is not reported as going down again.
 
 use std::collections::HashMap;
 
