@@ -4,6 +4,7 @@ mod bench;
 mod counts;
 mod demo;
 mod fuzz;
+mod kinds;
 mod nightly;
 mod plant;
 mod prove;
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
          and others (--help)
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
   counts instructions of diff and codec, counted by valgrind and compared with benches/counts.toml [--write]
+  kinds  the places that match over four and more kinds of objects by hand: [ROOT]
   vm     the kernel tests on other kernels, in virtual machines: [--kernel 6.1|6.12|local]... (6.1 and 6.12 unless
          given) [--accel kvm|tcg] [--only PROGRAM[:TEST], such as rtnl/kernel:kinds] [--write] (also the tables of
          docs/kernels.md, and for that on the local kernel)
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         ["counts", ref options @ ..] => counts::run(options),
         ["demo"] => demo::run(),
         ["fuzz", ref options @ ..] => fuzz::run(options),
+        ["kinds"] => kinds::run(None),
+        ["kinds", root] => kinds::run(Some(root)),
         ["miri"] => sanitize::miri(),
         ["sanitize"] => sanitize::address(),
         ["prove"] => prove::run(),
