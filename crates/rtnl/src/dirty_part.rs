@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trueup_diff::{Action, Desired, Family, IfName, Kind, Op, Plan, RouteKey};
+use trueup_diff::{Desired, Family, IfName, Kind, Op, Plan, RouteKey, with_object};
 use trueup_observe::DirtySet;
 
 use crate::location::Location;
+use crate::ownership::record_key::SourceKind as _;
 
 /// The dirty part of a namespace. Links always belong to it: names come from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,12 +166,6 @@ fn keep<T: Clone>(
 /// Whether a plan for a part has consequences outside it: a change of a link, or of an address that
 /// is there, can take other objects along.
 pub(crate) fn exceeds_part(plan: &Plan) -> bool {
-    let takes_along = |op: &Op| match op.object.kind() {
-        Kind::Link => true,
-        Kind::Address => op.action != Action::Create,
-        Kind::Neighbour | Kind::Route | Kind::Rule => false,
-        // The routes that point at it may be anywhere.
-        Kind::Nexthop => op.action != Action::Update,
-    };
+    let takes_along = |op: &Op| with_object!(&op.object, _it: K => K::takes_along(op.action));
     plan.ops.iter().any(takes_along)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trueup_diff::{Dev, Family, IfName, Object, Observed, RouteKey};
+use trueup_diff::{Family, IfName, Observed, RouteKey};
 
 /// Where an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,17 +16,6 @@ pub(crate) enum Location {
 }
 
 impl Location {
-    pub(crate) fn of(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Location {
-        match object {
-            Object::Link(_) => Location::Link,
-            Object::Address(address) => Location::Device(name(address.dev)),
-            Object::Neighbour(neighbour) => Location::Device(name(neighbour.dev)),
-            Object::Rule(rule) => Location::Rules(rule.family),
-            Object::Route(route) => Location::Routes(route.family(), route.table),
-            Object::Nexthop(_) => Location::Nexthops,
-        }
-    }
-
     pub(crate) fn of_route(key: &RouteKey) -> Location {
         Location::Routes(key.dst.family(), key.table)
     }

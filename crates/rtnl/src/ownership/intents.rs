@@ -7,7 +7,8 @@ use trueup_diff::{
 };
 
 use super::ledger_view::LedgerView;
-use super::record::{Former, Record, RecordKey, Records};
+use super::record::{Former, Record, Records};
+use super::record_key::{LinkRecordKey, RecordKey};
 
 /// Says of each op which record it leaves.
 pub(crate) struct Intents<'a> {
@@ -157,7 +158,7 @@ impl<'a> Intents<'a> {
         }));
         let former = None;
         Some((
-            RecordKey::Link { name, index },
+            RecordKey::Link(LinkRecordKey { name, index }),
             Some(Record { object, former }),
         ))
     }

@@ -8,7 +8,8 @@ use trueup_diff::{IfName, Item as _, Kind, Kinds, Object, Observed, Owned, Polic
 use trueup_reconcile::{Claim, Ledger, LedgerError};
 
 use super::observed_records::ObservedRecords;
-use super::record::{Former, Record, RecordKey, Records, agrees, encode, entry, is_as_before};
+use super::record::{Former, Record, Records, agrees, encode, entry, is_as_before};
+use super::record_key::RecordKey;
 use crate::location::Location;
 
 /// The records of a ledger, and the intents that are open.
@@ -103,8 +104,7 @@ impl LedgerView {
 
     /// Returns the key of a link of ours by its name.
     pub(crate) fn link_named(&self, name: &IfName) -> Option<RecordKey> {
-        let key =
-            |key: &&RecordKey| matches!(key, RecordKey::Link { name: known, .. } if known == name);
+        let key = |key: &&RecordKey| matches!(key, RecordKey::Link(link) if link.name == *name);
         self.records.keys().find(key).cloned()
     }
 
@@ -149,30 +149,13 @@ impl LedgerView {
                 owned.returning.extend(former);
                 continue;
             }
-            match key {
-                RecordKey::Link { index, .. } => {
-                    let is_current = there.iter().any(|object| record.is_current(object));
-                    if is_current && record.former.is_none() {
-                        owned.links.insert(*index);
-                    }
-                }
-                RecordKey::Address { key, .. } => {
-                    owned.addresses.insert(*key, object.protocol());
-                }
-                RecordKey::Neighbour { key, .. } => {
-                    owned.neighbours.insert(*key, object.protocol());
-                }
-                RecordKey::Route(key) => {
-                    owned.routes.insert(*key, object.protocol());
-                }
-                RecordKey::Rule(rule) => {
-                    owned.rules.insert((**rule).clone());
-                }
-                RecordKey::Nexthop(_) => {}
+            // A link that has become another kind is another link, and one that was overridden is not
+            // ours to delete.
+            let is_link = key.kind() == Kind::Link;
+            let is_current = !is_link || there.iter().any(|object| record.is_current(object));
+            if is_current && !(is_link && record.former.is_some()) {
+                key.own(object.protocol(), &mut owned);
             }
-            // A link that has become another kind is another link.
-            let is_current =
-                key.kind() != Kind::Link || there.iter().any(|object| record.is_current(object));
             let former = former.filter(|former| is_current && !former.is_elsewhere(&seen.names));
             let former = former.map(|former| (object.key(), former.object.clone()));
             owned.former.extend(former);
@@ -265,7 +248,7 @@ impl LedgerView {
         let mut candidates = there.iter().filter(is_ours);
         let ours = candidates.find(|object| match (key, object.protocol()) {
             // Its index was drawn for it, or it is overridden.
-            (RecordKey::Link { .. }, _) => as_intended(object),
+            (RecordKey::Link(_), _) => as_intended(object),
             // The key has the protocol in it.
             (RecordKey::Rule(_), _) => either().next().is_some(),
             // It bears no marker: what is not as intended is another writer's.

@@ -5,3 +5,4 @@ pub(crate) mod ledger_view;
 mod observed_records;
 pub(crate) mod policy;
 pub(crate) mod record;
+pub(crate) mod record_key;

@@ -1,10 +1,10 @@
 //! What was observed on the keys that a ledger has records of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use trueup_diff::{Dev, IfName, Item as _, Kind, Kinds, Object, Observed};
+use trueup_diff::{Dev, IfName, Kinds, Object, ObjectKind as _, Observed, OfKind, each_kind};
 
-use super::record::RecordKey;
+use super::record_key::{RecordKey, Recorded as _};
 use crate::location::link_names;
 
 /// What was observed on the keys of records and open intents.
@@ -21,47 +21,24 @@ impl ObservedRecords {
         keys: impl Iterator<Item = &'a RecordKey>,
         has: impl Fn(&RecordKey) -> bool,
     ) -> ObservedRecords {
-        let kinds: BTreeSet<Kind> = keys.map(RecordKey::kind).collect();
+        let kinds: Kinds = keys.map(RecordKey::kind).collect();
         let mut records = ObservedRecords {
             names: link_names(observed),
             objects: BTreeMap::new(),
             complete: observed.complete,
         };
-        let mut note = |object: Object| {
-            let name = |dev: Dev| records.names.get(&dev.as_index()?).copied();
-            let key = RecordKey::of(&object, name);
-            if let Some(key) = key.filter(&has) {
-                records.objects.entry(key).or_default().push(object);
-            }
-        };
-        for kind in kinds {
-            match kind {
-                Kind::Link => {
-                    let links = observed.links.iter();
-                    links.for_each(|link| note(link.clone().into()));
-                }
-                Kind::Address => {
-                    let addresses = observed.addresses.iter();
-                    addresses.for_each(|address| note(address.clone().into()));
-                }
-                Kind::Neighbour => {
-                    let declared = observed.neighbours.iter().filter(|n| n.is_declared());
-                    declared.for_each(|neighbour| note(neighbour.clone().into()));
-                }
+        let name = |dev: Dev| records.names.get(&dev.as_index()?).copied();
+        each_kind!(K => if kinds.contains(K::KIND) && !K::MARKER_IS_SURE {
+            let lasting = OfKind::<K>::of_kind(observed).iter().filter(|it| !it.is_transient());
+            for object in lasting {
+                let key = object.key_of_record(&name);
                 // There can be a million, of which few have a record.
-                Kind::Route => {
-                    let routes = observed.routes.iter();
-                    let known = routes.filter(|route| has(&RecordKey::Route(route.key())));
-                    known.for_each(|route| note(route.clone().into()));
+                if let Some(key) = key.filter(&has) {
+                    let objects = records.objects.entry(key).or_default();
+                    objects.push(object.clone().into());
                 }
-                Kind::Rule => {
-                    let rules = observed.rules.iter();
-                    rules.for_each(|rule| note(rule.clone().into()));
-                }
-                // Always ours by the marker.
-                Kind::Nexthop => {}
             }
-        }
+        });
         records
     }
 

@@ -1,30 +1,12 @@
-//! A record of the ledger: its key, its value, and its text.
-//!
-//! The kernel uses the index of an interface again once that is gone. So every index is kept with
-//! the name that the interface had, and counts only while both are observed together: a record of
-//! an interface that is gone never matches another writer's.
+//! A record of the ledger: its value, and its text.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use trueup_diff::{
-    AddressKey, Dev, IfName, Item, Kind, LinkKind, NeighbourKey, Object, RouteKey, Rule,
-};
+use trueup_diff::{Dev, IfName, Item, Kind, LinkKind, Object, with_object};
 use trueup_reconcile::LedgerError;
 
-use crate::location::Location;
-
-/// What a record is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum RecordKey {
-    Link { name: IfName, index: u32 },
-    Address { name: IfName, key: AddressKey },
-    Neighbour { name: IfName, key: NeighbourKey },
-    Route(RouteKey),
-    Rule(Box<Rule>),
-    Nexthop(u32),
-}
+use super::record_key::RecordKey;
 
 /// What was last applied to a key that is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,62 +55,6 @@ impl Former {
 /// What keys are to be, or are: `None` for what is not ours.
 pub(crate) type Records = BTreeMap<RecordKey, Option<Record>>;
 
-impl RecordKey {
-    /// The key of an object on devices of these names.
-    pub(crate) fn of(object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> Option<RecordKey> {
-        Some(match object {
-            Object::Link(link) => RecordKey::Link {
-                name: link.name,
-                index: link.index,
-            },
-            Object::Address(address) => RecordKey::Address {
-                name: name(address.dev)?,
-                key: address.key(),
-            },
-            Object::Neighbour(neighbour) => RecordKey::Neighbour {
-                name: name(neighbour.dev)?,
-                key: neighbour.key(),
-            },
-            Object::Route(route) => RecordKey::Route(route.key()),
-            Object::Rule(rule) => RecordKey::Rule(Box::new(rule.key())),
-            Object::Nexthop(nexthop) => RecordKey::Nexthop(nexthop.id),
-        })
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            RecordKey::Link { .. } => Kind::Link,
-            RecordKey::Address { .. } => Kind::Address,
-            RecordKey::Neighbour { .. } => Kind::Neighbour,
-            RecordKey::Route(_) => Kind::Route,
-            RecordKey::Rule(_) => Kind::Rule,
-            RecordKey::Nexthop(_) => Kind::Nexthop,
-        }
-    }
-
-    pub(crate) fn location(&self) -> Location {
-        match self {
-            RecordKey::Link { .. } => Location::Link,
-            RecordKey::Address { name, .. } | RecordKey::Neighbour { name, .. } => {
-                Location::Device(Some(*name))
-            }
-            RecordKey::Rule(rule) => Location::Rules(rule.family),
-            RecordKey::Route(key) => Location::of_route(key),
-            RecordKey::Nexthop(_) => Location::Nexthops,
-        }
-    }
-
-    /// The interface that it is, or is on.
-    pub(crate) fn interface(&self) -> Option<(IfName, u32)> {
-        match self {
-            RecordKey::Link { name, index } => Some((*name, *index)),
-            RecordKey::Address { name, key } => Some((*name, key.dev.as_index()?)),
-            RecordKey::Neighbour { name, key } => Some((*name, key.dev.as_index()?)),
-            RecordKey::Route(_) | RecordKey::Rule(_) | RecordKey::Nexthop(_) => None,
-        }
-    }
-}
-
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
         encode(self)
@@ -168,15 +94,12 @@ fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
 
 /// Whether an object is as wanted in every respect; of a link, whether it is of the kind.
 pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
-    match (wanted, object) {
-        (Object::Link(wanted), Object::Link(link)) => same_kind(&wanted.kind, &link.kind),
-        (Object::Address(wanted), Object::Address(address)) => wanted.agrees(address),
-        (Object::Neighbour(wanted), Object::Neighbour(neighbour)) => wanted.agrees(neighbour),
-        (Object::Route(wanted), Object::Route(route)) => wanted.agrees(route),
-        (Object::Rule(wanted), Object::Rule(rule)) => wanted.agrees(rule),
-        (Object::Nexthop(wanted), Object::Nexthop(nexthop)) => wanted.agrees(nexthop),
-        _ => false,
+    if let (Object::Link(wanted), Object::Link(link)) = (wanted, object) {
+        return same_kind(&wanted.kind, &link.kind);
     }
+    with_object!(wanted, wanted: K => {
+        <&K>::try_from(object).is_ok_and(|object| wanted.agrees(object))
+    })
 }
 
 /// Whether an object is what was there before it was overridden.

@@ -13,7 +13,8 @@ use super::scope::PassScope;
 use crate::object_id::object_id;
 use crate::ownership::intents::Intents;
 use crate::ownership::ledger_view::commit;
-use crate::ownership::record::{RecordKey, Records};
+use crate::ownership::record::Records;
+use crate::ownership::record_key::RecordKey;
 use crate::round::Round;
 
 /// A plan that was carried out.

@@ -12,10 +12,12 @@ use super::plan::PassPlan;
 use super::rounds::Rounds;
 use crate::Planned;
 use crate::history::History;
-use crate::location::{Location, link_names};
+use crate::location::link_names;
 use crate::object_id::object_id;
 use crate::ownership::ledger_view::commit;
-use crate::ownership::record::{Record, RecordKey};
+use crate::ownership::record::Record;
+use crate::ownership::record_key::RecordKey;
+use crate::ownership::record_key::location;
 use crate::report::Report;
 
 impl Pass<'_> {
@@ -115,7 +117,7 @@ impl Pass<'_> {
         let name = |dev: Dev| plan.devices.name(dev).copied();
         let located = left.map(|object| {
             let id = object_id(object, &plan.devices);
-            (id, Location::of(object, name))
+            (id, location(object, name))
         });
         let in_scope = |location| self.scope.contains(location);
         history.end_pass(self.desired, in_scope, located)

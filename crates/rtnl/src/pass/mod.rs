@@ -37,7 +37,8 @@ use self::scope::PassScope;
 use crate::history::{History, stored_otherwise};
 use crate::monitor::{MonitorHandle, OwnWrites};
 use crate::ownership::ledger_view::{LedgerView, commit};
-use crate::ownership::record::{RecordKey, Records};
+use crate::ownership::record::Records;
+use crate::ownership::record_key::RecordKey;
 use crate::report::Report;
 use crate::{Error, Options, Planned};
 

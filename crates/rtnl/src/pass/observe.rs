@@ -13,7 +13,7 @@ use super::in_sync_filter::InSyncFilter;
 use super::scope::PassScope;
 use crate::Error;
 use crate::ownership::ledger_view::LedgerView;
-use crate::ownership::record::RecordKey;
+use crate::ownership::record_key::RecordKey;
 
 /// What was read in the scope of a pass.
 pub(super) struct Observation {

@@ -11,7 +11,7 @@ use super::plan::PassPlan;
 use crate::Error;
 use crate::history::{History, Review};
 use crate::location::link_names;
-use crate::ownership::record::RecordKey;
+use crate::ownership::record_key::RecordKey;
 
 impl Pass<'_> {
     /// Reviews the first plan of a pass, given what became dirty since the last one. Returns the

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::is_drawn_index;
 use trueup_diff::{
-    Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, Observed, Owned,
-    Policy, ProvenBy, Resolved, proof,
+    Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, ObjectKind as _,
+    Observed, OfKind, Owned, Policy, ProvenBy, Resolved, each_kind, proof,
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
 use super::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 use crate::ownership::ledger_view::LedgerView;
-use crate::ownership::record::RecordKey;
+use crate::ownership::record_key::RecordKey;
 use crate::pass::require_all_links;
 use crate::{Error, Planned};
 
@@ -41,7 +41,10 @@ pub(crate) fn explain(
         found: BTreeMap::new(),
     };
     let name = |dev: Dev| resolved.devices.name(dev).copied();
-    for object in objects(&rows).filter(|object| query.is_about(object, name)) {
+    for object in objects(&rows)
+        .into_iter()
+        .filter(|object| query.is_about(object, name))
+    {
         let whose = whose(&object, &owned, resolved.policy, |object| {
             recorded_on(&view, object, name)
         });
@@ -62,7 +65,7 @@ pub(crate) fn explain(
             case.about(&record.object).entry = Some(entry);
         }
     }
-    for (position, object) in desired(resolved, query.kind()).enumerate() {
+    for (position, object) in desired(resolved, query.kind()).into_iter().enumerate() {
         if query.is_about(&object, name) {
             let wanted = object.clone();
             case.about(&object).desired = Some((position, wanted));
@@ -92,7 +95,7 @@ pub(crate) fn explain(
             case.about(object).next.push(Step::Adopt);
         }
     }
-    let managed = desired_kinds(resolved).contains(query.kind());
+    let managed = resolved.managed().contains(query.kind());
     let complete = observed.complete.contains(query.kind());
     let deleted: BTreeSet<u32> = plan
         .ops
@@ -182,7 +185,8 @@ impl Case<'_> {
             ObjectKey::Address(key) => key.dev = self.there(key.dev),
             ObjectKey::Neighbour(key) => key.dev = self.there(key.dev),
             ObjectKey::Rule(rule) => rule.protocol = 0,
-            ObjectKey::Link(_) | ObjectKey::Route(_) | ObjectKey::Nexthop(_) => {}
+            // Neither a device nor a protocol is part of any other key.
+            _ => {}
         }
         let empty = || Explained {
             key: key.clone(),
@@ -224,43 +228,24 @@ fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     Ok(snapshot)
 }
 
-fn objects(observed: &Observed) -> impl Iterator<Item = Object> {
-    fn all<T: Clone + Into<Object>>(list: &[T]) -> impl Iterator<Item = Object> {
-        list.iter().cloned().map(Into::into)
-    }
-    all(&observed.links)
-        .chain(all(&observed.addresses))
-        .chain(all(&observed.neighbours))
-        .chain(all(&observed.routes))
-        .chain(all(&observed.rules))
+/// The observed objects of the kinds that are declared.
+fn objects(observed: &Observed) -> Vec<Object> {
+    let mut objects: Vec<Object> = Vec::new();
+    each_kind!(K => if K::IS_DECLARED {
+        let of_kind = OfKind::<K>::of_kind(observed).iter();
+        objects.extend(of_kind.cloned().map(Into::<Object>::into));
+    });
+    objects
 }
 
 /// What is desired of a kind, in the order of the list.
-fn desired(resolved: &Resolved, kind: Kind) -> impl Iterator<Item = Object> {
-    fn all<T: Clone + Into<Object>>(
-        list: &Option<Vec<T>>,
-        is_asked: bool,
-    ) -> impl Iterator<Item = Object> {
-        let list = list.iter().flatten().filter(move |_| is_asked);
-        list.cloned().map(Into::into)
-    }
-    all(&resolved.links, kind == Kind::Link)
-        .chain(all(&resolved.addresses, kind == Kind::Address))
-        .chain(all(&resolved.neighbours, kind == Kind::Neighbour))
-        .chain(all(&resolved.routes, kind == Kind::Route))
-        .chain(all(&resolved.rules, kind == Kind::Rule))
-}
-
-fn desired_kinds(resolved: &Resolved) -> Kinds {
-    let managed = |kind: &Kind| match kind {
-        Kind::Link => resolved.links.is_some(),
-        Kind::Address => resolved.addresses.is_some(),
-        Kind::Neighbour => resolved.neighbours.is_some(),
-        Kind::Route => resolved.routes.is_some(),
-        Kind::Rule => resolved.rules.is_some(),
-        Kind::Nexthop => resolved.nexthops.is_some(),
-    };
-    Kind::ALL.into_iter().filter(managed).collect()
+fn desired(resolved: &Resolved, kind: Kind) -> Vec<Object> {
+    let mut objects: Vec<Object> = Vec::new();
+    each_kind!(K => if K::KIND == kind {
+        let of_kind = OfKind::<K>::of_kind(resolved).iter().flatten();
+        objects.extend(of_kind.cloned().map(Into::<Object>::into));
+    });
+    objects
 }
 
 /// Whose an object is; `recorded` tells whether the ledger has anything on its key.
