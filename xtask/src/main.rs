@@ -6,6 +6,8 @@ mod demo;
 mod fuzz;
 mod kinds;
 mod nightly;
+#[cfg(test)]
+mod pages;
 mod plant;
 mod prove;
 mod sanitize;
