@@ -11,12 +11,12 @@ use trueup_diff::{
 };
 use trueup_testkit::{Snapshot, index_of, ip_batch};
 
-/// `RTPROT_STATIC`: what strangers' objects bear.
+/// `RTPROT_STATIC`: what other writers' objects bear.
 pub const FOREIGN: u8 = 4;
 
 /// The device that our addresses and neighbours are on.
 const OURS: &str = "ours0";
-/// The device that strangers' are on.
+/// The device that other writers' are on.
 const THEIRS: &str = "theirs0";
 
 /// The kinds, in the order of the lists here.
@@ -115,7 +115,7 @@ pub fn ours(each: u32, protocol: u8) -> Result<[Vec<Object>; 4]> {
     written(OURS, [20, 21, 22, 23], each, protocol)
 }
 
-/// What strangers have of each kind, likewise.
+/// What other writers have of each kind, likewise.
 ///
 /// # Errors
 ///
@@ -124,7 +124,7 @@ pub fn theirs(each: u32) -> Result<[Vec<Object>; 4]> {
     written(THEIRS, [30, 31, 32, 33], each, FOREIGN)
 }
 
-/// Strangers' routes, which stay.
+/// Other writers' routes, which stay.
 pub fn foreign_routes(count: u32) -> Vec<Object> {
     let written = |at| {
         let mut route = route::<Dev>(40, at);

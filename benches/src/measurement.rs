@@ -52,7 +52,7 @@ pub fn median(mut runs: Vec<Measurement>) -> Measurement {
 }
 
 /// Prints the slopes of the logarithms between two sizes: 1 is linear, 2 is quadratic. That of
-/// n log n is told beside it.
+/// n log n is reported beside it.
 pub fn slopes(large: (usize, &Measurement), small: (usize, &Measurement)) {
     let (size, smaller) = (large.0 as f64, small.0 as f64);
     let (new, old) = (large.1.usage, small.1.usage);

@@ -42,7 +42,7 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> Result<(T, Usage)> {
     Ok((value, usage))
 }
 
-/// Runs a command to its end. Of the memory only the first command of a process is told right: the
+/// Runs a command to its end. Of the memory only the first command of a process is measured right: the
 /// kernel keeps the peak of all children together.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ pub enum Verb {
 ///
 /// # Errors
 ///
-/// For links, which nobody writes here, and for what cannot be encoded.
+/// For links, which no process writes here, and for what cannot be encoded.
 pub fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), EncodeError> {
     let resolve = &existing;
     match (object, verb) {

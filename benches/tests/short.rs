@@ -28,18 +28,18 @@ After.
         .arg(&scratch)
         .output()
         .unwrap();
-    let (told, said) = (
+    let (message, said) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert!(output.status.success(), "{told}{said}");
+    assert!(output.status.success(), "{message}{said}");
 
     let record = read(&record);
     for work in Work::all() {
         let sizes = record.sizes(&work.to_string());
         assert!(
             sizes.starts_with(&[1, 100]),
-            "{work}: {sizes:?}\n{told}{said}"
+            "{work}: {sizes:?}\n{message}{said}"
         );
         for size in sizes {
             let entry = record.entry(&work.to_string(), size).unwrap();
@@ -74,9 +74,9 @@ exec "$@"
 "#;
 
 #[test]
-fn a_profiler_is_told_when_the_clock_starts_and_stops() {
+fn a_profiler_is_reported_when_the_clock_starts_and_stops() {
     let scratch = scratch("profile");
-    let (record, perf, told) = (
+    let (record, perf, message) = (
         scratch.join("record.json"),
         scratch.join("perf"),
         scratch.join("told"),
@@ -87,7 +87,7 @@ fn a_profiler_is_told_when_the_clock_starts_and_stops() {
     let output = bench(&record)
         .args(["--profile", "--work", "route-noop", "--sizes", "10"])
         .env("PATH", path)
-        .env("TOLD", &told)
+        .env("TOLD", &message)
         .output()
         .unwrap();
     assert!(
@@ -95,7 +95,7 @@ fn a_profiler_is_told_when_the_clock_starts_and_stops() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(fs::read_to_string(&told).unwrap(), "enable\ndisable\n");
+    assert_eq!(fs::read_to_string(&message).unwrap(), "enable\ndisable\n");
     let [profile] = &read(&record).profiles[..] else {
         panic!("not one profile")
     };

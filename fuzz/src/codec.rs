@@ -22,7 +22,7 @@ pub fn datagram(data: &[u8]) {
         let held: usize = attrs.by_ref().map(|(_, payload)| payload.len()).sum();
         assert!(held <= message.body.len());
     }
-    let _told = messages.malformed();
+    let _reported = messages.malformed();
 }
 
 /// The body of an address message. What it decodes to is in canonical form, and what is encoded of
@@ -87,7 +87,7 @@ pub fn link(data: &[u8]) {
         assert_eq!(attrs.next(), None, "{link:?}");
     }
     message.clear();
-    let _told = codec::link::change(&mut message, &link, None, &codec::existing);
+    let _reported = codec::link::change(&mut message, &link, None, &codec::existing);
 }
 
 /// The body of a neighbour message. What it decodes to is in canonical form, and what can be
@@ -111,7 +111,7 @@ pub fn neighbour(data: &[u8]) {
 }
 
 /// The body of a route message. What it decodes to is in canonical form, and what can be encoded
-/// of it decodes to what is encoded the same: a nexthop object's devices are told, never written.
+/// of it decodes to what is encoded the same: a nexthop object's devices are reported, never written.
 pub fn route(data: &[u8]) {
     let Ok(Some(route)) = codec::route::decode(data) else {
         return;

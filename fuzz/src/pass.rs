@@ -19,7 +19,7 @@ use crate::socket::answer_dump;
 /// A file, a NUL, and a stream of messages as what the kernel holds: a whole pass. Every change is
 /// acknowledged and none comes about. The kernel is one that stores the markers of addresses and neighbours, and one that does not.
 ///
-/// The pass ends, its report counts every op once, and nothing that is a stranger's is touched.
+/// The pass ends, its report counts every op once, and nothing that is another writer's is touched.
 pub fn pass(data: &[u8]) {
     let Some(case) = Case::read(data) else { return };
     let none = MemoryLedger::default();
@@ -242,7 +242,7 @@ impl Allowed {
         })
     }
 
-    /// Whether a change touches only what is ours by its marker or by a record, or is not there. What is taken is somebody
+    /// Whether a change touches only what is ours by its marker or by a record, or is not there. What is taken is another writer
     /// else's, and in its place.
     fn is_allowed(&self, request: &Header, body: &[u8]) -> bool {
         let (rows, _) = messages(&self.stream);
@@ -259,7 +259,7 @@ impl Allowed {
                 rows(codec::link::NEW).filter_map(|row| codec::link::decode(row).ok()?);
             links.any(|link| u64::from(link.link.index) == index && json!(link.link.name) == *name)
         };
-        /// Whether the object of the request, if it can be told, is one of the rows, and ours.
+        /// Whether the object of the request, if it can be known, is one of the rows, and ours.
         macro_rules! is_ours {
             ($decode:path, $new:path, $kind:expr) => {{
                 let asked = $decode(body).ok().flatten().expect("we wrote it");
@@ -311,7 +311,7 @@ impl Allowed {
                 self.claims.iter().any(|entry| {
                     let about = &entry.about["link"];
                     let is_it = about["index"] == json!(index) && is_named(index, &about["name"]);
-                    // What was taken is given back.
+                    // What was taken is restored.
                     is_it && entry.record.get("former").is_none()
                 })
             }

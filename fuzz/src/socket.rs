@@ -159,10 +159,10 @@ pub fn batch(data: &[u8]) {
     }
     let (all, rest) = messages(stream);
     let echoed = how & 0x20 != 0;
-    let mut told = Vec::new();
+    let mut message = Vec::new();
     let outcomes = if echoed {
         socket.send_batch_echoed(&mut batch, |index, message| {
-            told.push((index, message.header.kind, message.body.to_vec()));
+            message.push((index, message.header.kind, message.body.to_vec()));
         })
     } else {
         socket.send_batch(&mut batch)
@@ -178,7 +178,7 @@ pub fn batch(data: &[u8]) {
         let header = message.header;
         (header.sequence as usize, header.kind, message.body.to_vec())
     });
-    assert_eq!(told, news.collect::<Vec<_>>(), "all echoes, and no others");
+    assert_eq!(message, news.collect::<Vec<_>>(), "all echoes, and no others");
 
     let answers = |index: usize| {
         all.iter()
@@ -216,7 +216,7 @@ pub fn event(data: &[u8]) {
     let mut multicast = Multicast::open(&namespace, &[Group::LINK]).expect("a peer that answers");
     let mut lost = false;
     let mut seen = Vec::new();
-    let told = multicast.receive(Duration::ZERO, |message| {
+    let message = multicast.receive(Duration::ZERO, |message| {
         seen.push((message.header, message.body.to_vec()));
     });
     let (all, rest) = messages(data);
@@ -248,7 +248,7 @@ pub fn event(data: &[u8]) {
         assert_eq!(drained.is_dirty, !dirty.is_empty());
         assert!(!(lost && in_everything) || dirty.everything);
     }
-    match told {
+    match message {
         Ok(count) => assert!(count == all.len() && rest.is_empty()),
         Err(error) => assert!(
             error.kind() == ErrorKind::Malformed && !rest.is_empty(),

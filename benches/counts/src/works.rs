@@ -75,7 +75,7 @@ const fn work(name: &'static str, run: fn(u32)) -> Work {
     }
 }
 
-/// Does a work so many rounds; what it gives back is dropped within the round.
+/// Does a work so many rounds; what it returns is dropped within the round.
 fn rounds<T>(rounds: u32, mut work: impl FnMut() -> T) {
     for _ in 0..rounds {
         drop(black_box(work()));

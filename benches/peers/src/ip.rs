@@ -54,7 +54,7 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     }
 }
 
-/// Has the kernel's routes printed, to nobody.
+/// Has the kernel's routes printed, without a reader.
 fn show(work: Work) -> Result<Took> {
     let family = option(shape::family(work));
     let protocol = PROTOCOL.to_string();

@@ -30,7 +30,7 @@ pub(crate) fn here(work: impl FnOnce() -> Result<()>) -> Result<Took> {
     })
 }
 
-/// Measures a command from its start to its end, which has to be a good one. Its memory is told right as long as no other child
+/// Measures a command from its start to its end, which has to be a good one. Its memory is measured right as long as no other child
 /// of this process needed more.
 pub(crate) fn command(command: &mut Command) -> Result<Took> {
     let (before, start) = (spent(UsageWho::RUSAGE_CHILDREN)?, Instant::now());

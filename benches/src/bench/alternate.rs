@@ -66,7 +66,7 @@ impl Choice {
 ///
 /// # Errors
 ///
-/// When the namespace cannot be made as a work needs it. A program that fails is told and left out.
+/// When the namespace cannot be made as a work needs it. A program that fails is reported and left out.
 pub fn series(
     series: &Series,
     programs: &[Program],
@@ -86,7 +86,7 @@ pub fn series(
                 break;
             }
             for at in 0..programs.len() {
-                // Nobody is always the first.
+                // No program is always the first.
                 turns.turn(&programs[(run + at) % programs.len()], run)?;
             }
         }
@@ -103,7 +103,7 @@ pub fn series(
 ///
 /// # Errors
 ///
-/// As [`series`]. A work that cannot be looked into is told, and with it the rest of the series left out.
+/// As [`series`]. A work that cannot be looked into is reported, and with it the rest of the series left out.
 pub fn profiled(
     series: &Series,
     program: &Program,

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_told_apart_by_what_the_kernel_was_asked_for() {
+    fn samples_are_reported_apart_by_what_the_kernel_was_asked_for() {
         let text = "
 \tffffffff81e77410 fib_table_dump
 \tffffffff81e77410 netlink_dump
@@ -154,13 +154,13 @@ mod tests {
 
 ";
         let samples = Samples::of_script(text);
-        let told = Samples {
+        let message = Samples {
             reading: 1,
             writing: 1,
             kernel: 1,
             own: 2,
         };
-        assert_eq!(samples, told);
+        assert_eq!(samples, message);
         assert_eq!(samples.percent(), [20.0, 20.0, 20.0, 40.0]);
         assert_eq!(Samples::of_script("").percent(), [0.0; 4]);
     }

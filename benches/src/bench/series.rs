@@ -17,7 +17,7 @@ pub struct Series {
     pub weight: usize,
 }
 
-/// What is there while a series runs, and costs nobody's time.
+/// What is there while a series runs, and counts in no program's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// The links that gateways are behind, alone.

@@ -156,10 +156,10 @@ fn machine() -> Result<String> {
 fn write(docs: &Path, record: &Record) -> Result<()> {
     const PICTURE: &str = "performance.svg";
     let page = docs.join("performance.md");
-    let told = |path: &Path| path.display().to_string();
-    let text = fs::read_to_string(&page).with_context(|| told(&page))?;
-    let text = page::with_tables(&text, record, PICTURE).with_context(|| told(&page))?;
-    fs::write(&page, text).with_context(|| told(&page))?;
+    let describe = |path: &Path| path.display().to_string();
+    let text = fs::read_to_string(&page).with_context(|| describe(&page))?;
+    let text = page::with_tables(&text, record, PICTURE).with_context(|| describe(&page))?;
+    fs::write(&page, text).with_context(|| describe(&page))?;
     let picture = docs.join(PICTURE);
-    fs::write(&picture, picture::svg(record)).with_context(|| told(&picture))
+    fs::write(&picture, picture::svg(record)).with_context(|| describe(&picture))
 }

@@ -286,16 +286,16 @@ impl Bench {
         for size in sizes {
             let all: Vec<[Measurement; 3]> =
                 (0..runs).map(|_| run(*size)).collect::<Result<_>>()?;
-            let told: [Measurement; 3] = std::array::from_fn(|at| {
+            let message: [Measurement; 3] = std::array::from_fn(|at| {
                 measurement::median(all.iter().map(|run| run[at]).collect())
             });
             for (at, work) in WORK.iter().enumerate() {
-                told[at].row(&format!("{work} {size}"), None);
+                message[at].row(&format!("{work} {size}"), None);
                 if let Some((smaller, old)) = &before {
-                    measurement::slopes((*size, &told[at]), (*smaller, &old[at]));
+                    measurement::slopes((*size, &message[at]), (*smaller, &old[at]));
                 }
             }
-            before = Some((*size, told));
+            before = Some((*size, message));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! How long what a stranger deletes is gone: from the return of his delete to the moment at which a
-//! listener of its own hears that it is there again. Beside it, in the same namespace and run, what
+//! How long what another writer deletes is gone: from the return of his delete to the moment at which a
+//! listener of its own sees that it is there again. Beside it, in the same namespace and run, what
 //! the kernel itself takes for one add.
 //!
 //! The loop runs on a thread of its own, converged and at rest before each sample. The kernel tells of
 //! a delete before it returns from it, and of some it has much to do afterwards: then the object may
-//! be there again by the time that the stranger is told that it is gone, which counts as no time at
+//! be there again by the time that the other writer knows that it is gone, which counts as no time at
 //! all. So it is measured from his asking as well.
 
 use std::thread;
@@ -25,7 +25,7 @@ use trueup_rtnl::{DEFAULT_PROTOCOL, MemoryLedger, Options, Rtnl};
 )]
 mod flags {
     xflags::xflags! {
-        /// Measures how long what a stranger deletes is gone.
+        /// Measures how long what another writer deletes is gone.
         cmd latency {
             /// How many of each kind and family are deleted, one after the other; 200 by default.
             optional --samples samples: u32
@@ -116,7 +116,7 @@ fn bare(handle: &Handle<Rtnl>, objects: &[&Object]) -> Result<Vec<Duration>> {
 
 /// For how long each was gone.
 struct Gone {
-    /// From the stranger's asking.
+    /// From the other writer's asking.
     asked: Vec<Duration>,
     /// From the return of his delete.
     returned: Vec<Duration>,
@@ -136,7 +136,7 @@ fn restored(handle: &Handle<Rtnl>, objects: &[&Object]) -> Result<Gone> {
         let mut there = None;
         while there.is_none() {
             ensure!(begin.elapsed() < BOUND, "it does not come back: {object:?}");
-            // What came while the delete was under way is heard now, and so counts as of now.
+            // What came while the delete was under way is announced now, and so counts as of now.
             listener.receive(Duration::from_secs(1), |event| {
                 if is_new(&event, object) {
                     there = there.or(Some(begin.elapsed()));

@@ -710,7 +710,7 @@ fn links(count: usize) -> Work {
     }
 }
 
-/// What planning and carrying out cost by themselves, of routes in one length: the kernel's part is played by nobody.
+/// What planning and carrying out cost by themselves, of routes in one length: there is no kernel.
 fn own(count: usize) -> Work {
     let plan = move |creates: bool| -> Result<(Plan, Taken)> {
         let dev = Dev::index(2);
@@ -794,7 +794,7 @@ fn own(count: usize) -> Work {
     }
 }
 
-/// At the other end, somebody who says yes to the last message of whatever comes.
+/// The other end acknowledges the last message of whatever comes.
 #[derive(Debug)]
 struct Nobody;
 

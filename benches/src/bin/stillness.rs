@@ -1,4 +1,4 @@
-//! What a loop costs that has nothing to do, in a namespace where strangers are busy: processor time
+//! What a loop costs that has nothing to do, in a namespace where other writers are busy: processor time
 //! of its thread, passes, and the messages that it sends to change anything, of which there are to
 //! be none.
 
@@ -22,11 +22,11 @@ use trueup_testkit::crash::Points;
 )]
 mod flags {
     xflags::xflags! {
-        /// Measures what a loop costs beside busy strangers.
+        /// Measures what a loop costs beside busy other writers.
         cmd stillness {
             /// For how many seconds; 60 by default.
             optional --seconds seconds: u64
-            /// How many objects strangers change a second; 1,000 by default.
+            /// How many objects other writers change a second; 1,000 by default.
             optional --rate changes: u32
             /// How many routes are ours; 1,000 by default.
             optional --managed routes: u32
@@ -59,10 +59,10 @@ fn main() -> Result<()> {
     let handle = it.handle();
     // What the thread had used when the last pass was over, which only it can tell.
     let used = Arc::new(Mutex::new(None));
-    let told = Arc::clone(&used);
+    let message = Arc::clone(&used);
     let it = it.on_report(move |_| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = Some((Instant::now(), thread_time()));
+        let mut message = message.lock().unwrap_or_else(PoisonError::into_inner);
+        *message = Some((Instant::now(), thread_time()));
     });
     let looped = thread::spawn(move || {
         let ended = it.run();
@@ -104,7 +104,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Strangers make and delete objects of all kinds, so many a second. Gives their number.
+/// Other writers make and delete objects of all kinds, so many a second. Gives their number.
 fn churn(rate: u32, lasts: Duration) -> Result<u32> {
     let objects = mixed()?;
     let mut socket = Socket::open(&Namespace::current())?;

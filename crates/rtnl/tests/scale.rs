@@ -96,7 +96,7 @@ fn thousands_go_in_hold_still_and_come_out() {
     const ROUTES: u32 = 10_000;
     const RULES: u32 = 1_000;
     uplinks(1);
-    // Strangers in the same tables, among ours and beside them.
+    // Other writers in the same tables, among ours and beside them.
     ip_batch((0..200).flat_map(|at| {
         [
             format!("route add 20.0.{at}.1/32 dev up0 proto static"),

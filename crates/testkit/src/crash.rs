@@ -271,9 +271,12 @@ mod tests {
         let ended = catch_unwind(AssertUnwindSafe(|| in_parallel(&[1, 2, 3, 4, 5], 2, run)));
         let panic = ended.unwrap_err();
         assert_eq!(done.into_inner(), 5);
-        let told = text(&*panic);
-        assert!(told.starts_with("2 of 5 failed:"), "{told}");
-        assert!(told.contains("run 1") && told.contains("run 4"), "{told}");
+        let message = text(&*panic);
+        assert!(message.starts_with("2 of 5 failed:"), "{message}");
+        assert!(
+            message.contains("run 1") && message.contains("run 4"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -328,10 +331,10 @@ mod tests {
                 break;
             }
             assert_eq!(output.status.signal(), Some(9), "{output:?}");
-            let told = String::from_utf8(output.stdout).unwrap();
+            let message = String::from_utf8(output.stdout).unwrap();
             let points = Points::counted();
             batch(&points);
-            assert_eq!(told.lines().last(), Some(&*points.passed()[at - 1]));
+            assert_eq!(message.lines().last(), Some(&*points.passed()[at - 1]));
         }
     }
 }

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_is_told_row_by_row_and_counts_repeats() {
+    fn a_difference_is_reported_row_by_row_and_counts_repeats() {
         let rule =
             |table: u8| RawMessage::parse(32, &[2, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0]).unwrap();
         let snapshot = |tables: &[u8]| Snapshot {

@@ -1,5 +1,5 @@
-//! Which bytes of a message are configuration, and which move by themselves. Two dumps of a namespace in which nobody
-//! acts are equal after [`stable`](crate::stable()), and two that differ after it differ in something that somebody did.
+//! Which bytes of a message are configuration, and which move by themselves. Two dumps of a namespace in which no process
+//! acts are equal after [`stable`](crate::stable()), and two that differ after it differ in something that another writer did.
 
 use crate::message::{Kind, RawMessage, attributes, push_attribute, u16_at, u32_at};
 

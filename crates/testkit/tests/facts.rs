@@ -23,7 +23,7 @@ use trueup_testkit::{
 
 const RTM_NEWLINK: u16 = 16;
 
-/// How many acknowledgements wait unread for a socket with the default receive buffer, and how often a loss is told.
+/// How many acknowledgements wait unread for a socket with the default receive buffer, and how often a loss is reported.
 fn acknowledgements_that_fit(namespace: &Namespace) -> (usize, usize) {
     const ENOBUFS: i32 = 105;
     let mut socket = namespace.connect().unwrap();
@@ -58,7 +58,7 @@ fn as_many_acknowledgements_fit_the_fake_as_the_kernel() {
 }
 
 // fact 45
-fn an_overrun_of_announcements_is_told_once_by_both() {
+fn an_overrun_of_announcements_is_reported_once_by_both() {
     let overruns = |namespace: &Namespace| {
         let mut events = Multicast::open(namespace, &Group::OBJECTS).unwrap();
         let mut socket = Socket::open(namespace).unwrap();
@@ -71,17 +71,20 @@ fn an_overrun_of_announcements_is_told_once_by_both() {
             request.finish().unwrap();
             socket.request(&message).unwrap();
         }
-        let (mut told, mut heard) = (0, 0);
+        let (mut overruns, mut received) = (0, 0);
         loop {
             match events.receive(Duration::ZERO, |_| {}) {
                 Ok(0) => break,
-                Ok(count) => heard += count,
-                Err(error) if error.kind() == ErrorKind::Overrun => told += 1,
+                Ok(count) => received += count,
+                Err(error) if error.kind() == ErrorKind::Overrun => overruns += 1,
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(heard > 100, "what came before is still there: {heard}");
-        told
+        assert!(
+            received > 100,
+            "earlier announcements are still there: {received}"
+        );
+        overruns
     };
     assert_eq!(overruns(&Namespace::current()), 1);
     assert_eq!(overruns(&fake::Kernel::new().namespace()), 1);
@@ -162,7 +165,7 @@ fn a_cookie_is_never_used_again() {
     };
     let mut cookies = vec![cookie()];
     for _ in 0..20 {
-        // The one before has nobody left, and ends.
+        // The one before has no process left, and ends.
         quiet_netns();
         cookies.push(cookie());
     }
@@ -213,7 +216,7 @@ fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
 
 trueup_testkit::kernel_tests![
     as_many_acknowledgements_fit_the_fake_as_the_kernel,
-    an_overrun_of_announcements_is_told_once_by_both,
+    an_overrun_of_announcements_is_reported_once_by_both,
     a_receive_buffer_is_clamped_without_a_word,
     sysfs_shows_the_namespace_that_it_was_mounted_in,
     a_dump_holds_routes_that_ip_may_not_print,

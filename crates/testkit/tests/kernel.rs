@@ -111,7 +111,7 @@ fn raw_dump_agrees_with_iproute2() {
             )
         })
         .collect();
-    let told: BTreeSet<_> = ip_json(&["-4", "-N", "route", "show", "table", "all"])
+    let message: BTreeSet<_> = ip_json(&["-4", "-N", "route", "show", "table", "all"])
         .as_array()
         .unwrap()
         .iter()
@@ -134,7 +134,7 @@ fn raw_dump_agrees_with_iproute2() {
         .collect();
     // With -N, tables are printed as numbers; metric 0 is not reported by either.
     assert!(raw.len() > 300);
-    assert_eq!(raw, told);
+    assert_eq!(raw, message);
 }
 
 fn idle_snapshots_are_equal() {

@@ -163,7 +163,7 @@ pub(crate) enum Died {
 }
 
 /// All that a report says, a line each.
-pub(crate) fn told(report: &Report) -> String {
+pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().map(|done| {
         let command = done.op.command(done.devices);
         format!("{command}: {:?}", done.outcome)
@@ -201,7 +201,7 @@ impl Will {
     }
 
     /// By a command line.
-    pub(crate) fn told(words: &[String]) -> Option<Will> {
+    pub(crate) fn describe(words: &[String]) -> Option<Will> {
         let [_, first, proof, path, file, at] = words else {
             return None;
         };
@@ -229,7 +229,7 @@ pub(crate) fn live(will: &Will) -> ExitCode {
     // It has something to write at its end too.
     drop(journal);
     if !report.converged() {
-        eprintln!("not converged:\n{}", told(&report));
+        eprintln!("not converged:\n{}", describe(&report));
         return ExitCode::FAILURE;
     }
     let all = points.passed().join("\n");

@@ -37,7 +37,7 @@ fn a_kill_at_any_point_is_made_good_without_markers() {
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().collect();
-    if let Some(will) = Will::told(&words) {
+    if let Some(will) = Will::describe(&words) {
         return agent::live(&will);
     }
     trueup_testkit::main(&[

@@ -10,7 +10,7 @@ use trueup_reconcile::Report as _;
 use trueup_testkit::Snapshot;
 use trueup_testkit::crash::{in_parallel, select};
 
-use crate::agent::{Again, Died, Proof, told};
+use crate::agent::{Again, Died, Proof, describe};
 use crate::file::File;
 use crate::host::{Host, seen};
 
@@ -120,7 +120,7 @@ fn called(story: Story, at: usize, file: File) -> String {
     format!("{} killed at {at}, then {}", story.name, file.name())
 }
 
-/// What is to be seen of a host on which nobody was killed.
+/// What is to be seen of a host on which no process was killed.
 struct Known {
     proof: Proof,
     /// Before us, and after us.
@@ -154,7 +154,7 @@ impl Known {
     }
 }
 
-/// The points of a pass that nobody kills, as soon as two passes agree on them.
+/// The points of a pass that no process kills, as soon as two passes agree on them.
 fn whole(proof: Proof, story: Story) -> Vec<String> {
     let points = || match die(proof, story, 0) {
         Died::Not(points) => points,
@@ -226,8 +226,8 @@ fn restarted(known: &Known, host: &Host, file: File) {
         owned.is_empty() || file != File::Nothing,
         "ours, though gone: {owned:?}"
     );
-    assert!(again.report.converged(), "{}", told(&again.report));
-    assert_eq!(again.report.ops().count(), 0, "{}", told(&again.report));
+    assert!(again.report.converged(), "{}", describe(&again.report));
+    assert_eq!(again.report.ops().count(), 0, "{}", describe(&again.report));
     let acts = ["create", "update", "delete"];
     let is_act = |point: &&String| acts.iter().any(|act| point.contains(act));
     let did: Vec<_> = again.points.iter().filter(is_act).collect();
@@ -238,5 +238,10 @@ fn restarted(known: &Known, host: &Host, file: File) {
 #[track_caller]
 fn converge(host: &Host, file: File) {
     let report = host.agent.pass(file);
-    assert!(report.converged(), "{}:\n{}", file.name(), told(&report));
+    assert!(
+        report.converged(),
+        "{}:\n{}",
+        file.name(),
+        describe(&report)
+    );
 }

@@ -27,15 +27,15 @@ impl<S> Rtnetlink for S where
 
 pub(crate) struct Agent<S: Rtnetlink = Rtnl> {
     running: Running<S>,
-    told: Arc<Mutex<Told>>,
+    record: Arc<Mutex<Recorded>>,
     gate: Arc<Mutex<()>>,
 }
 
 /// What the loop has told so far.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Recorded {
     pub(crate) passes: Vec<Pass>,
-    /// The number that each overrun was told with.
+    /// The number that each overrun was reported with.
     pub(crate) overruns: Vec<u64>,
     pub(crate) contentions: u64,
 }
@@ -57,11 +57,11 @@ where
     S::Subscription: 'static,
 {
     pub(crate) fn start(source: S, scope: Namespace, desired: Desired, config: Config) -> Agent<S> {
-        let (told, gate) = <(Arc<Mutex<Told>>, Arc<Mutex<()>>)>::default();
+        let (record, gate) = <(Arc<Mutex<Recorded>>, Arc<Mutex<()>>)>::default();
         let options = Options::default();
         let ledger = MemoryLedger::default();
         let it = Loop::new(source, scope, desired, ledger, options, config).unwrap();
-        let on = || Arc::clone(&told);
+        let on = || Arc::clone(&record);
         let (report, contention, overrun, closed) = (on(), on(), on(), Arc::clone(&gate));
         let it = it
             .on_report(move |outcome| {
@@ -73,7 +73,7 @@ where
         let running = it.spawn("agent").unwrap();
         Agent {
             running,
-            told,
+            record,
             gate,
         }
     }
@@ -82,26 +82,26 @@ where
         self.running.handle()
     }
 
-    pub(crate) fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap()
+    pub(crate) fn record(&self) -> MutexGuard<'_, Recorded> {
+        self.record.lock().unwrap()
     }
 
     pub(crate) fn passes(&self) -> usize {
-        self.told().passes.len()
+        self.record().passes.len()
     }
 
-    /// As long as it is held, the pass that is told next is not over.
+    /// As long as it is held, the next recorded pass is not over.
     pub(crate) fn gate(&self) -> MutexGuard<'_, ()> {
         self.gate.lock().unwrap()
     }
 
-    /// Has converged over the desired state that it was started with, and heard nothing since.
+    /// Has converged over the desired state that it was started with, and announced nothing since.
     #[track_caller]
     pub(crate) fn converges(&self) {
         let handle = self.handle();
         if let Err(error) = handle.wait_converged(handle.stats().desired, BOUND) {
-            let told = self.told();
-            let last = &told.passes[told.passes.len().saturating_sub(5)..];
+            let record = self.record();
+            let last = &record.passes[record.passes.len().saturating_sub(5)..];
             panic!(
                 "did not converge: {error}\n{:#?}\n{last:#?}",
                 handle.stats()
@@ -113,10 +113,10 @@ where
     #[track_caller]
     pub(crate) fn stop(self) {
         self.running.stop(BOUND).unwrap();
-        let told = self.told.lock().unwrap();
+        let record = self.record.lock().unwrap();
         assert!(
-            told.passes.iter().all(|pass| pass.error.is_none()),
-            "{told:?}"
+            record.passes.iter().all(|pass| pass.error.is_none()),
+            "{record:?}"
         );
     }
 

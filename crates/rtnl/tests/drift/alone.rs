@@ -21,7 +21,7 @@ pub(crate) fn run(work: &str) {
         .env(ALONE, work)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{told}", output.status);
-    eprint!("{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{message}", output.status);
+    eprint!("{message}");
 }

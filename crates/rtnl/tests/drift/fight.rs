@@ -1,4 +1,4 @@
-//! Somebody takes from us what is ours, each time that it is there.
+//! Another writer takes from us what is ours, each time that it is there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,14 +11,14 @@ use trueup_testkit::uplinks;
 
 use crate::agent::{Agent, until, within};
 use crate::is_long;
-use crate::stranger::{OURS, Stranger, route, v4, v6, wanted};
+use crate::other_writer::{OURS, OtherWriter, route, v4, v6, wanted};
 
 /// How often he looks whether it is there.
 const HIS_TURN: Duration = Duration::from_millis(200);
-/// What is allowed beyond what was told: for the passes themselves, on a machine that does other work too.
+/// What is allowed beyond what was said: for the passes themselves, on a machine that does other work too.
 const SLACK: Duration = Duration::from_secs(3);
 
-pub(crate) fn who_deletes_without_end_is_told_of_and_not_fought() {
+pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
     let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
     uplinks(1);
     let desired = Desired {
@@ -44,10 +44,10 @@ pub(crate) fn who_deletes_without_end_is_told_of_and_not_fought() {
     let (taken, absences) = thread::scope(|scope| {
         let _over = Over(&over);
         let deletes = scope.spawn(|| {
-            let mut stranger = Stranger::open();
+            let mut other_writer = OtherWriter::open();
             let mut taken = 0;
             while begin.0.elapsed() < lasts && !over.load(Ordering::Relaxed) {
-                taken += usize::from(stranger.takes(&route(fought, OURS)));
+                taken += usize::from(other_writer.takes(&route(fought, OURS)));
                 thread::sleep(HIS_TURN);
             }
             taken
@@ -56,8 +56,8 @@ pub(crate) fn who_deletes_without_end_is_told_of_and_not_fought() {
         (deletes.join().unwrap(), watches)
     });
 
-    let told = agent.told();
-    let during = &told.passes[begin.1..];
+    let record = agent.record();
+    let during = &record.passes[begin.1..];
     let restored: usize = during.iter().map(|pass| pass.applied).sum();
     // He took it, so it was there: each time it was put back, but the last may be yet to come.
     assert!(
@@ -71,11 +71,11 @@ pub(crate) fn who_deletes_without_end_is_told_of_and_not_fought() {
     // The first three at once, or nearly, then after 1 s, 2 s, 4 s and so on.
     let bound = 4 + (lasts.as_secs_f64() + 1.0).log2().ceil() as usize;
     assert!(restored <= bound, "{restored} times in {lasts:?}");
-    // What is not there is not taken: no event, no pass. Of each restoration one hears the delete, and goes on when it is over.
+    // What is not there is not taken: no event, no pass. Of each restoration one sees the delete, and goes on when it is over.
     let timer = lasts.as_secs_f64() / (Config::default().interval().as_secs_f64() * 0.9);
     let most = 4 * restored + timer as usize + 4;
     assert!(during.len() <= most, "{} passes: {during:#?}", during.len());
-    assert!(told.contentions > 0, "it is told");
+    assert!(record.contentions > 0, "it is told");
     for (absent, held) in &absences {
         assert!(
             *absent <= *held + SLACK,
@@ -87,15 +87,15 @@ pub(crate) fn who_deletes_without_end_is_told_of_and_not_fought() {
         during.len()
     );
     let left = during.iter().rev().find_map(|pass| pass.held);
-    drop(told);
+    drop(record);
 
     // He is gone, and it is back for good.
     let left = left.unwrap_or_default();
-    let mut eye = Stranger::open();
+    let mut eye = OtherWriter::open();
     within(left + 2 * SLACK, "it is back", || eye.sees_ours(fought));
     until("nothing is amiss", || {
         agent
-            .told()
+            .record()
             .passes
             .last()
             .is_some_and(|pass| pass.converged)
@@ -110,7 +110,7 @@ fn absences(
     dst: trueup_diff::Prefix,
 ) -> Vec<(Duration, Duration)> {
     let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
-    let mut eye = Stranger::open();
+    let mut eye = OtherWriter::open();
     let mut all = Vec::new();
     let mut gone: Option<(Instant, usize)> = None;
     let begin = Instant::now();
@@ -118,9 +118,9 @@ fn absences(
         match (eye.sees_ours(dst), gone) {
             (false, None) => gone = Some((Instant::now(), agent.passes())),
             (true, Some((since, passes))) => {
-                let told = agent.told();
+                let record = agent.record();
                 // Also by the pass that was under way when it was first missed.
-                let during = &told.passes[passes.saturating_sub(1)..];
+                let during = &record.passes[passes.saturating_sub(1)..];
                 let held = during.iter().filter_map(|pass| pass.held).max();
                 all.push((since.elapsed(), held.unwrap_or_default()));
                 gone = None;

@@ -15,7 +15,7 @@ use trueup_testkit::{Kind, RawMessage, Snapshot, ip_batch, quiet_netns, uplinks}
 
 use crate::agent::{Agent, BOUND, Rtnetlink};
 use crate::layer::{self, Fault};
-use crate::stranger::{Do, OURS, Stranger, route, v4, v6, wanted};
+use crate::other_writer::{Do, OURS, OtherWriter, route, v4, v6, wanted};
 
 const INTERVAL: Duration = Duration::from_millis(400);
 const DEBOUNCE: Duration = Duration::from_millis(50);
@@ -31,11 +31,11 @@ pub(crate) fn however_hints_come_the_end_is_the_same() {
             Agent::start(Rtnl::new(), through(), desired(), config())
         });
     }
-    for heard in [Drained::Nothing, Drained::Hint, Drained::Lost] {
-        case(&format!("always {heard:?}"), move || {
+    for announced in [Drained::Nothing, Drained::Hint, Drained::Lost] {
+        case(&format!("always {announced:?}"), move || {
             let source = Inventor {
                 inner: Rtnl::new(),
-                heard,
+                announced,
             };
             Agent::start(source, here(), desired(), config())
         });
@@ -112,7 +112,7 @@ where
                     Instant::now() < end,
                     "{name}: not as it was:\n{}\n{:#?}",
                     differ.collect::<Vec<_>>().join("\n"),
-                    agent.told().passes.last()
+                    agent.record().passes.last()
                 );
                 thread::sleep(Duration::from_millis(5));
                 now = rows();
@@ -149,14 +149,14 @@ fn rows() -> Vec<RawMessage> {
         .collect()
 }
 
-/// A stranger takes away, replaces, and brings about what the kernel tells nobody. He leaves nothing of his.
+/// Another writer takes away, replaces, and brings about what the kernel does not announce. He leaves nothing of his.
 fn invade() {
-    let mut stranger = Stranger::open();
+    let mut other_writer = OtherWriter::open();
     let pause = || thread::sleep(Duration::from_millis(30));
     let ours: Vec<_> = (0..20)
         .flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)])
         .collect();
-    stranger.tries(Do::Delete, &ours[..10]);
+    other_writer.tries(Do::Delete, &ours[..10]);
     pause();
     tries(["address del 10.77.0.1/24 dev man0"]);
     pause();
@@ -165,7 +165,7 @@ fn invade() {
         "link set man0 up",
         "rule del priority 700",
     ]);
-    stranger.tries(Do::Delete, &ours[20..30]);
+    other_writer.tries(Do::Delete, &ours[20..30]);
     pause();
     tries([
         "neighbour del 10.77.0.2 dev man0",
@@ -173,7 +173,7 @@ fn invade() {
     ]);
     // Many at once, so that there is an order.
     for some in ours[30..].chunks(5) {
-        stranger.tries(Do::Delete, some);
+        other_writer.tries(Do::Delete, some);
     }
     pause();
     tries(["link set man0 down"]);
@@ -188,15 +188,15 @@ fn tries<const N: usize>(lines: [&str; N]) {
     }
 }
 
-/// A source whose subscription always has something to say, and always says the same. What it truly hears it hears all the same.
+/// A source whose subscription always has something to say, and always says the same. What it truly sees it sees all the same.
 struct Inventor {
     inner: Rtnl,
-    heard: Drained,
+    announced: Drained,
 }
 
 struct Invented {
     inner: Watch,
-    heard: Drained,
+    announced: Drained,
     /// Always readable.
     here: UnixStream,
     _there: UnixStream,
@@ -209,7 +209,7 @@ impl Subscription<Error> for Invented {
 
     fn drain(&mut self) -> Result<Drained, Error> {
         self.inner.drain()?;
-        Ok(self.heard)
+        Ok(self.announced)
     }
 }
 
@@ -254,7 +254,7 @@ impl Source for Inventor {
         there.write_all(b"!").unwrap();
         Subscribed::Active(Invented {
             inner,
-            heard: self.heard,
+            announced: self.announced,
             here,
             _there: there,
         })

@@ -10,7 +10,7 @@ use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, raw_dump, uplinks};
 
 use crate::is_long;
-use crate::stranger::{Do, HIS, OURS, Stranger, route, v6, wanted};
+use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v6, wanted};
 
 /// Ours and his are a half each. In a row of four there is one of his, one of ours, and room for what comes and goes: it has to
 /// lie between the others, for a dump to lose its place.
@@ -18,9 +18,9 @@ const TABLE: u32 = 20_000;
 
 pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     uplinks(1);
-    let mut stranger = Stranger::open();
+    let mut other_writer = OtherWriter::open();
     let his: Vec<Object> = (0..TABLE / 2).map(|at| route(v6(4 * at), HIS)).collect();
-    stranger.create(&his);
+    other_writer.create(&his);
     let ours = |at: u32| v6(4 * (at % (TABLE / 2)) + 1);
     let desired = Desired {
         routes: Some((0..TABLE / 2).map(|at| wanted(ours(at))).collect()),
@@ -41,7 +41,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     thread::scope(|scope| {
         let _quiet = Quiet(&quiet);
         let writes = scope.spawn(|| {
-            let mut writer = Stranger::open();
+            let mut writer = OtherWriter::open();
             let churned: Vec<Object> = (0..2_000)
                 .map(|at| route(v6(4 * (at * 997 % (TABLE / 2)) + 2), HIS))
                 .collect();
@@ -62,7 +62,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
             // Now and then one is really gone.
             let gone = (number % 5 == 4).then(|| ours(number * 997));
             if let Some(dst) = gone {
-                assert!(stranger.takes(&route(dst, OURS)), "{dst} was there");
+                assert!(other_writer.takes(&route(dst, OURS)), "{dst} was there");
             }
             let report = pass();
             for done in report.ops() {
@@ -74,14 +74,14 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
             suspect += usize::from(!report.doubts().is_empty());
             converged += usize::from(report.converged());
             if let Some(dst) = gone {
-                let there = stranger.sees_ours(dst);
+                let there = other_writer.sees_ours(dst);
                 assert!(
                     there || !report.converged(),
                     "pass {number}: {dst} is missing"
                 );
                 missed += usize::from(!there);
                 if !there {
-                    stranger.create([&route(dst, OURS)]);
+                    other_writer.create([&route(dst, OURS)]);
                 }
             }
             if number % 5 == 0 {

@@ -1,4 +1,4 @@
-//! A loop over the source, on the running kernel, while strangers write: what it hears, what it mends, what it says.
+//! A loop over the source, on the running kernel, while other writers write: what it sees, what it mends, what it says.
 //!
 //! Nothing here is judged by timing alone: states, outcomes and counts are, and a time is the bound of a wait. With
 //! `TRUEUP_LONG=1` each test runs at its full length; without, all of them together take less than a minute.
@@ -16,9 +16,9 @@ mod hints;
 mod layer;
 mod lossy;
 mod namespaces;
+mod other_writer;
 mod still;
 mod storm;
-mod stranger;
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         ),
         (
             "fight::who_deletes_without_end_is_told_of_and_not_fought",
-            fight::who_deletes_without_end_is_told_of_and_not_fought,
+            fight::who_deletes_without_end_is_reported_of_and_not_fought,
         ),
         (
             "hints::however_hints_come_the_end_is_the_same",

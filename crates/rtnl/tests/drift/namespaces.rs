@@ -1,7 +1,7 @@
 //! Ten namespaces and one process, each made, unmade and made again under its name, at random.
 //!
 //! Every generation of a namespace is declared routes of its own. A loop is started for each, and ends by itself once its
-//! namespace is no more; nobody stops it. Since it may still be there when the next generation is, what it writes then would
+//! namespace is no more; no process stops it. Since it may still be there when the next generation is, what it writes then would
 //! land in the wrong one.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use trueup_rtnl::{Namespace, Rtnl};
 use trueup_testkit::{Kind, ip, raw_dump};
 
 use crate::agent::{Agent, until};
-use crate::stranger::OURS;
+use crate::other_writer::OURS;
 use crate::{alone, is_long};
 
 const NAMES: u8 = 10;
@@ -52,7 +52,7 @@ pub(crate) fn run() {
                 destroy(at, slot);
                 create(at, slot);
             }
-            // A stranger takes something away, so that there is something to write.
+            // Another writer takes something away, so that there is something to write.
             (true, _) => {
                 let dst = routes(at, slot.generation)[0].to_string();
                 let name = name(at);

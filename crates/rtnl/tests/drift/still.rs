@@ -13,7 +13,7 @@ use trueup_testkit::{Snapshot, index_of, ip_batch, uplinks};
 
 use crate::agent::Agent;
 use crate::is_long;
-use crate::stranger::{Do, HIS, Stranger, route, v4, v6, wanted};
+use crate::other_writer::{Do, HIS, OtherWriter, route, v4, v6, wanted};
 
 /// How many he writes a second, no more.
 const A_SECOND: u32 = 1_000;
@@ -25,7 +25,7 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
         "link set his0 up",
         "link set his1 up",
     ]);
-    // What the links have to tell of themselves is told.
+    // What the links have to tell of themselves is reported.
     Snapshot::settled();
     let desired = Desired {
         routes: Some(
@@ -48,7 +48,7 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
 
     let device = Dev::index(index_of("his0"));
     let objects: Vec<Object> = (0..100).flat_map(|at| his(device, at)).collect();
-    let mut stranger = Stranger::open();
+    let mut other_writer = OtherWriter::open();
     let before = (agent.handle().stats(), changes(&points));
     let begin = Instant::now();
     let lasts = Duration::from_secs(if is_long() { 60 } else { 4 });
@@ -61,7 +61,7 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
         if begin.elapsed() > lasts {
             break;
         }
-        stranger.write([(verb, object)]);
+        other_writer.write([(verb, object)]);
         count += 1;
         let due = Duration::from_secs(1) * count / A_SECOND;
         thread::sleep(due.saturating_sub(begin.elapsed()));

@@ -12,7 +12,7 @@ use trueup_testkit::{Kind, raw_dump, uplinks};
 
 use crate::agent::{Agent, BOUND, until, within};
 use crate::layer::{self, Fault};
-use crate::stranger::{Do, HIS, OURS, Stranger, route, v4, v6, wanted};
+use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v4, v6, wanted};
 use crate::{alone, is_long};
 
 /// What a burst consists of.
@@ -57,14 +57,14 @@ fn stands(desired: &Desired) -> bool {
 /// In a process of its own.
 pub(crate) fn burst() {
     uplinks(1);
-    let mut stranger = Stranger::open();
+    let mut other_writer = OtherWriter::open();
     let desired = routes(0..100);
     let namespace = layer::over(Namespace::current(), Fault::SmallestBuffer);
     // The timer brings no pass about.
     let config = Config::default().with_interval(Duration::from_secs(3_600));
     let agent = Agent::start(Rtnl::new(), namespace, desired.clone(), config);
     agent.converges();
-    // Under our marker: others he may write as many as he likes, they are not even heard.
+    // Under our marker: others he may write as many as he likes, they are not even announced.
     let churned: Vec<Object> = (200..250)
         .flat_map(|at| [route(v4(at), OURS), route(v6(at), OURS)])
         .collect();
@@ -77,23 +77,23 @@ pub(crate) fn burst() {
     let passes = agent.passes();
     agent.handle().hint().unwrap();
     until("a pass is held", || agent.passes() > passes);
-    storm(&mut stranger, &churned, &mine);
+    storm(&mut other_writer, &churned, &mine);
     drop(gate);
     until("what was done is undone", || stands(&desired));
     agent.converges();
     let after = agent.handle().stats();
     // Where the first pass was overrun by what the uplink set off, and no whole one has ended since, it is of that.
-    let told = 1.max(before.0.overruns)..=before.0.overruns + 1;
-    assert!(told.contains(&after.overruns), "told once: {after:?}");
+    let record = 1.max(before.0.overruns)..=before.0.overruns + 1;
+    assert!(record.contains(&after.overruns), "told once: {after:?}");
     assert!(
         after.full_passes > before.0.full_passes + 1,
         "a whole pass follows: {after:?}"
     );
 
-    // And once more, with nobody holding back.
+    // And once more, with no process holding back.
     let begin = Instant::now();
     let passes = agent.passes();
-    storm(&mut stranger, &churned, &mine);
+    storm(&mut other_writer, &churned, &mine);
     until("what was done is undone", || stands(&desired));
     agent.converges();
     let debounce = Config::default().debounce();
@@ -107,7 +107,7 @@ pub(crate) fn burst() {
     let last = agent.handle().stats();
     assert!(last.overruns > after.overruns, "{last:?}");
     let numbers: Vec<u64> = (1..=last.overruns).collect();
-    assert_eq!(agent.told().overruns, numbers, "each is told");
+    assert_eq!(agent.record().overruns, numbers, "each is told");
 
     let growth = peak() - before.1;
     assert!(growth < GROWTH, "{growth} bytes more");
@@ -119,22 +119,22 @@ pub(crate) fn burst() {
 }
 
 /// He makes and unmakes, whatever we do meanwhile, until there were so many events; in the end a half of it is there, and much of ours is not.
-fn storm(stranger: &mut Stranger, churned: &[Object], ours: &[Object]) {
+fn storm(other_writer: &mut OtherWriter, churned: &[Object], ours: &[Object]) {
     for _ in 0..EVENTS / churned.len() / 2 {
-        stranger.tries(Do::Create, churned);
-        stranger.tries(Do::Delete, churned);
+        other_writer.tries(Do::Create, churned);
+        other_writer.tries(Do::Delete, churned);
     }
-    stranger.tries(Do::Create, &churned[..churned.len() / 2]);
-    stranger.tries(Do::Delete, ours);
+    other_writer.tries(Do::Create, &churned[..churned.len() / 2]);
+    other_writer.tries(Do::Delete, ours);
 }
 
 pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
     const TABLE: u32 = 20_000;
     uplinks(1);
-    let mut stranger = Stranger::open();
+    let mut other_writer = OtherWriter::open();
     // In a row of four: one of his; one of ours, now and then; and room for what comes and goes.
     let his: Vec<Object> = (0..TABLE).map(|at| route(v6(4 * at), HIS)).collect();
-    stranger.create(&his);
+    other_writer.create(&his);
     let ours = |at: u32| 400 * (at % 200) + 1;
     let desired = Desired {
         routes: Some((0..200).map(|at| wanted(v6(ours(at)))).collect()),
@@ -150,7 +150,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
     thread::scope(|scope| {
         let _quiet = Quiet(&quiet);
         let writes = scope.spawn(|| {
-            let mut writer = Stranger::open();
+            let mut writer = OtherWriter::open();
             let churned: Vec<Object> = (0..1_000)
                 .map(|at| route(v6(4 * (at * 997 % TABLE) + 2), HIS))
                 .collect();
@@ -170,7 +170,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         });
         let begin = (Instant::now(), agent.handle().stats(), agent.passes());
         let any_suspect = || {
-            agent.told().passes[begin.2..]
+            agent.record().passes[begin.2..]
                 .iter()
                 .any(|pass| pass.suspect)
         };
@@ -178,22 +178,22 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         // How many are suspect depends on how fast the writer is.
         while done < rounds || !any_suspect() && begin.0.elapsed() < BOUND {
             let dst = v6(ours(done * 13));
-            assert!(stranger.takes(&route(dst, OURS)), "it was there");
+            assert!(other_writer.takes(&route(dst, OURS)), "it was there");
             within(Duration::from_secs(20), "what is ours comes back", || {
-                stranger.sees_ours(dst)
+                other_writer.sees_ours(dst)
             });
             thread::sleep(Duration::from_millis(300));
             done += 1;
         }
         // A pass is told of when it is over.
         until("each is told of", || {
-            let told = agent.told();
-            let applied = told.passes[begin.2..].iter().map(|pass| pass.applied);
+            let record = agent.record();
+            let applied = record.passes[begin.2..].iter().map(|pass| pass.applied);
             applied.sum::<usize>() >= done as usize
         });
         let (elapsed, after) = (begin.0.elapsed(), agent.handle().stats());
-        let told = agent.told();
-        let during = &told.passes[begin.2..];
+        let record = agent.record();
+        let during = &record.passes[begin.2..];
         let (passes, seconds) = (during.len(), elapsed.as_secs_f64());
         // One at most for each debounce, and one for each interval, less its jitter.
         let most = seconds / 0.1 + seconds / (interval.as_secs_f64() * 0.9) + 2.0;
@@ -206,7 +206,7 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
         assert!(suspect > 0, "{converged} converged");
         let applied: usize = during.iter().map(|pass| pass.applied).sum();
         assert_eq!(applied, done as usize, "what was deleted, and no more");
-        drop(told);
+        drop(record);
         quiet.store(true, Ordering::Relaxed);
         let count = writes.join().unwrap();
         eprintln!(
@@ -215,10 +215,10 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
             count as f64 / seconds
         );
     });
-    // What was heard last need not be over.
+    // What was announced last need not be over.
     until("converged at last", || {
         agent
-            .told()
+            .record()
             .passes
             .last()
             .is_some_and(|pass| pass.converged)

@@ -5,7 +5,7 @@ use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Pending};
 use trueup_testkit::{Kind, assert_no_changes, ip, uplinks};
 
-use crate::support::{address, converge, nothing, ours, pass, routes_to, rows, told, via};
+use crate::support::{address, converge, describe, nothing, ours, pass, routes_to, rows, via};
 
 /// The kernel deletes the secondaries of a subnet with its primary.
 pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
@@ -30,7 +30,7 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     assert!(
         report.pending().all(held) && report.pending().count() == 1,
         "{}",
-        told(&report)
+        describe(&report)
     );
     assert_eq!(of_subnet(), before);
 
@@ -71,7 +71,7 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     }
 }
 
-/// IPv6 takes the preferred source out of every route when the address goes, a stranger's too.
+/// IPv6 takes the preferred source out of every route when the address goes, another writer's too.
 pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
     uplinks(1);
     let one = Desired {
@@ -92,7 +92,7 @@ pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
     ]);
     let before = routes_to("fd50::/32");
     let report = pass(&nothing(), first.ledger());
-    assert!(!report.converged(), "{}", told(&report));
+    assert!(!report.converged(), "{}", describe(&report));
     assert_eq!(routes_to("fd50::/32"), before);
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn the_same_ipv6_address_with_another_prefix_length_is_made_anew() {
         second.ops().count(),
         2,
         "deleted and created: {}",
-        told(&second)
+        describe(&second)
     );
     assert_eq!(ours(Kind::Address).len(), 1);
 }
@@ -185,8 +185,8 @@ pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
             },
         ] {
             let report = pass(&gone, first.ledger());
-            assert!(!report.converged(), "{}", told(&report));
-            assert_eq!(routes_to(dst), before, "{}", told(&report));
+            assert!(!report.converged(), "{}", describe(&report));
+            assert_eq!(routes_to(dst), before, "{}", describe(&report));
         }
         ip(&["route", "delete", dst]);
         ip(&["link", "delete", "br0"]);

@@ -1,4 +1,4 @@
-//! What a pass could cost a stranger behind its back, one way a test.
+//! What a pass could cost another writer behind its back, one way a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,11 +10,11 @@ use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks, wait_until};
 
-use crate::support::{address, converge, name, nothing, ours, pass, rows, told, up};
+use crate::support::{address, converge, describe, name, nothing, ours, pass, rows, up};
 
-/// Where the kernel keeps the marker, an object without it is not the one that we made: a stranger
+/// Where the kernel keeps the marker, an object without it is not the one that we made: another writer
 /// deleted that, and declared the same.
-pub(crate) fn what_a_stranger_made_again_is_his() {
+pub(crate) fn what_a_writer_made_again_is_his() {
     uplinks(1);
     let all = Desired {
         addresses: Some(vec![
@@ -39,14 +39,14 @@ pub(crate) fn what_a_stranger_made_again_is_his() {
     ]);
     let his = Snapshot::settled();
     let second = converge(&all, first.ledger());
-    assert_eq!(second.ops().count(), 0, "{}", told(&second));
+    assert_eq!(second.ops().count(), 0, "{}", describe(&second));
     let none = Desired {
         addresses: Some(vec![]),
         neighbours: Some(vec![]),
         ..Desired::default()
     };
     let third = converge(&none, second.ledger());
-    assert_eq!(third.ops().count(), 0, "{}", told(&third));
+    assert_eq!(third.ops().count(), 0, "{}", describe(&third));
     his.assert_same(&Snapshot::settled());
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
         ]);
         let before = Snapshot::settled();
         let held = pass(&change, first.ledger());
-        assert_eq!(held.pending().count(), 1, "{}", told(&held));
+        assert_eq!(held.pending().count(), 1, "{}", describe(&held));
         before.assert_same(&Snapshot::settled());
 
         // One behind the kernel's own is not what it finds.
@@ -92,7 +92,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
         ]);
         let done = converge(&change, held.ledger());
         let behind = || rows(Kind::Route, |_, f| f.get("proto").is_some_and(|p| p == "4"));
-        assert_eq!(behind().len(), 1, "{}", told(&done));
+        assert_eq!(behind().len(), 1, "{}", describe(&done));
         ip(&[
             "route",
             "delete",
@@ -134,7 +134,7 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
     for change in [&nothing(), &down] {
         let before = Snapshot::settled();
         let held = pass(change, first.ledger());
-        assert_eq!(held.pending().count(), 1, "{}", told(&held));
+        assert_eq!(held.pending().count(), 1, "{}", describe(&held));
         before.assert_same(&Snapshot::settled());
     }
     ip_batch([
@@ -143,7 +143,7 @@ pub(crate) fn a_foreign_route_through_a_nexthop_object_holds_its_link() {
     ]);
     let before = Snapshot::settled();
     let held = pass(&nothing(), first.ledger());
-    assert_eq!(held.pending().count(), 1, "{}", told(&held));
+    assert_eq!(held.pending().count(), 1, "{}", describe(&held));
     before.assert_same(&Snapshot::settled());
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn a_foreign_link_on_ours_holds_a_smaller_mtu() {
     for mtu in [1400, 1200] {
         let before = Snapshot::settled();
         let held = pass(&pair(mtu), first.ledger());
-        assert_eq!(held.pending().count(), 1, "{}", told(&held));
+        assert_eq!(held.pending().count(), 1, "{}", describe(&held));
         before.assert_same(&Snapshot::settled());
     }
     ip(&["link", "set", "f0", "mtu", "1300"]);

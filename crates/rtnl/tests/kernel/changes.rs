@@ -6,7 +6,7 @@ use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subs
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl, Watch};
 use trueup_testkit::{ip, uplinks};
 
-use crate::support::{address, nothing, told, via};
+use crate::support::{address, describe, nothing, via};
 
 struct Agent {
     source: Rtnl,
@@ -41,7 +41,7 @@ impl Agent {
         };
         for _ in 0..2 {
             let report = agent.pass(Extent::Everything);
-            assert!(report.converged(), "{}", told(&report));
+            assert!(report.converged(), "{}", describe(&report));
         }
         agent
     }
@@ -63,8 +63,13 @@ impl Agent {
         change(self.desired.routes.as_mut().unwrap());
         let report = self.pass(Extent::Dirty);
         let whole = self.pass(Extent::Everything);
-        assert_eq!(whole.ops().count(), 0, "{}", told(&whole));
-        assert_eq!(whole.converged(), report.converged(), "{}", told(&whole));
+        assert_eq!(whole.ops().count(), 0, "{}", describe(&whole));
+        assert_eq!(
+            whole.converged(),
+            report.converged(),
+            "{}",
+            describe(&whole)
+        );
         report
     }
 }
@@ -95,19 +100,19 @@ fn routes() -> [Route<IfName>; 2] {
 pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
     let mut agent = Agent::settled(routes());
     let report = agent.change(|routes| drop(routes.insert(via("10.52.0.0/16", "10.9.0.8"))));
-    assert!(report.converged(), "{}", told(&report));
-    assert_eq!(commands(&report).len(), 1, "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(commands(&report).len(), 1, "{}", describe(&report));
     assert!(shown("10.52.0.0/16").contains("via 10.9.0.8"));
 
     let key = via("10.50.0.0/16", "10.9.0.9").canonical_key();
     let report = agent.change(|routes| drop(routes.remove(&key)));
-    assert!(report.converged(), "{}", told(&report));
-    assert_eq!(commands(&report).len(), 1, "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(commands(&report).len(), 1, "{}", describe(&report));
     assert_eq!(shown("10.50.0.0/16"), "");
 
     let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.7"))));
-    assert!(report.converged(), "{}", told(&report));
-    assert_eq!(commands(&report).len(), 1, "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(commands(&report).len(), 1, "{}", describe(&report));
     is_alone("10.51.0.0/16", "via 10.9.0.7");
 }
 
@@ -116,21 +121,21 @@ pub(crate) fn a_route_whose_new_gateway_is_refused_stays_as_it_is() {
     let mut agent = Agent::settled(routes());
     agent.want(via("10.51.0.0/16", "192.0.2.1"));
     let report = agent.pass(Extent::Dirty);
-    assert_eq!(report.failed().count(), 1, "{}", told(&report));
+    assert_eq!(report.failed().count(), 1, "{}", describe(&report));
     assert!(shown("10.51.0.0/16").contains("via 10.9.0.9"));
     let report = agent.change(|routes| drop(routes.insert(via("10.51.0.0/16", "10.9.0.8"))));
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     is_alone("10.51.0.0/16", "via 10.9.0.8");
 }
 
-pub(crate) fn a_route_that_a_stranger_took_unheard_is_not_put_behind_his() {
+pub(crate) fn a_route_that_a_writer_took_unheard_is_not_put_behind_his() {
     let mut agent = Agent::settled(routes());
     let dst = "10.51.0.0/16";
     ip(&["route", "replace", dst, "via", "10.9.0.3", "proto", "4"]);
     agent.want(via(dst, "10.9.0.8"));
     for extent in [Extent::Dirty, Extent::Dirty, Extent::Everything] {
         let report = agent.pass(extent);
-        assert!(!report.converged(), "{}", told(&report));
+        assert!(!report.converged(), "{}", describe(&report));
         is_alone(dst, "via 10.9.0.3");
     }
     assert_eq!(agent.pass(Extent::Everything).conflicts().len(), 1);
@@ -148,7 +153,7 @@ pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     ip(&["route", "delete", dst, "proto", "116", "scope", "global"]);
     assert!(shown(dst).contains("metric 100"), "{}", shown(dst));
     let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.8"))));
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     let both = shown(dst);
     assert!(
         both.contains("via 10.9.0.8") && both.contains("metric 100"),
@@ -157,7 +162,7 @@ pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
 }
 
 /// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked at.
-pub(crate) fn a_route_that_somebody_has_changed_for_us_is_not_changed_again() {
+pub(crate) fn a_route_that_another_writer_has_changed_for_us_is_not_changed_again() {
     let mut agent = Agent::settled(routes());
     let (dst, proto) = ("10.51.0.0/16", "116");
     let as_wanted = ["append", dst, "via", "10.9.0.8", "proto", proto];
@@ -167,7 +172,7 @@ pub(crate) fn a_route_that_somebody_has_changed_for_us_is_not_changed_again() {
         agent.pass(Extent::Dirty);
     }
     let report = agent.pass(Extent::Everything);
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     is_alone(dst, "via 10.9.0.8");
 }
 
@@ -177,11 +182,11 @@ pub(crate) fn a_change_to_and_fro_is_no_message() {
         routes.insert(via("10.50.0.0/16", "10.9.0.7"));
         routes.insert(via("10.50.0.0/16", "10.9.0.9"));
     });
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     assert_eq!(commands(&report), [""; 0]);
 }
 
-pub(crate) fn a_new_key_that_a_stranger_has_is_left_to_him() {
+pub(crate) fn a_new_key_that_a_writer_has_is_left_to_him() {
     let mut agent = Agent::settled(routes());
     ip(&[
         "route",
@@ -193,7 +198,7 @@ pub(crate) fn a_new_key_that_a_stranger_has_is_left_to_him() {
         "4",
     ]);
     let report = agent.change(|routes| drop(routes.insert(via("10.52.0.0/16", "10.9.0.8"))));
-    assert!(!report.converged(), "{}", told(&report));
+    assert!(!report.converged(), "{}", describe(&report));
     assert_eq!(report.conflicts().len(), 1);
     let shown = shown("10.52.0.0/16");
     assert!(shown.contains("via 10.9.0.3"), "{shown}");
@@ -201,12 +206,12 @@ pub(crate) fn a_new_key_that_a_stranger_has_is_left_to_him() {
 }
 
 /// A replace takes the first route of a key, whoever's that is (`fib_table_insert`).
-pub(crate) fn a_strangers_twin_in_front_of_ours_survives_every_change() {
+pub(crate) fn a_writers_twin_in_front_of_ours_survives_every_change() {
     let mut agent = Agent::settled(routes());
     let dst = "10.50.0.0/16";
     ip(&["route", "prepend", dst, "via", "10.9.0.3", "proto", "4"]);
     let report = agent.pass(Extent::Dirty);
-    assert!(report.failed().next().is_none(), "{}", told(&report));
+    assert!(report.failed().next().is_none(), "{}", describe(&report));
     agent.want(via(dst, "10.9.0.7"));
     agent.pass(Extent::Dirty);
     assert!(shown(dst).contains("via 10.9.0.3"), "{}", shown(dst));
@@ -221,16 +226,16 @@ pub(crate) fn a_strangers_twin_in_front_of_ours_survives_every_change() {
     assert!(left.contains("via 10.9.0.3"), "{left}");
 }
 
-pub(crate) fn a_strangers_route_that_served_is_not_taken_for_ours() {
+pub(crate) fn a_writers_route_that_served_is_not_taken_for_ours() {
     let mut agent = Agent::settled(routes());
     let dst = "10.52.0.0/16";
     ip(&["route", "add", dst, "via", "10.9.0.3", "proto", "4"]);
     let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.3"))));
-    assert!(report.converged(), "it serves: {}", told(&report));
+    assert!(report.converged(), "it serves: {}", describe(&report));
     let report = agent.change(|routes| drop(routes.insert(via(dst, "10.9.0.8"))));
-    assert!(!report.converged(), "{}", told(&report));
+    assert!(!report.converged(), "{}", describe(&report));
     let report = agent.change(|routes| drop(routes.remove(&via(dst, "10.9.0.8").canonical_key())));
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     assert!(shown(dst).contains("via 10.9.0.3"));
 }
 
@@ -238,7 +243,7 @@ pub(crate) fn a_list_changed_in_its_place_is_seen() {
     let mut agent = Agent::settled(routes());
     agent.desired.addresses.as_mut().unwrap()[0] = address("up0", "10.9.0.2/24");
     let report = agent.pass(Extent::Dirty);
-    assert_ne!(commands(&report), [""; 0], "{}", told(&report));
+    assert_ne!(commands(&report), [""; 0], "{}", describe(&report));
     assert!(ip(&["address", "show", "dev", "up0"]).contains("10.9.0.2/24"));
 }
 
@@ -266,9 +271,9 @@ pub(crate) fn another_gateway_by_an_object_is_one_message() {
     let mut agent = by_objects();
     for (from, to) in [("10.9.0.9", "10.9.0.8"), ("10.9.0.8", "10.9.0.7")] {
         let report = replace_nexthops(&mut agent, from, to);
-        assert!(report.converged(), "{}", told(&report));
+        assert!(report.converged(), "{}", describe(&report));
         let [command] = &commands(&report)[..] else {
-            panic!("{}", told(&report));
+            panic!("{}", describe(&report));
         };
         assert!(command.starts_with("nexthop replace"), "{command}");
         for dst in ["10.50.0.0/16", "10.51.0.0/16"] {
@@ -284,33 +289,33 @@ pub(crate) fn another_gateway_beside_other_changes_is_not_taken_for_one_of_objec
         routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
         routes.insert(via("10.53.0.0/16", "10.9.0.9"));
     });
-    assert!(report.converged(), "{}", told(&report));
-    assert_eq!(commands(&report).len(), 2, "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(commands(&report).len(), 2, "{}", describe(&report));
     // And one that no object stands for.
     let open = |gateway: &str| via("10.0.0.0/8", gateway).nexthops;
     let report =
         agent.change(|routes| routes.replace_nexthops(&open("10.9.0.9"), &open("10.9.0.7")));
-    assert!(report.converged(), "{}", told(&report));
-    assert_eq!(commands(&report).len(), 2, "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
+    assert_eq!(commands(&report).len(), 2, "{}", describe(&report));
     // Of two sets of next hops that become one, there is one object too many.
     agent.change(|routes| {
         let route = Route::new("10.54.0.0/16".parse().unwrap(), out_of_up0("10.9.0.6"));
         routes.insert(route);
     });
     let report = replace_nexthops(&mut agent, "10.9.0.6", "10.9.0.8");
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     let objects = ip(&["nexthop", "show"]);
     assert_eq!(objects.lines().count(), 1, "{objects}");
 }
 
 /// With an object go all routes that point at it (`nexthop_flush_dev`, `remove_nexthop`): what is known of them is not so then.
-pub(crate) fn another_gateway_after_a_stranger_took_the_object_puts_all_back() {
+pub(crate) fn another_gateway_after_a_writer_took_the_object_puts_all_back() {
     let mut agent = by_objects();
     ip(&["nexthop", "flush"]);
     assert_eq!(shown("10.50.0.0/16"), "");
     let routes = agent.desired.routes.as_mut().unwrap();
     routes.replace_nexthops(&out_of_up0("10.9.0.9"), &out_of_up0("10.9.0.8"));
-    // What he did may be heard of only after the first.
+    // What he did may be announced only after the first.
     for _ in 0..2 {
         agent.pass(Extent::Dirty);
     }

@@ -7,7 +7,7 @@ use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
 use trueup_testkit::uplinks;
 
-use crate::support::{address, bridge, name, nothing, told, via};
+use crate::support::{address, bridge, describe, name, nothing, via};
 
 /// A journal in a directory of its own, which goes with it.
 struct Desk {
@@ -44,7 +44,7 @@ impl Desk {
         let report = Rtnl::new()
             .reconcile(&here, desired, &mut self.ledger, options)
             .unwrap();
-        assert!(report.converged(), "{}", told(&report));
+        assert!(report.converged(), "{}", describe(&report));
         let after = self.journal.stats();
         let cost = Cost {
             syncs: after.syncs - before.syncs,
@@ -96,7 +96,7 @@ pub(crate) fn what_the_marker_proves_costs_no_write() {
     let options = Options::default();
     for desired in [marked(), marked(), nothing()] {
         let (report, cost) = desk.pass(&desired, &options);
-        assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", told(&report));
+        assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", describe(&report));
     }
 }
 
@@ -119,15 +119,15 @@ pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still(
         ..marked()
     };
     let (report, cost) = desk.pass(&all, &options);
-    assert!(report.applied().count() >= 9, "{}", told(&report));
-    assert_eq!(cost.syncs, 2, "{}", told(&report));
+    assert!(report.applied().count() >= 9, "{}", describe(&report));
+    assert_eq!(cost.syncs, 2, "{}", describe(&report));
     let (report, cost) = desk.pass(&all, &options);
-    assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", told(&report));
+    assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", describe(&report));
     let (report, cost) = desk.pass(&nothing(), &options);
-    assert!(report.applied().count() >= 8, "{}", told(&report));
-    assert_eq!(cost.syncs, 2, "{}", told(&report));
+    assert!(report.applied().count() >= 8, "{}", describe(&report));
+    assert_eq!(cost.syncs, 2, "{}", describe(&report));
     let (report, cost) = desk.pass(&nothing(), &options);
-    assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", told(&report));
+    assert_eq!((cost.syncs, cost.writes), (0, 0), "{}", describe(&report));
 }
 
 fn links<const N: usize>(names: [&str; N]) -> Desired {

@@ -6,7 +6,7 @@ use trueup_diff::{Desired, Neighbour};
 use trueup_rtnl::MemoryLedger;
 use trueup_testkit::{Kind, ip, ip_batch, ip_fails, uplinks};
 
-use crate::support::{converge, name, pass, rows, told};
+use crate::support::{converge, describe, name, pass, rows};
 
 /// A bridge has the least hardware address among its ports', unless it was given one, and a device
 /// whose address changes forgets its neighbours, permanent ones too.
@@ -92,7 +92,7 @@ pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
         .failed()
         .map(|(_, failure)| failure.class())
         .collect();
-    assert_eq!(failed, [ErrorClass::Dependency], "{}", told(&passed));
+    assert_eq!(failed, [ErrorClass::Dependency], "{}", describe(&passed));
     ip(&["link", "set", "v0", "mtu", "1500"]);
     converge(&desired, passed.ledger());
 }

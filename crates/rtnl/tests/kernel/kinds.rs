@@ -13,7 +13,7 @@ use trueup_testkit::{
     Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, ip_json, raw_dump, uplinks,
 };
 
-use crate::support::{address, bridge, converge, name, nothing, pass, rows, told, up, via};
+use crate::support::{address, bridge, converge, describe, name, nothing, pass, rows, up, via};
 
 fn links(links: Vec<Link<IfName>>) -> Desired {
     Desired {
@@ -42,9 +42,9 @@ fn vrf(table: u32) -> Link<IfName> {
     up(LinkKind::Vrf { table }, "red")
 }
 
-/// Says what the kernel can and gives back, a line each: the tables of `docs/kernels.md` are made out of them.
+/// Says what the kernel can do, and which markers it returns, a line each: the tables of `docs/kernels.md` are made out of them.
 // fact 60
-pub(crate) fn what_the_kernel_can_is_told() {
+pub(crate) fn what_the_kernel_can_is_reported() {
     let can = |line: &str| {
         let mut ip = Command::new("ip");
         ip.args(line.split(' ')).output().unwrap().status.success()
@@ -135,7 +135,7 @@ fn go_through(states: &[Desired], see: impl Fn(usize)) {
         last = converge(desired, &last).ledger().clone();
         see(at);
         let again = assert_no_changes(|| converge(desired, &last));
-        assert_eq!(again.ops().count(), 0, "{}", told(&again));
+        assert_eq!(again.ops().count(), 0, "{}", describe(&again));
     }
     let gone = converge(&nothing(), &last);
     assert_eq!(*gone.ledger(), MemoryLedger::default());
@@ -271,7 +271,7 @@ pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
     });
 }
 
-/// Another mode is refused while there are ports (`bond_option_mode_set`): the bond is made anew.
+/// Another mode is refused while there are ports (`bond_option_mode_set`): the bond is recreated.
 pub(crate) fn a_bond_changes_its_mode() {
     let with = |mode| {
         let p0 = port(up(LinkKind::Dummy, "p0"), "bond0");
@@ -292,7 +292,7 @@ pub(crate) fn a_bond_changes_its_mode() {
     });
 }
 
-/// To set it down would cost what is on it, and that is not what was asked for: the kernel's refusal is told.
+/// To set it down would cost what is on it, and that is not what was asked for: the kernel's refusal is reported.
 // fact 57
 pub(crate) fn a_link_that_is_up_is_no_bond_s_port() {
     let p0 = up(LinkKind::Dummy, "p0");
@@ -301,21 +301,21 @@ pub(crate) fn a_link_that_is_up_is_no_bond_s_port() {
     let desired = links(vec![bond, port(p0, "bond0")]);
     let report = pass(&desired, first.ledger());
     assert!(!report.converged());
-    assert_eq!(report.failed().count(), 1, "{}", told(&report));
-    let said = told(&report);
+    assert_eq!(report.failed().count(), 1, "{}", describe(&report));
+    let said = describe(&report);
     assert!(said.contains("can not be enslaved while up"), "{said}");
     // Set down by hand, it goes in, and up.
     ip(&["link", "set", "p0", "down"]);
     let last = converge(&desired, report.ledger());
     assert_eq!(shown("p0")["master"], "bond0");
     let again = assert_no_changes(|| converge(&desired, last.ledger()));
-    assert_eq!(again.ops().count(), 0, "{}", told(&again));
+    assert_eq!(again.ops().count(), 0, "{}", describe(&again));
 }
 
-pub(crate) fn a_stranger_on_a_link_is_not_lost_to_a_bond() {
+pub(crate) fn a_writer_on_a_link_is_not_lost_to_a_bond() {
     let p0 = up(LinkKind::Dummy, "p0");
     let first = converge(&links(vec![p0.clone()]), &MemoryLedger::default());
-    for (stranger, end) in [
+    for (other_writer, end) in [
         (
             "route add 10.50.0.0/16 dev p0 protocol static",
             "route delete 10.50.0.0/16",
@@ -325,7 +325,7 @@ pub(crate) fn a_stranger_on_a_link_is_not_lost_to_a_bond() {
             "address delete fd00:9::1/64 dev p0",
         ),
     ] {
-        ip_batch([stranger]);
+        ip_batch([other_writer]);
         let theirs = || {
             let index = index_of("p0");
             let of = |kind| rows(kind, move |row, _| row.device() == index);
@@ -337,8 +337,8 @@ pub(crate) fn a_stranger_on_a_link_is_not_lost_to_a_bond() {
             port(p0.clone(), "bond0"),
         ]);
         let report = pass(&desired, first.ledger());
-        assert!(!report.converged(), "{stranger}: {}", told(&report));
-        assert_eq!(theirs(), before, "{stranger}: {}", told(&report));
+        assert!(!report.converged(), "{other_writer}: {}", describe(&report));
+        assert_eq!(theirs(), before, "{other_writer}: {}", describe(&report));
         ip_batch([end]);
         ip(&["link", "delete", "bond0"]);
     }
@@ -389,14 +389,14 @@ pub(crate) fn a_wireguard_link_that_exists_is_set_up_and_stays() {
     };
     let missing = pass(&with(1400), &MemoryLedger::default());
     assert!(!missing.converged());
-    assert_eq!(missing.applied().count(), 0, "{}", told(&missing));
+    assert_eq!(missing.applied().count(), 0, "{}", describe(&missing));
     ip(&["link", "add", "wg0", "type", "wireguard"]);
     let mut last = MemoryLedger::default();
     for mtu in [1400, 1380] {
         last = converge(&with(mtu), &last).ledger().clone();
         assert_eq!(shown("wg0")["mtu"], mtu);
         let again = assert_no_changes(|| converge(&with(mtu), &last));
-        assert_eq!(again.ops().count(), 0, "{}", told(&again));
+        assert_eq!(again.ops().count(), 0, "{}", describe(&again));
     }
     converge(&nothing(), &last);
     assert_eq!(shown("wg0")["linkinfo"]["info_kind"], "wireguard");

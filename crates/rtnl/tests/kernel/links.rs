@@ -8,7 +8,9 @@ use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Pending};
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, index_of, ip, ip_batch, uplinks};
 
-use crate::support::{address, bridge, converge, name, nothing, ours, pass, rows, told, up, via};
+use crate::support::{
+    address, bridge, converge, describe, name, nothing, ours, pass, rows, up, via,
+};
 
 fn links(links: Vec<Link<IfName>>) -> Desired {
     Desired {
@@ -57,13 +59,13 @@ pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
     assert_eq!(*gone.ledger(), MemoryLedger::default());
 }
 
-pub(crate) fn a_link_made_again_by_a_stranger_is_not_ours() {
+pub(crate) fn a_link_made_again_by_a_writer_is_not_ours() {
     let first = converge(&links(vec![bridge("br0")]), &MemoryLedger::default());
     ip(&["link", "delete", "br0"]);
     ip(&["link", "add", "br0", "type", "bridge"]);
     let before = Snapshot::take();
     let report = converge(&nothing(), first.ledger());
-    assert_eq!(report.ops().count(), 0, "{}", told(&report));
+    assert_eq!(report.ops().count(), 0, "{}", describe(&report));
     assert_eq!(*report.ledger(), MemoryLedger::default());
     before.assert_same(&Snapshot::take());
 }
@@ -76,13 +78,13 @@ pub(crate) fn an_index_used_again_is_not_ours() {
     ip(&["link", "add", "other", "index", &index, "type", "bridge"]);
     let before = Snapshot::take();
     let report = converge(&nothing(), first.ledger());
-    assert_eq!(report.ops().count(), 0, "{}", told(&report));
+    assert_eq!(report.ops().count(), 0, "{}", describe(&report));
     before.assert_same(&Snapshot::take());
 }
 
-pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
+pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
     let mut last = MemoryLedger::default();
-    for (stranger, end) in [
+    for (other_writer, end) in [
         (
             "address add 10.9.0.1/24 dev br0",
             "address delete 10.9.0.1/24 dev br0",
@@ -111,12 +113,16 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
         last = converge(&links(vec![bridge("br0")]), &last)
             .ledger()
             .clone();
-        ip_batch([stranger]);
+        ip_batch([other_writer]);
         let before = Snapshot::settled();
         let report = pass(&nothing(), &last);
-        assert!(!report.converged(), "{stranger}");
+        assert!(!report.converged(), "{other_writer}");
         let held = |(_, pending): (_, &Pending)| matches!(pending, Pending::Held(_));
-        assert!(report.pending().all(held), "{stranger}: {}", told(&report));
+        assert!(
+            report.pending().all(held),
+            "{other_writer}: {}",
+            describe(&report)
+        );
         before.assert_same(&Snapshot::take());
         ip_batch([end]);
         last = converge(&nothing(), report.ledger()).ledger().clone();
@@ -125,7 +131,7 @@ pub(crate) fn a_stranger_on_our_bridge_holds_its_delete() {
 
 /// Down, a link loses its routes, its neighbours and its IPv6 addresses; with another hardware
 /// address its neighbours, permanent ones too.
-pub(crate) fn a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
+pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
         let mut link = up(
             LinkKind::Veth {
@@ -141,7 +147,7 @@ pub(crate) fn a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_o
     let moved = veth(|link| link.address = Some("02:00:00:00:00:77".parse().unwrap()));
     let small = veth(|link| link.mtu = Some(1000));
     let neighbour = "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev v0 nud permanent";
-    for (stranger, change) in [
+    for (other_writer, change) in [
         (neighbour, &down),
         (neighbour, &moved),
         ("address add fd00:9::1/64 dev v0 nodad", &down),
@@ -149,11 +155,16 @@ pub(crate) fn a_stranger_on_our_link_holds_the_changes_that_would_cost_him_his_o
         ("route add 10.50.0.0/16 dev v0 protocol static", &down),
     ] {
         let first = converge(&plain, &MemoryLedger::default());
-        ip_batch([stranger]);
+        ip_batch([other_writer]);
         let before = Snapshot::settled();
         let report = pass(change, first.ledger());
-        assert!(!report.converged(), "{stranger}");
-        assert_eq!(report.pending().count(), 1, "{stranger}: {}", told(&report));
+        assert!(!report.converged(), "{other_writer}");
+        assert_eq!(
+            report.pending().count(),
+            1,
+            "{other_writer}: {}",
+            describe(&report)
+        );
         before.assert_same(&Snapshot::settled());
         ip(&["link", "delete", "v0"]);
     }
@@ -186,7 +197,7 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
     };
     let _first = converge(&all, &MemoryLedger::default());
     let report = converge(&nothing(), &MemoryLedger::default());
-    assert_eq!(report.applied().count(), 6, "{}", told(&report));
+    assert_eq!(report.applied().count(), 6, "{}", describe(&report));
     let index = index_of("br0");
     assert_eq!(rows(Kind::Link, |row, _| row.device() == index).len(), 1);
     ip(&["link", "delete", "br0"]);
@@ -210,7 +221,7 @@ pub(crate) fn kinds_that_are_not_managed_are_not_touched() {
     assert_eq!(second.ops().count(), 0);
     // What was ours is remembered all the same.
     let gone = converge(&nothing(), second.ledger());
-    assert_eq!(gone.applied().count(), 4, "{}", told(&gone));
+    assert_eq!(gone.applied().count(), 4, "{}", describe(&gone));
 }
 
 pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
@@ -232,7 +243,7 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     let report = converge(&desired, &MemoryLedger::default());
     let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);
-    // A stranger's equal in all but the protocol is another rule, and both stay.
+    // Another writer's equal in all but the protocol is another rule, and both stay.
     ip(&[
         "rule", "add", "fwmark", "7", "priority", "1000", "lookup", "1000000",
     ]);
@@ -246,8 +257,8 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
     assert_eq!(both().len(), 1);
 }
 
-/// A pair goes as one, and with either end what strangers have on the other.
-pub(crate) fn a_stranger_on_the_other_end_holds_the_pair() {
+/// A pair goes as one, and with either end what other writers have on the other.
+pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     let pair = links(vec![
         up(
             LinkKind::Veth {
@@ -262,16 +273,21 @@ pub(crate) fn a_stranger_on_the_other_end_holds_the_pair() {
             "v1",
         ),
     ]);
-    for stranger in [
+    for other_writer in [
         "route add 10.50.0.0/16 dev v1 protocol static",
         "route add fd50::/32 dev v1 protocol static",
         "route add 10.50.0.0/16 dev v0 protocol static",
     ] {
         let first = converge(&pair, &MemoryLedger::default());
-        ip_batch([stranger]);
+        ip_batch([other_writer]);
         let before = Snapshot::settled();
         let report = pass(&nothing(), first.ledger());
-        assert_eq!(report.pending().count(), 1, "{stranger}: {}", told(&report));
+        assert_eq!(
+            report.pending().count(),
+            1,
+            "{other_writer}: {}",
+            describe(&report)
+        );
         before.assert_same(&Snapshot::settled());
         ip(&["link", "delete", "v0"]);
     }
@@ -296,7 +312,7 @@ pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
     let before = Snapshot::settled();
     let held = pass(&no_links, first.ledger());
     assert!(!held.converged());
-    assert_eq!(held.pending().count(), 1, "{}", told(&held));
+    assert_eq!(held.pending().count(), 1, "{}", describe(&held));
     before.assert_same(&Snapshot::settled());
     let nothing = Desired {
         addresses: Some(Vec::new()),

@@ -11,7 +11,7 @@ use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::crash::Points;
 use trueup_testkit::{Kind, Snapshot, index_of, ip, ip_batch, quiet_netns};
 
-use crate::support::{address, converge, name, nothing, pass, rows, told, up};
+use crate::support::{address, converge, describe, name, nothing, pass, rows, up};
 
 fn pair() -> Vec<Link<IfName>> {
     let end = |dev: &str, peer: &str, lladdr: &str| Link {
@@ -104,7 +104,7 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
         );
         assert_eq!(alike(carrier), after, "accept_dad {dad}, carrier {carrier}");
         let again = converge(&all, passed.ledger());
-        assert_eq!(again.ops().count(), 0, "{}", told(&again));
+        assert_eq!(again.ops().count(), 0, "{}", describe(&again));
         assert_eq!(
             connected(),
             with_carrier,
@@ -155,7 +155,7 @@ fn many() -> Desired {
     }
 }
 
-pub(crate) fn many_links_go_in_one_message_and_no_stranger_with_them() {
+pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
     let made = converge(&many(), &MemoryLedger::default());
     ip_batch([
         "link add stranger group 77 type bridge",
@@ -163,14 +163,14 @@ pub(crate) fn many_links_go_in_one_message_and_no_stranger_with_them() {
         "link set other up",
         "link set end group 4242 up",
     ]);
-    let strangers = ["stranger", "other", "end", "lo"];
+    let other_writers = ["stranger", "other", "end", "lo"];
     let ours: Vec<String> = rows(Kind::Link, |row, _| {
-        !strangers.contains(&row.ifname().unwrap().as_str())
+        !other_writers.contains(&row.ifname().unwrap().as_str())
     });
     assert_eq!(ours.len(), 15);
     let foreign = || {
         Snapshot::settled().only(|row| {
-            let known: BTreeSet<u32> = strangers.map(index_of).into();
+            let known: BTreeSet<u32> = other_writers.map(index_of).into();
             known.contains(&row.device())
         })
     };
@@ -182,9 +182,9 @@ pub(crate) fn many_links_go_in_one_message_and_no_stranger_with_them() {
     let report = Rtnl::new()
         .reconcile(&through, &nothing(), &mut ledger, &Options::default())
         .unwrap();
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
     // The second end of the pair goes with the first.
-    assert_eq!(report.applied().count(), 14, "{}", told(&report));
+    assert_eq!(report.applied().count(), 14, "{}", describe(&report));
     assert_eq!(ledger, MemoryLedger::default());
     let sent = |what: &str| {
         let passed = points.passed();
@@ -224,5 +224,5 @@ pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
     let made = converge(&links(8), &MemoryLedger::default());
     ip(&["link", "delete", "ifb3"]);
     let report = pass(&links(0), made.ledger());
-    assert!(report.converged(), "{}", told(&report));
+    assert!(report.converged(), "{}", describe(&report));
 }

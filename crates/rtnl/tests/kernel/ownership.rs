@@ -11,7 +11,7 @@ use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Ownership, Rtnl, ledger_scope};
 use trueup_testkit::{Snapshot, assert_no_changes, ip, named_netns, uplinks};
 
-use crate::support::{address, name, nothing, told, up, via};
+use crate::support::{address, describe, name, nothing, up, via};
 
 /// Who holds his desired state and changes it where it is shows no other lists: what he wants otherwise now was not taken from
 /// anybody.
@@ -39,13 +39,13 @@ pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
             routes.insert(via("10.50.0.0/16", &format!("10.9.0.{last}")));
         }
         let report = pass(&desired);
-        assert!(report.converged(), "{}", told(&report));
+        assert!(report.converged(), "{}", describe(&report));
     }
     // What is taken from him is counted all the same.
     for converges in [true, true, false] {
         ip(&["route", "delete", "10.50.0.0/16"]);
         let report = pass(&desired);
-        assert_eq!(report.converged(), converges, "{}", told(&report));
+        assert_eq!(report.converged(), converges, "{}", describe(&report));
     }
 }
 
@@ -112,7 +112,7 @@ impl Runs {
         let report = Rtnl::new()
             .reconcile(&here, desired, &mut ledger, &self.options)
             .unwrap();
-        assert!(report.converged(), "{name}: {}", told(&report));
+        assert!(report.converged(), "{name}: {}", describe(&report));
     }
 }
 

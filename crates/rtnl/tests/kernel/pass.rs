@@ -111,7 +111,7 @@ pub(crate) fn from_nothing_to_everything_and_back() {
 }
 
 /// A device that never came to be has another number in each plan of a pass.
-pub(crate) fn what_waits_for_a_link_that_fails_is_told_once() {
+pub(crate) fn what_waits_for_a_link_that_fails_is_reported_once() {
     let lower = LinkKind::Macvlan {
         link: name("lo"), // which the kernel refuses
         mode: None,
@@ -134,14 +134,14 @@ pub(crate) fn what_waits_for_a_link_that_fails_is_told_once() {
     };
     let report = pass(&desired, &MemoryLedger::default());
     assert!(!report.converged());
-    let mut told: Vec<String> = report
+    let mut message: Vec<String> = report
         .ops()
         .map(|done| done.op.command(done.devices).to_string())
         .collect();
-    let all = told.len();
-    told.sort();
-    told.dedup();
-    assert_eq!((all, told.len()), (4, 4), "{told:#?}");
+    let all = message.len();
+    message.sort();
+    message.dedup();
+    assert_eq!((all, message.len()), (4, 4), "{message:#?}");
     assert_eq!(report.failed().count(), 1);
     assert_eq!(report.pending().count(), 2);
 }

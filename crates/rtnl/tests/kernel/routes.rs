@@ -9,7 +9,7 @@ use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Rtnl};
 use trueup_testkit::{Changes, Kind, assert_no_changes, ip, ip_batch, uplinks};
 
-use crate::support::{converge, name, nothing, ours, pass, routes_to, told, via};
+use crate::support::{converge, describe, name, nothing, ours, pass, routes_to, via};
 
 const BOTH: [(&str, &str, &str); 2] = [
     ("10.50.0.0/16", "10.200.0.8", "10.200.0.9"),
@@ -90,7 +90,7 @@ pub(crate) fn one_impossible_gateway_among_a_hundred_fails_alone() {
     // Nor does it hold back deletes.
     let few = many(37).split_off(37).into_iter().take(2).collect();
     let report = pass(&routes(few), &MemoryLedger::default());
-    assert_eq!(report.applied().count(), 98, "{}", told(&report));
+    assert_eq!(report.applied().count(), 98, "{}", describe(&report));
     assert_eq!(ours(Kind::Route).len(), 1);
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn a_foreign_route_on_a_desired_key_is_a_conflict_and_stays() {
             let wanted = routes(vec![via(dst, b), via(&other, b)]);
             let report = pass(&wanted, &MemoryLedger::default());
             assert!(!report.converged());
-            assert_eq!(report.conflicts().len(), 1, "{}", told(&report));
+            assert_eq!(report.conflicts().len(), 1, "{}", describe(&report));
             assert_eq!(report.applied().count(), 1, "the other is applied");
             assert_eq!(routes_to(dst), before);
             let _gone = converge(&nothing(), report.ledger());
@@ -227,8 +227,8 @@ pub(crate) fn a_route_deleted_between_plan_and_apply_counts_as_deleted() {
     assert_eq!(outcomes.outcomes, [Outcome::Applied, Outcome::Applied]);
 }
 
-/// Between plan and apply a stranger takes the key: exclusive creation leaves it to him.
-pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_stranger() {
+/// Between plan and apply another writer takes the key: exclusive creation leaves it to him.
+pub(crate) fn a_key_taken_between_plan_and_apply_is_left_to_the_writer() {
     uplinks(1);
     let here = Namespace::current();
     let wanted = BOTH.map(|(dst, a, _)| via(dst, a)).to_vec();
@@ -268,5 +268,5 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
         &routes(vec![Route::new(dst(), NextHops::One(hop))]),
         first.ledger(),
     );
-    assert_eq!(report.applied().count(), 2, "{}", told(&report));
+    assert_eq!(report.applied().count(), 2, "{}", describe(&report));
 }

@@ -48,12 +48,12 @@ pub(crate) fn pass(desired: &Desired, ledger: &MemoryLedger) -> Passed {
 /// A pass that has to converge.
 pub(crate) fn converge(desired: &Desired, ledger: &MemoryLedger) -> Passed {
     let passed = pass(desired, ledger);
-    assert!(passed.converged(), "{}", told(&passed));
+    assert!(passed.converged(), "{}", describe(&passed));
     passed
 }
 
 /// All that a report says, a line each.
-pub(crate) fn told(report: &Report) -> String {
+pub(crate) fn describe(report: &Report) -> String {
     let ops = report.ops().map(|done| {
         let command = done.op.command(done.devices);
         format!("{command}: {:?}", done.outcome)

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_acts_just_before() {
+    fn a_writer_acts_just_before() {
         let acted = Arc::new(Mutex::new(0));
         let faults = Faults::over(Kernel::new().namespace());
         let act = {
@@ -347,14 +347,14 @@ mod tests {
             }
         };
         let mut hear = || {
-            let mut heard = Vec::new();
+            let mut announced = Vec::new();
             let read = ears.receive(Duration::ZERO, |event| {
                 let priority = crate::message::attributes(&event.body[12..])
                     .find(|(number, _)| *number == 6)
                     .map(|(_, payload)| payload[0]);
-                heard.push(priority.unwrap_or(0));
+                announced.push(priority.unwrap_or(0));
             });
-            read.map(|_| heard)
+            read.map(|_| announced)
         };
         announce();
         assert_eq!(hear().unwrap(), [1, 2]);

@@ -19,7 +19,7 @@ pub(super) struct Faulty {
     queue: VecDeque<Result<Vec<u8>, i32>>,
     /// Something was asked for: what comes may be an answer.
     asks: bool,
-    /// The queue is all that there was to hear, and its reader is yet to be told so.
+    /// The queue is all that there was to hear, and its reader is yet to learn it.
     heard: bool,
 }
 

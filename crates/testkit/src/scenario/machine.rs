@@ -1,5 +1,5 @@
-//! The kernel that a scenario runs on, real or fake, as seen from outside of the crates under test: somebody acts on it,
-//! its rows are read, its announcements are heard.
+//! The kernel that a scenario runs on, real or fake, as seen from outside of the crates under test: another writer acts on it,
+//! its rows are read, its announcements are read.
 
 mod ip;
 mod settle;
@@ -195,7 +195,9 @@ impl Machine {
             let said = spoken(act);
             match (said, act.errno) {
                 (Ok(()), None) => return Ok(()),
-                (Err(told), None) => return Err(trouble(format!("`{}` failed: {told}", act.text))),
+                (Err(message), None) => {
+                    return Err(trouble(format!("`{}` failed: {message}", act.text)));
+                }
                 (Ok(()), Some(code)) => {
                     return Err(trouble(format!(
                         "`{}` succeeded, {} was expected",

@@ -76,7 +76,7 @@ pub(crate) fn disagreement(
             let reply = machine.send(&message);
             assert_eq!(reply.errno, 0, "{message}: {reply:?}");
         }
-        // Carriers that come together are told in any order, and so are the routes that follow.
+        // Carriers that come together are reported in any order, and so are the routes that follow.
         real.settle();
     }
     let kinds = domain.kinds();
@@ -143,7 +143,7 @@ fn replies(theirs: &Reply, ours: &Reply) -> Option<String> {
     ))
 }
 
-/// Announcements as a multiset, as the order among objects is nobody's promise; and all dumps.
+/// Announcements as a multiset, as the order among objects is not promised; and all dumps.
 fn compare(real: &mut Machine, fake: &mut Machine, kinds: &[Kind]) -> Option<String> {
     real.settle();
     let (mut theirs, mut ours) = (real.announced(), fake.announced());

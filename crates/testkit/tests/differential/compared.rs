@@ -1,5 +1,5 @@
 //! What of a row is compared: all that [`stable`] leaves, but of a link only what the fake models, of a rule all, and of a
-//! neighbour its state: nobody resolves within a sequence.
+//! neighbour its state: no process resolves within a sequence.
 
 use trueup_testkit::{Kind, RawMessage, stable};
 

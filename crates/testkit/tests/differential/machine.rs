@@ -28,7 +28,7 @@ pub(crate) struct Reply {
     pub(crate) words: Option<String>,
     /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
     pub(crate) rows: Vec<RawMessage>,
-    /// Whether an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has started is told there.
+    /// Whether an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has started is reported there.
     pub(crate) done: bool,
     /// `NLM_F_MULTI` and `NLM_F_DUMP_FILTERED` of the rows and of the end.
     pub(crate) flags: (u16, u16),
@@ -164,7 +164,7 @@ impl Machine {
     }
 
     /// Without duplicate detection (`IFA_F_NODAD`) an address is not tentative, but told of from the same work queue. Then
-    /// it has its local route, unless somebody took that.
+    /// it has its local route, unless another writer took that.
     fn settle_undetected(&mut self, addresses: &[RawMessage]) {
         const IFA_F_NODAD: u8 = 0x02;
         const IFA_ADDRESS: u16 = 1;
@@ -199,7 +199,7 @@ impl Machine {
         self.wait_for_lock();
     }
 
-    /// Waits until nobody else changes anything: who does holds the lock that this request needs, for an index that nobody
+    /// Waits until no other process changes anything: who does holds the lock that this request needs, for an index that no process
     /// asks for.
     fn wait_for_lock(&mut self) {
         const RTM_SETLINK: u16 = 19;
@@ -223,13 +223,13 @@ impl Machine {
                 // What hangs on another knows its state once it was looked at for the first time.
                 let unknown =
                     byte(IFLA_OPERSTATE) == IF_OPER_UNKNOWN && !row.attrs.contains_key(&IFLA_LINK);
-                let told = byte(IFLA_OPERSTATE) == IF_OPER_UP || unknown;
-                // One that is down is told as down, whatever its carrier.
-                row.header[8] & IFF_UP != 0 && told != (byte(IFLA_CARRIER) == 1)
+                let message = byte(IFLA_OPERSTATE) == IF_OPER_UP || unknown;
+                // One that is down is reported as down, whatever its carrier.
+                row.header[8] & IFF_UP != 0 && message != (byte(IFLA_CARRIER) == 1)
             });
             // In the order in which the watch comes to them: a pair's end that was set up, then the other.
             let Some(moving) = moving.min_by_key(|row| row.device() != self.recent) else {
-                // Of one that is down nobody can see whether it was looked at.
+                // Of one that is down no process can see whether it was looked at.
                 for row in links.iter().filter(|row| row.header[8] & IFF_UP == 0) {
                     self.look_at(row.device());
                 }
@@ -292,8 +292,8 @@ impl Machine {
         }
     }
 
-    /// What was announced since the last call, reduced by `compared`, in order. Of a link only what was told last, if it
-    /// is not as it was: how often a link is told of on the way is nobody's promise.
+    /// What was announced since the last call, reduced by `compared`, in order. Of a link only what was reported last, if it
+    /// is not as it was: how often a link is announced on the way is not promised.
     pub(crate) fn announced(&mut self) -> Vec<RawMessage> {
         let mut all = Vec::new();
         let mut last = BTreeMap::new();
@@ -312,7 +312,7 @@ impl Machine {
             }
         }
         for (index, message) in last {
-            // Nobody is told when the other end of a pair comes, nor of the alias, the group and the kind's data of a link
+            // Nothing is announced when the other end of a pair comes, nor of the alias, the group and the kind's data of a link
             // that is down; all of them come with the next news.
             let mut essence = message.clone();
             if essence.action == Action::New {

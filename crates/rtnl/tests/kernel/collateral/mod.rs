@@ -7,7 +7,7 @@ use trueup_diff::{Desired, IfName, Link, LinkKind, VxlanAttrs};
 use trueup_rtnl::MemoryLedger;
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, raw_dump};
 
-use crate::support::{bridge, converge, name, nothing, pass, told, up};
+use crate::support::{bridge, converge, describe, name, nothing, pass, up};
 
 fn links(links: impl IntoIterator<Item = Link<IfName>>) -> Desired {
     Desired {
@@ -42,7 +42,7 @@ fn is_held(change: &Desired, ledger: &MemoryLedger, object: &str) {
     let before = Snapshot::settled();
     let held = pass(change, ledger);
     let after = Snapshot::settled();
-    let text = told(&held);
+    let text = describe(&held);
     assert_eq!(before.diff(&after), "", "{text}");
     let named = held
         .pending()

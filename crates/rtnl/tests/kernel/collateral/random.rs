@@ -20,7 +20,7 @@ use trueup_testkit::{Kind, RawMessage, Snapshot, quiet_netns, raw_dump};
 
 use crate::judge::row::OURS;
 use crate::property;
-use crate::support::{address, name, nothing, told, up, via};
+use crate::support::{address, describe, name, nothing, up, via};
 use crate::world::{Id, World};
 
 const NDA_DST: u16 = 1;
@@ -514,7 +514,7 @@ impl Run {
                 return Ok(None);
             }
         };
-        let _infallible = writeln!(self.journal, "pass:\n{}", told(&report));
+        let _infallible = writeln!(self.journal, "pass:\n{}", describe(&report));
         Snapshot::settled();
         let after = theirs(&World::look());
         let lost = before

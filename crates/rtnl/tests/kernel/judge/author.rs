@@ -48,7 +48,7 @@ pub(crate) fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: boo
     let mut devices = present.clone();
     for link in declared {
         devices.insert(link.name.to_string());
-        // A stranger's link of the name has no such peer, and no pass can give it one.
+        // Another writer's link of the name has no such peer, and no pass can give it one.
         if let Some(LinkKind::Veth { peer: Some(peer) }) = &link.kind
             && !present.contains(&link.name.to_string())
         {

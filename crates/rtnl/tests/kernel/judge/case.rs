@@ -12,9 +12,9 @@ use trueup_testkit::{Changes, Kind, RawMessage, Snapshot, quiet_netns, raw_dump}
 
 use super::author::{self, FOREIGN};
 use super::expect;
+use super::other_writer;
 use super::row::{Fields, Names, OURS, fields, line};
 use super::spec::Case;
-use super::stranger;
 
 /// Runs a case; the error tells what happened and what is wrong with it.
 pub(crate) fn run(case: &Case) -> Result<(), String> {
@@ -87,7 +87,7 @@ impl Run {
                 link_local || matches!(row.protocol(), Some(1..=3))
             }
             Kind::Neighbour => {
-                // Nobody declares what is on the loopback device.
+                // No process declares what is on the loopback device.
                 row.device() == 1
                     || row.header[8] & 0xc0 == 0
                         && row.header[10] & 0x18 == 0
@@ -115,7 +115,7 @@ impl Run {
 
     fn case(&mut self, case: &Case) -> Result<(), String> {
         let [one, other] = FOREIGN;
-        self.stranger(&[
+        self.other_writer(&[
             format!("link add {one} type veth peer name {other}"),
             format!("link set {one} up"),
             format!("link set {other} up"),
@@ -125,11 +125,11 @@ impl Run {
         ]);
         for step in &case.steps {
             let lines: Vec<_> = step
-                .stranger
+                .other_writer
                 .iter()
-                .flat_map(|spec| stranger::lines(spec, self.clean))
+                .flat_map(|spec| other_writer::lines(spec, self.clean))
                 .collect();
-            self.stranger(&lines);
+            self.other_writer(&lines);
             if step.forget {
                 self.say("the ledger is lost");
                 self.last = MemoryLedger::default();
@@ -171,7 +171,7 @@ impl Run {
     }
 
     /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a line.
-    fn stranger(&mut self, lines: &[String]) {
+    fn other_writer(&mut self, lines: &[String]) {
         let family = |line: &str| match line.get(..3) {
             Some("-4 ") => "-4",
             Some("-6 ") => "-6",
@@ -375,7 +375,7 @@ impl Run {
                     (self.whose(row) == Whose::Ours, fields)
                 })
                 .collect();
-            // Ours first: a stranger's serves only where there is none of ours.
+            // Ours first: another writer's serves only where there is none of ours.
             left.sort_by_key(|(ours, _)| !ours);
             for expected in wanted {
                 let open = *kind == Kind::Link;
@@ -432,8 +432,8 @@ impl Run {
                 self.last
             ));
         }
-        let heard = changes.as_mut().map(Changes::take).unwrap_or_default();
-        match heard.first() {
+        let announced = changes.as_mut().map(Changes::take).unwrap_or_default();
+        match announced.first() {
             None => Ok(()),
             Some(first) => Err(format!("the second pass changed something: {first}")),
         }

@@ -1,5 +1,5 @@
 //! The property with the kernel as judge: random desired states of every kind of object, applied
-//! one after another over what random strangers do. After each pass the raw rows of the kernel are
+//! one after another over what random other writers do. After each pass the raw rows of the kernel are
 //! held against what was authored, by an oracle that shares nothing with the codecs and the model.
 
 mod author;
@@ -7,10 +7,10 @@ mod case;
 mod expect;
 mod links;
 mod objects;
+mod other_writer;
 mod route;
 pub(crate) mod row;
 mod spec;
-mod stranger;
 
 use std::cell::Cell;
 
@@ -27,13 +27,13 @@ pub(crate) fn watches() -> bool {
     WATCH.get().is_multiple_of(16)
 }
 
-/// Valid states among strangers who keep their distance converge in one pass, always.
+/// Valid states among other writers who keep their distance converge in one pass, always.
 pub(crate) fn valid_states_converge_in_one_pass() {
     judge(true);
 }
 
-/// Whatever is desired and whatever strangers do: converged is true, and what is not ours stays.
-pub(crate) fn strangers_are_left_alone() {
+/// Whatever is desired and whatever other writers do: converged is true, and what is not ours stays.
+pub(crate) fn writers_are_left_alone() {
     judge(false);
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
     address
 }
 
-/// The devices that have a carrier all the time: nobody sets them down, or makes another of their name. Some time after a link
+/// The devices that have a carrier all the time: no process sets them down, or makes another of their name. Some time after a link
 /// was set up without one, be it by a message that then failed, the kernel notes that, and drops all of the link's neighbours
 /// but permanent ones (`neigh_carrier_down`).
 const CARRIED: [&str; 2] = ["ext0", "ext1"];

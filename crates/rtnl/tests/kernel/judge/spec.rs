@@ -1,5 +1,5 @@
-//! Random cases: small numbers that stand for desired objects and for what strangers do. The key
-//! spaces are small, so that what is desired, what was desired before, and what strangers made
+//! Random cases: small numbers that stand for desired objects and for what other writers do. The key
+//! spaces are small, so that what is desired, what was desired before, and what other writers made
 //! often meet. `author` turns the numbers into objects.
 
 use proptest::collection::vec;
@@ -91,7 +91,7 @@ pub(crate) struct DesiredSpec {
     pub(crate) rules: Option<Vec<RuleSpec>>,
 }
 
-/// What a stranger does between two passes.
+/// What another writer does between two passes.
 #[derive(Clone, Debug)]
 pub(crate) enum StrangerSpec {
     Address(AddressSpec),
@@ -113,14 +113,14 @@ pub(crate) enum StrangerSpec {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    pub(crate) stranger: Vec<StrangerSpec>,
+    pub(crate) other_writer: Vec<StrangerSpec>,
     pub(crate) desired: DesiredSpec,
     pub(crate) forget: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// Valid, apart from strangers, and with nothing impossible: has to converge in one pass.
+    /// Valid, apart from other writers, and with nothing impossible: has to converge in one pass.
     pub(crate) clean: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -282,7 +282,7 @@ fn desired(clean: bool) -> impl Strategy<Value = DesiredSpec> {
         )
 }
 
-fn stranger() -> impl Strategy<Value = StrangerSpec> {
+fn other_writer() -> impl Strategy<Value = StrangerSpec> {
     prop_oneof![
         3 => address().prop_map(StrangerSpec::Address),
         2 => neighbour().prop_map(StrangerSpec::Neighbour),
@@ -297,12 +297,12 @@ fn stranger() -> impl Strategy<Value = StrangerSpec> {
 /// A case of up to four steps.
 pub(crate) fn case(clean: bool) -> impl Strategy<Value = Case> {
     let step = (
-        vec(stranger(), 0..5),
+        vec(other_writer(), 0..5),
         desired(clean),
         prop::bool::weighted(0.05),
     )
-        .prop_map(move |(stranger, desired, forget)| Step {
-            stranger,
+        .prop_map(move |(other_writer, desired, forget)| Step {
+            other_writer,
             desired,
             forget: forget && !clean,
         });

@@ -38,8 +38,8 @@ pub(super) fn has_ip() -> bool {
         if std::env::var("TRUEUP_SCENARIOS_IP").is_ok_and(|asked| asked == "0") {
             return false;
         }
-        let told = Process::new("ip").arg("-V").output();
-        told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).contains("iproute2"))
+        let message = Process::new("ip").arg("-V").output();
+        message.is_ok_and(|message| String::from_utf8_lossy(&message.stdout).contains("iproute2"))
     })
 }
 
@@ -48,15 +48,15 @@ pub(super) fn ip_batch(acts: &[WriterLine]) -> Result<()> {
         .iter()
         .map(|act| act.text.trim_start_matches("ip "))
         .collect();
-    run("ip", &["-batch", "-"], &lines.join("\n")).map_err(|told| {
+    run("ip", &["-batch", "-"], &lines.join("\n")).map_err(|message| {
         // `Command failed -:3`
-        let at = told
+        let at = message
             .rsplit_once("-:")
             .and_then(|(_, n)| n.trim().parse::<usize>().ok());
         let act = at.and_then(|n| acts.get(n - 1)).or(acts.first());
         Trouble {
             line: act.map(|act| act.line),
-            message: told,
+            message,
         }
     })
 }

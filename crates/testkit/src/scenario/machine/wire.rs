@@ -79,7 +79,7 @@ impl Wire {
             .map_err(|error| trouble(format!("sending: {error}")))
     }
 
-    /// Sends one message and gives back the errno that it is answered with, 0 for success.
+    /// Sends one message and returns the errno that it is answered with, 0 for success.
     pub(in crate::scenario) fn request(
         &mut self,
         message_type: u16,
@@ -155,7 +155,7 @@ impl Wire {
         }
     }
 
-    /// Carries a line out by a message of our own; gives back the errno.
+    /// Carries a line out by a message of our own; returns the errno.
     pub(in crate::scenario) fn carry_out(&mut self, command: &Command) -> Result<i32> {
         let names = self.names()?;
         let indexes = names

@@ -68,7 +68,7 @@ impl Domain for Rules {
     }
 }
 
-/// The test runs in a user namespace in which user 0 alone is mapped; -1 is nobody anywhere.
+/// The test runs in a user namespace in which user 0 alone is mapped; -1 is no user anywhere.
 pub(crate) fn names_mapped_users(message: &Message) -> bool {
     let mut rest = message.body.get(12..).unwrap_or(&[]);
     while let Some(&[a, b, c, d]) = rest.first_chunk::<4>() {

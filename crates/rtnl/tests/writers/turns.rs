@@ -1,4 +1,4 @@
-//! Step by step: the stranger acts, then a pass of ours runs, and between them the namespace is looked at.
+//! Step by step: the other writer acts, then a pass of ours runs, and between them the namespace is looked at.
 
 use trueup_rtnl::OnConflict;
 use trueup_testkit::quiet_netns;
@@ -29,7 +29,7 @@ pub(crate) fn what_is_taken_from_him_is_given_back() {
 fn turns(case: &Case, on_conflict: OnConflict) -> Result<(), String> {
     quiet_netns();
     let mut run = Run::start(case, on_conflict);
-    in_turn(&mut run, case).map_err(|wrong| run.told(&wrong))
+    in_turn(&mut run, case).map_err(|wrong| run.describe(&wrong))
 }
 
 fn in_turn(run: &mut Run, case: &Case) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The stranger: he writes by the hundred thousand, and looks without a dump, which would lose rows as ours do.
+//! The other writer: he writes by the hundred thousand, and looks without a dump, which would lose rows as ours do.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,15 +49,15 @@ pub(crate) enum Do {
     Delete,
 }
 
-pub(crate) struct Stranger {
+pub(crate) struct OtherWriter {
     socket: Socket,
     batch: Batch,
 }
 
-impl Stranger {
+impl OtherWriter {
     /// In the namespace of the calling thread.
-    pub(crate) fn open() -> Stranger {
-        Stranger {
+    pub(crate) fn open() -> OtherWriter {
+        OtherWriter {
             socket: Socket::open(&Namespace::current()).unwrap(),
             batch: Batch::new(),
         }

@@ -1,4 +1,4 @@
-//! What strangers type, by number.
+//! What other writers type, by number.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::spec::{RouteSpec, RuleSpec, StrangerSpec};
 
 const PROTOCOLS: [&str; 6] = ["static", "bird", "zebra", "kernel", "ra", "boot"];
 
-/// What a stranger types: lines for `ip -force -batch`, of which any may fail.
+/// What another writer types: lines for `ip -force -batch`, of which any may fail.
 pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
     match spec {
         StrangerSpec::Address(spec) => {
@@ -59,9 +59,7 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
                 format!("neighbour replace {dst} lladdr {lladdr} nud {nud} dev {dev}")
             }]
         }
-        StrangerSpec::Route(spec, proto) => {
-            stranger_route(spec, *proto, clean).into_iter().collect()
-        }
+        StrangerSpec::Route(spec, proto) => writer_route(spec, *proto, clean).into_iter().collect(),
         StrangerSpec::Rule(spec, proto) => {
             let rule = rule(
                 &RuleSpec {
@@ -144,7 +142,7 @@ pub(crate) fn lines(spec: &StrangerSpec, clean: bool) -> Vec<String> {
     }
 }
 
-fn stranger_route(spec: &RouteSpec, proto: u8, clean: bool) -> Option<String> {
+fn writer_route(spec: &RouteSpec, proto: u8, clean: bool) -> Option<String> {
     let all: BTreeSet<String> = DEVICES
         .iter()
         .map(|dev| (*dev).to_owned())

@@ -31,7 +31,7 @@ pub(crate) fn as_desired(owners: &Owners, desired: &Desired) -> Result<(), Strin
                 (owners.whose(id, row) == Whose::Ours, fields)
             })
             .collect();
-        // A stranger's serves only where there is none of ours.
+        // Another writer's serves only where there is none of ours.
         rows.sort_by_key(|(ours, _)| !ours);
         let lowers: Vec<_> = wanted
             .iter()

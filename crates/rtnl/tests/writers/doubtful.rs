@@ -1,6 +1,6 @@
-//! Passes over what was heard to be doubtful, held against the whole: whatever the stranger does between them, once one says
-//! that all is right, a look at everything finds nothing to do either. And with a quiet stranger they come to an end: none
-//! is heard of by the next.
+//! Passes over what was announced to be doubtful, held against the whole: whatever the other writer does between them, once one says
+//! that all is right, a look at everything finds nothing to do either. And with a quiet other writer they come to an end: none
+//! is announced by the next.
 
 use std::thread;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use trueup_testkit::quiet_netns;
 use crate::act::{self, Case};
 use crate::actor::Actor;
 use crate::oracle::lines;
-use crate::ours::told;
+use crate::ours::describe;
 use crate::property;
 use crate::run::desired;
 
-/// So many passes are enough after the stranger has acted.
+/// So many passes are enough after the other writer has acted.
 const MANY: usize = 10;
 /// How often what the kernel does in its own time is waited for, and how long each time.
 const PATIENCE: (usize, Duration) = (20, Duration::from_millis(25));
 
-pub(crate) fn what_was_not_heard_of_needed_no_look() {
+pub(crate) fn what_was_not_announced_of_needed_no_look() {
     property::run("doubtful", 16, act::case(), |case| {
         quiet_netns();
         let mut run = Run::start(case);
         run.turns(case).map_err(|wrong| {
             format!(
                 "{wrong}\n\nwhat happened:\n{}",
-                run.stranger.journal.join("\n")
+                run.other_writer.journal.join("\n")
             )
         })
     });
 }
 
 struct Run {
-    stranger: Actor,
+    other_writer: Actor,
     source: Rtnl,
     watch: Watch,
     ledger: MemoryLedger,
@@ -49,7 +49,7 @@ struct Run {
 
 impl Run {
     fn start(case: &Case) -> Run {
-        let stranger = Actor::settle();
+        let other_writer = Actor::settle();
         let mut options = Options::default().with_contention(Contention {
             times: u32::MAX,
             ..Contention::default()
@@ -65,7 +65,7 @@ impl Run {
             panic!("{subscribed:?}");
         };
         Run {
-            stranger,
+            other_writer,
             source,
             watch,
             ledger: MemoryLedger::default(),
@@ -76,16 +76,16 @@ impl Run {
 
     fn turns(&mut self, case: &Case) -> Result<(), String> {
         let desired = case.desired.each_ref().map(desired);
-        self.stranger.say("desired:");
-        self.stranger.journal.extend(lines(&desired[0]));
+        self.other_writer.say("desired:");
+        self.other_writer.journal.extend(lines(&desired[0]));
         self.pass(&desired[0], Extent::Everything)?;
         self.comes_to_rest(&desired[0])?;
         for turn in &case.turns {
-            // Each for itself, so that none is heard of because another was.
+            // Each for itself, so that none is announced because another was.
             for act in &turn.acts {
-                self.stranger.say("the stranger:");
-                self.stranger.renamed.clear();
-                self.stranger.act(act);
+                self.other_writer.say("the stranger:");
+                self.other_writer.renamed.clear();
+                self.other_writer.act(act);
                 self.comes_to_rest(&desired[0])?;
             }
         }
@@ -101,8 +101,8 @@ impl Run {
             .source
             .reconcile_within(&here, desired, ledger, options, &limits)
             .map_err(|error| error.to_string())?;
-        self.stranger.say(format!("{extent:?}"));
-        self.stranger.journal.extend(told(&report));
+        self.other_writer.say(format!("{extent:?}"));
+        self.other_writer.journal.extend(describe(&report));
         self.converged = report.converged();
         Ok(report.requeue_after().is_some_and(|after| after.is_zero()))
     }
@@ -110,7 +110,7 @@ impl Run {
     /// Runs the passes that a driver would, but for those by its timer.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<(), String> {
         for _ in 0..MANY {
-            let extent = match self.hears(desired)? {
+            let extent = match self.sees(desired)? {
                 Drained::Nothing => return Ok(()),
                 Drained::Hint => Extent::Dirty,
                 Drained::Lost => Extent::Everything,
@@ -123,13 +123,13 @@ impl Run {
     }
 
     /// What there is to hear. If that is nothing, and all was said to be right, it has to be.
-    fn hears(&mut self, desired: &Desired) -> Result<Drained, String> {
+    fn sees(&mut self, desired: &Desired) -> Result<Drained, String> {
         let here = Namespace::current();
         let mut wrong = Vec::new();
         for _ in 0..PATIENCE.0 {
-            let heard = self.watch.drain().map_err(|error| error.to_string())?;
-            if heard != Drained::Nothing || !self.converged {
-                return Ok(heard);
+            let announced = self.watch.drain().map_err(|error| error.to_string())?;
+            if announced != Drained::Nothing || !self.converged {
+                return Ok(announced);
             }
             // One that remembers nothing.
             let planned = Rtnl::new()
@@ -155,7 +155,7 @@ impl Run {
     }
 }
 
-/// Whether it mends what nobody is told of, and what is for the timer: neighbour proxies (`pneigh_delete` in
+/// Whether it restores what the kernel does not announce, and what is for the timer: neighbour proxies (`pneigh_delete` in
 /// net/core/neighbour.c), a neighbour that got another protocol and is otherwise as it was (`__neigh_update`), and what was
 /// set on a link that is down (`netdev_state_change` in net/core/dev.c).
 fn is_silent(op: &Op, observed: &Observed) -> bool {

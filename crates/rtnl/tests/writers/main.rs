@@ -1,4 +1,4 @@
-//! Two actors in one namespace: passes of ours, and a stranger who writes objects of every kind, and also deletes, writes
+//! Two actors in one namespace: passes of ours, and another writer who writes objects of every kind, and also deletes, writes
 //! over, renames and makes again what is ours. Whatever he does, no op of ours changes what is his; once he is quiet we come
 //! to rest, and what he holds stands; and what is ours can be taken away.
 
@@ -33,6 +33,8 @@ mod expect;
 mod links;
 #[path = "../kernel/judge/objects.rs"]
 mod objects;
+#[path = "../kernel/judge/other_writer.rs"]
+mod other_writer;
 #[path = "../kernel/judge/route.rs"]
 mod route;
 #[path = "../kernel/judge/row.rs"]
@@ -40,8 +42,6 @@ mod row;
 #[path = "../kernel/judge/spec.rs"]
 #[allow(dead_code, reason = "what cases of that test alone have")]
 mod spec;
-#[path = "../kernel/judge/stranger.rs"]
-mod stranger;
 
 trueup_testkit::kernel_tests![
     turns::whatever_he_does_between_our_passes_his_stays_and_ours_comes,
@@ -49,6 +49,6 @@ trueup_testkit::kernel_tests![
     found::a_link_under_the_name_of_an_end_that_goes_is_ours,
     found::a_neighbour_without_a_protocol_is_given_back_without,
     found::what_he_removed_while_it_was_taken_is_not_given_back,
-    doubtful::what_was_not_heard_of_needed_no_look,
+    doubtful::what_was_not_announced_of_needed_no_look,
     race::whatever_he_does_while_we_pass_his_stays_and_ours_comes,
 ];

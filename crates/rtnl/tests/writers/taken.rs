@@ -1,4 +1,4 @@
-//! What was taken from the stranger, and is to be given back to him.
+//! What was taken from the other writer, and is to be restored to him.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct Taken(BTreeMap<Place, Former>);
 struct Former {
     id: Id,
     kept: Vec<(String, Option<RawMessage>)>,
-    /// Of a link: he laid hands on it meanwhile, so that nobody knows how he would have it.
+    /// Of a link: he laid hands on it meanwhile, so that no process knows how he would have it.
     touched: bool,
 }
 
@@ -102,7 +102,7 @@ impl Taken {
         given
     }
 
-    /// What the stranger laid hands on meanwhile nobody has to give back.
+    /// What the other writer laid hands on meanwhile no process has to give back.
     pub(crate) fn invaded(&mut self, before: &World, after: &World) {
         self.0.retain(|place, former| {
             let touched = before.at(place) != after.at(place);
@@ -111,7 +111,7 @@ impl Taken {
         });
     }
 
-    /// What has not been given back, a line each.
+    /// What has not been restored, a line each.
     pub(crate) fn lines(&self) -> String {
         let due = self.0.values().filter(|former| !former.touched);
         due.map(|former| format!("{:?}\n", former.kept)).collect()

@@ -1,4 +1,4 @@
-//! At the same time: the stranger writes while passes of ours run. Then he is quiet, and all is as after turns.
+//! At the same time: the other writer writes while passes of ours run. Then he is quiet, and all is as after turns.
 //!
 //! A pass looks and then acts, and where the kernel knows no guard what came in between is not seen: a replace of a route or
 //! an address does not look at whom it replaces, nor does the delete of an address. So what he wrote on a key within the very
@@ -6,7 +6,7 @@
 //! nothing. Links, IPv6 addresses and neighbours are announced without saying by whom, or not in each case: of these it is
 //! his estate that is looked at, on which there is nothing of ours.
 //!
-//! He writes nothing under our marker here: who wrote it could not be told.
+//! He writes nothing under our marker here: who wrote it could not be known.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -31,7 +31,7 @@ pub(crate) fn whatever_he_does_while_we_pass_his_stays_and_ours_comes() {
     property::run("race", 8, act::case(), |case| {
         quiet_netns();
         let mut run = Run::start(case, OnConflict::Report);
-        race(&mut run, case).map_err(|wrong| run.told(&wrong))
+        race(&mut run, case).map_err(|wrong| run.describe(&wrong))
     });
 }
 
@@ -53,7 +53,7 @@ const ESTATE: [&str; 13] = [
 ];
 
 fn race(run: &mut Run, case: &Case) -> Result<(), String> {
-    run.stranger.hold(&ESTATE.map(str::to_owned));
+    run.other_writer.hold(&ESTATE.map(str::to_owned));
     run.base = World::look();
     let wanted = case.desired.each_ref().map(desired);
     let acts: Vec<Act> = case
@@ -67,18 +67,18 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     // Odd while a pass runs.
     let pass = AtomicU32::new(0);
     let over = AtomicBool::new(false);
-    let (stranger, ours, changes) = (&mut run.stranger, &mut run.ours, &mut run.changes);
-    let (heard, told) = thread::scope(|scope| {
+    let (other_writer, ours, changes) = (&mut run.other_writer, &mut run.ours, &mut run.changes);
+    let (heard, describe) = thread::scope(|scope| {
         let writes = scope.spawn(|| {
             for act in &acts {
-                stranger.act(&act.clone().without_our_marker());
+                other_writer.act(&act.clone().without_our_marker());
             }
         });
         let listens = scope.spawn(|| listen(changes, &pass, &over));
-        let mut told = Vec::new();
+        let mut describe = Vec::new();
         for desired in wanted.iter().cycle() {
             pass.fetch_add(1, Ordering::SeqCst);
-            told.extend(ours.pass(desired).1);
+            describe.extend(ours.pass(desired).1);
             pass.fetch_add(1, Ordering::SeqCst);
             if writes.is_finished() {
                 break;
@@ -86,11 +86,11 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
         }
         writes.join().unwrap();
         over.store(true, Ordering::SeqCst);
-        (listens.join().unwrap(), told)
+        (listens.join().unwrap(), describe)
     });
-    run.stranger.say("meanwhile:");
-    run.stranger.journal.extend(told);
-    let wrong = judge(&heard, &run.base, &run.stranger);
+    run.other_writer.say("meanwhile:");
+    run.other_writer.journal.extend(describe);
+    let wrong = judge(&heard, &run.base, &run.other_writer);
     if !wrong.is_empty() {
         return Err(format!("what is his was touched:\n{wrong}"));
     }
@@ -98,7 +98,11 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(format!("his estate is not as it was:\n{missing}"));
     }
-    run.owners = Owners::found(run.owners.by_marker, &World::look(), &run.stranger.touched);
+    run.owners = Owners::found(
+        run.owners.by_marker,
+        &World::look(),
+        &run.other_writer.touched,
+    );
     run.end(&wanted[1], case.stays)
 }
 
@@ -127,7 +131,11 @@ fn listen(
 }
 
 /// Follows who holds which key, and tells of every write of ours over what was his before the pass began.
-fn judge(heard: &[(RangeInclusive<u32>, Announcement)], base: &World, stranger: &Actor) -> String {
+fn judge(
+    heard: &[(RangeInclusive<u32>, Announcement)],
+    base: &World,
+    other_writer: &Actor,
+) -> String {
     let mut his: BTreeMap<Place, u32> = BTreeMap::new();
     for (id, _) in base.declared() {
         his.insert(id.place(), 0);
@@ -146,7 +154,7 @@ fn judge(heard: &[(RangeInclusive<u32>, Announcement)], base: &World, stranger: 
         if matches!(message.kind, Kind::Link | Kind::Neighbour) || derived(message) {
             continue;
         }
-        let by_him = stranger.ports.contains(port);
+        let by_him = other_writer.ports.contains(port);
         // The kernel says of all others whose doing it was.
         let by_us = !by_him && *port != 0;
         let before = his

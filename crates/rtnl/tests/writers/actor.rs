@@ -1,4 +1,4 @@
-//! The stranger: carries out what was drawn, with `ip` and with raw messages of his own.
+//! The other writer: carries out what was drawn, with `ip` and with raw messages of his own.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -8,10 +8,10 @@ use trueup_testkit::{Action, Kind, RawMessage, Writer};
 
 use crate::act::{Act, Anew};
 use crate::author::{FOREIGN, LINKS};
+use crate::other_writer;
 use crate::owners::OUR_INDEXES;
 use crate::row::OURS;
 use crate::spec::StrangerSpec;
-use crate::stranger;
 use crate::world::{Id, World, derived};
 
 /// None, `static`, `bird`, and ours.
@@ -215,7 +215,7 @@ impl Actor {
             StrangerSpec::Link { which, .. } => *which %= LINKS.len() - 1,
             _ => {}
         }
-        self.ip(&stranger::lines(&spec, false));
+        self.ip(&other_writer::lines(&spec, false));
     }
 
     /// The rows of a kind that he may lay hands on.
@@ -260,11 +260,11 @@ impl Actor {
 
     fn send(&mut self, message: &RawMessage, flags: u16) -> bool {
         let answer = self.writer.send(message, flags);
-        let told = match &answer {
+        let message = match &answer {
             Ok(()) => String::new(),
             Err(error) => format!(": {error}"),
         };
-        self.say(format!("  {message} flags {flags:#x}{told}"));
+        self.say(format!("  {message} flags {flags:#x}{message}"));
         answer.is_ok()
     }
 

@@ -1,7 +1,7 @@
 //! Whose an object is, told from what the two did and not from what either says.
 //!
-//! Where the kernel keeps no trace, nobody can tell, and this is all of it:
-//! - what the stranger wrote under our marker is ours by the marker; and where the ledger is the proof, what he made
+//! Where the kernel keeps no trace, no process can tell, and this is all of it:
+//! - what the other writer wrote under our marker is ours by the marker; and where the ledger is the proof, what he made
 //!   anew under our marker on a key of ours, between two passes, is not known from what he took away;
 //! - a neighbour that he wrote over without a protocol keeps ours: there it is ours still;
 //! - a link of ours that he renamed is neither his nor known to be ours.
@@ -20,7 +20,7 @@ pub(crate) const OUR_INDEXES: u32 = 1 << 24;
 pub(crate) enum Whose {
     Ours,
     His,
-    /// Cannot be told.
+    /// Cannot be known.
     Open,
     /// The kernel's own.
     Derived,
@@ -42,7 +42,7 @@ impl Owners {
         }
     }
 
-    /// As far as it can be told from what is there: links of ours have indexes that nobody else's have, unless he laid hands
+    /// As far as it can be told from what is there: links of ours have indexes that no other links have, unless he laid hands
     /// on them, and the rest bears our marker, which he did not write.
     pub(crate) fn found(by_marker: bool, world: &World, touched: &BTreeSet<u32>) -> Owners {
         let mut owners = Owners::new(by_marker);
@@ -91,7 +91,7 @@ impl Owners {
         self.open.retain(|id| after.rows.contains_key(id));
     }
 
-    /// The stranger alone led from one to the other; `renamed` are the links that he gave another name.
+    /// The other writer alone led from one to the other; `renamed` are the links that he gave another name.
     pub(crate) fn invaded(&mut self, before: &World, after: &World, renamed: &BTreeSet<u32>) {
         self.ours.retain(|id| after.rows.contains_key(id));
         self.open.retain(|id| after.rows.contains_key(id));

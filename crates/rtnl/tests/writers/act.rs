@@ -1,4 +1,4 @@
-//! What a stranger does, as numbers: random, small, and so that what he picks is often ours.
+//! What another writer does, as numbers: random, small, and so that what he picks is often ours.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ impl Act {
     }
 }
 
-/// Between two passes: what the stranger does, and which of the desired states is then desired.
+/// Between two passes: what the other writer does, and which of the desired states is then desired.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) acts: Vec<Act>,
@@ -124,10 +124,10 @@ fn attack() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the other tests' strangers make, of any step.
+/// What the other tests' other writers make, of any step.
 fn makes() -> impl Strategy<Value = Vec<Act>> {
     spec::case(true).prop_map(|case| {
-        let makes = case.steps.into_iter().flat_map(|step| step.stranger);
+        let makes = case.steps.into_iter().flat_map(|step| step.other_writer);
         makes.take(3).map(Act::Make).collect()
     })
 }

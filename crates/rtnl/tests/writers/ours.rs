@@ -69,8 +69,8 @@ fn run(
     match source.reconcile(&Namespace::current(), desired, ledger, options) {
         Err(error) => (None, vec![format!("pass: could not run: {error}")]),
         Ok(report) => {
-            let told = told(&report);
-            (Some(report), told)
+            let describe = describe(&report);
+            (Some(report), describe)
         }
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn reasons(report: &Report) -> usize {
     refused + report.conflicts().len() + report.doubts().len()
 }
 
-pub(crate) fn told(report: &Report) -> Vec<String> {
+pub(crate) fn describe(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("pass: converged {}", report.converged())];
     for done in report.ops() {
         let outcome = match done.outcome {

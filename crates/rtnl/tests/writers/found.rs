@@ -13,9 +13,9 @@ fn name(text: &str) -> IfName {
 }
 
 fn converge(ours: &mut Ours, desired: &Desired) -> Report {
-    let (report, told) = ours.pass(desired);
+    let (report, message) = ours.pass(desired);
     let report = report.unwrap();
-    assert!(report.converged(), "{}", told.join("\n"));
+    assert!(report.converged(), "{}", message.join("\n"));
     report
 }
 
@@ -24,7 +24,7 @@ fn taking() -> Ours {
     Ours::new(options, false)
 }
 
-/// The other end goes with a pair that is made anew, and a link of another kind under its name is ours as well.
+/// The other end goes with a pair that is recreated, and a link of another kind under its name is ours as well.
 pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     let mut ours = Ours::new(Options::default(), false);
     let up = |dev: &str, kind| Link {

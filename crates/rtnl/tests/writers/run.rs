@@ -1,4 +1,4 @@
-//! A case under way: the stranger's deeds, our passes, and what is proved of each.
+//! A case under way: the other writer's deeds, our passes, and what is proved of each.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +17,11 @@ use crate::spec::DesiredSpec;
 use crate::taken::{Taken, keeps_its_mark};
 use crate::world::{Id, World, derived};
 
-/// With a quiet stranger so many passes are enough.
+/// With a quiet other writer so many passes are enough.
 const FEW: usize = 4;
 
 pub(crate) struct Run {
-    pub(crate) stranger: Actor,
+    pub(crate) other_writer: Actor,
     pub(crate) ours: Ours,
     pub(crate) owners: Owners,
     pub(crate) changes: Changes,
@@ -45,7 +45,7 @@ pub(crate) fn nothing() -> Desired {
 /// What a specification desires, of what can be.
 pub(crate) fn desired(spec: &DesiredSpec) -> Desired {
     let mut spec = spec.clone();
-    // The pair is nobody's to set up.
+    // No process may set the pair up.
     if let Some(links) = &mut spec.links {
         links.retain(|link| author::LINKS[link.which] != author::FOREIGN[0]);
     }
@@ -55,12 +55,12 @@ pub(crate) fn desired(spec: &DesiredSpec) -> Desired {
 
 impl Run {
     pub(crate) fn start(case: &Case, on_conflict: OnConflict) -> Run {
-        let stranger = Actor::settle();
+        let other_writer = Actor::settle();
         let changes = Changes::watch();
         let options = Options::default().with_on_conflict(on_conflict);
         let ours = Ours::new(options, case.ledger);
         Run {
-            stranger,
+            other_writer,
             ours: match case.restarts {
                 true => ours.restarting(),
                 false => ours,
@@ -73,27 +73,28 @@ impl Run {
     }
 
     /// What is wrong, and how it came to that.
-    pub(crate) fn told(&self, wrong: &str) -> String {
+    pub(crate) fn describe(&self, wrong: &str) -> String {
         format!(
             "{wrong}\n\nwhat happened:\n{}",
-            self.stranger.journal.join("\n")
+            self.other_writer.journal.join("\n")
         )
     }
 
-    /// The stranger acts, and nobody else.
+    /// The other writer acts, and no other process.
     pub(crate) fn invade(&mut self, acts: &[Act]) {
         let before = World::look();
-        self.stranger.say("the stranger:");
-        self.stranger.renamed.clear();
+        self.other_writer.say("the stranger:");
+        self.other_writer.renamed.clear();
         for act in acts {
-            self.stranger.act(act);
+            self.other_writer.act(act);
         }
         self.invaded(&before);
     }
 
     fn invaded(&mut self, before: &World) {
         let after = World::look();
-        self.owners.invaded(before, &after, &self.stranger.renamed);
+        self.owners
+            .invaded(before, &after, &self.other_writer.renamed);
         if let Some(taken) = &mut self.taken {
             taken.invaded(before, &after);
         }
@@ -107,7 +108,7 @@ impl Run {
             self.converges(wanted)?;
             self.say_desired(&nothing());
         } else {
-            self.stranger
+            self.other_writer
                 .say("everything of ours is to go, though he is there");
             let report = self.comes_to_rest(&nothing())?;
             self.what_is_left_has_a_reason(report)?;
@@ -126,18 +127,18 @@ impl Run {
     }
 
     pub(crate) fn say_desired(&mut self, desired: &Desired) {
-        self.stranger.say("desired:");
-        self.stranger.journal.extend(lines(desired));
+        self.other_writer.say("desired:");
+        self.other_writer.journal.extend(lines(desired));
     }
 
     fn withdraw(&mut self) {
         let before = World::look();
         let owners = &self.owners;
-        self.stranger.withdraw(|id, row| {
+        self.other_writer.withdraw(|id, row| {
             let whose = owners.whose(id, row);
             whose == Whose::His || whose == Whose::Open
         });
-        self.stranger.renamed.clear();
+        self.other_writer.renamed.clear();
         self.invaded(&before);
     }
 
@@ -145,10 +146,10 @@ impl Run {
     pub(crate) fn pass(&mut self, desired: &Desired) -> Result<(Option<Report>, usize), String> {
         let before = World::look();
         self.changes.take();
-        let (report, told) = self.ours.pass(desired);
+        let (report, describe) = self.ours.pass(desired);
         let announced = self.changes.announcements();
         let after = World::look();
-        self.stranger.journal.extend(told);
+        self.other_writer.journal.extend(describe);
         let mut wrong = String::new();
         for (id, row) in self.owners.of(&before, Whose::His) {
             if before.kept_of(id) == after.kept_of(id) {
@@ -171,16 +172,16 @@ impl Run {
             };
             // The kernel announces by itself that a link moved and that an IPv6 address is usable, and not by whom one was
             // written.
-            let told = message.action == Action::Del || announcement.port != 0;
+            let describe = message.action == Action::Del || announcement.port != 0;
             let taken = self.taken.as_ref().is_some_and(|taken| taken.holds(&id));
             let given_back = self.taken.is_some() && keeps_its_mark(&id);
             let excused = taken || given_back;
-            if told && !excused && self.owners.whose(&id, &rows[0]) == Whose::His {
+            if describe && !excused && self.owners.whose(&id, &rows[0]) == Whose::His {
                 wrong += &format!("announced {message} (port {})\n", announcement.port);
             }
         }
         if let Some(taken) = &mut self.taken {
-            // To a link that is gone, or made anew, nothing is given back.
+            // To a link that is gone, or recreated, nothing is restored.
             let gone = |id: &Id| id.device != 0 && !after.names.contains_key(&id.device);
             taken.forget(gone);
         }
@@ -207,7 +208,7 @@ impl Run {
         }
     }
 
-    /// With a quiet stranger: after a few passes one changes nothing, and says why where it is not as desired.
+    /// With a quiet other writer: after a few passes one changes nothing, and says why where it is not as desired.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<Option<Report>, String> {
         for _ in 0..FEW {
             let (report, announced) = self.pass(desired)?;
@@ -227,7 +228,7 @@ impl Run {
         Err(format!("{FEW} passes, and each changed something"))
     }
 
-    /// With nobody in the way a few passes are enough, of which the last changes nothing.
+    /// With no process in the way a few passes are enough, of which the last changes nothing.
     fn converges(&mut self, desired: &Desired) -> Result<(), String> {
         match self.comes_to_rest(desired)? {
             Some(report) if report.converged() => Ok(()),
@@ -235,7 +236,7 @@ impl Run {
         }
     }
 
-    /// What of ours is there and is not to be, and what was taken and is not given back, is so for what the report says.
+    /// What of ours is there and is not to be, and what was taken and is not restored, is so for what the report says.
     fn what_is_left_has_a_reason(&self, report: Option<Report>) -> Result<(), String> {
         let now = World::look();
         let left = self.owners.of(&now, Whose::Ours);

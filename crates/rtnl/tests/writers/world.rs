@@ -104,7 +104,7 @@ impl World {
         rows.flat_map(|(id, rows)| rows.iter().map(move |row| (id, row)))
     }
 
-    /// What is declared by somebody, and not the kernel's own.
+    /// What is declared by another writer, and not the kernel's own.
     pub(crate) fn declared(&self) -> impl Iterator<Item = (&Id, &Vec<RawMessage>)> {
         self.rows.iter().filter(|(_, rows)| !derived(&rows[0]))
     }
