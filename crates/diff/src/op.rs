@@ -22,10 +22,10 @@ pub enum Reason {
     /// Ours, and declared by nobody whom we know: what an earlier run left, or a sibling made.
     Orphan,
     /// Foreign, on a key that we desire: the op's `was` says what it is.
-    Taken,
+    Overridden,
     /// Taken by us and no longer desired: it becomes again what it was, in place, or, where the kernel cannot do that, by a
     /// delete and a create.
-    GivenBack,
+    Restored,
 }
 
 /// Why an op that would be due is not to be carried out.
@@ -83,7 +83,7 @@ impl fmt::Display for Hold {
                 seconds(left)
             ),
             Hold::Contention { times, by, left } => {
-                write!(f, "contention: taken from us {times} times")?;
+                write!(f, "contention: lost to another writer {times} times")?;
                 if let Some(by) = by {
                     write!(f, ", by protocol {by}")?;
                 }

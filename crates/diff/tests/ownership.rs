@@ -439,7 +439,7 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
         lines(&desired, &there, &Owned::default(), taking()),
         [
             "~ route 10.2.0.0/16 via 10.1.0.9 dev eth0 proto 116 table 254   \
-             (taken: nexthops: was via 10.1.0.8 dev eth0)"
+             (overridden: nexthops: was via 10.1.0.8 dev eth0)"
         ]
     );
     let conflicts = |desired: &Desired, there: &Observed| {
@@ -504,7 +504,7 @@ fn a_taken_link_is_changed_and_given_back_and_never_deleted() {
         }]),
         ..Desired::default()
     };
-    let given_back = ["~ link d0 mtu 1400   (given back: no longer desired)"];
+    let given_back = ["~ link d0 mtu 1400   (restored: no longer desired)"];
     let changed = ["~ link d0 mtu 1300   (mtu: was 1500)"];
     for index in [None, Some(3)] {
         // Though it is listed among those that we made.
@@ -528,7 +528,7 @@ fn what_was_taken_is_given_back_with_the_protocol_that_it_bore() {
         lines(&none(), &there, &owned, MARKER),
         [
             "~ route 10.2.0.0/16 via 10.1.0.8 dev eth0 proto 4 table 254   \
-             (given back: no longer desired)"
+             (restored: no longer desired)"
         ]
     );
     // It is desired still, whatever else of ours is on the key.
@@ -541,7 +541,7 @@ fn what_was_taken_is_given_back_with_the_protocol_that_it_bore() {
         lines(&none(), &twice, &owned, MARKER),
         [
             "~ route 10.2.0.0/16 via 10.1.0.8 dev eth0 proto 4 table 254   \
-             (given back: no longer desired)",
+             (restored: no longer desired)",
             &UNDESIRED.replace("0.9", "0.7"),
         ]
     );
@@ -577,7 +577,7 @@ fn what_cannot_be_given_back_is_deleted() {
         ..none()
     };
     let plan = planned(&desired, &there, &owned, MARKER);
-    assert!(plan.ops.iter().all(|op| op.reason != Reason::GivenBack));
+    assert!(plan.ops.iter().all(|op| op.reason != Reason::Restored));
     assert_eq!(plan.text().to_string().lines().last(), Some(UNDESIRED));
 }
 
@@ -596,8 +596,8 @@ fn what_cannot_change_back_in_place_is_made_anew() {
     assert_eq!(
         plan.text().to_string(),
         "\
-- addr 10.1.0.1/24 dev eth0   (given back: no longer desired)
-+ addr 10.1.0.1/24 dev eth0 label eth0-a   (given back: no longer desired)
+- addr 10.1.0.1/24 dev eth0   (restored: no longer desired)
++ addr 10.1.0.1/24 dev eth0 label eth0-a   (restored: no longer desired)
 "
     );
     assert_eq!(plan.ops[1].object, former.into());

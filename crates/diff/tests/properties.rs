@@ -274,7 +274,7 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
     for object in world.foreign() {
         let may_change = plan.ops.iter().any(|op| {
             let link = object.kind() == Kind::Link && op.object.key() == object.key();
-            op.was.as_deref() == Some(&object) && op.reason == Reason::Taken
+            op.was.as_deref() == Some(&object) && op.reason == Reason::Overridden
                 || link && (is_set_up_only(&op.object) || world.is_taken(&object))
         });
         let same = |other: &Object| match (&object, other) {
@@ -303,11 +303,11 @@ fn spares_strangers(world: &World, desired: &Desired, plan: &Plan) -> Result<(),
         };
         let Some(target) = target else { continue };
         if world.is_ours(target) || is_passing(target) {
-            prop_assert!(op.reason != Reason::Taken, "{op:?}");
+            prop_assert!(op.reason != Reason::Overridden, "{op:?}");
             continue;
         }
         prop_assert_eq!(op.action, Action::Update, "{:?}", op);
-        if op.reason == Reason::Taken {
+        if op.reason == Reason::Overridden {
             prop_assert!(
                 world.policy.take && wanted.contains(&target.key()),
                 "{op:?}"
@@ -479,7 +479,7 @@ proptest! {
             let deleted = deleted(object) || matches!(object, Object::Link(link) if
                 after.observed.links.iter().any(|other| other.name < link.name && other.peer() == Some(link.name)
                     && deleted(&other.clone().into())));
-            let given_back = last.ops.iter().any(|op| op.reason == Reason::GivenBack && op.object.key() == object.key());
+            let given_back = last.ops.iter().any(|op| op.reason == Reason::Restored && op.object.key() == object.key());
             prop_assert!(deleted == complete || given_back, "{object:?}\n{}", last.text());
         }
         spares_strangers(&after, &none, &last)?;
@@ -495,7 +495,7 @@ proptest! {
         for (key, former) in &world.owned.former {
             let kind = former.kind();
             let ops: Vec<usize> = (0..plan.ops.len()).filter(|at| plan.ops[*at].object.key() == *key).collect();
-            let back: Vec<&Op> = ops.iter().map(|at| &plan.ops[*at]).filter(|op| op.reason == Reason::GivenBack).collect();
+            let back: Vec<&Op> = ops.iter().map(|at| &plan.ops[*at]).filter(|op| op.reason == Reason::Restored).collect();
             let taken = world.objects().into_iter().filter(|object| object.key() == *key);
             let (ours, foreign): (Vec<Object>, Vec<Object>) =
                 taken.partition(|object| kind == Kind::Link || world.is_ours(object));
@@ -537,7 +537,7 @@ proptest! {
                 prop_assert!(!after.is_ours(former) || world.policy.unstored.contains(kind));
             }
         }
-        for op in plan.ops.iter().filter(|op| op.reason == Reason::GivenBack) {
+        for op in plan.ops.iter().filter(|op| op.reason == Reason::Restored) {
             prop_assert!(world.owned.former.contains_key(&op.object.key()), "{op:?}");
         }
     }
@@ -569,7 +569,7 @@ proptest! {
             prop_assert!(creates <= 1 && updates <= 1);
             prop_assert!(creates + updates <= 1 || (matches!(key, ObjectKey::Link(_)) && fresh));
             prop_assert!(deletes <= held);
-            let anew = |op: &&Op| matches!(op.reason, Reason::Recreated | Reason::GivenBack);
+            let anew = |op: &&Op| matches!(op.reason, Reason::Recreated | Reason::Restored);
             prop_assert!(creates == 0 || deletes == 0 || ops.iter().any(anew));
         }
     }
@@ -689,9 +689,9 @@ proptest! {
             let deletes = op.action == Action::Delete;
             prop_assert!(!deletes || world.observed.complete.contains(kind), "{op:?}");
             let reasons: &[Reason] = match op.action {
-                Action::Create => &[Reason::Missing, Reason::Recreated, Reason::GivenBack],
-                Action::Update => &[Reason::Missing, Reason::Differs, Reason::Taken, Reason::GivenBack],
-                Action::Delete => &[Reason::Undesired, Reason::Recreated, Reason::GivenBack],
+                Action::Create => &[Reason::Missing, Reason::Recreated, Reason::Restored],
+                Action::Update => &[Reason::Missing, Reason::Differs, Reason::Overridden, Reason::Restored],
+                Action::Delete => &[Reason::Undesired, Reason::Recreated, Reason::Restored],
             };
             prop_assert!(reasons.contains(&op.reason), "{op:?}");
         }
@@ -749,7 +749,7 @@ proptest! {
         for op in &plan.ops {
             if let Some(Hold::Bystander(object)) = &op.hold {
                 let may_go = world.is_ours(object) && desired.managed().contains(object.kind());
-                let given_back = plan.ops.iter().any(|op| op.reason == Reason::GivenBack && op.object.key() == object.key());
+                let given_back = plan.ops.iter().any(|op| op.reason == Reason::Restored && op.object.key() == object.key());
                 prop_assert!(given_back || !may_go && world.objects().contains(object), "{op:?}");
                 let sourced = matches!(&**object, Object::Route(route) if route.src.is_some());
                 prop_assert!(op.object.kind() != Kind::Link || !devices(object).is_empty() || object.kind() == Kind::Link || sourced);

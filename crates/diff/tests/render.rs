@@ -517,12 +517,12 @@ fn of_owners() -> Vec<(Op, &'static str)> {
     let ms = Duration::from_millis;
     vec![
         (
-            because(Reason::Taken, None, take),
-            "taken: nexthops: was via 10.1.0.8 dev br0",
+            because(Reason::Overridden, None, take),
+            "overridden: nexthops: was via 10.1.0.8 dev br0",
         ),
         (
-            because(Reason::GivenBack, None, back),
-            "given back: no longer desired",
+            because(Reason::Restored, None, back),
+            "restored: no longer desired",
         ),
         (
             undesired(Reason::Orphan, None),
@@ -539,7 +539,7 @@ fn of_owners() -> Vec<(Op, &'static str)> {
                 by: Some(4),
                 left: ms(2_000),
             })),
-            "missing; held: contention: taken from us 3 times, by protocol 4; left alone for 2 s",
+            "missing; held: contention: lost to another writer 3 times, by protocol 4; left alone for 2 s",
         ),
         (
             missing(Some(Hold::Contention {
@@ -547,7 +547,7 @@ fn of_owners() -> Vec<(Op, &'static str)> {
                 by: None,
                 left: ms(1),
             })),
-            "missing; held: contention: taken from us 5 times; left alone for 1 s",
+            "missing; held: contention: lost to another writer 5 times; left alone for 1 s",
         ),
         (
             missing(Some(Hold::Unrecorded("disk full".into()))),
@@ -563,7 +563,7 @@ fn reasons_and_holds_tell_whose_an_object_is() {
         let spec = op.object.spec(&devices());
         let (mark, end) = match op.action {
             Action::Create => ('+', "9"),
-            Action::Update if op.reason == Reason::GivenBack => ('~', "8"),
+            Action::Update if op.reason == Reason::Restored => ('~', "8"),
             Action::Update => ('~', "9"),
             Action::Delete => ('-', "9"),
         };

@@ -22,7 +22,7 @@ pub use ledger_scope::{ledger_scope, ledger_scope_of};
 pub use monitor::Watch;
 pub use options::{Contention, Options, ReservedProtocol};
 pub use planned::Planned;
-pub use report::{Finding, OpOutcome, Report, Rule};
+pub use report::{Finding, OpOutcome, OwnershipRule, Report};
 pub use source::Rtnl;
 pub use why::{Entry, Explained, Explanation, Nothing, Origin, Present, Query, Step, Whose};
 

@@ -107,15 +107,17 @@ impl Report {
             let OpOutcome { op, devices, .. } = done;
             let applied = done.outcome.is_applied();
             let rule = match (&op.hold, op.reason) {
-                (Some(Hold::Grace(left)), _) => Rule::Grace { left: *left },
-                (Some(Hold::Contention { times, by, left }), _) => Rule::Contention {
+                (Some(Hold::Grace(left)), _) => OwnershipRule::Grace { left: *left },
+                (Some(Hold::Contention { times, by, left }), _) => OwnershipRule::Contention {
                     times: *times,
                     by: *by,
                     left: *left,
                 },
-                (_, Reason::Orphan) if applied => Rule::Orphan,
-                (_, Reason::Taken) if applied => Rule::Taken,
-                (_, Reason::GivenBack) if applied && op.action != Action::Delete => Rule::GivenBack,
+                (_, Reason::Orphan) if applied => OwnershipRule::Orphan,
+                (_, Reason::Overridden) if applied => OwnershipRule::Overridden,
+                (_, Reason::Restored) if applied && op.action != Action::Delete => {
+                    OwnershipRule::Restored
+                }
                 _ => return None,
             };
             let object = &op.object;
@@ -133,10 +135,10 @@ impl Report {
         let overwritten = self.overwritten.iter();
         let overwritten = overwritten.map(move |object| {
             let by = object.protocol();
-            of(Rule::Shed { by }, object)
+            of(OwnershipRule::Overwritten { by }, object)
         });
         let adopted = self.adopted.iter();
-        let adopted = adopted.map(move |object| of(Rule::Adopted, object));
+        let adopted = adopted.map(move |object| of(OwnershipRule::Adopted, object));
         overwritten.chain(adopted).chain(of_ops)
     }
 
@@ -178,7 +180,7 @@ impl trueup_reconcile::Report for Report {
 
     fn requeue_after(&self) -> Option<Duration> {
         let left = self.findings().filter_map(|finding| match finding.rule {
-            Rule::Grace { left } | Rule::Contention { left, .. } => Some(left),
+            OwnershipRule::Grace { left } | OwnershipRule::Contention { left, .. } => Some(left),
             _ => None,
         });
         left.chain(self.requeue_after).min()
@@ -186,7 +188,7 @@ impl trueup_reconcile::Report for Report {
 
     fn contended(&self) -> usize {
         self.findings()
-            .filter(|finding| matches!(finding.rule, Rule::Contention { .. }))
+            .filter(|finding| matches!(finding.rule, OwnershipRule::Contention { .. }))
             .count()
     }
 }
@@ -195,7 +197,7 @@ impl trueup_reconcile::Report for Report {
 #[derive(Clone, Copy, Debug)]
 pub struct Finding<'a> {
     /// The rule.
-    pub rule: Rule,
+    pub rule: OwnershipRule,
     /// The object: as it is now, or as it is to be.
     pub object: &'a Object,
     /// The devices that the object refers to.
@@ -205,15 +207,15 @@ pub struct Finding<'a> {
 /// The rules of ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Rule {
+pub enum OwnershipRule {
     /// It was there before us, as desired, and is ours from now on.
     Adopted,
     /// It was a foreign object's place, and is ours from now on; what was there is remembered.
-    Taken,
+    Overridden,
     /// It was taken by us, is no longer desired, and is again what it was.
-    GivenBack,
+    Restored,
     /// It was ours, and somebody else has rewritten it: it is not ours to delete any more.
-    Shed {
+    Overwritten {
         /// The protocol that it bears now.
         by: u8,
     },
@@ -235,18 +237,18 @@ pub enum Rule {
     },
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for OwnershipRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
         match self {
-            Rule::Adopted => f.write_str("adopted"),
-            Rule::Taken => f.write_str("taken"),
-            Rule::GivenBack => f.write_str("given back"),
-            Rule::Shed { by: 0 } => f.write_str("shed"),
-            Rule::Shed { by } => write!(f, "shed to protocol {by}"),
-            Rule::Orphan => f.write_str("orphan"),
-            Rule::Grace { left } => write!(f, "grace for {} s", seconds(left)),
-            Rule::Contention { times, by, left } => {
+            OwnershipRule::Adopted => f.write_str("adopted"),
+            OwnershipRule::Overridden => f.write_str("overridden"),
+            OwnershipRule::Restored => f.write_str("restored"),
+            OwnershipRule::Overwritten { by: 0 } => f.write_str("overwritten"),
+            OwnershipRule::Overwritten { by } => write!(f, "overwritten, now of protocol {by}"),
+            OwnershipRule::Orphan => f.write_str("orphan"),
+            OwnershipRule::Grace { left } => write!(f, "grace for {} s", seconds(left)),
+            OwnershipRule::Contention { times, by, left } => {
                 write!(f, "contention, {times} times")?;
                 if let Some(by) = by {
                     write!(f, " by protocol {by}")?;

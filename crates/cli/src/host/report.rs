@@ -5,7 +5,7 @@ use std::time::Duration;
 use trueup::apply::{Failure, Pending};
 use trueup::diff::{Conflict, Devices};
 use trueup::reconcile::{self, Outcome, ReportedOp};
-use trueup::rtnl::{self, Finding, OpOutcome, Rule};
+use trueup::rtnl::{self, Finding, OpOutcome, OwnershipRule};
 use trueup::sysctl;
 
 use super::Error;
@@ -82,7 +82,10 @@ impl Report {
     pub(crate) fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
         let (earlier, last) = self.network.split_at(self.network.len().saturating_sub(1));
         let still = |finding: &Finding<'_>| {
-            !matches!(finding.rule, Rule::Grace { .. } | Rule::Contention { .. })
+            !matches!(
+                finding.rule,
+                OwnershipRule::Grace { .. } | OwnershipRule::Contention { .. }
+            )
         };
         let earlier = earlier
             .iter()

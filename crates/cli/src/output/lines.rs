@@ -6,7 +6,7 @@ use trueup::Report as _;
 use trueup::apply::Failure;
 use trueup::diff::Hold;
 use trueup::diff::render::ConflictRecord;
-use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
+use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
 
 use super::{clean, count, setting};
 use crate::host::Report;
@@ -33,15 +33,22 @@ pub(super) enum Times {
 
 /// Returns the findings without an op: the owner of an object has changed, and the object has not.
 pub(super) fn ownership_changes(report: &Report) -> impl Iterator<Item = Finding<'_>> {
-    let still = |finding: &Finding<'_>| matches!(finding.rule, Rule::Adopted | Rule::Shed { .. });
+    let still = |finding: &Finding<'_>| {
+        matches!(
+            finding.rule,
+            OwnershipRule::Adopted | OwnershipRule::Overwritten { .. }
+        )
+    };
     report.findings().filter(still)
 }
 
 pub(super) fn finding_text(finding: &Finding<'_>) -> String {
     let (kind, spec) = (finding.object.kind(), finding.object.spec(finding.devices));
     let meaning = match finding.rule {
-        Rule::Adopted => "it existed before, and is ours from now on",
-        Rule::Shed { .. } => "another writer changed it, and it is not ours any more",
+        OwnershipRule::Adopted => "it existed before, and is ours from now on",
+        OwnershipRule::Overwritten { .. } => {
+            "another writer changed it, and it is not ours any more"
+        }
         _ => "",
     };
     format!("* {kind} {spec}   ({}: {meaning})", finding.rule)

@@ -9,7 +9,7 @@ use trueup::apply::Failure;
 use trueup::diff::render::OpRecord;
 use trueup::diff::{Action, Kind};
 use trueup::reconcile::ErrorClass;
-use trueup::rtnl::{Finding, OpOutcome, Pending, Rule};
+use trueup::rtnl::{Finding, OpOutcome, OwnershipRule, Pending};
 
 use super::lines::{
     Times, changes, command, conflict_text, conflicts, failed_text, finding_text,
@@ -152,13 +152,13 @@ struct FindingRecord {
 fn finding_record(finding: Finding<'_>) -> FindingRecord {
     FindingRecord {
         rule: match finding.rule {
-            Rule::Adopted => "adopted",
-            Rule::Taken => "taken",
-            Rule::GivenBack => "given_back",
-            Rule::Shed { .. } => "shed",
-            Rule::Orphan => "orphan",
-            Rule::Grace { .. } => "grace",
-            Rule::Contention { .. } => "contention",
+            OwnershipRule::Adopted => "adopted",
+            OwnershipRule::Overridden => "overridden",
+            OwnershipRule::Restored => "restored",
+            OwnershipRule::Overwritten { .. } => "overwritten",
+            OwnershipRule::Orphan => "orphan",
+            OwnershipRule::Grace { .. } => "grace",
+            OwnershipRule::Contention { .. } => "contention",
             _ => "other",
         },
         kind: finding.object.kind(),

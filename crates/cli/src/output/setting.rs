@@ -80,7 +80,7 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn new(finding: &Finding) -> Found {
         let (rule, key) = match finding {
-            Finding::Left { key, .. } => ("shed", key.to_string()),
+            Finding::Left { key, .. } => ("overwritten", key.to_string()),
             Finding::Irreversible { key } => ("irreversible", key.to_string()),
             _ => ("other", String::new()),
         };

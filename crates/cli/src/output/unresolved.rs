@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use trueup::apply::Pending;
 use trueup::diff::Hold;
-use trueup::rtnl::Rule;
+use trueup::rtnl::OwnershipRule;
 use trueup::sysctl;
 
 use super::lines::{
@@ -125,8 +125,8 @@ impl Unresolved {
         let of_settings = report.settings_findings().map(|_| true);
         let findings = report.findings().map(|finding| {
             let rule = match finding.rule {
-                Rule::Grace { .. } => "grace",
-                Rule::Contention { .. } => "contention",
+                OwnershipRule::Grace { .. } => "grace",
+                OwnershipRule::Contention { .. } => "contention",
                 _ => return true,
             };
             let object = finding.object.spec(finding.devices);

@@ -147,7 +147,9 @@ fn nothing_words(nothing: Nothing, kind: Kind) -> String {
     match nothing {
         Nothing::Unmanaged => format!("the file has no {kind} section, so they are not managed"),
         Nothing::AsDesired => "it is as declared".to_owned(),
-        Nothing::Serves => "it is as declared: satisfied by a foreign object".to_owned(),
+        Nothing::SatisfiedByForeign => {
+            "it is as declared: satisfied by a foreign object".to_owned()
+        }
         Nothing::Foreign => "it is not ours, and not declared".to_owned(),
         Nothing::Absent => "it is not there, and not declared".to_owned(),
         Nothing::Along => "it comes or goes along with a link".to_owned(),
@@ -215,11 +217,11 @@ fn origin_words(entry: &Entry, devices: &Devices) -> String {
     match (entry.origin, &entry.former) {
         (Origin::Made, _) => "made by us".to_owned(),
         (Origin::Adopted, _) => "adopted: it existed before, as declared".to_owned(),
-        (Origin::Taken, Some(former)) => format!(
+        (Origin::Overridden, Some(former)) => format!(
             "overridden; restored once it is no longer declared: {}",
             former.spec(devices)
         ),
-        (Origin::Taken, None) => "overridden".to_owned(),
+        (Origin::Overridden, None) => "overridden".to_owned(),
         _ => "made by us, or adopted".to_owned(),
     }
 }
@@ -391,7 +393,7 @@ impl Record {
             origin: match entry.origin {
                 Origin::Made => "made",
                 Origin::Adopted => "adopted",
-                Origin::Taken => "taken",
+                Origin::Overridden => "overridden",
                 _ => "made_or_adopted",
             },
             former: entry.former.as_ref().map(spec),
@@ -457,7 +459,7 @@ fn nothing_word(nothing: Nothing) -> &'static str {
     match nothing {
         Nothing::Unmanaged => "unmanaged",
         Nothing::AsDesired => "as_declared",
-        Nothing::Serves => "serves",
+        Nothing::SatisfiedByForeign => "satisfied_by_foreign",
         Nothing::Foreign => "foreign",
         Nothing::Absent => "absent",
         Nothing::Along => "along",

@@ -172,7 +172,7 @@ pub(crate) fn what_is_somebody_elses_is_told_with_its_proof() {
         assert_eq!(object["declared"]["file"], "f.toml");
         assert_eq!(object["declared"]["line"], 1);
         let object = one(&agent, &via(dst, one_hop), &format!("route {dst}"));
-        assert_short(&object, "protocol", "serves");
+        assert_short(&object, "protocol", "satisfied_by_foreign");
         let object = one(&agent, "route = []", &format!("route {dst}"));
         assert_short(&object, "protocol", "foreign");
         let adopted = format!("adopt = true\n{}", via(dst, one_hop));
@@ -253,7 +253,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         let object = one(&agent, &file, &format!("route {other}"));
         assert_short(&object, "protocol", "update");
         let reason = object["next"][0]["reason"].as_str().unwrap().to_owned();
-        assert!(reason.starts_with("taken: "), "{reason}");
+        assert!(reason.starts_with("overridden: "), "{reason}");
         agent.settle(&file);
 
         let object = one(&agent, &file, &format!("route {dst}"));
@@ -267,7 +267,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
         );
         let object = one(&agent, &file, &format!("route {other}"));
         assert_short(&object, "marker", "as_declared");
-        assert_eq!(object["ledger"]["origin"], "taken");
+        assert_eq!(object["ledger"]["origin"], "overridden");
         let former = object["ledger"]["former"].as_str().unwrap();
         assert!(
             former.contains(one_hop) && former.contains("proto 12"),
@@ -284,7 +284,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
             object["next"][0]["reason"]
                 .as_str()
                 .unwrap()
-                .starts_with("given back")
+                .starts_with("restored")
         );
 
         // Somebody else writes what was adopted.
@@ -312,7 +312,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
     ip_batch(["link del ours"]);
     veth_pair("ours", "ours-p");
     let object = one(&agent, file, "link ours");
-    assert_short(&object, "rewritten", "serves");
+    assert_short(&object, "rewritten", "satisfied_by_foreign");
     ip_batch(["link del ours"]);
     // Links that were there.
     veth_pair("theirs", "theirs-p");

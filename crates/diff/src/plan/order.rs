@@ -57,7 +57,7 @@ pub(crate) fn arrange(
         (clearing::cleared(&ops), Raising::of(&ops, desired))
     };
     arranging::arrange(&mut ops, |op| {
-        let anew = matches!(op.reason, Reason::Recreated | Reason::GivenBack);
+        let anew = matches!(op.reason, Reason::Recreated | Reason::Restored);
         let (stage, rank) = with_object!(&op.object, object => {
             let stage = match object.stage(op.action, anew, &cleared) {
                 Stage::Links if raising.is_late(op, desired) => Stage::Raises,

@@ -24,11 +24,11 @@ impl fmt::Display for ReasonText<'_> {
             (Reason::Recreated, _) => f.write_str("created anew: cannot be changed in place")?,
             (Reason::Undesired, _) => f.write_str("ours, no longer desired")?,
             (Reason::Orphan, _) => f.write_str("orphan: ours, and declared by nobody")?,
-            (Reason::Taken, _) => {
-                f.write_str("taken: ")?;
+            (Reason::Overridden, _) => {
+                f.write_str("overridden: ")?;
                 differences(f, op, devices)?;
             }
-            (Reason::GivenBack, _) => f.write_str("given back: no longer desired")?,
+            (Reason::Restored, _) => f.write_str("restored: no longer desired")?,
         }
         match &op.hold {
             None => Ok(()),

@@ -605,10 +605,10 @@ impl World {
         let kind = op.object.kind();
         let key = object.as_ref().unwrap_or(&op.object).key();
         match (op.reason, op.was.as_deref()) {
-            (Reason::Taken, Some(was)) => {
+            (Reason::Overridden, Some(was)) => {
                 self.owned.former.insert(key.clone(), was.clone());
             }
-            (Reason::GivenBack, _) => {
+            (Reason::Restored, _) => {
                 self.owned.former.remove(&key);
                 return self.disown(&key);
             }
@@ -618,7 +618,7 @@ impl World {
         if kind == Kind::Link {
             return;
         }
-        let by_ledger = self.policy.by_ledger.contains(kind) || op.reason == Reason::Taken;
+        let by_ledger = self.policy.by_ledger.contains(kind) || op.reason == Reason::Overridden;
         match object {
             Some(object) if by_ledger || self.is_recorded(&key) => self.own(object),
             // What is gone in the end is tidied up.

@@ -168,7 +168,10 @@ impl History {
         let mut counted = HashSet::new();
         let Plan { ops, devices, .. } = plan;
         for op in ops.iter_mut().filter(|op| op.hold.is_none()) {
-            let restores = matches!(op.reason, Reason::Missing | Reason::Differs | Reason::Taken);
+            let restores = matches!(
+                op.reason,
+                Reason::Missing | Reason::Differs | Reason::Overridden
+            );
             if !restores {
                 continue;
             }

@@ -55,7 +55,7 @@ impl<'a> Intents<'a> {
             return Vec::new();
         }
         let by_marker = kind != Kind::Link && !self.policy.by_ledger.contains(kind);
-        if by_marker && self.view.is_empty() && op.reason != Reason::Taken {
+        if by_marker && self.view.is_empty() && op.reason != Reason::Overridden {
             return Vec::new();
         }
         if let Object::Link(link) = &op.object {
@@ -69,11 +69,11 @@ impl<'a> Intents<'a> {
         };
         let before = self.view.record(&key);
         let is_unrecorded = before.is_none() && !self.view.has_intent(&key);
-        if by_marker && is_unrecorded && op.reason != Reason::Taken {
+        if by_marker && is_unrecorded && op.reason != Reason::Overridden {
             return Vec::new();
         }
         let former = match op.reason {
-            Reason::Taken => op.was.as_deref().map(|was| self.former(was.clone())),
+            Reason::Overridden => op.was.as_deref().map(|was| self.former(was.clone())),
             // Another writer has removed an overridden object: there is nothing to restore.
             Reason::Missing => before
                 .filter(|record| record.is_restoring())
@@ -81,8 +81,8 @@ impl<'a> Intents<'a> {
             _ => before.and_then(|record| record.former.clone()),
         };
         let record = match (op.action, op.reason) {
-            (Action::Delete, _) | (Action::Update, Reason::GivenBack) => None,
-            (Action::Create, Reason::GivenBack) => former.as_ref().map(Record::restoring),
+            (Action::Delete, _) | (Action::Update, Reason::Restored) => None,
+            (Action::Create, Reason::Restored) => former.as_ref().map(Record::restoring),
             _ => Some(Record { object, former }),
         };
         vec![(key, record)]
@@ -104,7 +104,7 @@ impl<'a> Intents<'a> {
                 let other = other.and_then(|name| self.created(name, Some(kind)));
                 own.into_iter().chain(other).collect()
             }
-            (Action::Update, Reason::GivenBack, Some(was)) => {
+            (Action::Update, Reason::Restored, Some(was)) => {
                 self.key(was).map(|key| (key, None)).into_iter().collect()
             }
             (Action::Update, reason, Some(Object::Link(was))) => {
@@ -135,7 +135,7 @@ impl<'a> Intents<'a> {
                 Object::Link(former) => Some((**former).clone()),
                 _ => None,
             },
-            _ if reason == Reason::Taken => None,
+            _ if reason == Reason::Overridden => None,
             _ => return None,
         };
         let changed = was.where_stated(wanted);

@@ -137,7 +137,7 @@ impl Pass<'_> {
                 }
                 Outcome::Applied => {}
                 // A former object is to be restored until it is there.
-                _ if op.reason == Reason::GivenBack => {}
+                _ if op.reason == Reason::Restored => {}
                 Outcome::Failed(failure) if failure.class() == ErrorClass::Unknown => {}
                 // The kernel may have set a part on a link before it refused the rest.
                 Outcome::Failed(_)

@@ -53,7 +53,7 @@ impl Pass<'_> {
         let conflicts = plan.conflicts.iter();
         let conflicts = conflicts.filter(|conflict| was_in_place(&conflict.desired));
         let mut all: Vec<Object> = conflicts.map(|conflict| conflict.foreign.clone()).collect();
-        let overriding = plan.ops.iter().filter(|op| op.reason == Reason::Taken);
+        let overriding = plan.ops.iter().filter(|op| op.reason == Reason::Overridden);
         let overriding = overriding.filter(|op| was_in_place(&op.object));
         all.extend(overriding.filter_map(|op| op.was.as_deref().cloned()));
         all

@@ -140,7 +140,7 @@ fn nothing(
         return match serving.next() {
             // What must exist is nobody's to make.
             Some(present) if present.whose.is_ours() || !creatable => Nothing::AsDesired,
-            Some(_) => Nothing::Serves,
+            Some(_) => Nothing::SatisfiedByForeign,
             None if explained.present.is_empty() => Nothing::Along,
             None => Nothing::Unread,
         };
@@ -280,7 +280,7 @@ fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<
 /// index that was drawn for it.
 fn origin(object: &Object, taken: bool, policy: Policy) -> Origin {
     match object {
-        _ if taken => Origin::Taken,
+        _ if taken => Origin::Overridden,
         Object::Link(link) if is_drawn_index(link.index) => Origin::Made,
         Object::Link(_) => Origin::Adopted,
         _ if policy.unstored.contains(object.kind()) => Origin::MadeOrAdopted,

@@ -140,7 +140,7 @@ pub enum Origin {
     /// It was there as desired, and adopted.
     Adopted,
     /// It was somebody else's, and taken.
-    Taken,
+    Overridden,
     /// Made or adopted: where the kernel stores no protocol, there is no telling.
     MadeOrAdopted,
 }
@@ -173,7 +173,7 @@ pub enum Nothing {
     /// It is ours, and as desired.
     AsDesired,
     /// It is somebody else's, and as desired: it serves.
-    Serves,
+    SatisfiedByForeign,
     /// It is not ours, and not desired.
     Foreign,
     /// It is neither there nor desired.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use trueup_diff::Desired;
 use trueup_loop::{Config, Handle, Loop, Running};
 use trueup_reconcile::{Report as _, Source};
-use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl, Rule};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, OwnershipRule, Report, Rtnl};
 
 /// No wait is longer, where nothing else is said.
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
@@ -137,7 +137,7 @@ impl Pass {
                 suspect: !report.doubts().is_empty(),
                 applied: report.applied().count(),
                 held: report.findings().find_map(|finding| match finding.rule {
-                    Rule::Contention { left, .. } => Some(left),
+                    OwnershipRule::Contention { left, .. } => Some(left),
                     _ => None,
                 }),
                 error: None,

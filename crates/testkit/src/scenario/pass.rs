@@ -5,7 +5,7 @@ use std::time::Duration;
 use trueup_diff::render::ConflictRecord;
 use trueup_netlink::Namespace;
 use trueup_reconcile::{Drained, Extent, PassLimits, Report as _, Source as _, Subscription as _};
-use trueup_rtnl::{Finding, Pending, Report, Rule};
+use trueup_rtnl::{Finding, OwnershipRule, Pending, Report};
 
 use super::agent::{Agent, Host};
 use super::errno;
@@ -120,7 +120,10 @@ impl Agent {
             Err(error) => return (vec![line(format!("error {error}"))], 0, false),
         };
         for finding in report.findings() {
-            if matches!(finding.rule, Rule::Adopted | Rule::Taken) {
+            if matches!(
+                finding.rule,
+                OwnershipRule::Adopted | OwnershipRule::Overridden
+            ) {
                 self.record_adopted(&finding.object.kind().to_string());
             }
         }
@@ -173,8 +176,8 @@ fn report_lines(report: &Report) -> Vec<Expected> {
     } in report.findings()
     {
         let (verdict, details) = match rule {
-            Rule::Adopted => ("adopted", String::new()),
-            Rule::Shed { by } => ("overwritten", format!(": to protocol {by}")),
+            OwnershipRule::Adopted => ("adopted", String::new()),
+            OwnershipRule::Overwritten { by } => ("overwritten", format!(": to protocol {by}")),
             // Reported with the op.
             _ => continue,
         };

@@ -24,7 +24,7 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
         return;
     }
     // What is restored belongs to another writer again before anything is taken down.
-    let restored = found.ops.iter().filter(|op| op.reason == Reason::GivenBack);
+    let restored = found.ops.iter().filter(|op| op.reason == Reason::Restored);
     let restored = restored.map(|op| &op.object);
     let effects = Effects::new(observed).with(&found.ops);
     let collateral = CollateralIndex::new(observed, effects, restored, proof);

@@ -155,11 +155,11 @@ impl Findings {
         let differences = former.differences(&taken);
         let in_place = differences.iter().all(|difference| difference.in_place);
         if in_place && !keeps_our_mark(former, &taken) {
-            let op = self.op(Action::Update, former.clone(), Reason::GivenBack);
+            let op = self.op(Action::Update, former.clone(), Reason::Restored);
             op.was = Some(Box::new(taken));
         } else if taken.kind() != Kind::Link {
-            self.op(Action::Delete, taken, Reason::GivenBack);
-            self.op(Action::Create, former.clone(), Reason::GivenBack);
+            self.op(Action::Delete, taken, Reason::Restored);
+            self.op(Action::Create, former.clone(), Reason::Restored);
         }
         true
     }
@@ -277,7 +277,7 @@ impl Findings {
         let (desired, foreign): (Object, Object) = (wanted.clone().into(), foreign.clone().into());
         let ownership = policy.proof.policy;
         if in_place && ownership.take && !foreign.is_kernels_own(ownership.unstored) {
-            let op = self.op(Action::Update, desired, Reason::Taken);
+            let op = self.op(Action::Update, desired, Reason::Overridden);
             op.was = Some(Box::new(foreign));
         } else {
             self.conflicts.push(Conflict { desired, foreign });
@@ -404,7 +404,7 @@ fn restore_missing<K: ObjectKind>(
         let key = former.key();
         let in_use = desired.iter().chain(observed).any(|it| it.key() == key);
         if !in_use && policy.can_be(object) {
-            found.op(Action::Create, object.clone(), Reason::GivenBack);
+            found.op(Action::Create, object.clone(), Reason::Restored);
         }
     }
 }
