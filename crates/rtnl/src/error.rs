@@ -27,16 +27,17 @@ enum Repr {
 pub enum ErrorKind {
     /// The namespace does not exist or cannot be entered.
     Namespace,
-    /// The namespace that the source was subscribed to is gone, or another bears its name: what was ours in the one is no claim
-    /// to anything in the other.
+    /// The namespace of the subscription is gone, or another bears its name: nothing is ours in the
+    /// one because it was in the other.
     Ended,
     /// The kernel could not be read.
     Observe,
-    /// The ledger could not be read, so that nobody knows what is ours.
+    /// The ledger could not be read, so that it is not known what is ours.
     Ledger,
-    /// The marker was asked for as the proof of ownership of objects on which this kernel does not store it.
+    /// The marker was asked for as the proof of ownership of objects on which this kernel does not
+    /// store it.
     Unmarked,
-    /// What is desired cannot be: [`Error::desired`] tells which object and why.
+    /// What is desired cannot be: [`Error::desired`] says which object and why.
     Desired,
 }
 
@@ -125,7 +126,9 @@ impl fmt::Display for Error {
             Repr::Links(doubt) => write!(f, "the links could not be read whole: {doubt}"),
             Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
             Repr::Ended(why) => f.write_str(why),
-            Repr::Descriptor(error) => write!(f, "there is no descriptor to be had: {error}"),
+            Repr::Descriptor(error) => {
+                write!(f, "no file descriptor for the subscription: {error}")
+            }
             Repr::Unmarked(kind) => write!(
                 f,
                 "this kernel stores no marker on objects of kind {kind}: leave their ownership to the ledger"

@@ -1,5 +1,5 @@
-//! The subscription: a monitor that the driver polls, and that says what became dirty since the last
-//! pass.
+//! The subscription: a monitor that the driver polls, and that says what became dirty since the
+//! last pass.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -191,8 +191,8 @@ struct MonitorState {
 
 impl MonitorState {
     fn set_scope(&mut self, scope: WatchScope) {
-        // Where the kernel does not take the filter, the former one stays, and a pass over everything
-        // finds the rest.
+        // Where the kernel does not take the filter, the former one stays, and a pass over
+        // everything finds the rest.
         if self.monitor.set_scope(scope.clone()).is_ok() {
             self.scope = Some(scope);
         }

@@ -1,4 +1,4 @@
-//! How a pass goes about it: what proves an object ours, and what is done where it is not.
+//! What proves an object ours, and what a pass does where nothing does.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ pub struct Options {
     contention: Contention,
 }
 
-/// From when on an object counts as fought for.
+/// From when on an object counts as contended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contention {
-    /// So many times it was taken from us.
+    /// The number of losses to another writer.
     pub times: u32,
-    /// Within so long.
+    /// The time within which they count.
     pub window: Duration,
 }
 
@@ -51,9 +51,9 @@ impl Options {
         Ok(Options { protocol, ..self })
     }
 
-    /// With a proof of ownership for the objects of a kind, whatever this kernel can do. Unless said otherwise it is the
-    /// marker where the kernel keeps it, and the ledger where it does not; links have no marker. Of nexthop objects it is
-    /// always the marker.
+    /// With a proof of ownership for the objects of a kind, whatever this kernel stores. Unless
+    /// said otherwise it is the marker where the kernel stores it, and the ledger where it does
+    /// not; links have no marker. Of nexthop objects it is always the marker.
     #[must_use]
     pub fn with_ownership(mut self, kind: Kind, ownership: Ownership) -> Options {
         self.by_marker = self.by_marker.without(kind);
@@ -65,7 +65,7 @@ impl Options {
         self
     }
 
-    /// Whether an object that was there before us, and equals what we desire, becomes ours. It does
+    /// Whether a foreign object that is as desired becomes ours. It does
     /// not unless said so, and not if it bears a protocol that may be another agent's marker: see
     /// [`Options::with_adopt_protocols`].
     #[must_use]
@@ -73,9 +73,9 @@ impl Options {
         Options { adopt, ..self }
     }
 
-    /// The protocols of other agents whose objects may be adopted all the same; none unless said so.
-    /// Any agent may have any protocol but [`Protocols::UNMARKED`] for its marker, and goes on to
-    /// look after what bears it.
+    /// The protocols of other agents whose objects may be adopted all the same; none unless said
+    /// so. Any agent may have any protocol but [`Protocols::UNMARKED`] for its marker, and goes on
+    /// to look after what bears it.
     #[must_use]
     pub fn with_adopt_protocols(self, adopt_protocols: Protocols) -> Options {
         Options {
@@ -93,14 +93,14 @@ impl Options {
         }
     }
 
-    /// How long an object is left alone that bears our marker and that this source has not seen declared: a sibling may be
-    /// ahead of us. 0 unless said otherwise.
+    /// How long an object is left alone that bears our marker and that this source has not seen
+    /// declared: another agent with our marker may have created it. 0 unless said otherwise.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Options {
         Options { grace, ..self }
     }
 
-    /// When an object counts as fought for. Three times in a minute unless said otherwise.
+    /// When an object counts as contended. Three losses in a minute unless said otherwise.
     #[must_use]
     pub fn with_contention(self, contention: Contention) -> Options {
         Options { contention, ..self }
@@ -122,7 +122,7 @@ impl Options {
         }
     }
 
-    /// Whether what was there before us is adopted.
+    /// Whether foreign objects as desired are adopted.
     pub fn adopt(&self) -> bool {
         self.adopt
     }
@@ -137,12 +137,12 @@ impl Options {
         self.on_conflict
     }
 
-    /// How long what we do not know is left alone.
+    /// How long an orphan is left alone.
     pub fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// When an object counts as fought for.
+    /// When an object counts as contended.
     pub fn contention(&self) -> Contention {
         self.contention
     }

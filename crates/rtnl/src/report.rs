@@ -1,4 +1,4 @@
-//! What a pass did and what came of it.
+//! The report of a pass.
 
 use std::fmt;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Report {
         })
     }
 
-    /// Foreign objects on keys that we desire, as of the last look.
+    /// Foreign objects on desired keys, as of the last observation.
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
     }
@@ -96,12 +96,12 @@ impl Report {
         &self.devices
     }
 
-    /// What could not be read whole in the last look.
+    /// What could not be read whole in the last observation.
     pub fn doubts(&self) -> &[Incomplete] {
         &self.doubts
     }
 
-    /// What there is to say of who owns what, in the order in which it came up.
+    /// Whose objects have become, or are left alone, in the order in which it came up.
     pub fn findings(&self) -> impl Iterator<Item = Finding<'_>> {
         let of_ops = self.ops().filter_map(|done| {
             let OpOutcome { op, devices, .. } = done;
@@ -142,13 +142,13 @@ impl Report {
         overwritten.chain(adopted).chain(of_ops)
     }
 
-    /// Why the pass could not look again after it had changed something, or not record what is ours, if so.
+    /// Why the pass could not read after its last change, or not record what is ours, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Whether all was looked at after the last change. If not, an op that is not in the report may
-    /// be due all the same. A ledger that could not be written is no reason.
+    /// Whether all was read after the last change. If not, an op that is not in the report may be
+    /// due all the same. A ledger that could not be written is no reason.
     pub fn is_seen_whole(&self) -> bool {
         self.seen && self.doubts.is_empty()
     }
@@ -193,7 +193,7 @@ impl trueup_reconcile::Report for Report {
     }
 }
 
-/// A rule of ownership that came to bear on an object.
+/// A rule of ownership that applied to an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Finding<'a> {
     /// The rule.
@@ -208,31 +208,32 @@ pub struct Finding<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnershipRule {
-    /// It was there before us, as desired, and is ours from now on.
+    /// A foreign object that was as desired is ours from now on.
     Adopted,
-    /// It was a foreign object's place, and is ours from now on; what was there is remembered.
+    /// It overrides a foreign object, whose former value is recorded.
     Overridden,
-    /// It was taken by us, is no longer desired, and is again what it was.
+    /// It was overridden, is no longer desired, and is again what it was.
     Restored,
-    /// It was ours, and somebody else has rewritten it: it is not ours to delete any more.
+    /// It was ours, and another writer has rewritten it: it is not ours to delete any more.
     Overwritten {
         /// The protocol that it bears now.
         by: u8,
     },
-    /// It bore our marker, nobody whom we know declares it, and it was deleted.
+    /// It bore our marker, was not known to be declared, and was deleted.
     Orphan,
-    /// It bears our marker and was not seen declared: it is left alone for a time.
+    /// It bears our marker and was never declared: it is left alone for a time.
     Grace {
-        /// For so long.
+        /// For how long.
         left: Duration,
     },
-    /// Somebody takes it from us again and again: it is left alone for a time, longer each time.
+    /// Another writer removes or rewrites it repeatedly: it is left alone for a time, longer each
+    /// time.
     Contention {
-        /// How often, in the window that counts.
+        /// The number of losses within the window.
         times: u32,
-        /// The protocol that it bore in the other's hands, if it was seen.
+        /// The protocol that it bore in the other writer's hands, if it was observed.
         by: Option<u8>,
-        /// For so long.
+        /// For how long.
         left: Duration,
     },
 }

@@ -19,13 +19,14 @@ use crate::{Error, ErrorKind, Options, Planned, Report};
 
 /// The rtnetlink source.
 ///
-/// It keeps nothing between passes that correctness needs: each pass opens its socket anew, so that a
-/// namespace that was recreated under its old name is met as what it is. What it keeps is for other
-/// writers' sake (see [`Options::with_grace`] and [`Options::with_contention`]), and lets a pass read
-/// no more than what is dirty.
+/// It keeps nothing between passes that correctness needs: each pass opens its socket anew, so that
+/// a namespace that was recreated under its old name is met as what it is. What it keeps is for
+/// other writers' sake (see [`Options::with_grace`] and [`Options::with_contention`]), and lets a
+/// pass read no more than what is dirty.
 ///
-/// Subscribed, it is bound to the namespace of the subscription: once that is gone, or another bears
-/// its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has changed nothing.
+/// Subscribed, it is bound to the namespace of the subscription: once that is gone, or another
+/// bears its name, a pass ends with [`ErrorKind::Ended`](crate::ErrorKind::Ended) and has changed
+/// nothing.
 pub struct Rtnl {
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     history: History,
@@ -70,8 +71,8 @@ impl Rtnl {
     }
 
     /// Explains the objects that `query` asks about: what the kernel holds, whose it is and by what
-    /// proof, what is desired, and what a pass would do. Without a desired state nothing is managed.
-    /// Changes nothing, neither in the kernel nor in the ledger.
+    /// proof, what is desired, and what a pass would do. Without a desired state nothing is
+    /// managed. Changes nothing, neither in the kernel nor in the ledger.
     ///
     /// # Errors
     ///

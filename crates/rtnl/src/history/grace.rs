@@ -6,7 +6,8 @@ use trueup_diff::{Action, Dev, Hold, LinkKind, Object, Plan, Prefix};
 
 /// Holds the deletes that would take along an object that waits for its grace.
 pub(super) fn hold_collateral(plan: &mut Plan) {
-    // By device; addresses by their subnets too, as they go with the first of that and not with others.
+    // By device; addresses by their subnets too, as they go with the first of that and not with
+    // others.
     let mut spared: BTreeMap<(Dev, Option<Prefix>), Object> = BTreeMap::new();
     for op in &plan.ops {
         if let Some(Hold::Grace(_)) = op.hold {

@@ -1,11 +1,11 @@
-//! Objects that the kernel stores otherwise than they are written: found once, and not written again
-//! until they, or what is stored of them, change.
+//! Objects that the kernel stores otherwise than they are written: found once, and not written
+//! again until they, or what is stored of them, change.
 //!
-//! An op was acknowledged, and the next plan has the same op again. Either the kernel made something
-//! else of it, or another writer came in between. The changes that the kernel announced meanwhile
-//! tell: if the object was never as desired, no other writer changed it. Where they do not tell, the
-//! op is tried once more; if that ends in the same, it is most likely the kernel. As another writer
-//! may be as fast each time, it is tried again later, with growing delays.
+//! An op was acknowledged, and the next plan has the same op again. Either the kernel made
+//! something else of it, or another writer came in between. The changes that the kernel announced
+//! meanwhile tell: if the object was never as desired, no other writer changed it. Where they do
+//! not tell, the op is tried once more; if that ends in the same, it is most likely the kernel. As
+//! another writer may be as fast each time, it is tried again later, with growing delays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -129,8 +129,8 @@ pub(crate) fn changes_to_record(plan: &Plan) -> Option<usize> {
 }
 
 impl StoredOtherwise {
-    /// Holds the objects that are stored otherwise, as long as neither form has changed and they are
-    /// not to be tried again. A plan for everything has them all.
+    /// Holds the objects that are stored otherwise, as long as neither form has changed and they
+    /// are not to be tried again. A plan for everything has them all.
     pub(super) fn hold(&mut self, plan: &mut Plan, is_everything: bool, now: Instant) {
         if self.objects.is_empty() {
             return;

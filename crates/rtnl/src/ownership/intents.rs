@@ -41,7 +41,8 @@ impl<'a> Intents<'a> {
         }
     }
 
-    /// Returns the records that the ops of a plan leave. Of two ops on one key the later one counts.
+    /// Returns the records that the ops of a plan leave. Of two ops on one key the later one
+    /// counts.
     pub(crate) fn of_plan(&self, plan: &Plan) -> Records {
         let due = plan.ops.iter().filter(|op| op.hold.is_none());
         due.flat_map(|op| self.of(op)).collect()
@@ -88,8 +89,8 @@ impl<'a> Intents<'a> {
         vec![(key, record)]
     }
 
-    /// Of a link it is recorded that it is created, overridden or deleted. What is set on it is not:
-    /// it is ours by its index.
+    /// Of a link it is recorded that it is created, overridden or deleted. What is set on it is
+    /// not: it is ours by its index.
     fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
         let other = match &link.kind {
             Some(LinkKind::Veth { peer }) => *peer,

@@ -1,6 +1,6 @@
-//! What we own by the ledger: links, objects on which the kernel stores no marker, objects that were
-//! adopted, and objects that override another writer's. The records are a [`Ledger`]'s; here they
-//! are compared with what was observed.
+//! What we own by the ledger: links, objects on which the kernel stores no marker, objects that
+//! were adopted, and objects that override another writer's. The records are a [`Ledger`]'s; here
+//! they are compared with what was observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -223,7 +223,8 @@ impl LedgerView {
             if !seen.is_complete(key) {
                 return Answer::Unknown;
             }
-            // An object that overrode another, and is to be recreated or restored, was deleted for that.
+            // An object that overrode another, and is to be recreated or restored, was deleted for
+            // that.
             let overrode = |former: &&Former| {
                 let before = before.and_then(|record| record.former.as_ref());
                 wanted.is_some_and(Record::is_restoring) || before == Some(*former)

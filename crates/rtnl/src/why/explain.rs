@@ -15,7 +15,8 @@ use crate::ownership::record_key::RecordKey;
 use crate::pass::require_all_links;
 use crate::{Error, Planned};
 
-/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `view` what is ours by then.
+/// Explains what is asked about. `planned` is the next pass, as of a look just before, and `view`
+/// what is ours by then.
 pub(crate) fn explain(
     observer: &mut Observer,
     view: &LedgerView,
@@ -138,7 +139,7 @@ fn nothing(
             _ => true,
         };
         return match serving.next() {
-            // What must exist is nobody's to make.
+            // A link that must exist is not created.
             Some(present) if present.whose.is_ours() || !creatable => Nothing::AsDesired,
             Some(_) => Nothing::SatisfiedByForeign,
             None if explained.present.is_empty() => Nothing::Along,
@@ -178,7 +179,8 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// What is found on the key of an object. A device that is to be made anew is, for its name, the one that is there.
+    /// What is found on the key of an object. A device that is to be made anew is, for its name,
+    /// the one that is there.
     fn about(&mut self, object: &Object) -> &mut Explained {
         let mut key = object.key();
         match &mut key {
@@ -206,7 +208,7 @@ impl Case<'_> {
     }
 }
 
-/// Reads all links, and what is asked about, whoever made it.
+/// Reads all links, and what is asked about, foreign objects too.
 fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     let kind = query.kind();
     let kinds = Kinds::NONE.with(kind);
@@ -248,7 +250,7 @@ fn desired(resolved: &Resolved, kind: Kind) -> Vec<Object> {
     objects
 }
 
-/// Whose an object is; `recorded` tells whether the ledger has anything on its key.
+/// Returns whose an object is; `recorded` says whether the ledger has a record on its key.
 fn whose(
     object: &Object,
     owned: &Owned,
@@ -276,11 +278,11 @@ fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<
     }
 }
 
-/// The ledger does not say how an object became ours, but the object does: what we made bears our marker, or, a link, an
-/// index that was drawn for it.
-fn origin(object: &Object, taken: bool, policy: Policy) -> Origin {
+/// The ledger does not say how an object became ours, but the object does: what we made bears our
+/// marker, or, a link, an index that was drawn for it.
+fn origin(object: &Object, is_overridden: bool, policy: Policy) -> Origin {
     match object {
-        _ if taken => Origin::Overridden,
+        _ if is_overridden => Origin::Overridden,
         Object::Link(link) if is_drawn_index(link.index) => Origin::Made,
         Object::Link(_) => Origin::Adopted,
         _ if policy.unstored.contains(object.kind()) => Origin::MadeOrAdopted,
@@ -301,7 +303,8 @@ mod tests {
 
     use crate::{Options, Rtnl};
 
-    /// An older kernel, that stores no marker on addresses, and what is remembered of a pass that made a link and an address.
+    /// An older kernel, that stores no marker on addresses, and what is remembered of a pass that
+    /// made a link and an address.
     fn older() -> (Namespace, MemoryLedger) {
         let kernel = mask(Kernel::new().namespace(), &[trueup_testkit::Kind::Address]);
         let name: IfName = "v0".parse().unwrap();
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_marker_is_stored_the_ledger_alone_tells() {
+    fn where_no_marker_is_stored_the_ledger_alone_is_proof() {
         let (kernel, ledger) = older();
         let explained = why(&kernel, &ledger, &address()).objects.remove(0);
         assert_eq!(explained.present[0].whose, Whose::Recorded);
@@ -362,9 +365,9 @@ mod tests {
             name: "v1".parse().unwrap(),
         };
         for query in [&address(), &link] {
-            let told = why(&kernel, &cut_short(&ledger), query);
-            assert_eq!(told, why(&kernel, &ledger, query));
-            assert_eq!(told.objects[0].present[0].whose, Whose::Recorded);
+            let explanation = why(&kernel, &cut_short(&ledger), query);
+            assert_eq!(explanation, why(&kernel, &ledger, query));
+            assert_eq!(explanation.objects[0].present[0].whose, Whose::Recorded);
         }
     }
 
@@ -376,9 +379,9 @@ mod tests {
         // The first is that of the loopback device.
         faults.add(every, Fault::LoseRow(2));
         faults.add(every, Fault::Interrupt);
-        let told = why(&faults.namespace(), &cut_short(&ledger), &address());
-        assert_eq!(told.doubts.len(), 1);
-        let explained = &told.objects[0];
+        let explanation = why(&faults.namespace(), &cut_short(&ledger), &address());
+        assert_eq!(explanation.doubts.len(), 1);
+        let explained = &explanation.objects[0];
         assert_eq!(explained.present, []);
         assert!(explained.entry.as_ref().unwrap().is_open);
     }

@@ -1,6 +1,6 @@
-//! Why an object is as it is: what the kernel holds, whose it is and by what proof, what is desired, and what the next pass
-//! would do to it. It judges nothing by itself: it looks, records and plans as a pass does, and gives what is about the
-//! objects in question as data. Not for words: whoever prints it has them.
+//! Explains single objects: what the kernel holds, whose it is and by what proof, what is desired,
+//! and what the next pass would do to it. It decides nothing by itself: it observes and plans as a
+//! pass does, and returns data. The words for it are the caller's.
 
 mod explain;
 
@@ -69,7 +69,8 @@ pub struct Explanation {
     pub doubts: Vec<Incomplete>,
 }
 
-/// All about one key. Equal rules of different protocols count as one, as any of them serves.
+/// All about one key. Equal rules of different protocols count as one, as any of them satisfies the
+/// declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// The key. The protocol of a rule in it means nothing.
@@ -93,25 +94,25 @@ pub struct Present {
     pub whose: Whose,
 }
 
-/// Whose an object is, and what tells it.
+/// Whose an object is, and what shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Whose {
     /// Ours: it bears our marker, which this kernel keeps.
     Marked,
-    /// Ours: it is in the ledger, and still as it was recorded. The entry tells how it came there.
+    /// Ours: it is in the ledger, and still as it was recorded. The entry says how it came there.
     Recorded,
     /// The kernel's own.
     Kernels,
-    /// The kernel's passing note, such as a resolved neighbour: nobody declared it.
+    /// A transient entry of the kernel, such as a resolved neighbour: no writer declared it.
     Passing,
     /// Not ours any more: the ledger has another on this key, and this one took its place.
     Rewritten,
     /// Foreign: it bears our marker, which proves nothing of it, and is not in the ledger.
     MarkUnproven,
-    /// Foreign: it bears nobody's mark, and is not in the ledger.
+    /// Foreign: it bears no marker, and is not in the ledger.
     Unmarked,
-    /// Foreign: it bears the protocol of somebody else.
+    /// Foreign: it bears another writer's protocol.
     Others {
         /// The protocol.
         protocol: u8,
@@ -121,27 +122,27 @@ pub enum Whose {
 /// What the ledger holds on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// As it was last seen in our hands; of an open intent, as it is meant to be.
+    /// As it was last observed while ours; of an open intent, as it is to be.
     pub object: Object,
     /// How it became ours.
     pub origin: Origin,
-    /// What stood there before it was taken. It is given back once the key is no longer desired.
+    /// The former object, if it was overridden. It is restored once the key is no longer desired.
     pub former: Option<Object>,
     /// Whether a pass began something there, and what became of it is not known.
     pub is_open: bool,
 }
 
-/// How an object became ours, as far as the ledger tells.
+/// How an object became ours, as far as the ledger shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// We made it.
+    /// trueup created it.
     Made,
     /// It was there as desired, and adopted.
     Adopted,
-    /// It was somebody else's, and taken.
+    /// It overrides another writer's object.
     Overridden,
-    /// Made or adopted: where the kernel stores no protocol, there is no telling.
+    /// Created or adopted: where the kernel stores no protocol, they look alike.
     MadeOrAdopted,
 }
 
@@ -156,7 +157,7 @@ pub enum Step {
         /// The op that is held, and without which this one is not carried out.
         waits_for: Option<Box<Op>>,
     },
-    /// Tell that somebody else is on the key, and leave him there.
+    /// Report that a foreign object is on the key, and leave it there.
     Conflict(Box<Conflict>),
     /// Record what is there as ours, and leave it as it is.
     Adopt,
@@ -168,11 +169,11 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Nothing {
-    /// There is no opinion on objects of this kind.
+    /// Objects of this kind are not managed.
     Unmanaged,
     /// It is ours, and as desired.
     AsDesired,
-    /// It is somebody else's, and as desired: it serves.
+    /// A foreign object is as desired.
     SatisfiedByForeign,
     /// It is not ours, and not desired.
     Foreign,
@@ -205,7 +206,7 @@ impl Query {
         }
     }
 
-    /// Whether an object is asked about; `name` tells the names of devices.
+    /// Whether an object is asked about; `name` returns the names of devices.
     fn is_about(&self, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
         let on = |asked: &Option<IfName>, dev| asked.is_none() || name(dev) == *asked;
         match (self, object) {
