@@ -231,7 +231,7 @@ impl<'a> Extractor<'a> {
             .authored(&self.names)
             .ok_or("it is on a device of another namespace")?;
         let desired = Desired {
-            nexthops: self.names.shape.clone(),
+            nexthops: self.names.shape,
             ..T::alone(authored)
         };
         let links = object

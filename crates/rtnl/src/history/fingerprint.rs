@@ -27,7 +27,7 @@ impl DesiredFingerprint {
                 neighbours: neighbours.clone(),
                 routes: None,
                 rules: rules.clone(),
-                nexthops: nexthops.clone(),
+                nexthops: *nexthops,
                 adopt: adopt.clone(),
             },
             routes: routes.as_ref().map(Routes::revision),
