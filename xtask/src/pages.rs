@@ -4,8 +4,19 @@ use std::fs;
 
 use crate::tools::root;
 
-/// A path of the repository: how the architecture page writes it, in backticks.
+/// The folders with which a path in backticks begins.
 const FOLDERS: [&str; 5] = ["crates/", "docs/", "xtask/", "benches/", "fuzz/"];
+
+#[test]
+fn every_path_that_other_pages_name_exists() {
+    for page in ["ownership", "safety", "order", "agents"] {
+        let page = fs::read_to_string(root().join(format!("docs/{page}.md"))).unwrap();
+        let named = page.split('`').skip(1).step_by(2);
+        for path in named.filter(|name| name.starts_with("crates/")) {
+            assert!(root().join(path).exists(), "{path}");
+        }
+    }
+}
 
 #[test]
 fn every_path_that_the_architecture_page_names_exists() {
