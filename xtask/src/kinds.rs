@@ -20,7 +20,7 @@ const ENUMS: [&str; 3] = ["Kind", "Object", "ObjectKey"];
 
 /// Lists the places.
 pub(crate) fn run(sources: Option<&str>) -> Result<()> {
-    let root = sources.map_or_else(|| root(), PathBuf::from);
+    let root = sources.map_or_else(root, PathBuf::from);
     let places = places(&root)?;
     for (file, line, kinds) in &places {
         println!("{}:{line}: {kinds} kinds", file.display());
