@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<()> {
     title("A second plan, which is empty.");
     expect(&trueup, "plan", DONE)?;
 
-    // Neighbours that resolution learnt meanwhile are nobody's declaration.
+    // Neighbours that resolution learnt meanwhile are no process's declaration.
     const NUD_PERMANENT: u8 = 0x80;
     let declared = |snapshot: Snapshot| {
         snapshot.only(|row| row.kind != Kind::Neighbour || row.header[8] & NUD_PERMANENT != 0)

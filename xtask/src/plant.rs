@@ -143,7 +143,7 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()>
 }
 
 fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
-    // The copy lies in the repository's own folder, and is none: git is told where it ends.
+    // The copy lies in the repository's own folder, and is none: git is reported where it ends.
     let ceiling = tree.parent().unwrap_or(tree);
     let output = Command::new("git")
         .arg("apply")

@@ -51,7 +51,7 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default(), MARKER).unwrap()
 }
 
-/// What is there once a plan is carried out by a kernel that does what it is told, and deletes with an object what points at it.
+/// What is there once a plan is carried out by a kernel that does what it is asked, and deletes with an object what points at it.
 fn carried(observed: &Observed, plan: &Plan) -> Observed {
     let mut after = observed.clone();
     for op in plan.ops.iter().filter(|op| op.hold.is_none()) {
@@ -192,7 +192,7 @@ fn a_second_gateway_makes_a_group_and_a_third_changes_it_in_place() {
         ops(&planned(&other, &two)),
         [(Action::Update, Kind::Nexthop)]
     );
-    // And back to one: the group and the member that nobody needs go last.
+    // And back to one: the group and the member that no route needs go last.
     let back = planned(&with(&["192.0.2.1"]), &two);
     assert_eq!(back.ops.len(), 5);
     assert!(

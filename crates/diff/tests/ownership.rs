@@ -34,7 +34,7 @@ fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
     }
 }
 
-/// `eth0` is 2 and somebody else's.
+/// `eth0` is 2 and another writer's.
 fn observed() -> Observed {
     Observed {
         links: vec![seen(2, "eth0", LinkKind::Other("".into()))],
@@ -357,7 +357,7 @@ fn of_equal_rules_ours_serves_then_that_of_the_lowest_protocol() {
     assert_eq!(adopted(3, 12, &none_owned), [rule(3).into()]);
     assert_eq!(adopted(3, MARKER, &none_owned), []);
     assert_eq!(adopted(3, 12, &recorded(rule(12))), []);
-    // Nobody needs a second one of ours.
+    // A second one of ours is not needed.
     let both = with_rules(vec![rule(3), rule(12), rule(MARKER)]);
     assert_eq!(
         lines(&desired_rule(), &both, &recorded(rule(12)), adopting()),
@@ -561,11 +561,11 @@ fn what_cannot_be_given_back_is_deleted() {
         let owned = taken(now.clone(), former);
         assert_eq!(lines(&none(), &there, &owned, MARKER), [UNDESIRED]);
     }
-    // Somebody else is there by now.
+    // Another writer is there by now.
     let owned = taken(now.clone(), former.clone());
     let beside = with_routes(vec![now.clone(), former]);
     assert_eq!(lines(&none(), &beside, &owned, MARKER), [UNDESIRED]);
-    // The device is made anew.
+    // The device is recreated.
     let there = Observed {
         links: vec![observed().links[0].clone(), seen(3, "d0", LinkKind::Dummy)],
         ..there

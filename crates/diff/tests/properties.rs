@@ -356,7 +356,7 @@ proptest! {
         let mut after = world.clone();
         let done = after.carry_out(&plan);
         let again = after.plan(&desired);
-        // What is declared on the old end of a pair that is made anew is told once it can be.
+        // What is declared on the old end of a pair that is recreated is reported once it can be.
         prop_assume!(again.is_ok());
         let mut again = again.unwrap();
         // A route that leaves its device open goes with the one that it was on, and is made again.
@@ -450,7 +450,7 @@ proptest! {
         }
         let Ok(again) = after.plan(&desired) else { return Ok(()) };
         prop_assert_eq!(&again.adopted, &[]);
-        // What held a link while it was foreign lets it be made anew once it is ours, and comes again on the new one.
+        // What held a link while it was foreign lets it be recreated once it is ours, and comes again on the new one.
         // A pair goes with either end.
         let made_anew = again
             .ops
@@ -501,7 +501,7 @@ proptest! {
                 taken.partition(|object| kind == Kind::Link || world.is_ours(object));
             let there = |dev: &Dev| {
                 let links = world.observed.links.iter();
-                // A link that is made anew has another index.
+                // A link that is recreated has another index.
                 let anew = |op: &Op| matches!(&op.object, Object::Link(link)
                     if op.action == Action::Delete && op.reason == Reason::Recreated
                         && (Dev::index(link.index) == *dev || link.peer().is_some_and(|peer| {

@@ -49,7 +49,7 @@ enum Event {
     Release(u8),
     /// The kernel has lost it.
     Gone(u8),
-    /// Somebody has set it, with our marker.
+    /// Another writer has set it, with our marker.
     Set(u8, u8),
 }
 

@@ -1,4 +1,4 @@
-//! Correctness never depends on a hint: strangers change a world under a simulated clock, and
+//! Correctness never depends on a hint: other writers change a world under a simulated clock, and
 //! whatever becomes of the hints about it, it ends in the same state, and no more passes are run
 //! than the debounce allows.
 #![allow(clippy::unwrap_used)]
@@ -25,7 +25,7 @@ enum Way {
     IsLate(u64),
 }
 
-/// A stranger takes a key away, that many milliseconds after the last change.
+/// Another writer takes a key away, that many milliseconds after the last change.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     after: u64,
@@ -40,7 +40,7 @@ struct Invented {
     key: u8,
 }
 
-/// The world, and a source that puts back what is missing: all of it, or what it has heard of.
+/// The world, and a source that puts back what is missing: all of it, or what it has announced.
 #[derive(Default)]
 struct World {
     missing: BTreeSet<u8>,

@@ -1,5 +1,5 @@
 //! The state machine under a simulated clock, over random event orders: the promises of the loop
-//! held against a model that is told the same events and knows only the promises.
+//! held against a model that receives the same events and knows only the promises.
 
 use std::time::{Duration, Instant};
 

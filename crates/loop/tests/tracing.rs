@@ -18,7 +18,7 @@ use trueup_reconcile::{
     Subscription,
 };
 
-/// Writes down what it is told.
+/// Records what it receives.
 #[derive(Clone, Default)]
 struct Notes {
     lines: Arc<Mutex<Vec<String>>>,

@@ -109,7 +109,7 @@ fn counts(program: &Outcome) -> String {
     text
 }
 
-/// The series that a release is of: users have it from somebody else, with another patch level.
+/// The series that a release is of: users have it from another writer, with another patch level.
 fn version(release: &str) -> String {
     release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".")
 }

@@ -225,7 +225,7 @@ fn die<'a>(
     (host, ended)
 }
 
-/// The points of a pass that nobody kills, as soon as two passes agree on them.
+/// The points of a pass without a kill, as soon as two passes agree on them.
 fn whole(theirs: &Snapshot, before: Option<&File>, file: &File) -> Vec<String> {
     let points = || match die(theirs, before, file, usize::MAX).1 {
         Ended::Itself {

@@ -129,7 +129,7 @@ fn point(thread: pid_t, entered: &mut HashMap<pid_t, Option<&'static str>>) -> O
 #[allow(unsafe_code, reason = "PTRACE_GET_SYSCALL_INFO")]
 fn info(thread: pid_t) -> [u64; 10] {
     let mut info = [0_u64; 10];
-    // SAFETY: the kernel writes no more than the size that it is told.
+    // SAFETY: the kernel writes no more than the size that it is given.
     let length = unsafe {
         libc::ptrace(
             libc::PTRACE_GET_SYSCALL_INFO,

@@ -223,7 +223,7 @@ pub(crate) fn without_journals_there_is_nothing_to_do_and_nothing_is_made() {
     assert!(!agent.directory().join("missing.journal.lock").exists());
     let ran = agent.run(&["journal", "check", "--format", "ip"]);
     ran.assert_refused(&["text or json"]);
-    // A whole one is told although another cannot be read.
+    // A whole one is reported although another cannot be read.
     agent.settle(OURS);
     let file = agent.state_file("journal");
     let ran = agent.run(&[

@@ -54,7 +54,7 @@ impl Terminal {
         let child = on(agent, args, &slave);
         std::thread::spawn(move || {
             let mut piece = [0; 65536];
-            // It fails once nobody has the other end.
+            // It fails once no process has the other end.
             while let Ok(read) = from.read(&mut piece) {
                 let text = String::from_utf8_lossy(&piece[..read]).into_owned();
                 into.lock().unwrap().push_str(&text);

@@ -78,7 +78,7 @@ pub(crate) fn a_link_that_is_ours_stays_ours_over_runs_until_it_is_replaced() {
 
     agent.settle(link);
     ip(&["link", "delete", "ours"]);
-    // A stranger's, of our name.
+    // Another writer's, of our name.
     ip(&["link", "add", "ours", "type", "ifb"]);
     assert_no_changes(|| agent.settle("link = []"));
     assert!(Snapshot::take().index_of("ours").is_some());

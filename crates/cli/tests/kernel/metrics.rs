@@ -1,4 +1,4 @@
-//! `watch --metrics`: what a scraper gets, and that nobody who asks can hold up a pass.
+//! `watch --metrics`: what a scraper gets, and that no scraper can hold up a pass.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};

@@ -167,7 +167,7 @@ pub(crate) fn a_state_that_cannot_be_written_stops_a_pass_before_it_starts() {
     ran.assert_refused(&["state", agent.state().to_str().unwrap()]);
     fs::remove_file(agent.state()).unwrap();
 
-    // Nobody else may look into it.
+    // No other process may look into it.
     agent.settle(text);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&agent.state()), 0o711);
@@ -189,7 +189,7 @@ pub(crate) fn a_second_writer_is_refused() {
     });
     let second = assert_no_changes(|| agent.apply("link = []"));
     second.assert_refused(&["another trueup", ".lock", "protocol"]);
-    // It may read, and under another marker it is nobody's rival.
+    // It may read, and under another marker it has no rival.
     assert_eq!(agent.plan("link = []").code, 2);
     assert_eq!(agent.apply("protocol = 117\nroute = []").code, 0);
     first.terminate(Signal::TERM);

@@ -26,7 +26,7 @@ pub(crate) fn a_changed_file_is_taken_up_and_a_broken_one_is_not() {
     agent.write("f.toml", &two);
     wait_until("the second one follows", || ours() == 2);
 
-    // Broken in ways that a parser finds, and the kernel, and nobody before the next start.
+    // Broken in ways that a parser finds, and the kernel, and no check before the next start.
     agent.write("f.toml", &one.replace("dst", "destination"));
     has_said("the last good file stays in force: f.toml:2:1: ");
     agent.write(

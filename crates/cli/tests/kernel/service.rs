@@ -1,4 +1,4 @@
-//! `watch` under a service manager: what that is told, and how little has to be allowed.
+//! `watch` under a service manager: what it is sent, and how little has to be allowed.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt as _;
@@ -23,14 +23,14 @@ impl Manager {
         Manager(socket)
     }
 
-    /// The next thing that it is told.
+    /// The next message that it receives.
     fn hear(&self) -> String {
         let mut heard = [0; 4096];
         let length = self.0.recv(&mut heard).expect("something is told");
         String::from_utf8(heard[..length].to_vec()).unwrap()
     }
 
-    /// All that it is told up to what begins with a word.
+    /// All messages up to what begins with a word.
     #[track_caller]
     fn hear_until(&self, word: &str) -> Vec<String> {
         let mut all = Vec::new();

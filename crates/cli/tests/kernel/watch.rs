@@ -164,7 +164,7 @@ pub(crate) fn that_passes_run_again_is_reported_though_nothing_is_new() {
     child.terminate(Signal::TERM);
 }
 
-/// With passes by timer an hour apart, only what is heard can bring one about.
+/// With passes by timer an hour apart, only what is announced can bring one about.
 pub(crate) const RARE: [&str; 2] = ["--interval", "3600"];
 
 pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
@@ -269,7 +269,7 @@ pub(crate) fn each_event_is_a_line_of_json() {
     assert_eq!(events.last().unwrap()["event"], "stopping");
 }
 
-/// What is there of a file that somebody writes is a file as well, and declares less.
+/// What is there of a file that another writer writes is a file as well, and declares less.
 pub(crate) fn what_is_being_written_is_not_taken_up_in_part() {
     let agent = Agent::new();
     uplinks(1);
@@ -281,7 +281,7 @@ pub(crate) fn what_is_being_written_is_not_taken_up_in_part() {
     wait_until("both are there", || ours() == 2);
     let mut file = fs::File::create(path).unwrap();
     file.write_all(one.as_bytes()).unwrap();
-    // Longer than it takes to see a change of which nothing is heard.
+    // Longer than it takes to see a change of which nothing is announced.
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         assert_eq!(ours(), 2, "{}", printed.lock().unwrap());
@@ -323,7 +323,7 @@ pub(crate) fn a_signal_ends_it_in_the_middle_of_a_pass() {
         .collect();
     agent.write("f.toml", &text);
     let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
-    // All that is not done is told, which is more than a pipe holds.
+    // All that is not done is reported, which is more than a pipe holds.
     let _printed = printed(&mut child);
     wait_until("it is in the middle", || ours() > 0);
     child.terminate(Signal::TERM);
@@ -342,7 +342,7 @@ pub(crate) fn the_second_signal_ends_what_is_stuck() {
     agent.write("f.toml", &text);
     let mut child = agent.spawn(&[&["watch", "f.toml"], &RARE[..]].concat());
     let said = said(&mut child);
-    // Nobody reads what it prints, which is more than a pipe holds.
+    // No process reads what it prints, which is more than a pipe holds.
     wait_until("it is stuck", || {
         let wait = fs::read_to_string(format!("/proc/{}/wchan", child.0.id())).unwrap();
         ours() == 4000 && wait.contains("pipe_write")

@@ -287,7 +287,7 @@ pub(crate) fn what_was_adopted_or_taken_is_told_with_what_it_was() {
                 .starts_with("restored")
         );
 
-        // Somebody else writes what was adopted.
+        // Another writer writes what was adopted.
         ip_batch([format!("route replace {dst} via {other_hop} proto zebra")]);
         let object = one(
             &agent,
@@ -328,7 +328,7 @@ pub(crate) fn what_is_held_and_what_waits_is_told() {
     let agent = Agent::new();
     let file = "[[link]]\nname = \"ours\"\nkind = \"veth\"\npeer = \"ours-p\"\nup = true\n";
     agent.settle(file);
-    // Somebody's address is on it.
+    // Another writer's address is on it.
     ip_batch(["address add 10.77.0.1/24 dev ours"]);
     let object = one(&agent, "link = []", "link ours");
     assert_short(&object, "ledger", "delete");

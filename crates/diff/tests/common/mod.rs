@@ -17,7 +17,7 @@ use trueup_diff::{
 
 pub(crate) const MARKER: u8 = 116;
 
-/// `lo` and `eth0` are there from the start and somebody else's; the rest comes and goes.
+/// `lo` and `eth0` are there from the start and another writer's; the rest comes and goes.
 const NAMES: [&str; 6] = ["lo", "eth0", "x0", "x1", "x2", "x3"];
 
 pub(crate) fn name(text: &str) -> IfName {
@@ -295,7 +295,7 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             second.links = None;
             let plan = prune(&mut second, &twins);
             twins.carry_out(&plan);
-            // Routes of one key can be there twice; the second comes from somebody else.
+            // Routes of one key can be there twice; the second comes from another writer.
             world
                 .observed
                 .routes
@@ -356,7 +356,7 @@ impl World {
         plan(desired, &self.observed, &self.owned, self.policy)
     }
 
-    /// The protocol that the kernel stores where it is told one.
+    /// The protocol that the kernel stores where it is given one.
     fn stored(&self, kind: Kind, protocol: u8) -> u8 {
         if self.policy.unstored.contains(kind) {
             0
@@ -520,7 +520,7 @@ impl World {
         self.tidy();
     }
 
-    /// What is stored nowhere nobody reads.
+    /// No protocol is read where none is stored.
     fn forget_protocols(&mut self) {
         let unstored = |kind| self.policy.unstored.contains(kind);
         let (observed, owned) = (&mut self.observed, &mut self.owned);
@@ -683,7 +683,7 @@ impl World {
             .collect()
     }
 
-    /// What somebody else declared.
+    /// What another writer declared.
     pub(crate) fn foreign(&self) -> Vec<Object> {
         let declared =
             |object: &Object| !matches!(object, Object::Neighbour(n) if !n.is_declared());
@@ -717,7 +717,7 @@ impl World {
     }
 
     /// A pair cannot be made whose other end has a name that is taken, and nothing can rest on a
-    /// declared device that nobody makes.
+    /// declared device that does not come to exist.
     pub(crate) fn refuses(&self, op: &Op, plan: &Plan) -> bool {
         let made = |dev: &Dev| {
             let name = plan.devices.name(*dev).copied();

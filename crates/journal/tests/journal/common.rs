@@ -50,7 +50,7 @@ pub(crate) enum Event {
     Acknowledged,
 }
 
-/// Memory that keeps a log, and can be told to fail.
+/// Memory that keeps a log, and can be asked to fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 

@@ -91,7 +91,7 @@ fn after_a_failure_the_journal_reads_and_does_not_write() {
     assert!(failures >= 4, "{failures} failures, {steps} steps");
 }
 
-/// Nobody of a group is told that it was written.
+/// No caller of a group learns that it was written.
 #[test]
 fn a_sync_that_fails_fails_all_who_share_it() {
     let disk = Disk::formatted();
@@ -259,7 +259,7 @@ fn a_compaction_that_fails_loses_nothing() {
     assert!(failures > 4, "{failures}");
 }
 
-/// A device whose syncs panic, once told to.
+/// A device whose syncs panic, once asked to.
 #[derive(Debug)]
 struct Panicking(Disk, Arc<AtomicBool>);
 
@@ -286,7 +286,7 @@ impl Storage for Panicking {
     }
 }
 
-/// Who commits for others, and panics, leaves nobody waiting.
+/// Who commits for others, and panics, leaves no process waiting.
 #[test]
 fn a_panic_below_is_a_failure_for_all_others() {
     let (disk, panics) = (Disk::formatted(), Arc::new(AtomicBool::new(false)));

@@ -1,5 +1,5 @@
 //! SIGKILL before and after every write, every sync and every change of length: the process is
-//! gone, what it wrote is with the kernel, and what it was told is durable is there.
+//! gone, what it wrote is with the kernel, and what was acknowledged as durable is there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -206,7 +206,7 @@ fn another_namespace_boot_or_source_inherits_nothing() {
     }
     assert_eq!(journal.scopes().unwrap().len(), 8);
 
-    // A key that begins like another scope's place is nobody else's.
+    // A key that begins like another scope's place does not belong to it.
     ledgers[0].forget().unwrap();
     assert_eq!(owned(&ledgers[0]), []);
     assert!(ledgers[0].open_intents().unwrap().is_empty());

@@ -1,5 +1,5 @@
 //! To open and to look cost nothing; the first change opens for writing; whoever only looks needs
-//! nobody's leave.
+//! no permission.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -32,7 +32,7 @@ fn pause_guarantees_no_write_afterwards_and_resume_looks_again() {
 
 #[test]
 fn a_running_pass_is_told_of_a_pause_and_of_a_stop_and_begins_no_further_step() {
-    // Each pass goes on until it is told not to: without that it never ends.
+    // Each pass goes on until it is asked not to: without that it never ends.
     let (step, steps) = channel();
     let (source, passes) = Scripted::new(move |given, _, limits| {
         while limits.should_continue() {

@@ -9,7 +9,7 @@ use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use crate::sources::*;
 
-/// A loop that polls and has run its first pass; with what it is told, and what it says.
+/// A loop that polls and has run its first pass; with what it receives, and what it says.
 struct Polling {
     running: Running<Scripted>,
     voice: Voice,
@@ -98,7 +98,7 @@ fn a_loss_is_told_with_its_count_and_answered_by_a_whole_pass() {
         it.voice.say(Ok(Drained::Lost));
         assert_eq!(it.overruns.recv_timeout(LONG), Ok(count));
         assert_eq!(next(&it.passes).extent, Extent::Everything);
-        // Once it was told, and once after the pass, when nothing more was.
+        // Once it was reported, and once after the pass, when nothing more was.
         attended(&it.voice);
         attended(&it.voice);
     }
@@ -121,7 +121,7 @@ fn a_subscription_that_fails_is_dropped_and_said_aloud_and_the_timer_goes_on() {
     rest(it.handle(), &it.passes);
     assert_eq!(it.subscribed.try_iter().count(), 0, "once");
     while it.voice.attended.try_recv().is_ok() {}
-    // Nobody listens any more: it was dropped, and its end of the channel with it.
+    // No process listens any more: it was dropped, and its end of the channel with it.
     let gone = it.voice.attended.try_recv();
     assert_eq!(gone, Err(TryRecvError::Disconnected));
     assert!(

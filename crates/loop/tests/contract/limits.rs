@@ -30,7 +30,7 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
     let config = quiet().with_backoff(first, last);
     let running = looped(source, config).spawn("it").unwrap();
     assert_eq!(held.recv_timeout(LONG), Ok(None));
-    // By time alone it is tried again and again; nobody asks for a pass.
+    // By time alone it is tried again and again; no process asks for a pass.
     for _ in 0..3 {
         assert_eq!(held.recv_timeout(LONG), Ok(None));
     }
@@ -127,7 +127,7 @@ fn drift_is_what_a_pass_has_to_do_again_and_contention_what_it_says_of_it() {
     for _ in 2..=5 {
         handle.force(LONG).unwrap();
     }
-    // Another desired state: what is done for it is none of a stranger's.
+    // Another desired state: what is done for it is not another's.
     let revision = handle.set_desired(2).unwrap();
     handle.wait_converged(revision, LONG).unwrap();
     handle.force(LONG).unwrap();

@@ -59,7 +59,7 @@ fn a_report_for_every_completed_pass_even_a_partial_one() {
     let it = looped(source, quiet());
     let it = it.on_report(move |report| tell.send(report.unwrap().number).unwrap());
     let running = it.spawn("it").unwrap();
-    // What was left is gone on with, though nobody asks.
+    // What was left is gone on with, though no process asks.
     for number in 1..=3 {
         assert_eq!(next(&passes).number, number);
         assert_eq!(reports.recv_timeout(LONG), Ok(number));

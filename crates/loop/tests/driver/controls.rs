@@ -26,7 +26,7 @@ fn waits_have_bounds_in_a_slow_source() {
     assert_eq!(kind(handle.force(SHORT)), ErrorKind::Timeout);
     assert!(handle.wait_ended(SHORT).unwrap_err().is_timeout());
     test.verdict(Verdict::Report(1));
-    // What was asked for still comes, though nobody waits for it.
+    // What was asked for still comes, though no process waits for it.
     test.pass("first", 1, 2);
     let forced = aside({
         let handle = handle.clone();

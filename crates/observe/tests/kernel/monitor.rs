@@ -252,7 +252,7 @@ pub(crate) fn what_the_kernel_removes_without_an_event_is_named_by_its_dependenc
     );
 }
 
-/// A route of ours through the first device, that was heard of.
+/// A route of ours through the first device, that was announced.
 fn blackhole_via(hand: &mut Hand, monitor: &mut Monitor) -> trueup_diff::Route {
     let route = via(OURS, "10.1.0.0/24", "10.9.0.8", ONE);
     hand.add(&route);

@@ -66,7 +66,7 @@ fn values_come_and_stay_and_go_back() {
         before
     );
     assert_eq!(read("net.ipv4.conf.lo.rp_filter"), "0");
-    // Somebody else's value is his.
+    // Another writer's value is his.
     agent.converge(&[(FORWARD, "1"), (RANGE, "40000 50000")]);
     write(RANGE, "40001 50000");
     let report = agent.pass(&[]);

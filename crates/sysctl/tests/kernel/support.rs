@@ -1,4 +1,4 @@
-//! What the tests share: an agent that counts its writes, and a stranger who writes without it.
+//! What the tests share: an agent that counts its writes, and another writer who writes without it.
 
 use std::fs;
 use std::io;

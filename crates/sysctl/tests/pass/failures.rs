@@ -101,7 +101,7 @@ fn what_the_kernel_makes_something_else_of_is_written_once() {
         bench.restart();
     }
     assert_eq!(bench.fake.writes().len(), 1);
-    // A stranger's value is not what the kernel made of ours.
+    // Another writer's value is not what the kernel made of ours.
     bench.fake.set(BACKLOG, "7");
     assert!(!bench.pass(&[(BACKLOG, "501")]).converged());
     assert_eq!(bench.fake.writes().len(), 2);
@@ -190,7 +190,7 @@ fn a_stranger_who_flips_it_back_each_time_is_told_and_a_pass_ends() {
 
 #[test]
 fn the_outcome_of_each_op_is_one() {
-    // An op that is due in each round is told once.
+    // An op that is due in each round is reported once.
     let mut bench = Bench::new(&[(FORWARD, "0"), (BACKLOG, "1")]);
     bench.fake.flip_after_read_back(FORWARD, "0");
     bench.fake.refuse(BACKLOG, libc::EINVAL);

@@ -44,7 +44,7 @@ enum Fault {
     Makes(String, String),
     /// It goes as it is written.
     Vanish,
-    /// Somebody changes it once it was read back.
+    /// Another writer changes it once it was read back.
     Flip(String),
     /// It is refused until another key has a value.
     Needs(Key, String),
