@@ -9,7 +9,7 @@ use trueup_diff::{
 use trueup_observe::WatchScope;
 
 use super::Pass;
-use super::plan::PassPlan;
+use super::pass_plan::PassPlan;
 use crate::Options;
 use crate::location::{Location, link_names};
 

@@ -8,7 +8,7 @@ use trueup_reconcile::Ledger;
 
 use super::Pass;
 use super::baseline::Baseline;
-use super::plan::PassPlan;
+use super::pass_plan::PassPlan;
 use super::rounds::Rounds;
 use crate::Planned;
 use crate::history::History;

@@ -14,6 +14,7 @@ mod everything;
 mod in_sync_filter;
 mod nexthop_table;
 mod observe;
+mod pass_plan;
 mod plan;
 mod review;
 mod rounds;
@@ -44,7 +45,7 @@ use crate::{Error, Options, Planned};
 
 pub(crate) use everything::RouteRows;
 pub(crate) use observe::require_all_links;
-pub(crate) use plan::PassPlan;
+pub(crate) use pass_plan::PassPlan;
 
 /// `ENODEV`: the kernel refuses a dump by device where there is no such device.
 const ENODEV: i32 = 19;

@@ -11,27 +11,13 @@ use trueup_observe::{Observer, Snapshot};
 
 use super::conflict_check::{ConflictCheck, ForeignObjects};
 use super::observe::{Observation, OutOfSync};
+use super::pass_plan::PassPlan;
 use super::scope::PassScope;
 use crate::{Error, Planned};
 
 /// More changes of routes are cheaper to read first than to make one by one by appending the new
 /// route.
 const MAX_APPEND_THEN_DELETE: usize = 256;
-
-/// A plan, and what it was made from.
-#[derive(Debug, Default)]
-pub(crate) struct PassPlan {
-    pub(crate) planned: Planned,
-    pub(crate) owned: Owned,
-    /// How foreign routes on its keys are found.
-    pub(super) check: ConflictCheck,
-    /// The names of the observation; `None` of one that was not read.
-    pub(crate) devices: Option<ResolvedDevices>,
-    /// The desired routes, resolved.
-    pub(crate) routes: Option<ResolvedRoutes>,
-    /// What the routes depend on that the observation dropped as in sync.
-    pub(super) dependencies: RouteDependencies,
-}
 
 /// What a plan is made from beside an observation.
 pub(super) struct Planner<'a> {

@@ -7,7 +7,7 @@ use trueup_diff::{Dev, Object, Observed, Plan, Reason, Resolved, resolve, resolv
 use trueup_observe::DirtySet;
 
 use super::Pass;
-use super::plan::PassPlan;
+use super::pass_plan::PassPlan;
 use crate::Error;
 use crate::history::{History, Review};
 use crate::location::link_names;
