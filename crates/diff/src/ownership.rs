@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::kinds::{Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
+use crate::options::DEFAULT_PROTOCOL;
 use crate::values::Protocols;
 use crate::{per_kind, with_object};
 
@@ -24,6 +25,13 @@ pub struct Policy {
     pub adopt_protocols: Protocols,
     /// Whether foreign objects on desired keys are replaced.
     pub take: bool,
+}
+
+/// That of the [default marker](DEFAULT_PROTOCOL).
+impl Default for Policy {
+    fn default() -> Policy {
+        DEFAULT_PROTOCOL.into()
+    }
 }
 
 impl From<u8> for Policy {

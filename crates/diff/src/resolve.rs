@@ -32,7 +32,7 @@ per_kind! {
     /// [`resolve`] makes it of a [`Desired`]. Who has no names to resolve begins with [`Resolved::new`] and
     /// sets the lists: each object in canonical form, bearing the marker. A kind that is `None` is
     /// unmanaged. Lists that come from a [`Desired`] are in its order.
-    #[derive(Clone, Debug, PartialEq)]
+    #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Resolved[ResolvedOf] {
         /// What proves objects to be ours.
         pub policy: Policy,
@@ -70,17 +70,9 @@ impl Resolved {
     /// ```
     pub fn new(policy: impl Into<Policy>, devices: Devices) -> Resolved {
         Resolved {
-            links: None,
-            addresses: None,
-            neighbours: None,
-            nexthops: None,
-            routes: None,
-            rules: None,
             policy: policy.into(),
             devices,
-            adopt: HashSet::new(),
-            recreated: BTreeSet::new(),
-            held: BTreeMap::new(),
+            ..Resolved::default()
         }
     }
 

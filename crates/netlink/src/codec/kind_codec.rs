@@ -92,8 +92,10 @@ pub trait KindCodec: ObjectKind + PartialEq {
 pub fn decode(message: &Message<'_>) -> Result<Option<(Object, bool)>, Undecodable> {
     let message_type = message.header.kind;
     each_kind!(K => if message_type == K::NEW || message_type == K::DELETE {
-        let object = K::decode(message.body)?;
-        return Ok(object.map(|object| (object.into(), message_type == K::DELETE)));
+        // Kinds may share a message type, and tell themselves apart by the family.
+        if let Some(object) = K::decode(message.body)? {
+            return Ok(Some((object.into(), message_type == K::DELETE)));
+        }
     });
     Ok(None)
 }

@@ -1,6 +1,6 @@
 //! A fingerprint of a desired state, to recognise it in the next pass.
 
-use trueup_diff::{Desired, Revision, Routes};
+use trueup_diff::{Desired, Kind, ObjectKind as _, OfKind, Revision, Routes, each_kind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DesiredFingerprint {
@@ -11,26 +11,17 @@ pub(super) struct DesiredFingerprint {
 
 impl DesiredFingerprint {
     pub(super) fn of(desired: &Desired) -> DesiredFingerprint {
-        let Desired {
-            links,
-            addresses,
-            neighbours,
-            routes,
-            rules,
-            nexthops,
-            adopt,
-        } = desired;
+        let mut lists = Desired {
+            adopt: desired.adopt.clone(),
+            ..Desired::default()
+        };
+        each_kind!(K => if K::KIND != Kind::Route {
+            let list = OfKind::<K>::of_kind(desired).clone();
+            *OfKind::<K>::of_kind_mut(&mut lists) = list;
+        });
         DesiredFingerprint {
-            lists: Desired {
-                links: links.clone(),
-                addresses: addresses.clone(),
-                neighbours: neighbours.clone(),
-                routes: None,
-                rules: rules.clone(),
-                nexthops: *nexthops,
-                adopt: adopt.clone(),
-            },
-            routes: routes.as_ref().map(Routes::revision),
+            lists,
+            routes: desired.routes.as_ref().map(Routes::revision),
         }
     }
 
@@ -38,29 +29,16 @@ impl DesiredFingerprint {
         self.routes == desired.routes.as_ref().map(Routes::revision) && self.has_lists(desired)
     }
 
-    /// Whether a desired state is the same but for its routes.
+    /// Returns true if a desired state is the same but for its routes.
     pub(super) fn is_same_but_routes(&self, desired: &Desired) -> bool {
         self.has_lists(desired) && self.routes.is_some() == desired.routes.is_some()
     }
 
     fn has_lists(&self, desired: &Desired) -> bool {
-        let Desired {
-            links,
-            addresses,
-            neighbours,
-            routes: _,
-            rules,
-            nexthops,
-            adopt,
-        } = &self.lists;
-        (links, addresses, neighbours, rules, nexthops, adopt)
-            == (
-                &desired.links,
-                &desired.addresses,
-                &desired.neighbours,
-                &desired.rules,
-                &desired.nexthops,
-                &desired.adopt,
-            )
+        let mut same = self.lists.adopt == desired.adopt;
+        each_kind!(K => if K::KIND != Kind::Route {
+            same &= OfKind::<K>::of_kind(&self.lists) == OfKind::<K>::of_kind(desired);
+        });
+        same
     }
 }
