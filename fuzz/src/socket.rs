@@ -178,7 +178,11 @@ pub fn batch(data: &[u8]) {
         let header = message.header;
         (header.sequence as usize, header.kind, message.body.to_vec())
     });
-    assert_eq!(message, news.collect::<Vec<_>>(), "all echoes, and no others");
+    assert_eq!(
+        message,
+        news.collect::<Vec<_>>(),
+        "all echoes, and no others"
+    );
 
     let answers = |index: usize| {
         all.iter()

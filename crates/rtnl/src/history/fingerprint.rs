@@ -16,8 +16,8 @@ impl DesiredFingerprint {
             ..Desired::default()
         };
         each_kind!(K => if K::KIND != Kind::Route {
-            let list = OfKind::<K>::of_kind(desired).clone();
-            *OfKind::<K>::of_kind_mut(&mut lists) = list;
+            let list = OfKind::<K>::of_kind(desired);
+            OfKind::<K>::of_kind_mut(&mut lists).clone_from(list);
         });
         DesiredFingerprint {
             lists,
