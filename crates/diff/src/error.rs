@@ -32,7 +32,7 @@ impl DesiredError {
         self.kind
     }
 
-    /// Its position in the list of its kind in [`Desired`]; of a route in their order.
+    /// Its position in the list of its kind in [`crate::Desired`]; of a route in their order.
     pub fn index(&self) -> usize {
         self.index
     }
