@@ -1,4 +1,5 @@
-//! Plans of whole states: names to resolve, objects to compare, ops to order; and of one changed route.
+//! Plans of whole states: names to resolve, objects to compare, ops to order; and of one changed
+//! route.
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trueup_counts::made::{self, Changing, MARKER};

@@ -1,5 +1,5 @@
-//! trueup's side of the works that the loop does by what has changed alone: it is handed one change after the other, each once
-//! the one before is known to be in the kernel.
+//! trueup's side of the works that the loop does by what has changed alone: it is handed one change
+//! after the other, each once the one before is known to be in the kernel.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How many changes come before those that count: what is made ready with the first is not theirs.
 const BEFORE: usize = 10;
 
-/// One route at a time is taken out or led another way, or put back: what that takes, from handing it in to knowing that the
-/// kernel has it.
+/// One route at a time is taken out or led another way, or put back: what that takes, from handing
+/// it in to knowing that the kernel has it.
 ///
 /// # Errors
 ///
@@ -43,7 +43,8 @@ pub(crate) fn routes(work: Work, desired: Desired, size: usize) -> Result<Took> 
     Ok(took)
 }
 
-/// All routes, which point at one nexthop object, are led another way at once, and in the end taken away.
+/// All routes, which point at one nexthop object, are led another way at once, and in the end taken
+/// away.
 ///
 /// # Errors
 ///

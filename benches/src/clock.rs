@@ -10,7 +10,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use serde::{Deserialize, Serialize};
 
-/// Where a profiler wants to know when the clock starts and stops (`perf record --control`): the name of a variable.
+/// Where a profiler wants to know when the clock starts and stops (`perf record --control`): the
+/// name of a variable.
 pub const STARTS: &str = "TRUEUP_PROFILER_STARTS";
 /// Where it answers that it does, too.
 pub const ACKNOWLEDGES: &str = "TRUEUP_PROFILER_ACKNOWLEDGES";

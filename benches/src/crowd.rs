@@ -1,5 +1,5 @@
-//! A namespace in which we have a little among much that is not ours: objects of every kind, as they
-//! are desired and as they are written.
+//! A namespace in which we have a little among much that is not ours: objects of every kind, as
+//! they are desired and as they are written.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,7 +32,8 @@ pub fn make_links() {
             format!("link set {name}p up"),
         ]);
     }
-    // With its last IPv4 address a device loses all its IPv4 neighbours (`arp_ifdown` from `fib_disable_ip`).
+    // With its last IPv4 address a device loses all its IPv4 neighbours (`arp_ifdown` from
+    // `fib_disable_ip`).
     ip_batch([format!("address add 192.0.2.1/32 dev {THEIRS}")]);
     Snapshot::settled();
 }

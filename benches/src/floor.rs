@@ -1,6 +1,6 @@
-//! The floor: bytes encoded beforehand and sent in batches, of which the last message alone is acknowledged; dumps read and
-//! not looked at. No program that asks the kernel for the same can be faster by more than noise. One that asks for it in
-//! another order or shape can.
+//! The floor: bytes encoded beforehand and sent in batches, of which the last message alone is
+//! acknowledged; dumps read and not looked at. No program that asks the kernel for the same can be
+//! faster by more than noise. One that asks for it in another order or shape can.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -92,7 +92,8 @@ pub fn perform(work: Work, size: usize, asking: Asking) -> Result<Took> {
     }
 }
 
-/// All routes point at one nexthop object, which is then given another gateway, and the next time the first again.
+/// All routes point at one nexthop object, which is then given another gateway, and the next time
+/// the first again.
 fn gateway_object(size: usize) -> Result<Took> {
     const OBJECT: u32 = 1;
     let link = index_of("up0");
@@ -117,8 +118,8 @@ fn gateway_object(size: usize) -> Result<Took> {
     Ok(took)
 }
 
-/// Waits until a link that was set up is so in the kernel's own eyes, which takes it up to a second (`linkwatch_event`).
-/// Until then an address is cheaper to add, as nothing is sent for it.
+/// Waits until a link that was set up is so in the kernel's own eyes, which takes it up to a second
+/// (`linkwatch_event`). Until then an address is cheaper to add, as nothing is sent for it.
 pub fn wait_until_up(link: &str) {
     wait_until("the link is up", || {
         ip_json(&["link", "show", "dev", link])[0]["operstate"] == "UP"
@@ -164,7 +165,8 @@ pub fn count() -> Result<(usize, usize)> {
     Ok((routes, rules))
 }
 
-/// The internet's routes and rules beside them, in the order of a plan: rules come last and go first.
+/// The internet's routes and rules beside them, in the order of a plan: rules come last and go
+/// first.
 ///
 /// # Errors
 ///

@@ -1,11 +1,13 @@
-//! What the benchmarks share: the pieces of work, and how the floor and trueup do them; the size of the internet as
-//! prefixes, desired states and `ip -batch` files made of them; the measure of what a piece of work took.
+//! What the benchmarks share: the pieces of work, and how the floor and trueup do them; the size of
+//! the internet as prefixes, desired states and `ip -batch` files made of them; the measure of what
+//! a piece of work took.
 //!
-//! - `cargo xtask bench` has programs do the same works in turn, and compares them: `README.md` of this directory;
+//! - `cargo xtask bench` has programs do the same works in turn, and compares them: `README.md` of
+//!   this directory;
 //! - `cargo run --release -p trueup-benches --bin internet` measures whole passes against the
 //!   kernel, beside `ip -batch` on the same work;
-//! - `cargo run --release -p trueup-benches --bin latency` measures from another writer's delete to its
-//!   restoration, and `--bin stillness` what a loop costs beside busy other writers;
+//! - `cargo run --release -p trueup-benches --bin latency` measures from another writer's delete to
+//!   its restoration, and `--bin stillness` what a loop costs beside busy other writers;
 //! - `cargo bench -p trueup-benches` measures the diff and the codec alone.
 //!
 //! Not for judging right and wrong: tests do that.

@@ -62,7 +62,8 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Res
     let mut report = source.reconcile(&here, desired, ledger, &Options::default())?;
     let any = report.ops().next().is_some();
     ensure!(any == (expected == Expected::Ops), "ops: {any}");
-    // What the turn before set off in the kernel may come between the rows of a dump: that is looked at again, as a loop would.
+    // What the turn before set off in the kernel may come between the rows of a dump: that is
+    // looked at again, as a loop would.
     for _ in 0..10 {
         if report.converged() || report.doubts().is_empty() {
             break;

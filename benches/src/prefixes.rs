@@ -74,8 +74,8 @@ impl Prefixes {
         }
     }
 
-    /// `size` prefixes of the internet's table: that in a directory, by default the one that `$TRUEUP_DATA` names, or
-    /// else one made up.
+    /// `size` prefixes of the internet's table: that in a directory, by default the one that
+    /// `$TRUEUP_DATA` names, or else one made up.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Prefixes {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

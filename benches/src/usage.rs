@@ -42,8 +42,8 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> Result<(T, Usage)> {
     Ok((value, usage))
 }
 
-/// Runs a command to its end. Of the memory only the first command of a process is measured right: the
-/// kernel keeps the peak of all children together.
+/// Runs a command to its end. Of the memory only the first command of a process is measured right:
+/// the kernel keeps the peak of all children together.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! The pieces of work that programs are compared by, and the objects that they are about: what `README.md` of this
-//! directory says in words. Not for how any program does them.
+//! The pieces of work that programs are compared by, and the objects that they are about: what
+//! `README.md` of this directory says in words. Not for how any program does them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,10 +19,11 @@ pub enum Work {
     RouteGateway,
     /// One route among IPv4 routes that are there is taken out, and the next time put back again.
     RouteChange,
-    /// One route among IPv4 routes that are there is led through another gateway, and the next time back again.
+    /// One route among IPv4 routes that are there is led through another gateway, and the next time
+    /// back again.
     RouteTurn,
-    /// All IPv4 routes are led through another gateway, by the nexthop object that they point at, and the next time back
-    /// again.
+    /// All IPv4 routes are led through another gateway, by the nexthop object that they point at,
+    /// and the next time back again.
     GatewayObject,
     /// Routes are deleted.
     RouteDelete(Family),
@@ -47,7 +48,8 @@ pub enum Work {
 /// How many routes are ours among the foreign ones of [`Work::FewNoop`].
 pub const FEW: usize = 1_000;
 
-/// How often something is changed in [`Work::RouteChange`], [`Work::RouteTurn`] and [`Work::GatewayObject`]: of the times the median counts.
+/// How often something is changed in [`Work::RouteChange`], [`Work::RouteTurn`] and
+/// [`Work::GatewayObject`]: of the times the median counts.
 pub const CHANGES: usize = 100;
 
 /// The names, and how large each work may be.
@@ -136,8 +138,8 @@ pub fn destination(family: Family, at: usize) -> (IpAddr, u8) {
     }
 }
 
-/// The place of the route of the `at`-th change among `size`, and whether it is to be there: each is taken out and put back in
-/// turn, so that an even number of changes leaves all as it was.
+/// The place of the route of the `at`-th change among `size`, and whether it is to be there: each
+/// is taken out and put back in turn, so that an even number of changes leaves all as it was.
 pub fn change(at: usize, size: usize) -> (usize, bool) {
     let place = (at / 2).wrapping_mul(0x9E37_79B9) % size.max(1);
     (place, at % 2 == 1)

@@ -1,4 +1,5 @@
-//! What is resident while the clock runs: in a process of its own, as what other tests hold and free would be in it.
+//! What is resident while the clock runs: in a process of its own, as what other tests hold and
+//! free would be in it.
 
 use trueup_benches::clock::timed;
 

@@ -1,5 +1,5 @@
-//! The benchmark itself, short: every work at sizes up to 1,000, once, by the floor and by trueup; and its page. It shows
-//! that all works are done and told, and says nothing of how long they take.
+//! The benchmark itself, short: every work at sizes up to 1,000, once, by the floor and by trueup;
+//! and its page. It shows that all works are done and told, and says nothing of how long they take.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -56,7 +56,8 @@ After.
     fs::remove_dir_all(&scratch).unwrap();
 }
 
-/// Stands in for `perf`: answers whoever says that the clock starts and stops, and has seen one sample.
+/// Stands in for `perf`: answers whoever says that the clock starts and stops, and has seen one
+/// sample.
 const PERF: &str = r#"#!/bin/sh
 if [ "$1" = script ]; then
     printf '\tffffffff81000000 netlink_dump\n\n'

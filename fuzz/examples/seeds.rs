@@ -273,8 +273,8 @@ impl Recorder {
         }
     }
 
-    /// What is remembered of a pass in which all is ours by the ledger alone, one kind at a time, with what the kernel holds
-    /// of that kind then.
+    /// What is remembered of a pass in which all is ours by the ledger alone, one kind at a time,
+    /// with what the kernel holds of that kind then.
     fn ledgers(&mut self) {
         let file = File::parse("seeds", LEDGER.as_bytes(), &TableNames::default()).unwrap();
         let options = trueup_testkit::scenario::options(&file.settings).unwrap();
@@ -532,7 +532,7 @@ const FILES: [(&str, u16, &str); 6] = [
     ),
 ];
 
-/// Of every kind what is there already, what is somebody else's, and what is not there.
+/// Of every kind what is there already, what another writer's is, and what is not there.
 const LEDGER: &str = r#"
 adopt = true
 on_conflict = "take"

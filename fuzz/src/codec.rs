@@ -110,8 +110,8 @@ pub fn neighbour(data: &[u8]) {
     assert_eq!(deleted.is_ok(), neighbour.dev.as_index() != Some(0));
 }
 
-/// The body of a route message. What it decodes to is in canonical form, and what can be encoded
-/// of it decodes to what is encoded the same: a nexthop object's devices are reported, never written.
+/// The body of a route message. What it decodes to is in canonical form, and what can be encoded of
+/// it decodes to what is encoded the same: a nexthop object's devices are reported, never written.
 pub fn route(data: &[u8]) {
     let Ok(Some(route)) = codec::route::decode(data) else {
         return;
@@ -185,8 +185,8 @@ pub fn rule(data: &[u8]) {
     }
 }
 
-/// The body of a message of a nexthop object. What it decodes to is in canonical form, and what can be encoded of it decodes to
-/// the same.
+/// The body of a message of a nexthop object. What it decodes to is in canonical form, and what can
+/// be encoded of it decodes to the same.
 pub fn nexthop(data: &[u8]) {
     let Ok(Some(nexthop)) = codec::nexthop::decode(data) else {
         return;

@@ -7,11 +7,12 @@ use std::time::SystemTime;
 use trueup_journal::{ErrorKind, Journal, LedgerScope, Storage};
 use trueup_reconcile::{Claim, Ledger as _};
 
-/// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one: of four bytes three are an
-/// offset, from the most significant on, and the last is what the byte there is changed by; 0 cuts the journal off there.
+/// First a byte. If it is even, the rest is a journal. If it is odd, the rest changes a good one:
+/// of four bytes three are an offset, from the most significant on, and the last is what the byte
+/// there is changed by; 0 cuts the journal off there.
 ///
-/// What opens is whole: of a good journal every record is there as it was written, and it can be written to. What does not
-/// open is an error.
+/// What opens is whole: of a good journal every record is there as it was written, and it can be
+/// written to. What does not open is an error.
 pub fn journal(data: &[u8]) {
     let Some((&how, rest)) = data.split_first() else {
         return;

@@ -1,5 +1,5 @@
-//! Whole passes over a kernel and a ledger that say anything. What a pass may touch is worked out here a second time, as
-//! plainly as can be.
+//! Whole passes over a kernel and a ledger that say anything. What a pass may touch is worked out
+//! here a second time, as plainly as can be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::script::{self, messages};
 use crate::socket::answer_dump;
 
 /// A file, a NUL, and a stream of messages as what the kernel holds: a whole pass. Every change is
-/// acknowledged and none comes about. The kernel is one that stores the markers of addresses and neighbours, and one that does not.
+/// acknowledged and none comes about. The kernel is one that stores the markers of addresses and
+/// neighbours, and one that does not.
 ///
 /// The pass ends, its report counts every op once, and nothing that is another writer's is touched.
 pub fn pass(data: &[u8]) {
@@ -55,11 +56,12 @@ impl Case {
     }
 }
 
-/// A ledger, a NUL, and then as of [`pass`]. A line of the ledger is a key, a tab and a record; one that begins with `?` is an
-/// intent, and one with `-` the key of something that was to be removed.
+/// A ledger, a NUL, and then as of [`pass`]. A line of the ledger is a key, a tab and a record; one
+/// that begins with `?` is an intent, and one with `-` the key of something that was to be removed.
 ///
-/// A ledger of which a part cannot be read, or contradicts itself, ends the pass before it changes anything. Otherwise only
-/// what bears our marker is touched, or what a record is about and is still as it was recorded.
+/// A ledger of which a part cannot be read, or contradicts itself, ends the pass before it changes
+/// anything. Otherwise only what bears our marker is touched, or what a record is about and is
+/// still as it was recorded.
 pub fn ledger(data: &[u8]) {
     let Some((ledger, case)) = halves(data) else {
         return;
@@ -123,7 +125,8 @@ pub fn ledger(data: &[u8]) {
     }
 }
 
-/// Whether a record is of the kind of object that its key says. Links are told by name and index in both.
+/// Returns true if a record is of the kind of object that its key says. Links are told by name and
+/// index in both.
 fn is_about(object: &Value, key: &Value) -> bool {
     let kind = Kind::ALL.map(Kind::name).into_iter();
     let mut both = kind.filter(|kind| key.get(kind).is_some() && object.get(kind).is_some());
@@ -174,8 +177,8 @@ impl Case {
         })
     }
 
-    /// Runs a pass on a kernel that `stores` all markers, or not. What it sends is held against the claims. The report, and how
-    /// much was sent.
+    /// Runs a pass on a kernel that `stores` all markers, or not. What it sends is held against the
+    /// claims. The report, and how much was sent.
     fn run(&self, ledger: &MemoryLedger, claims: Claims, stores: bool) -> Option<(Report, usize)> {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
@@ -193,7 +196,8 @@ impl Case {
     }
 }
 
-/// What a kernel that checks strictly, and stores the markers, says to the dumps by which it is asked about them.
+/// What a kernel that checks strictly, and stores the markers, says to the dumps by which it is
+/// asked about them.
 fn words_on_markers(request: &Header, body: &[u8]) -> Option<&'static str> {
     let (fixed, marker) = match request.kind {
         codec::address::GET => (8, 11),
@@ -242,8 +246,8 @@ impl Allowed {
         })
     }
 
-    /// Whether a change touches only what is ours by its marker or by a record, or is not there. What is taken is another writer
-    /// else's, and in its place.
+    /// Returns true if a change touches only what is ours by its marker or by a record, or is not
+    /// there. What is taken is another writer else's, and in its place.
     fn is_allowed(&self, request: &Header, body: &[u8]) -> bool {
         let (rows, _) = messages(&self.stream);
         let rows = |new| {

@@ -8,9 +8,10 @@ use trueup_sysctl::{Desired, Files, Key, Namespace, Options, Sysctl, Value};
 
 /// Of three lines the first is a key, the second what it is to be, and the rest what it is.
 ///
-/// What is taken for a key is shown as what is taken for the same key, and its file is below `/proc/sys/net`. What is taken for
-/// a value is one line. A pass over the two ends with what is desired, a second one writes nothing, and once nothing is desired
-/// any more the value is what it was, where it was text.
+/// What is taken for a key is shown as what is taken for the same key, and its file is below
+/// `/proc/sys/net`. What is taken for a value is one line. A pass over the two ends with what is
+/// desired, a second one writes nothing, and once nothing is desired any more the value is what it
+/// was, where it was text.
 pub fn sysctl(data: &[u8]) {
     let mut parts = data.splitn(3, |byte| *byte == b'\n');
     let mut text = || std::str::from_utf8(parts.next().unwrap_or_default()).ok();

@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: builds the benchmarks' programs, and the peers that they are compared with, in release mode, and has
-//! the benchmark itself (`benches/src/bin/bench.rs`) run them in turn. Its options are passed on.
+//! `cargo xtask bench`: builds the benchmarks' programs, and the peers that they are compared with,
+//! in release mode, and has the benchmark itself (`benches/src/bin/bench.rs`) run them in turn. Its
+//! options are passed on.
 
 use std::fs;
 use std::path::PathBuf;

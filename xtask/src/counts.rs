@@ -1,9 +1,9 @@
-//! `cargo xtask counts`: how many instructions diff and codec execute for an item, counted under valgrind and compared with
-//! `benches/counts.toml`. Unlike times they are the same from run to run, and on a busy machine: a slowdown is
-//! told by the change that brings it.
+//! `cargo xtask counts`: how many instructions diff and codec execute for an item, counted under
+//! valgrind and compared with `benches/counts.toml`. Unlike times they are the same from run to
+//! run, and on a busy machine: a slowdown is told by the change that brings it.
 //!
-//! The program that is counted, `benches/counts`, does a work for so many rounds. What a round takes is what more rounds take
-//! than one.
+//! The program that is counted, `benches/counts`, does a work for so many rounds. What a round
+//! takes is what more rounds take than one.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,7 +19,8 @@ const VALGRIND: Tool = Tool {
     program: "valgrind",
     package: "valgrind",
 };
-/// By how much a work may take more than the file says, in percent. What hash seeds change is less than a tenth.
+/// By how much a work may take more than the file says, in percent. What hash seeds change is less
+/// than a tenth.
 const TOLERANCE: f64 = 5.0;
 /// Rounds beyond the first, over which what one takes is averaged.
 const ROUNDS: u32 = 2;

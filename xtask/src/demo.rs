@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: the example brought up, broken by hand and repaired, in a namespace that is gone at the end.
-//! It drives the `trueup` program as a user would and checks its exit codes; that the repair is complete is judged by
-//! raw dumps, not by the program itself.
+//! `cargo xtask demo`: the example brought up, broken by hand and repaired, in a namespace that is
+//! gone at the end. It drives the `trueup` program as a user would and checks its exit codes; that
+//! the repair is complete is judged by raw dumps, not by the program itself.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ const FILE: &str = "docs/examples/edge.toml";
 const DONE: i32 = 0;
 const PENDING: i32 = 2;
 
-/// The damage. The replaced route keeps the marker: a route of someone else's on our key would be a conflict to report,
-/// not a drift to repair.
+/// The damage. The replaced route keeps the marker: a route of someone else's on our key would be a
+/// conflict to report, not a drift to repair.
 const DAMAGE: [&str; 5] = [
     "ip route delete 10.2.0.0/16",
     "ip -6 route replace fd00:3::/64 via fd00:1::bad dev br0 metric 50 protocol 116",
@@ -74,7 +74,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The program just built: beside this one, as both come from the same profile and target directory.
+/// The program just built: beside this one, as both come from the same profile and target
+/// directory.
 fn built() -> Result<PathBuf> {
     let this = env::current_exe().map_err(|error| format!("the path of xtask: {error}"))?;
     let trueup = this.with_file_name("trueup");

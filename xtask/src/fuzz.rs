@@ -1,5 +1,6 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, each for a time. What they find on the
-//! way stays below `fuzz/target`; the corpus in the repository grows by hand, from `--seeds` and from findings.
+//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, each for a time.
+//! What they find on the way stays below `fuzz/target`; the corpus in the repository grows by hand,
+//! from `--seeds` and from findings.
 
 use std::fs;
 use std::process::Stdio;

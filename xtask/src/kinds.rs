@@ -1,6 +1,6 @@
-//! `cargo xtask kinds`: the places that match over four and more kinds of objects by hand. Each is one
-//! more place that a new kind has to be added to; the registry (`crates/diff/src/kinds/registry.rs`) is
-//! there to do without.
+//! `cargo xtask kinds`: the places that match over four and more kinds of objects by hand. Each is
+//! one more place that a new kind has to be added to; the registry
+//! (`crates/diff/src/kinds/registry.rs`) is there to do without.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -94,7 +94,8 @@ impl Visit<'_> for Matches {
     }
 }
 
-/// The kinds that a pattern names: `Object::Route(_)`, `Kind::Route`, `ObjectKey::Route(_)` and the like.
+/// The kinds that a pattern names: `Object::Route(_)`, `Kind::Route`, `ObjectKey::Route(_)` and the
+/// like.
 #[derive(Default)]
 struct Named {
     kinds: BTreeSet<String>,

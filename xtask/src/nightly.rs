@@ -24,7 +24,7 @@ pub(crate) fn need() -> Result<()> {
     })
 }
 
-/// Whether its cargo can do that.
+/// Returns true if its cargo can do that.
 pub(crate) fn answers(args: &[&str]) -> bool {
     let status = cargo(args)
         .stdout(Stdio::null())

@@ -1,8 +1,9 @@
-//! `cargo xtask plant`: breaks each invariant on purpose in a scratch copy, one line at a time, and looks whether the
-//! scenarios notice and name it. A suite that passes with a fault planted proves nothing.
+//! `cargo xtask plant`: breaks each invariant on purpose in a scratch copy, one line at a time, and
+//! looks whether the scenarios notice and name it. A suite that passes with a fault planted proves
+//! nothing.
 //!
-//! The faults are patches under `crates/testkit/plants/`, named after the invariant's number: `3-*.patch` breaks the
-//! third.
+//! The faults are patches under `crates/testkit/plants/`, named after the invariant's number:
+//! `3-*.patch` breaks the third.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -96,8 +97,8 @@ fn plants() -> Result<Vec<(u32, PathBuf)>> {
     }
 }
 
-/// Brings a copy of the tree up to date, as far as git would take its files. What is equal stays untouched, so that
-/// little is built again; what is no longer there goes.
+/// Brings a copy of the tree up to date, as far as git would take its files. What is equal stays
+/// untouched, so that little is built again; what is no longer there goes.
 fn copy_tree(tree: &Path) -> Result<()> {
     let list = Command::new("git")
         .args([

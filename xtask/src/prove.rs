@@ -1,5 +1,6 @@
-//! `cargo xtask prove`: what takes longer than a change should wait for. Every kill point instead of a sample, two
-//! thousand cases of what draws at random, the faults planted on purpose, and the kernel tests on the other kernels.
+//! `cargo xtask prove`: what takes longer than a change should wait for. Every kill point instead
+//! of a sample, two thousand cases of what draws at random, the faults planted on purpose, and the
+//! kernel tests on the other kernels.
 
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, need_ip, show_and_run};
@@ -17,7 +18,8 @@ const KILL_POINTS: [&str; 8] = [
     "crash",
 ];
 
-/// The generators that look for more, by package and test: random desired states, and what another writer hangs on ours.
+/// The generators that look for more, by package and test: random desired states, and what another
+/// writer hangs on ours.
 const GENERATORS: [(&str, &str); 2] = [
     ("trueup-cli", "no_declaration_is_written_by_a_second_pass"),
     ("trueup-rtnl", "nothing_of_another_writer_goes_unnamed"),

@@ -1,15 +1,16 @@
-//! `cargo xtask sanitize` and `cargo xtask miri`: the tests of what has no kernel in it, under AddressSanitizer and under
-//! Miri, on a nightly toolchain. The workspace forbids `unsafe` nearly everywhere; what is looked for is what its
-//! dependencies do with what they are given.
+//! `cargo xtask sanitize` and `cargo xtask miri`: the tests of what has no kernel in it, under
+//! AddressSanitizer and under Miri, on a nightly toolchain. The workspace forbids `unsafe` nearly
+//! everywhere; what is looked for is what its dependencies do with what they are given.
 //!
-//! There is no ThreadSanitizer here: it takes a standard library that is built with it. Where threads meet, a model
-//! checker is at work instead (`crates/loop/tests/model`), which is part of `cargo xtask test`.
+//! There is no ThreadSanitizer here: it takes a standard library that is built with it. Where
+//! threads meet, a model checker is at work instead (`crates/loop/tests/model`), which is part of
+//! `cargo xtask test`.
 
 use crate::nightly;
 use crate::tools::{Result, show_and_run};
 
-/// The tests that are run under AddressSanitizer. The model checker is left out: it switches stacks, which neither tool
-/// can follow.
+/// The tests that are run under AddressSanitizer. The model checker is left out: it switches
+/// stacks, which neither tool can follow.
 const ADDRESS: [&[&str]; 3] = [
     &["-p", "trueup-diff", "--lib", "--tests"],
     &["-p", "trueup-netlink", "--lib", "--test", "codec_wire"],
@@ -40,7 +41,8 @@ const MIRI: [&[&str]; 4] = [
     &["-p", "trueup-loop", "--lib", "--test", "state"],
 ];
 
-/// How many cases a property is tried with: a fraction of what a plain test run does, as each takes many times as long.
+/// How many cases a property is tried with: a fraction of what a plain test run does, as each takes
+/// many times as long.
 const ADDRESS_CASES: &str = "32";
 const MIRI_CASES: &str = "4";
 

@@ -1,6 +1,7 @@
-//! `cargo xtask scenarios`: which scenario shows what, and on which kernels it passed. Every number of a kernel fact, of a
-//! known fault and of an invariant has to have one; what cannot be a scenario has a test that says so in a comment above
-//! it: `// fact 53`, `// fault source-2`, `// invariant 9`.
+//! `cargo xtask scenarios`: which scenario shows what, and on which kernels it passed. Every number
+//! of a kernel fact, of a known fault and of an invariant has to have one; what cannot be a
+//! scenario has a test that says so in a comment above it: `// fact 53`, `// fault source-2`, `//
+//! invariant 9`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,8 @@ use crate::tools::{Result, cargo, line, need_ip, root};
 
 const DIRECTORY: &str = "crates/testkit/scenarios";
 const FACTS_PAGE: &str = "docs/kernels.md";
-/// Known faults of the systems that trueup learnt from, by room, and how many are listed in docs/testing.md.
+/// Known faults of the systems that trueup learnt from, by room, and how many are listed in
+/// docs/testing.md.
 const FAULTS: [(&str, u32); 2] = [("diff", 6), ("source", 5)];
 /// The kernel's facts that every list begins with; the page may have more.
 const FACTS: u32 = 55;
@@ -350,7 +352,8 @@ mod tests {
     #[test]
     fn comments_above_functions_label_them() {
         let text = "// facts 53 54\n#[test]\nfn one() {}\n\n// fact of life\nfn two() {}\n\
-            // fault source-2\n/// Told.\npub(crate) fn three() {}\n// fact 7\nlet x = 1;\nfn four() {}\n";
+            // fault source-2\n/// Told.\npub(crate) fn three() {}\n// fact 7\nlet x = 1;\nfn four()
+            // {}\n";
         let found = annotated(text);
         let one = |sort, number, name: &str| ((sort, number), name.to_owned());
         assert_eq!(

@@ -1,4 +1,5 @@
-//! The steps of a command: all run, so that one call shows all that is wrong, each with the time that it took.
+//! The steps of a command: all run, so that one call shows all that is wrong, each with the time
+//! that it took.
 
 use std::time::Instant;
 

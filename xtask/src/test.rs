@@ -8,10 +8,12 @@ use std::process::{Command, Stdio};
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, line, need_component, need_ip, show_and_run};
 
-/// The fuzz targets are a workspace of their own; without libFuzzer they are driven by mutations of valid input.
+/// The fuzz targets are a workspace of their own; without libFuzzer they are driven by mutations of
+/// valid input.
 const FUZZ: [&str; 2] = ["--manifest-path", "fuzz/Cargo.toml"];
 
-/// The cases of properties are the same each time, unless another seed is given: a change is not to fail by what it did not do.
+/// The cases of properties are the same each time, unless another seed is given: a change is not to
+/// fail by what it did not do.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
 
 /// Runs it.
@@ -62,7 +64,8 @@ pub(crate) fn run() -> Result<()> {
     ended
 }
 
-/// Unit, property, doc and kernel tests; the last are targets with a `main` of their own, as they enter a namespace.
+/// Unit, property, doc and kernel tests; the last are targets with a `main` of their own, as they
+/// enter a namespace.
 fn tests(mut command: Command, count: &mut Count) -> Result<()> {
     let name = line(&command);
     println!("$ {name}");
@@ -95,7 +98,8 @@ struct Count {
 }
 
 impl Count {
-    /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count nothing.
+    /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count
+    /// nothing.
     fn add(&mut self, line: &str) {
         let Some((_, numbers)) = line
             .strip_prefix("test result: ")

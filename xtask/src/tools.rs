@@ -68,8 +68,8 @@ pub(crate) fn need_ip() -> Result<()> {
         .ok_or_else(|| "`ip` is not in PATH: its folder is /usr/sbin or /sbin".to_owned())
 }
 
-/// Makes sure that programs are there: root on Debian and its kin installs what is missing, anyone else is told what to
-/// install.
+/// Makes sure that programs are there: root on Debian and its kin installs what is missing, anyone
+/// else is told what to install.
 pub(crate) fn need(tools: &[Tool]) -> Result<()> {
     let missing = |tools: &[Tool]| -> Vec<&str> {
         let missing = tools.iter().filter(|tool| find(tool.program).is_err());
@@ -95,7 +95,7 @@ pub(crate) fn need(tools: &[Tool]) -> Result<()> {
     }
 }
 
-/// Whether this user may have apt install packages.
+/// Returns true if this user may have apt install packages.
 pub(crate) fn can_install() -> bool {
     is_root() && find("apt-get").is_ok()
 }

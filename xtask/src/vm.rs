@@ -1,7 +1,9 @@
-//! `cargo xtask vm`: the kernel tests on the kernels that users run, each booted by qemu with an initramfs and nothing
-//! else. A kernel is Debian's own package, unpacked under `target/vm`; nothing of it is installed.
+//! `cargo xtask vm`: the kernel tests on the kernels that users run, each booted by qemu with an
+//! initramfs and nothing else. A kernel is Debian's own package, unpacked under `target/vm`;
+//! nothing of it is installed.
 //!
-//! Not a way to try out trueup by hand: the guest runs its programs, says how each ended, and powers off.
+//! Not a way to try out trueup by hand: the guest runs its programs, says how each ended, and
+//! powers off.
 
 mod boot;
 mod cpio;

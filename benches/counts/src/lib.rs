@@ -1,10 +1,12 @@
-//! What trueup computes without a kernel: routes and the kernel's dumps of them, made up, and works on them.
+//! What trueup computes without a kernel: routes and the kernel's dumps of them, made up, and works
+//! on them.
 //!
-//! `cargo xtask counts` counts the instructions of each of the [`WORKS`] under valgrind and compares
-//! them with `benches/counts.toml`; the benches under criterion take their inputs from [`made`].
+//! `cargo xtask counts` counts the instructions of each of the [`WORKS`] under valgrind and
+//! compares them with `benches/counts.toml`; the benches under criterion take their inputs from
+//! [`made`].
 //!
-//! This is a package of its own, and has few dependencies, so that counting does not wait for
-//! a database and a command line to be built.
+//! This is a package of its own, and has few dependencies, so that counting does not wait for a
+//! database and a command line to be built.
 
 #![forbid(unsafe_code)]
 

@@ -19,8 +19,8 @@ pub const DEV: u32 = 2;
 /// Over how many gateways the routes are spread.
 const GATEWAYS: usize = 64;
 
-/// As many prefixes, ascending: /24 from 16.0.0.0 on, of which there is room for 13,631,488 before multicast; /48 from
-/// 2a00:: on.
+/// As many prefixes, ascending: /24 from 16.0.0.0 on, of which there is room for 13,631,488 before
+/// multicast; /48 from 2a00:: on.
 pub fn prefixes(family: Family, count: usize) -> impl Iterator<Item = Prefix> {
     (0..count).filter_map(move |at| prefix(family, at))
 }
@@ -179,7 +179,8 @@ pub fn rows(dump: &[u8]) -> impl Iterator<Item = PlainRoute> + '_ {
     })
 }
 
-/// Routes of which one at a time is to lead another way, as in a loop between two looks at the whole.
+/// Routes of which one at a time is to lead another way, as in a loop between two looks at the
+/// whole.
 #[derive(Debug)]
 pub struct Changing {
     routes: Routes,
@@ -200,8 +201,8 @@ impl Changing {
         }
     }
 
-    /// Has the next route lead another way, makes the plan for it, and takes it for carried out. `None` is a plan that could
-    /// not be made.
+    /// Has the next route lead another way, makes the plan for it, and takes it for carried out.
+    /// `None` is a plan that could not be made.
     pub fn change(&mut self) -> Option<Plan> {
         self.changes += 1;
         let at = self.changes % self.count;

@@ -1,8 +1,9 @@
 //! The works whose instructions are counted: a list, and a function each.
 //!
-//! A function makes its input, then does the work so many rounds. What one round takes is the difference
-//! between a run of more rounds and a run of fewer; making the input, and starting a process, fall out.
-//! To count another work, add a function here and run `cargo xtask counts --write`.
+//! A function makes its input, then does the work so many rounds. What one round takes is the
+//! difference between a run of more rounds and a run of fewer; making the input, and starting a
+//! process, fall out. To count another work, add a function here and run `cargo xtask counts
+//! --write`.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
 //! BIRD 2: routes of a static protocol, brought into the kernel by a kernel protocol.
 //!
-//! It is started with its configuration beforehand, which it reads in some seconds; the clock runs from
-//! the command over its control socket that sets it to work until it says that all is done. Its routes
-//! bear its own protocol, 12.
+//! It is started with its configuration beforehand, which it reads in some seconds; the clock runs
+//! from the command over its control socket that sets it to work until it says that all is done.
+//! Its routes bear its own protocol, 12.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -37,7 +37,8 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     let family = shape::family(work);
     let create = matches!(work, Work::RouteCreate | Work::Route6Create);
     if !create {
-        // It leaves alone what others made. What an earlier run of it left bears its own protocol and is taken over.
+        // It leaves alone what others made. What an earlier run of it left bears its own protocol
+        // and is taken over.
         let option = if family == Family::V4 { "-4" } else { "-6" };
         ip::call(&[option, "route", "flush", "protocol", &PROTOCOL.to_string()])?;
     }
@@ -62,7 +63,8 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     })
 }
 
-/// A running BIRD, killed when dropped: ended properly it would take longer, and do the same with `persist`.
+/// A running BIRD, killed when dropped: ended properly it would take longer, and do the same with
+/// `persist`.
 struct Bird {
     child: Child,
     socket: PathBuf,
@@ -119,7 +121,8 @@ impl Drop for Bird {
     }
 }
 
-/// Its control socket: a line is a command, a line that begins with four digits and a space ends the answer.
+/// Its control socket: a line is a command, a line that begins with four digits and a space ends
+/// the answer.
 struct Control(UnixStream);
 
 impl Control {
@@ -168,7 +171,8 @@ impl Control {
         }
     }
 
-    /// Waits until the kernel has as many of the static protocol's routes. It is asked so seldom that asking costs nothing.
+    /// Waits until the kernel has as many of the static protocol's routes. It is asked so seldom
+    /// that asking costs nothing.
     fn wait_exported(&mut self, wanted: usize) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < BOUND {
@@ -186,7 +190,8 @@ impl Control {
         bail!("bird is not done after {BOUND:?}")
     }
 
-    /// Has it scan the kernel's routes. It answers the next command once it has, being of one thread.
+    /// Has it scan the kernel's routes. It answers the next command once it has, being of one
+    /// thread.
     fn scan(&mut self) -> Result<()> {
         self.ask("reload in kernel1")?;
         self.ask("show status").map(drop)

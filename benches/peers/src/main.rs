@@ -1,11 +1,12 @@
-//! What others make, at the same work as trueup: `ip -batch`, the crates nlink and rtnetlink, BIRD 2.
+//! What others make, at the same work as trueup: `ip -batch`, the crates nlink and rtnetlink, BIRD
+//! 2.
 //!
-//! `peers NAME WORK SIZE` does a piece of work once, in the network namespace that it is started in,
-//! and prints what it took as a line of JSON; `peers list` prints what there is. Works, the state
-//! that each finds and leaves, and the line are described in `benches/README.md`.
+//! `peers NAME WORK SIZE` does a piece of work once, in the network namespace that it is started
+//! in, and prints what it took as a line of JSON; `peers list` prints what there is. Works, the
+//! state that each finds and leaves, and the line are described in `benches/README.md`.
 //!
-//! Each peer is used as its own documentation has it, with what it offers for many objects at
-//! once. Nothing here judges whether the outcome is right: whoever has it run looks at the kernel.
+//! Each peer is used as its own documentation has it, with what it offers for many objects at once.
+//! Nothing here judges whether the outcome is right: whoever has it run looks at the kernel.
 
 mod bird;
 mod ip;

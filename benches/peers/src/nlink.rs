@@ -1,4 +1,5 @@
-//! The crate nlink, in both of its ways: batches of requests, and a declared configuration that it compares and applies.
+//! The crate nlink, in both of its ways: batches of requests, and a declared configuration that it
+//! compares and applies.
 
 use std::net::IpAddr;
 
@@ -12,8 +13,8 @@ use crate::shape::{self, PROTOCOL, Route, Work};
 use crate::took::{self, Took};
 
 const ROUTES: usize = 1_000_000;
-/// Requests at once. The kernel acknowledges each, and a receive buffer of the default size holds no more: with more than that
-/// batches fail with `ENOBUFS`.
+/// Requests at once. The kernel acknowledges each, and a receive buffer of the default size holds
+/// no more: with more than that batches fail with `ENOBUFS`.
 const BATCH: usize = 250;
 
 pub(crate) const WORKS: [(Work, usize); 8] = [
@@ -27,8 +28,8 @@ pub(crate) const WORKS: [(Work, usize); 8] = [
     (Work::FewNoop, ROUTES),
 ];
 
-/// What it replaces or deletes it looks up in a list, for each, so that the time grows with the square: a delete takes 21 µs of
-/// processor time among 1,000, 31 µs among 10,000.
+/// What it replaces or deletes it looks up in a list, for each, so that the time grows with the
+/// square: a delete takes 21 µs of processor time among 1,000, 31 µs among 10,000.
 const FEWER: usize = 10_000;
 
 pub(crate) const DECLARED: [(Work, usize); 8] = [
@@ -84,7 +85,8 @@ pub(crate) fn run(work: Work, size: usize) -> Result<Took> {
     })
 }
 
-/// The whole state declared, which nlink compares with the kernel's and applies. The declaration is made beforehand.
+/// The whole state declared, which nlink compares with the kernel's and applies. The declaration is
+/// made beforehand.
 pub(crate) fn declared(work: Work, size: usize) -> Result<Took> {
     let mut config = NetworkConfig::new().route_protocol(RouteProtocol::from(PROTOCOL));
     let delete = matches!(work, Work::RouteDelete | Work::Route6Delete);

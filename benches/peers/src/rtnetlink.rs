@@ -1,4 +1,5 @@
-//! The crate rtnetlink: a request at a time, as it has no batches; a dump is looked at as it streams in.
+//! The crate rtnetlink: a request at a time, as it has no batches; a dump is looked at as it
+//! streams in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

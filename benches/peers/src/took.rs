@@ -30,8 +30,8 @@ pub(crate) fn here(work: impl FnOnce() -> Result<()>) -> Result<Took> {
     })
 }
 
-/// Measures a command from its start to its end, which has to be a good one. Its memory is measured right as long as no other child
-/// of this process needed more.
+/// Measures a command from its start to its end, which has to be a good one. Its memory is measured
+/// right as long as no other child of this process needed more.
 pub(crate) fn command(command: &mut Command) -> Result<Took> {
     let (before, start) = (spent(UsageWho::RUSAGE_CHILDREN)?, Instant::now());
     let status = command
@@ -69,7 +69,8 @@ fn spent(who: UsageWho) -> Result<Duration> {
     Ok(Duration::from_micros(u64::try_from(micros)?))
 }
 
-/// Time on a processor, from `/proc/PID/schedstat`: the other files count in hundredths of a second.
+/// Time on a processor, from `/proc/PID/schedstat`: the other files count in hundredths of a
+/// second.
 fn on_cpu(process: &str) -> Result<Duration> {
     let text = read(process, "schedstat")?;
     let nanos = text.split_whitespace().next().unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Has programs do the works in turn: floor, trueup and the others, again and again, so that whatever else the machine does
-//! meets all alike. A namespace is shared by the turns of a size, and each turn leaves it as it found it.
+//! Has programs do the works in turn: floor, trueup and the others, again and again, so that
+//! whatever else the machine does meets all alike. A namespace is shared by the turns of a size,
+//! and each turn leaves it as it found it.
 
 use std::fs;
 use std::thread::sleep;
@@ -62,11 +63,13 @@ impl Choice {
     }
 }
 
-/// Runs a series, and puts what it took into the record: what an earlier run left there of the same works is replaced.
+/// Runs a series, and puts what it took into the record: what an earlier run left there of the same
+/// works is replaced.
 ///
 /// # Errors
 ///
-/// When the namespace cannot be made as a work needs it. A program that fails is reported and left out.
+/// When the namespace cannot be made as a work needs it. A program that fails is reported and left
+/// out.
 pub fn series(
     series: &Series,
     programs: &[Program],
@@ -103,7 +106,8 @@ pub fn series(
 ///
 /// # Errors
 ///
-/// As [`series`]. A work that cannot be looked into is reported, and with it the rest of the series left out.
+/// As [`series`]. A work that cannot be looked into is reported, and with it the rest of the series
+/// left out.
 pub fn profiled(
     series: &Series,
     program: &Program,
@@ -164,7 +168,8 @@ impl<'a> Turns<'a> {
         floor::wait_until_up("up0");
         let of = |work| self.series.steps.iter().any(|step| step.work == work);
         if of(Work::GatewayObject) {
-            // While it is 1, as by default, the kernel walks all routes for an object that changes, to tell of each.
+            // While it is 1, as by default, the kernel walks all routes for an object that changes,
+            // to tell of each.
             fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0")?;
         }
         self.rules = floor::count()?.1;
@@ -178,7 +183,8 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Empties it: a namespace that is dropped with all that is in it takes its time beside what comes next.
+    /// Empties it: a namespace that is dropped with all that is in it takes its time beside what
+    /// comes next.
     fn end(&self) -> Result<()> {
         match self.series.held {
             Held::Nothing => Ok(()),

@@ -1,6 +1,6 @@
 //! The picture of `docs/performance.md`: wall time over the number of objects, a panel a work and a
-//! line a program. Both axes are logarithmic, so that what grows in proportion is a straight line of
-//! the same slope in every panel.
+//! line a program. Both axes are logarithmic, so that what grows in proportion is a straight line
+//! of the same slope in every panel.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Where the time of a work goes, as `perf` samples it: into the kernel's answers, into the changes that it makes, into what
-//! it does besides, or into the program itself.
+//! Where the time of a work goes, as `perf` samples it: into the kernel's answers, into the changes
+//! that it makes, into what it does besides, or into the program itself.
 
 use std::path::Path;
 use std::process::{self, Command};
@@ -99,7 +99,8 @@ fn script(data: &Path) -> Result<String> {
 }
 
 impl Samples {
-    /// Of what `perf script --fields ip,sym` prints: a frame a line, the innermost first, and an empty line after each sample.
+    /// Of what `perf script --fields ip,sym` prints: a frame a line, the innermost first, and an
+    /// empty line after each sample.
     fn of_script(text: &str) -> Samples {
         let mut samples = Samples::default();
         for sample in text.split("\n\n") {

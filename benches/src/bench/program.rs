@@ -67,7 +67,7 @@ impl Program {
         found.is_some_and(|(_, largest)| size <= *largest)
     }
 
-    /// Whether it is the floor or trueup, which are measured as often as possible.
+    /// Returns true if it is the floor or trueup, which are measured as often as possible.
     pub(super) fn is_of_ours(&self) -> bool {
         self.name == "floor" || self.name == "trueup"
     }

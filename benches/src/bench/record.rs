@@ -1,5 +1,5 @@
-//! What works took, kept from one run of the benchmark to the next, so that one row can be measured again without the others;
-//! and the figures that are made of it.
+//! What works took, kept from one run of the benchmark to the next, so that one row can be measured
+//! again without the others; and the figures that are made of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,8 @@ pub struct Figures {
 }
 
 impl Record {
-    /// What is kept in a file for this machine: nothing where there is no file, or one from another machine.
+    /// What is kept in a file for this machine: nothing where there is no file, or one from another
+    /// machine.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl Entry {
         self.failed.insert(program.to_owned(), why.to_owned());
     }
 
-    /// Whether it did.
+    /// Returns true if it did.
     pub fn has_failed(&self, program: &str) -> bool {
         self.failed.contains_key(program)
     }
@@ -141,7 +142,8 @@ impl Entry {
             .filter_map(|(turn, took)| Some(times(took.wall_ns, others.get(turn)?.wall_ns)))
             .collect();
         ratios.sort_by(f64::total_cmp);
-        // Of those turns alone that both took: one that took part less often met what those turns met.
+        // Of those turns alone that both took: one that took part less often met what those turns
+        // met.
         let both = |own: &BTreeMap<usize, Took>, other: &BTreeMap<usize, Took>| {
             let in_both = own.iter().filter(|(turn, _)| other.contains_key(turn));
             median(in_both.map(|(_, took)| *took).collect())

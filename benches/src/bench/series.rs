@@ -4,7 +4,8 @@ use trueup_diff::Family;
 
 use crate::works::Work;
 
-/// Works that are done one after the other in one namespace, so that at the end it is as it was at the beginning.
+/// Works that are done one after the other in one namespace, so that at the end it is as it was at
+/// the beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
     /// What is there before and all the while.
@@ -13,7 +14,8 @@ pub struct Series {
     pub steps: &'static [Step],
     /// The sizes. The limits are about the last.
     pub sizes: &'static [usize],
-    /// How many times a route's cost one of its objects has, about: how often it is measured follows from that.
+    /// How many times a route's cost one of its objects has, about: how often it is measured
+    /// follows from that.
     pub weight: usize,
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`, once everything is built: has programs do works in turn, in namespaces of its own, and shows what
-//! that took. Needs no root.
+//! `cargo xtask bench`, once everything is built: has programs do works in turn, in namespaces of
+//! its own, and shows what that took. Needs no root.
 
 use std::fs;
 use std::path::Path;
@@ -23,9 +23,10 @@ mod flags {
     use std::path::PathBuf;
 
     xflags::xflags! {
-        /// Measures works of trueup against the floor and against other programs, alternately. The internet's table is
-        /// read from the folder that $TRUEUP_DATA names, from internet-v4.txt.gz and internet-v6.txt.gz with a prefix at
-        /// the start of each line; else one of its size and shape is made up.
+        /// Measures works of trueup against the floor and against other programs, alternately. The
+        /// internet's table is read from the folder that $TRUEUP_DATA names, from
+        /// internet-v4.txt.gz and internet-v6.txt.gz with a prefix at the start of each line; else
+        /// one of its size and shape is made up.
         cmd bench {
             /// Measure this work alone, such as route-create; may be repeated.
             repeated --work name: String
@@ -39,10 +40,12 @@ mod flags {
             optional --quick
             /// Leave out the others: the floor and trueup alone.
             optional --alone
-            /// After so many minutes no work is repeated any more, but each is still done once; 15 by default.
+            /// After so many minutes no work is repeated any more, but each is still done once; 15
+            /// by default.
             optional --minutes minutes: u64
-            /// Look where trueup's time goes instead, each work once at its largest size, by `perf` (Debian's linux-perf), which
-            /// has to see the kernel (sysctl kernel.perf_event_paranoid, 1 at most).
+            /// Look where trueup's time goes instead, each work once at its largest size, by `perf`
+            /// (Debian's linux-perf), which has to see the kernel (sysctl
+            /// kernel.perf_event_paranoid, 1 at most).
             optional --profile
             /// Write the tables to docs/performance.md, and the picture beside it.
             optional --write

@@ -36,14 +36,15 @@ mod flags {
     xflags::xflags! {
         /// Measures whole passes beside `ip -batch` on the same work.
         cmd internet {
-            /// Where internet-v4.txt.gz and internet-v6.txt.gz are; $TRUEUP_DATA by default. Without
-            /// either, prefixes of the same number and shape are made up.
+            /// Where internet-v4.txt.gz and internet-v6.txt.gz are; $TRUEUP_DATA by default.
+            /// Without either, prefixes of the same number and shape are made up.
             optional --data directory: PathBuf
             /// How many routes; by default all.
             optional --size routes: usize
             /// How many rules; 10,000 by default.
             optional --rules rules: usize
-            /// Measure the growth from 1,000 routes to all, and from 1,250 rules to 10,000, instead.
+            /// Measure the growth from 1,000 routes to all, and from 1,250 rules to 10,000,
+            /// instead.
             optional --growth
             /// Measure this `trueup` command as well, on TOML and JSON files of the same state.
             optional --agent command: PathBuf

@@ -1,11 +1,11 @@
-//! How long what another writer deletes is gone: from the return of his delete to the moment at which a
-//! listener of its own sees that it is there again. Beside it, in the same namespace and run, what
-//! the kernel itself takes for one add.
+//! How long what another writer deletes is gone: from the return of his delete to the moment at
+//! which a listener of its own sees that it is there again. Beside it, in the same namespace and
+//! run, what the kernel itself takes for one add.
 //!
-//! The loop runs on a thread of its own, converged and at rest before each sample. The kernel tells of
-//! a delete before it returns from it, and of some it has much to do afterwards: then the object may
-//! be there again by the time that the other writer knows that it is gone, which counts as no time at
-//! all. So it is measured from his asking as well.
+//! The loop runs on a thread of its own, converged and at rest before each sample. The kernel tells
+//! of a delete before it returns from it, and of some it has much to do afterwards: then the object
+//! may be there again by the time that the other writer knows that it is gone, which counts as no
+//! time at all. So it is measured from his asking as well.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -168,7 +168,7 @@ fn message(verb: Verb, object: &Object) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// Whether an event says that there is such an object, and that it is ours.
+/// Returns true if an event says that there is such an object, and that it is ours.
 fn is_new(event: &Message<'_>, object: &Object) -> bool {
     let body = event.body;
     let there = match event.header.kind {

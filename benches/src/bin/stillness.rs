@@ -1,6 +1,6 @@
-//! What a loop costs that has nothing to do, in a namespace where other writers are busy: processor time
-//! of its thread, passes, and the messages that it sends to change anything, of which there are to
-//! be none.
+//! What a loop costs that has nothing to do, in a namespace where other writers are busy: processor
+//! time of its thread, passes, and the messages that it sends to change anything, of which there
+//! are to be none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -130,9 +130,9 @@ fn churn(rate: u32, lasts: Duration) -> Result<u32> {
     }
 }
 
-/// Half of them routes, a quarter neighbours, an eighth each addresses and rules. Of these few are IPv6: a rule
-/// has the kernel walk all IPv6 routes, an address has it join groups anew, and each would take the
-/// time of a hundred others.
+/// Half of them routes, a quarter neighbours, an eighth each addresses and rules. Of these few are
+/// IPv6: a rule has the kernel walk all IPv6 routes, an address has it join groups anew, and each
+/// would take the time of a hundred others.
 fn mixed() -> Result<Vec<Object>> {
     let [routes, addresses, neighbours, rules] = crowd::theirs(500)?;
     let few = |all: Vec<Object>| {

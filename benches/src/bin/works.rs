@@ -1,5 +1,6 @@
-//! The floor and trueup as programs that do one piece of work a process: `works NAME WORK SIZE`, `works list`. The
-//! README of the benchmarks says what each work is, and what the printed line means.
+//! The floor and trueup as programs that do one piece of work a process: `works NAME WORK SIZE`,
+//! `works list`. The README of the benchmarks says what each work is, and what the printed line
+//! means.
 
 use std::env;
 

@@ -1,5 +1,5 @@
-//! Requests as bytes, made before the clock starts: many messages a batch, of which the last alone asks for its
-//! acknowledgement. Written by hand, so that they are the least that the kernel takes.
+//! Requests as bytes, made before the clock starts: many messages a batch, of which the last alone
+//! asks for its acknowledgement. Written by hand, so that they are the least that the kernel takes.
 
 use std::net::IpAddr;
 
@@ -113,7 +113,8 @@ impl Requests {
             Verb::Create | Verb::Replace => RTM_NEWROUTE,
         };
         let family = family(address);
-        // struct rtmsg: family, length of destination and source, TOS, table, protocol, scope, type, flags.
+        // struct rtmsg: family, length of destination and source, TOS, table, protocol, scope,
+        // type, flags.
         let mut head = [0; 12];
         head[0] = family;
         head[1] = length;
@@ -192,7 +193,8 @@ impl Requests {
             Verb::Delete => RTM_DELRULE,
             Verb::Create | Verb::Replace => RTM_NEWRULE,
         };
-        // struct fib_rule_hdr: family, length of destination and source, TOS, table, two reserved, action, flags.
+        // struct fib_rule_hdr: family, length of destination and source, TOS, table, two reserved,
+        // action, flags.
         let mut head = [0; 12];
         head[0] = family(from);
         head[2] = if from.is_ipv4() { 32 } else { 128 };

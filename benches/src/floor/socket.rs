@@ -1,4 +1,5 @@
-//! A socket of the floor's own: sends what was encoded, and receives without looking, but for how it ends.
+//! A socket of the floor's own: sends what was encoded, and receives without looking, but for how
+//! it ends.
 
 use std::io::Read as _;
 
@@ -42,8 +43,8 @@ impl Raw {
         Ok(())
     }
 
-    /// Everything was carried out by the time that the send returned: what comes first is a refusal of any of the
-    /// messages, or else the acknowledgement of the last.
+    /// Everything was carried out by the time that the send returned: what comes first is a refusal
+    /// of any of the messages, or else the acknowledgement of the last.
     fn acknowledged(&mut self) -> Result<()> {
         let received = self.receive()?;
         let header = Header::read(received).context("an answer")?;

@@ -443,7 +443,8 @@ mod tests {
         }
     }
 
-    /// Runs a pass over one setting and an empty network; returns the setting's value after it, too.
+    /// Runs a pass over one setting and an empty network; returns the setting's value after it,
+    /// too.
     fn pass(ledger_reads: u32) -> (Result<Report, Error>, Bytes) {
         let value = Arc::default();
         let mut host = Host::new(Box::new(MemoryLedger::default()));

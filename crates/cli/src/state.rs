@@ -72,9 +72,10 @@ struct Opened {
 }
 
 impl StateFile {
-    /// Finds the place for a namespace, by its cookie, and a marker. It is in the directory that was
-    /// given; or in the first of the usual ones that has its journal; or else in the first of them
-    /// that is, or can be made, writable. A reader decides as a writer does. Makes no directory.
+    /// Finds the place for a namespace, by its cookie, and a marker. It is in the directory that
+    /// was given; or in the first of the usual ones that has its journal; or else in the first of
+    /// them that is, or can be made, writable. A reader decides as a writer does. Makes no
+    /// directory.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The pure diff of one kind of object: for those who need no plan.
 //!
 //! Each function compares indexed objects, in canonical form, and says what to create, update and
-//! delete, in the order of their keys; carrying it out in a safe order, and sparing what would go along,
-//! is what [`plan()`](crate::plan()) adds.
+//! delete, in the order of their keys; carrying it out in a safe order, and sparing what would go
+//! along, is what [`plan()`](crate::plan()) adds.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,14 @@ use crate::kinds::{
 pub struct KindDiff<'a, K> {
     /// Desired and absent.
     pub create: Vec<&'a K>,
-    /// Ours, and not as desired: the desired object, then the observed one. It can be changed in place
-    /// if all of its [`differences`](crate::Item::differences) can, and is deleted and created if not.
+    /// Ours, and not as desired: the desired object, then the observed one. It can be changed in
+    /// place if all of its [`differences`](crate::Item::differences) can, and is deleted and
+    /// created if not.
     pub update: Vec<(&'a K, &'a K)>,
     /// Ours, and undesired.
     pub delete: Vec<&'a K>,
-    /// Foreign, on a desired key and not as desired: the desired object, then the foreign one. To create
-    /// ours would be refused.
+    /// Foreign, on a desired key and not as desired: the desired object, then the foreign one. To
+    /// create ours would be refused.
     pub conflicts: Vec<(&'a K, &'a K)>,
 }
 
@@ -131,8 +132,8 @@ pub fn addresses<'a>(
     diff(desired, observed, |address| owned.contains(&address.key()))
 }
 
-/// Compares neighbours; those whose keys are in `owned` are ours. Neighbours that the kernel resolved are
-/// as absent.
+/// Compares neighbours; those whose keys are in `owned` are ours. Neighbours that the kernel
+/// resolved are as absent.
 ///
 /// # Errors
 ///

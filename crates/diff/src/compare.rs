@@ -1,9 +1,10 @@
 //! The diff itself, over items of any type: what is desired and absent is created, what is present
 //! with another value is updated, what is present and undesired is deleted where that is allowed.
 //!
-//! Both sides are walked once, side by side, in the order of their keys. What comes in that order, as
-//! what the kernel reports does, is walked where it lies; anything else is sorted before, so that a diff
-//! costs n log n at most, and its result is in key order whatever the order of the input.
+//! Both sides are walked once, side by side, in the order of their keys. What comes in that order,
+//! as what the kernel reports does, is walked where it lies; anything else is sorted before, so
+//! that a diff costs n log n at most, and its result is in key order whatever the order of the
+//! input.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;

@@ -12,8 +12,8 @@ per_kind! {
     /// ours".
     #[derive(Clone, Debug, Default, PartialEq)]
     pub struct Desired[DesiredOf] {
-        /// The objects but routes that become ours if they are there already as desired, each by its
-        /// kind and its position in the list of that kind. Of routes: [`crate::Routes::adopt`].
+        /// The objects but routes that become ours if they are there already as desired, each by
+        /// its kind and its position in the list of that kind. Of routes: [`crate::Routes::adopt`].
         pub adopt: BTreeSet<(Kind, usize)>,
     }
 }
@@ -62,7 +62,8 @@ impl<T> Stated for Option<T> {
     }
 }
 
-/// Nexthop objects are managed with routes, whatever the mode: what no route points at any more goes.
+/// Nexthop objects are managed with routes, whatever the mode: what no route points at any more
+/// goes.
 impl Stated for NexthopMode {
     fn is_stated(&self) -> bool {
         false

@@ -19,7 +19,8 @@ per_kind! {
         pub link_status: BTreeMap<u32, LinkStatus>,
         /// Forwarding entries on links that the plan touches.
         pub forwarding: Vec<ForwardingEntry>,
-        /// The kinds of which every object in question is here. Of any other kind nothing is deleted.
+        /// The kinds of which every object in question is here. Of any other kind nothing is
+        /// deleted.
         pub complete: Kinds,
     }
 }

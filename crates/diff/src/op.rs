@@ -19,43 +19,47 @@ pub enum Reason {
     Recreated,
     /// Ours and no longer desired.
     Undesired,
-    /// Ours, and declared by nobody whom we know: what an earlier run left, or a sibling made.
+    /// Ours, and declared by no instance that we know: an earlier run left it, or another trueup made
+    /// it.
     Orphan,
     /// Foreign, on a key that we desire: the op's `was` says what it is.
     Overridden,
-    /// Taken by us and no longer desired: it becomes again what it was, in place, or, where the kernel cannot do that, by a
-    /// delete and a create.
+    /// Overridden by us and no longer desired: it becomes again what it was, in place, or, where the
+    /// kernel cannot do that, by a delete and a create.
     Restored,
 }
 
 /// Why an op that would be due is not to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// It would take an object of someone else's along, which is told here.
-    Bystander(Box<Object>),
+    /// It would take this object of another writer along.
+    Collateral(Box<Object>),
     /// It would take this forwarding entry along.
     Forwarding(Box<ForwardingEntry>),
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
-    /// It bears our marker and we have not seen it declared: a sibling may be ahead of us. For so long it is left alone.
+    /// It bears our marker and we have not seen it declared: another trueup may be ahead of us. It is
+    /// left alone for this long.
     Grace(Duration),
-    /// Somebody takes it from us again and again.
+    /// Another writer removes or overwrites it repeatedly.
     Contention {
-        /// How often, in the window that counts.
+        /// How often, within the window that counts.
         times: u32,
-        /// The protocol that it bore in the other's hands, if it was seen.
+        /// The protocol that it bore after the other writer's change, if it was seen.
         by: Option<u8>,
-        /// For so long it is left alone.
+        /// It is left alone for this long.
         left: Duration,
     },
-    /// It could not be recorded before that it is meant, for the reason told here, so that after a crash nobody would know.
+    /// The intent could not be recorded beforehand, for this reason, so that a crash would lose it.
     Unrecorded(Box<str>),
-    /// It was written before, and the kernel has made of it what is told here, or nothing: written again it would become the
-    /// same.
+    /// It was written before, and the kernel stores this instead, or nothing: written again it would
+    /// become the same.
     StoredOtherwise(Option<Box<Object>>),
-    /// It failed before, and is tried again after so long; [`Duration::MAX`] when something changes.
+    /// It failed before, and is tried again after this long; [`Duration::MAX`] when something
+    /// changes.
     Backoff(Duration),
-    /// The pass was to end before its turn came: its time, or the number of its ops, was limited. The next one goes on.
+    /// The pass was to end before its turn came: its time, or the number of its ops, was limited.
+    /// The next one goes on.
     Cut,
 }
 
@@ -66,7 +70,7 @@ impl fmt::Display for Hold {
             Hold::NotCreatable => {
                 f.write_str("the link must exist, and is not one that netlink can create")
             }
-            Hold::Bystander(object) => {
+            Hold::Collateral(object) => {
                 let (kind, name) = with_object!(&**object, it: K => (K::NAME, it.short_name()));
                 write!(f, "would take along what is not to go: {kind} {name}")
             }
@@ -105,7 +109,7 @@ impl fmt::Display for Hold {
 impl From<Object> for Hold {
     /// Held over an object of another writer's.
     fn from(object: Object) -> Hold {
-        Hold::Bystander(Box::new(object))
+        Hold::Collateral(Box::new(object))
     }
 }
 
@@ -125,14 +129,16 @@ pub struct Op {
 }
 
 impl Op {
-    /// Whether a route can be added beside the one that it was, and that be taken away then by its gateway, whoever else is on the
-    /// key. None of IPv6: there it may become one with another writer's route.
+    /// Returns true if a route can be added beside the one that it was, and that be taken away then
+    /// by its gateway, whoever else is on the key. None of IPv6: there it may become one with
+    /// another writer's route.
     pub fn can_append_then_delete(&self) -> bool {
         self.changes_gateway()
             .is_some_and(|route| route.family() == Family::Inet)
     }
 
-    /// The route of ours that is to have another gateway than it has, where it has one and is to have one.
+    /// The route of ours that is to have another gateway than it has, where it has one and is to
+    /// have one.
     pub(crate) fn changes_gateway(&self) -> Option<&Route> {
         let (Object::Route(route), Some(Object::Route(was))) = (&self.object, self.was.as_deref())
         else {

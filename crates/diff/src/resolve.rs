@@ -251,8 +251,8 @@ impl ResolvedDevices {
             }
         }
         // In the order of names: planned devices are the same whatever the order of the input. The
-        // other end of a pair may fail to come, where its maker is there as something else; what is to
-        // rest on it then waits, and all else goes on.
+        // other end of a pair may fail to come, where its maker is there as something else; what is
+        // to rest on it then waits, and all else goes on.
         let links = desired.links.iter().flatten();
         let names: BTreeSet<IfName> = links
             .flat_map(|link| std::iter::once(link.name).chain(link.peer()))
@@ -403,7 +403,8 @@ fn recreate(
     }
 }
 
-/// The links of ours that are not declared, by index. The other end of a declared one stays with it.
+/// The links of ours that are not declared, by index. The other end of a declared one stays with
+/// it.
 pub(crate) fn undesired<D>(
     wanted: &[Link<D>],
     observed: &[Link],

@@ -8,8 +8,8 @@ use crate::values::Dev;
 
 /// A word of a command line, quoted where `ip -batch` would otherwise split it.
 ///
-/// `ip -batch` knows no escape: it cuts a line at the first `#`, joins one that ends in `\` with the
-/// next, and reads a word that begins with a quote up to the next such quote (`getcmdline` and
+/// `ip -batch` knows no escape: it cuts a line at the first `#`, joins one that ends in `\` with
+/// the next, and reads a word that begins with a quote up to the next such quote (`getcmdline` and
 /// `makeargs` in iproute2's lib/utils.c). A word that it would read as another one, or that a
 /// terminal would obey, is written as bash writes it, `$'...'`; [`is_sayable`] says whether a
 /// command has such a word.
@@ -46,7 +46,7 @@ fn quote(word: &str) -> Option<&'static str> {
 /// How an escaped word begins. No other word has it in it.
 const ESCAPED: &str = "$'";
 
-/// Whether `ip -batch` reads every word of a command as the one that was meant.
+/// Returns true if `ip -batch` reads every word of a command as the one that was meant.
 pub(crate) fn is_sayable(command: &str) -> bool {
     !command.contains(ESCAPED)
 }
@@ -96,8 +96,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// Whether a terminal obeys a character, or shows nothing of it: controls, what sets the direction
-/// of text (Unicode, UAX 9), and what has no width.
+/// Returns true if a terminal obeys a character, or shows nothing of it: controls, what sets the
+/// direction of text (Unicode, UAX 9), and what has no width.
 pub fn is_harmful(c: char) -> bool {
     let is_format = matches!(
         c,

@@ -1,5 +1,5 @@
-//! Routes that stay on their nexthop objects against the full diff: where it is said that they do, objects are all that the full
-//! plan is about.
+//! Routes that stay on their nexthop objects against the full diff: where it is said that they do,
+//! objects are all that the full plan is about.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,8 @@ fn name() -> IfName {
     "eth0".parse().unwrap()
 }
 
-/// A way to few places: by one gateway or by two, with the device or, as no object can stand for, without.
+/// A way to few places: by one gateway or by two, with the device or, as no object can stand for,
+/// without.
 fn way(number: u8) -> NextHops<IfName> {
     let hop =
         |number: u8| NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).on(name());

@@ -1,4 +1,5 @@
-//! Routes that point at nexthop objects: which objects there are to be, in which order, and what is spared.
+//! Routes that point at nexthop objects: which objects there are to be, in which order, and what is
+//! spared.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,7 +52,8 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed, &Owned::default(), MARKER).unwrap()
 }
 
-/// What is there once a plan is carried out by a kernel that does what it is asked, and deletes with an object what points at it.
+/// What is there once a plan is carried out by a kernel that does what it is asked, and deletes
+/// with an object what points at it.
 fn carried(observed: &Observed, plan: &Plan) -> Observed {
     let mut after = observed.clone();
     for op in plan.ops.iter().filter(|op| op.hold.is_none()) {
@@ -270,7 +272,7 @@ fn what_somebody_elses_route_or_group_leads_to_stays() {
             (last.action, last.object.kind()),
             (Action::Delete, Kind::Nexthop)
         );
-        matches!(last.hold, Some(Hold::Bystander(_)))
+        matches!(last.hold, Some(Hold::Collateral(_)))
     };
     assert!(!held(&on));
     on.nexthops.push(group);

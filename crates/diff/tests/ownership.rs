@@ -383,7 +383,8 @@ fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
     let there = with_rules(vec![rule(MARKER)]);
     let plan = planned(&desired_rule(), &there, &Owned::default(), policy);
     assert!(plan.is_empty() && plan.adopted.is_empty(), "{plan:?}");
-    // Another agent with a ledger of its own may have made it: it is adopted where that is asked for.
+    // Another agent with a ledger of its own may have made it: it is adopted where that is asked
+    // for.
     let asked = Policy {
         adopt_protocols: Protocols::NONE.with(MARKER),
         ..policy
@@ -617,7 +618,7 @@ fn what_is_given_back_keeps_what_it_rests_on() {
     let mut owned = taken(there.routes[0].clone(), former.clone());
     owned.links.insert(3);
     let plan = planned(&none(), &there, &owned, MARKER);
-    let bystander = Some(Hold::Bystander(Box::new(former.into())));
+    let collateral = Some(Hold::Collateral(Box::new(former.into())));
     let holds: Vec<_> = plan
         .ops
         .iter()
@@ -627,8 +628,8 @@ fn what_is_given_back_keeps_what_it_rests_on() {
         holds,
         [
             (Kind::Route, None),
-            (Kind::Address, bystander.clone()),
-            (Kind::Link, bystander),
+            (Kind::Address, collateral.clone()),
+            (Kind::Link, collateral),
         ]
     );
 }
@@ -645,7 +646,7 @@ fn an_end_of_a_pair_that_is_not_ours_keeps_the_other() {
     let mut owned = recorded(there.links[0].clone());
     let plan = planned(&none(), &there, &owned, MARKER);
     let other = Object::from(there.links[1].clone());
-    assert_eq!(plan.ops[0].hold, Some(Hold::Bystander(Box::new(other))));
+    assert_eq!(plan.ops[0].hold, Some(Hold::Collateral(Box::new(other))));
     owned.links.insert(4);
     assert_eq!(
         lines(&none(), &there, &owned, MARKER),

@@ -247,7 +247,7 @@ fn changes_in_place(desired: &Object, observed: &Object) -> bool {
         .all(|difference| difference.in_place)
 }
 
-/// Whether one rule does for another: whoever made it.
+/// Returns true if one rule does for another: whoever made it.
 fn serves(desired: &Object, observed: &Object) -> bool {
     match (desired, observed) {
         (Object::Rule(d), Object::Rule(o)) => {
@@ -450,8 +450,8 @@ proptest! {
         }
         let Ok(again) = after.plan(&desired) else { return Ok(()) };
         prop_assert_eq!(&again.adopted, &[]);
-        // What held a link while it was foreign lets it be recreated once it is ours, and comes again on the new one.
-        // A pair goes with either end.
+        // What held a link while it was foreign lets it be recreated once it is ours, and comes
+        // again on the new one. A pair goes with either end.
         let made_anew = again
             .ops
             .iter()
@@ -747,7 +747,7 @@ proptest! {
     #[test]
     fn a_hold_names_what_is_not_to_go((world, desired, plan) in planned()) {
         for op in &plan.ops {
-            if let Some(Hold::Bystander(object)) = &op.hold {
+            if let Some(Hold::Collateral(object)) = &op.hold {
                 let may_go = world.is_ours(object) && desired.managed().contains(object.kind());
                 let given_back = plan.ops.iter().any(|op| op.reason == Reason::Restored && op.object.key() == object.key());
                 prop_assert!(given_back || !may_go && world.objects().contains(object), "{op:?}");

@@ -752,7 +752,7 @@ fn a_held_delete_names_the_bystander() {
         ..Owned::default()
     };
     let plan = plan(&desired, &observed, &owned, 116).unwrap();
-    assert!(matches!(plan.ops[0].hold, Some(Hold::Bystander(_))));
+    assert!(matches!(plan.ops[0].hold, Some(Hold::Collateral(_))));
     assert_eq!(plan.ops[0].command(&plan.devices), "link del dev br0");
     assert_eq!(
         plan.text().to_string(),

@@ -1,4 +1,5 @@
-//! The tracker against the full diff: whatever changes on either side, what it asks gives the same plan.
+//! The tracker against the full diff: whatever changes on either side, what it asks gives the same
+//! plan.
 
 #![allow(
     clippy::unwrap_used,

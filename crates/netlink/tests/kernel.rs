@@ -492,8 +492,8 @@ fn a_row_larger_than_any_dump_ends_it_without_an_error() {
         rows += usize::from(matches!(step, DumpStep::Message(_)));
     });
     match dump {
-        // So it cannot be known from there being nothing; codec::route refuses to write what comes to
-        // that.
+        // So it cannot be known from there being nothing; codec::route refuses to write what comes
+        // to that.
         Ok(dump) => assert_eq!((dump.complete, rows), (true, 0)),
         // Linux 6.1 tells.
         Err(error) => assert_eq!(error.errno(), Some(libc::EMSGSIZE)),

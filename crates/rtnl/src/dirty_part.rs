@@ -163,8 +163,8 @@ fn keep<T: Clone>(
     Some(kept)
 }
 
-/// Whether a plan for a part has consequences outside it: a change of a link, or of an address that
-/// is there, can take other objects along.
+/// Returns true if a plan for a part has consequences outside it: a change of a link, or of an
+/// address that is there, can take other objects along.
 pub(crate) fn exceeds_part(plan: &Plan) -> bool {
     let takes_along = |op: &Op| with_object!(&op.object, _it: K => K::takes_along(op.action));
     plan.ops.iter().any(takes_along)

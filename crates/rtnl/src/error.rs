@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// Whether a later pass may well succeed with nothing else changed.
+    /// Returns true if a later pass may well succeed with nothing else changed.
     pub fn is_retryable(&self) -> bool {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),

@@ -65,8 +65,8 @@ impl Options {
         self
     }
 
-    /// Whether a foreign object that is as desired becomes ours. It does
-    /// not unless said so, and not if it bears a protocol that may be another agent's marker: see
+    /// Returns true if a foreign object that is as desired becomes ours. It does not unless said
+    /// so, and not if it bears a protocol that may be another agent's marker: see
     /// [`Options::with_adopt_protocols`].
     #[must_use]
     pub fn with_adopt(self, adopt: bool) -> Options {
@@ -122,7 +122,7 @@ impl Options {
         }
     }
 
-    /// Whether foreign objects as desired are adopted.
+    /// Returns true if foreign objects as desired are adopted.
     pub fn adopt(&self) -> bool {
         self.adopt
     }

@@ -32,7 +32,7 @@ impl Planned {
         }
     }
 
-    /// Whether the kernel is as desired, and known to be.
+    /// Returns true if the kernel is as desired, and known to be.
     pub fn is_converged(&self) -> bool {
         self.plan.is_empty() && self.doubts.is_empty()
     }

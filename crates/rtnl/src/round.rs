@@ -12,7 +12,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Whether the kernel refused a create because something was on the key already.
+    /// Returns true if the kernel refused a create because something was on the key already.
     pub(crate) fn has_refusal(&self) -> bool {
         self.outcomes.outcomes.iter().any(is_refusal)
     }

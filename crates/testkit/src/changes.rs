@@ -1,6 +1,6 @@
 //! Announcements of the kernel: the proof that nothing was written. A write that changes nothing is
-//! announced too where the kernel does so (IPv6 routes and addresses replaced by their equals); an IPv4 route replaced
-//! by its equal is not, and no listener can see it.
+//! announced too where the kernel does so (IPv6 routes and addresses replaced by their equals); an
+//! IPv4 route replaced by its equal is not, and no listener can see it.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,8 +24,8 @@ pub struct Changes {
 /// An announcement, and who caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// The port of the socket that asked for it; 0 where the kernel does not say: for links, IPv6 addresses, neighbours that
-    /// are gone, and all that it derives.
+    /// The port of the socket that asked for it; 0 where the kernel does not say: for links, IPv6
+    /// addresses, neighbours that are gone, and all that it derives.
     pub port: u32,
     /// The request's flags as far as the kernel reports them: of routes, whether `NLM_F_REPLACE`
     /// replaced another one.
@@ -34,7 +34,8 @@ pub struct Announcement {
     pub message: RawMessage,
 }
 
-/// Groups 1 to 32: links, neighbours, addresses, routes and rules of both families, nexthops and the rest.
+/// Groups 1 to 32: links, neighbours, addresses, routes and rules of both families, nexthops and
+/// the rest.
 const ALL_GROUPS: u32 = u32::MAX;
 
 impl Changes {
@@ -46,7 +47,8 @@ impl Changes {
     pub fn watch() -> Self {
         Snapshot::settled();
         let socket = open(ALL_GROUPS).expect("a socket for all rtnetlink groups");
-        // Refused in a user namespace; the default then holds a few hundred messages, and an overrun is reported.
+        // Refused in a user namespace; the default then holds a few hundred messages, and an
+        // overrun is reported.
         let _best_effort = set_socket_recv_buffer_size_force(&socket, 64 << 20);
         let links = raw_dump(Kind::Link, 0)
             .iter()
@@ -56,9 +58,10 @@ impl Changes {
         Self { socket, links }
     }
 
-    /// Returns the announcements since the last call, reduced by [`stable`](crate::stable()): without neighbour resolution,
-    /// and without links that are as they were. Announcements are made before the write that causes them is
-    /// acknowledged, so none is still under way, except those of the kernel's own timers.
+    /// Returns the announcements since the last call, reduced by [`stable`](crate::stable()):
+    /// without neighbour resolution, and without links that are as they were. Announcements are
+    /// made before the write that causes them is acknowledged, so none is still under way, except
+    /// those of the kernel's own timers.
     ///
     /// # Panics
     ///
@@ -99,7 +102,8 @@ impl Changes {
         }
     }
 
-    /// Bridge ports are announced a second time with family 7 and a part of their attributes; the first has all.
+    /// Bridge ports are announced a second time with family 7 and a part of their attributes; the
+    /// first has all.
     fn link_moved(&mut self, link: &RawMessage) -> bool {
         const AF_BRIDGE: u8 = 7;
         link.family() != AF_BRIDGE

@@ -1,8 +1,8 @@
 //! Crash points: a process kills itself at one of its points, to show what a crash leaves behind at
 //! every place where it can leave something.
 //!
-//! A first process passes all points and lists them; then one process for each of them dies there. No
-//! destructor runs. [`faults`](crate::faults) has the faults that a program can notice.
+//! A first process passes all points and lists them; then one process for each of them dies there.
+//! No destructor runs. [`faults`](crate::faults) has the faults that a program can notice.
 //!
 //! ```
 //! use trueup_netlink::Socket;
@@ -52,7 +52,8 @@ impl Points {
         Self::new(None)
     }
 
-    /// The `at`-th is, from 1: the process says on standard output which it is, and kills itself (`SIGKILL`).
+    /// The `at`-th is, from 1: the process says on standard output which it is, and kills itself
+    /// (`SIGKILL`).
     pub fn deadly(at: usize) -> Self {
         Self::new(Some(at))
     }
@@ -84,8 +85,8 @@ impl Points {
         self.lock().points.clone()
     }
 
-    /// Returns a namespace with a point before and after every message sent to it. A batch is sent message
-    /// by message, so that there are points in its middle too.
+    /// Returns a namespace with a point before and after every message sent to it. A batch is sent
+    /// message by message, so that there are points in its middle too.
     pub fn namespace(&self, inner: Namespace) -> Namespace {
         Namespace::through(Arc::new(Deadly {
             inner,
@@ -98,9 +99,9 @@ impl Points {
     }
 }
 
-/// Keeps the runs that this process makes. `TRUEUP_CRASH` says which: `all`, or the name of a single run. Without it, up to
-/// `per_class` of each class, drawn by `TRUEUP_SEED` (a number, 1 unless given). A class is the text of a point, such as
-/// `after send: delete link`.
+/// Keeps the runs that this process makes. `TRUEUP_CRASH` says which: `all`, or the name of a
+/// single run. Without it, up to `per_class` of each class, drawn by `TRUEUP_SEED` (a number, 1
+/// unless given). A class is the text of a point, such as `after send: delete link`.
 ///
 /// # Panics
 ///
@@ -139,7 +140,8 @@ fn sample<T>(runs: Vec<T>, per_class: usize, class: impl Fn(&T) -> String, seed:
     runs.into_iter().filter(is_kept).collect()
 }
 
-/// Carries runs out, so many at once, each on whatever thread is free: most of the time a run waits for the kernel.
+/// Carries runs out, so many at once, each on whatever thread is free: most of the time a run waits
+/// for the kernel.
 ///
 /// # Panics
 ///
@@ -174,7 +176,8 @@ fn die(point: Option<&String>) -> ! {
         let _nobody_reads = writeln!(io::stdout(), "{point}");
     }
     let _killed = kill_process(getpid(), Signal::KILL);
-    // Not reached: a signal to oneself is there before the call returns. And no crash if it were, but a failed test.
+    // Not reached: a signal to oneself is there before the call returns. And no crash if it were,
+    // but a failed test.
     abort()
 }
 
@@ -204,7 +207,8 @@ impl Layer for OneByOne {
     }
 }
 
-/// A request in words: `create`, `update`, `delete`, `query` or `dump`, the kind, and the family where it has one.
+/// A request in words: `create`, `update`, `delete`, `query` or `dump`, the kind, and the family
+/// where it has one.
 fn named(request: &[u8]) -> String {
     const NLM_F_DUMP: u16 = 0x300;
     const NLM_F_CREATE: u16 = 0x400;

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::{fs, io};
 
-/// Makes a directory that is empty, whatever was there: it may be that of one who bore the same process id and was killed.
+/// Makes a directory that is empty, whatever was there: it may be that of one who bore the same
+/// process id and was killed.
 ///
 /// # Errors
 ///

@@ -1,5 +1,6 @@
-//! Namespaces of one's own, without root: a user namespace makes the caller root over the network and mount namespaces
-//! made with it. For throwaway processes only: nothing here can be undone within the process.
+//! Namespaces of one's own, without root: a user namespace makes the caller root over the network
+//! and mount namespaces made with it. For throwaway processes only: nothing here can be undone
+//! within the process.
 
 use std::fmt;
 use std::fs;
@@ -15,11 +16,13 @@ use rustix::thread::{
 use crate::message::Kind;
 use crate::wire;
 
-/// Enters a fresh user, network and mount namespace in which the caller is root, and brings `lo` up. `/run` becomes an
-/// empty, writable tmpfs, so that `ip netns add` and state directories work and nothing of the machine's is in reach.
+/// Enters a fresh user, network and mount namespace in which the caller is root, and brings `lo`
+/// up. `/run` becomes an empty, writable tmpfs, so that `ip netns add` and state directories work
+/// and nothing of the machine's is in reach.
 ///
-/// Call it first in `main`: the kernel refuses (`EINVAL`) once the process has a second thread. Where user namespaces
-/// are forbidden and the caller is root already, network and mount namespace alone are entered.
+/// Call it first in `main`: the kernel refuses (`EINVAL`) once the process has a second thread.
+/// Where user namespaces are forbidden and the caller is root already, network and mount namespace
+/// alone are entered.
 ///
 /// # Errors
 ///
@@ -29,7 +32,8 @@ pub fn enter() -> Result<(), Forbidden> {
     let scope = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
     match unshare(UnshareFlags::NEWUSER | scope) {
         Ok(()) => {
-            // Required before gid_map may be written without CAP_SETGID outside: user_namespaces(7).
+            // Required before gid_map may be written without CAP_SETGID outside:
+            // user_namespaces(7).
             write("/proc/self/setgroups", "deny")?;
             write("/proc/self/uid_map", &format!("0 {} 1", uid.as_raw()))?;
             write("/proc/self/gid_map", &format!("0 {} 1", gid.as_raw()))?;
@@ -51,8 +55,8 @@ pub fn enter() -> Result<(), Forbidden> {
     loopback_up().map_err(|error| Forbidden::new("setting lo up", &error, ""))
 }
 
-/// Moves the calling thread alone to a fresh network namespace with the kernel's own defaults and `lo` down. Processes
-/// that it starts from then on live there too.
+/// Moves the calling thread alone to a fresh network namespace with the kernel's own defaults and
+/// `lo` down. Processes that it starts from then on live there too.
 ///
 /// # Panics
 ///
@@ -61,8 +65,9 @@ pub fn fresh_netns() {
     unshare(UnshareFlags::NEWNET).expect("a network namespace: was enter() called first?");
 }
 
-/// As [`fresh_netns`], made to hold still: `lo` is up, IPv6 is on, and addresses are usable at once, as duplicate
-/// detection is off (with it an address stays tentative for a second or two, and announces its end).
+/// As [`fresh_netns`], made to hold still: `lo` is up, IPv6 is on, and addresses are usable at
+/// once, as duplicate detection is off (with it an address stays tentative for a second or two, and
+/// announces its end).
 ///
 /// # Panics
 ///
@@ -76,7 +81,8 @@ pub fn quiet_netns() {
     ] {
         for scope in ["all", "default"] {
             let path = format!("/proc/sys/net/ipv6/conf/{scope}/{setting}");
-            // A writer spins for as long as others have the kernel's lock (`addrconf_sysctl_disable`), a reader does not.
+            // A writer spins for as long as others have the kernel's lock
+            // (`addrconf_sysctl_disable`), a reader does not.
             if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value) {
                 continue;
             }
@@ -115,7 +121,8 @@ fn give_up(capability: CapabilitySet) {
     set_capabilities(None, sets).expect("capabilities can always be given up");
 }
 
-/// The machine does not let this user make namespaces. Its text names the step, the kernel's error and the remedy.
+/// The machine does not let this user make namespaces. Its text names the step, the kernel's error
+/// and the remedy.
 #[derive(Debug)]
 pub struct Forbidden(String);
 
@@ -197,8 +204,8 @@ fn loopback_up() -> io::Result<()> {
 #[allow(unsafe_code, reason = "unshare(2) is unsafe for CLONE_FILES alone")]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES));
-    // SAFETY: the function is unsafe as a thread with a descriptor table of its own would break what others know about
-    // theirs; CLONE_FILES is not among the flags.
+    // SAFETY: the function is unsafe as a thread with a descriptor table of its own would break
+    // what others know about theirs; CLONE_FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! An older kernel than the one at hand: one that does not keep the markers of some kinds of objects.
+//! An older kernel than the one at hand: one that does not keep the markers of some kinds of
+//! objects.
 //!
-//! Requests go on with the marker's attribute under a number that no kernel knows, which is what the number of today is
-//! to an older kernel; from what comes back the attribute is taken out. The markers of routes and nexthop objects stand
-//! in their fixed headers, ever since there are such, and stay.
+//! Requests go on with the marker's attribute under a number that no kernel knows, which is what
+//! the number of today is to an older kernel; from what comes back the attribute is taken out. The
+//! markers of routes and nexthop objects stand in their fixed headers, ever since there are such,
+//! and stay.
 
 use std::io;
 use std::ops::Range;
@@ -18,8 +20,8 @@ const HEADER: usize = 16;
 /// Added to a marker's number it makes one that no kernel knows.
 const BEYOND: u16 = 0x2000;
 
-/// Returns a namespace that stands for `inner` as a kernel that keeps no markers of the `hidden` kinds. Those of routes and nexthop objects
-/// are always kept, and links have none.
+/// Returns a namespace that stands for `inner` as a kernel that keeps no markers of the `hidden`
+/// kinds. Those of routes and nexthop objects are always kept, and links have none.
 ///
 /// ```
 /// use trueup_netlink::{Marker, Socket, markers};

@@ -1,5 +1,6 @@
-//! Netlink messages as bytes with just enough structure to compare and select them. Numbers are those of
-//! `linux/rtnetlink.h` and its neighbours; nothing here knows what an attribute means beyond that.
+//! Netlink messages as bytes with just enough structure to compare and select them. Numbers are
+//! those of `linux/rtnetlink.h` and its neighbours; nothing here knows what an attribute means
+//! beyond that.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,8 @@ impl Kind {
         Self::Rule,
     ];
 
-    /// The kind and action of a message type, `None` for types that are neither `RTM_NEW*` nor `RTM_DEL*` of a known kind.
+    /// The kind and action of a message type, `None` for types that are neither `RTM_NEW*` nor
+    /// `RTM_DEL*` of a known kind.
     pub fn of(message_type: u16) -> Option<(Self, Action)> {
         let kind = Self::ALL
             .into_iter()
@@ -73,7 +75,8 @@ impl Kind {
         }
     }
 
-    /// The attribute that marks who made an object, `None` where that stands in the fixed header, or nowhere.
+    /// The attribute that marks who made an object, `None` where that stands in the fixed header,
+    /// or nowhere.
     pub(crate) const fn marker(self) -> Option<u16> {
         match self {
             Self::Rule => Some(FRA_PROTOCOL),
@@ -105,8 +108,8 @@ pub struct RawMessage {
     pub action: Action,
     /// The fixed header, [`Kind::header_len`] bytes in the machine's byte order.
     pub header: Vec<u8>,
-    /// Top-level attributes by number, without the nested and byte-order flags. No kind repeats an attribute at the top
-    /// level; should one, the payloads follow each other.
+    /// Top-level attributes by number, without the nested and byte-order flags. No kind repeats an
+    /// attribute at the top level; should one, the payloads follow each other.
     pub attrs: BTreeMap<u16, Vec<u8>>,
 }
 
@@ -142,7 +145,8 @@ impl RawMessage {
         self.header[0]
     }
 
-    /// The device it sits on, or that it is; 0 when none is named (multipath routes, IPv4 blackholes, rules).
+    /// The device it sits on, or that it is; 0 when none is named (multipath routes, IPv4
+    /// blackholes, rules).
     pub fn device(&self) -> u32 {
         match self.kind {
             Kind::Link | Kind::Address | Kind::Neighbour => u32_at(&self.header, 4),
@@ -152,8 +156,8 @@ impl RawMessage {
         }
     }
 
-    /// The protocol that marks who made it: `rtm_protocol`, `nhm_protocol`, `FRA_PROTOCOL`, `NDA_PROTOCOL`, `IFA_PROTO`;
-    /// `None` where the kernel gave none back.
+    /// The protocol that marks who made it: `rtm_protocol`, `nhm_protocol`, `FRA_PROTOCOL`,
+    /// `NDA_PROTOCOL`, `IFA_PROTO`; `None` where the kernel gave none back.
     pub fn protocol(&self) -> Option<u8> {
         let attr = |number| self.attrs.get(&number).and_then(|p| p.first().copied());
         match self.kind {
@@ -163,7 +167,8 @@ impl RawMessage {
         }
     }
 
-    /// The routing table of a route or rule: the attribute where present, as the header's byte is 252 above 255.
+    /// The routing table of a route or rule: the attribute where present, as the header's byte is
+    /// 252 above 255.
     pub fn table(&self) -> Option<u32> {
         match self.kind {
             Kind::Route | Kind::Rule => Some(
@@ -180,7 +185,8 @@ impl RawMessage {
         Some(u32::from_ne_bytes(payload.try_into().ok()?))
     }
 
-    /// A link's name, from `IFLA_IFNAME`, without its final NUL. A name need not be UTF-8: other bytes are replaced.
+    /// A link's name, from `IFLA_IFNAME`, without its final NUL. A name need not be UTF-8: other
+    /// bytes are replaced.
     pub fn ifname(&self) -> Option<String> {
         let name = (self.kind == Kind::Link)
             .then(|| self.attrs.get(&IFLA_IFNAME))

@@ -1,5 +1,6 @@
-//! The `main` of a kernel test target: one namespace for the process, one for each test. The command line and the
-//! summary are those of the standard harness, so filters, `--list` and cargo-nextest work.
+//! The `main` of a kernel test target: one namespace for the process, one for each test. The
+//! command line and the summary are those of the standard harness, so filters, `--list` and
+//! cargo-nextest work.
 
 use std::any::Any;
 use std::env;
@@ -12,11 +13,12 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::enter::{Forbidden, enter, quiet_netns};
 use crate::wire::lacks_kind;
 
-/// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that panics to fail.
-/// A function left out of the list is dead code, and so a warning.
+/// Makes `main` of a target with `harness = false` out of the functions named, each a `fn()` that
+/// panics to fail. A function left out of the list is dead code, and so a warning.
 ///
 /// Each runs as root of a namespace of its own, see [`quiet_netns`]. On a machine that forbids
-/// namespaces every test fails with the remedy; with `TRUEUP_SKIP_KERNEL=1` they are ignored instead, unless `CI=true`.
+/// namespaces every test fails with the remedy; with `TRUEUP_SKIP_KERNEL=1` they are ignored
+/// instead, unless `CI=true`.
 ///
 /// ```no_run
 /// fn loopback_is_up() {
@@ -27,9 +29,10 @@ use crate::wire::lacks_kind;
 /// trueup_testkit::kernel_tests![loopback_is_up];
 /// ```
 ///
-/// A test that needs a kind of link that not every kernel has says so: `vlans_come_and_go where "vlan"`. Where the
-/// running kernel answers that it does not know the kind, the test is not applicable: it is not in the list, and a line
-/// on standard output says so. With any other answer it runs.
+/// A test that needs a kind of link that not every kernel has says so: `vlans_come_and_go where
+/// "vlan"`. Where the running kernel answers that it does not know the kind, the test is not
+/// applicable: it is not in the list, and a line on standard output says so. With any other answer
+/// it runs.
 #[macro_export]
 macro_rules! kernel_tests {
     ($($test:path $(where $kind:literal)?),+ $(,)?) => {
@@ -42,7 +45,8 @@ macro_rules! kernel_tests {
 /// A test by name and function, with the kinds of links that it needs.
 pub type TestWhere<'a> = (&'static str, fn(), &'a [&'a str]);
 
-/// As [`main`], for tests that need kinds of links, each with their names. Tests left out are listed on standard output.
+/// As [`main`], for tests that need kinds of links, each with their names. Tests left out are
+/// listed on standard output.
 pub fn main_where(tests: &[TestWhere]) -> ExitCode {
     // Before the arguments are read: the harness starts threads.
     let entered = enter();
@@ -103,8 +107,9 @@ pub fn running_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// For an example in a page, a process of its own (`standalone_crate`), that changes the kernel: enters a namespace as a
-/// test gets it. Where a kernel test would be ignored, the process ends here, and well.
+/// For an example in a page, a process of its own (`standalone_crate`), that changes the kernel:
+/// enters a namespace as a test gets it. Where a kernel test would be ignored, the process ends
+/// here, and well.
 ///
 /// # Panics
 ///
@@ -125,7 +130,8 @@ pub(crate) fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
 }
 
-/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its threads.
+/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
+/// threads.
 fn run(name: &str, test: fn()) -> Result<(), Failed> {
     let body = move || {
         quiet_netns();

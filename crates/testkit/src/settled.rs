@@ -21,8 +21,8 @@ pub(crate) fn is_up(link: &RawMessage) -> bool {
 }
 
 /// Returns true if the operational state of a link that is up agrees with its carrier. The kernel
-/// updates most links once a second only; 6.12 and later update a link at once when it is requested by
-/// itself, 6.1 does not.
+/// updates most links once a second only; 6.12 and later update a link at once when it is requested
+/// by itself, 6.1 does not.
 pub(crate) fn is_state_announced(link: &RawMessage) -> bool {
     let state = byte(link, IFLA_OPERSTATE).unwrap_or(IF_OPER_UNKNOWN);
     // An upper link has a state only after its first update.
@@ -50,7 +50,8 @@ pub(crate) fn is_undetected(address: &RawMessage) -> bool {
     address.header[2] & IFA_F_NODAD != 0
 }
 
-/// Returns true if `routes` has the local route of an IPv6 address, which it gets once it is usable.
+/// Returns true if `routes` has the local route of an IPv6 address, which it gets once it is
+/// usable.
 pub(crate) fn is_routed(address: &RawMessage, routes: &[RawMessage]) -> bool {
     routes.iter().any(|route| {
         route.header[7] == RTN_LOCAL

@@ -1,4 +1,5 @@
-//! A message as one line for a person: the fields that tell objects apart by name, the rest as number and hex.
+//! A message as one line for a person: the fields that tell objects apart by name, the rest as
+//! number and hex.
 
 use std::fmt;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Everything that a namespace holds, at one moment, in a form that can be compared: what "untouched" is measured with.
+//! Everything that a namespace holds, at one moment, in a form that can be compared: what
+//! "untouched" is measured with.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,8 +13,9 @@ use crate::stable::stable;
 use crate::topology::{ip, wait_until};
 use crate::wire::{raw_dump, raw_dump_proxies};
 
-/// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling thread's namespace, both
-/// families, reduced to configuration by [`stable`](crate::stable()) and sorted. Rows are a multiset: the order of a dump says nothing.
+/// The links, addresses, neighbours (with proxies), nexthops, routes and rules of the calling
+/// thread's namespace, both families, reduced to configuration by [`stable`](crate::stable()) and
+/// sorted. Rows are a multiset: the order of a dump says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     rows: Vec<RawMessage>,
@@ -42,10 +44,11 @@ impl Snapshot {
         Self { rows }
     }
 
-    /// As [`take`](Self::take), once the kernel has finished what it started: no address is under duplicate detection, and two
-    /// readings 50 ms apart agree; the carrier of each link that is up has been told of, and addresses without duplicate
-    /// detection have their local routes, or within two seconds have not, and are meant so. For use after links came up, as all
-    /// that follows on work queues.
+    /// As [`take`](Self::take), once the kernel has finished what it started: no address is under
+    /// duplicate detection, and two readings 50 ms apart agree; the carrier of each link that is up
+    /// has been told of, and addresses without duplicate detection have their local routes, or
+    /// within two seconds have not, and are meant so. For use after links came up, as all that
+    /// follows on work queues.
     ///
     /// # Panics
     ///
@@ -105,13 +108,15 @@ impl Snapshot {
         self
     }
 
-    /// Without the rows of this marker (see [`RawMessage::protocol`]): what is left is foreign, or has no marker.
+    /// Without the rows of this marker (see [`RawMessage::protocol`]): what is left is foreign, or
+    /// has no marker.
     #[must_use]
     pub fn without_protocol(self, protocol: u8) -> Self {
         self.only(|row| row.protocol() != Some(protocol))
     }
 
-    /// Without these devices and all that sits on them, but for multipath routes and rules, which name none.
+    /// Without these devices and all that sits on them, but for multipath routes and rules, which
+    /// name none.
     #[must_use]
     pub fn without_devices(self, names: &[&str]) -> Self {
         let gone: Vec<_> = names
@@ -121,8 +126,8 @@ impl Snapshot {
         self.only(|row| !gone.contains(&row.device()))
     }
 
-    /// What changed, one row a line: `-` was here before, `+` is new; a changed row is both, but for a link, whose line
-    /// has `~` and what differs. Empty when equal.
+    /// What changed, one row a line: `-` was here before, `+` is new; a changed row is both, but
+    /// for a link, whose line has `~` and what differs. Empty when equal.
     pub fn diff(&self, after: &Self) -> String {
         let (old, mut new) = self.unmatched(after);
         let mut out = String::new();

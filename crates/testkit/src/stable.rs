@@ -1,9 +1,11 @@
-//! Which bytes of a message are configuration, and which move by themselves. Two dumps of a namespace in which no process
-//! acts are equal after [`stable`](crate::stable()), and two that differ after it differ in something that another writer did.
+//! Which bytes of a message are configuration, and which move by themselves. Two dumps of a
+//! namespace in which no process acts are equal after [`stable`](crate::stable()), and two that
+//! differ after it differ in something that another writer did.
 
 use crate::message::{Kind, RawMessage, attributes, push_attribute, u16_at, u32_at};
 
-/// The message without what the kernel changes by itself; `None` for a row that comes and goes by itself.
+/// The message without what the kernel changes by itself; `None` for a row that comes and goes by
+/// itself.
 ///
 /// | kind | removed | why |
 /// |---|---|---|
@@ -44,10 +46,11 @@ const RULE_STATUS: u32 = 0x04 | 0x08 | 0x10;
 
 /// `IFLA_INET6_FLAGS`, `_STATS`, `_CACHEINFO`, `_ICMP6STATS`.
 const INET6_STATUS: [u16; 4] = [1, 3, 5, 6];
-/// `IFLA_BR_ROOT_PORT` to `_GC_TIMER` without the identity of the root, `_MCAST_QUERIER_STATE`, `_FDB_N_LEARNED`.
+/// `IFLA_BR_ROOT_PORT` to `_GC_TIMER` without the identity of the root, `_MCAST_QUERIER_STATE`,
+/// `_FDB_N_LEARNED`.
 const BRIDGE_STATUS: [u16; 10] = [12, 13, 14, 15, 16, 17, 18, 19, 47, 48];
-/// `IFLA_BRPORT_STATE`, `_TOPOLOGY_CHANGE_ACK`, `_CONFIG_PENDING`, the three timers, `_MCAST_EHT_HOSTS_CNT`,
-/// `_MCAST_N_GROUPS`.
+/// `IFLA_BRPORT_STATE`, `_TOPOLOGY_CHANGE_ACK`, `_CONFIG_PENDING`, the three timers,
+/// `_MCAST_EHT_HOSTS_CNT`, `_MCAST_N_GROUPS`.
 const BRIDGE_PORT_STATUS: [u16; 8] = [1, 19, 20, 21, 22, 23, 38, 41];
 
 fn link(message: &mut RawMessage) {

@@ -1,4 +1,5 @@
-//! State to test against, made and read with iproute2: a second implementation with its own idea of the wire format.
+//! State to test against, made and read with iproute2: a second implementation with its own idea of
+//! the wire format.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -31,7 +32,8 @@ pub fn ip_fails(args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs commands, each a line without the leading `ip`, in one process (`ip -batch -`); stops at the first that fails.
+/// Runs commands, each a line without the leading `ip`, in one process (`ip -batch -`); stops at
+/// the first that fails.
 ///
 /// # Panics
 ///
@@ -50,7 +52,8 @@ pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
 
 /// Returns what `ip -json -details ARGS...` reports; an empty array where it prints nothing.
 ///
-/// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has them.
+/// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has
+/// them.
 ///
 /// # Panics
 ///
@@ -101,8 +104,9 @@ pub fn bridge(name: &str, ports: &[&str]) {
     );
 }
 
-/// `n` veth pairs, up, for routes to go through: pair `i` is `up<i>` with `10.200.<i>.1/24` and `fd00:200:<i>::1/64`
-/// and `far<i>` without addresses. Gateways are any other address of those prefixes.
+/// `n` veth pairs, up, for routes to go through: pair `i` is `up<i>` with `10.200.<i>.1/24` and
+/// `fd00:200:<i>::1/64` and `far<i>` without addresses. Gateways are any other address of those
+/// prefixes.
 ///
 /// # Panics
 ///
@@ -148,8 +152,8 @@ impl Drop for NamedNetns {
     }
 }
 
-/// Makes a network namespace that can be opened by name; `lo` is down in it. `/run` is shared by all tests of a
-/// process, so the name has to be the test's own.
+/// Makes a network namespace that can be opened by name; `lo` is down in it. `/run` is shared by
+/// all tests of a process, so the name has to be the test's own.
 #[track_caller]
 pub fn named_netns(name: &str) -> NamedNetns {
     ip(&["netns", "add", name]);
@@ -181,7 +185,8 @@ fn run(args: &[&str], input: &str) -> Output {
         .unwrap_or_else(|error| panic!("ip, of Debian's package iproute2: {error}"));
     let mut stdin = child.stdin.take().expect("piped");
     thread::scope(|scope| {
-        // Apart from the reading, or both sides could wait with full pipes; a child that failed early reads no more.
+        // Apart from the reading, or both sides could wait with full pipes; a child that failed
+        // early reads no more.
         scope.spawn(move || stdin.write_all(input.as_bytes()));
         child.wait_with_output().expect("a child to wait for")
     })

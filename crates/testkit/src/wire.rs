@@ -1,5 +1,5 @@
-//! A netlink socket of its own: one request, one answer. Written apart from the crates under test, so that both would
-//! have to be wrong in the same way to agree.
+//! A netlink socket of its own: one request, one answer. Written apart from the crates under test,
+//! so that both would have to be wrong in the same way to agree.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,11 +11,12 @@ use rustix::net::{
 
 use crate::message::{Kind, RawMessage, u16_at, u32_at};
 
-/// The kernel's rows of one kind, in its order, as bytes. `family` is 2 for IPv4, 10 for IPv6, 7 for bridge forwarding
-/// entries ([`Kind::Neighbour`]), 0 for all (the only choice for links and nexthops).
+/// The kernel's rows of one kind, in its order, as bytes. `family` is 2 for IPv4, 10 for IPv6, 7
+/// for bridge forwarding entries ([`Kind::Neighbour`]), 0 for all (the only choice for links and
+/// nexthops).
 ///
-/// A dump that the kernel marks as interrupted is repeated. It marks neither IPv6 route dumps nor rule dumps, so
-/// nothing may write meanwhile.
+/// A dump that the kernel marks as interrupted is repeated. It marks neither IPv6 route dumps nor
+/// rule dumps, so nothing may write meanwhile.
 ///
 /// # Panics
 ///
@@ -49,7 +50,8 @@ const NLMSG_DONE: u16 = 3;
 const HEADER: usize = 16;
 const DUMP_TRIES: usize = 20;
 
-/// Larger than any datagram that the kernel builds: 32 KiB for a dump, a little over 64 KiB for one message.
+/// Larger than any datagram that the kernel builds: 32 KiB for a dump, a little over 64 KiB for one
+/// message.
 pub(crate) const DATAGRAM: usize = 256 * 1024;
 
 fn dump(kind: Kind, header: &[u8]) -> Vec<RawMessage> {
@@ -69,8 +71,8 @@ fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
     let mut rows = Vec::new();
     let mut interrupted = false;
     let mut buffer = vec![0; DATAGRAM];
-    // The kernel makes a dump's parts as large as what was received with before: on a fresh socket a dump whose first row
-    // has some 4 KiB is empty, without an error.
+    // The kernel makes a dump's parts as large as what was received with before: on a fresh socket
+    // a dump whose first row has some 4 KiB is empty, without an error.
     send_one(&socket, NLMSG_NOOP, NLM_F_ACK, &[])?;
     let _acknowledged = receive(&socket, &mut buffer, RecvFlags::empty())?.count();
     send_one(&socket, kind.new_type() + 2, NLM_F_DUMP, header)?;
@@ -120,8 +122,9 @@ pub(crate) fn ask(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) 
     Err(invalid("an answer without an acknowledgement"))
 }
 
-/// Whether the kernel does not know a kind of link, and has no module for it either: it looks for the kind before it
-/// looks at anything else of a request for a new link, and says `EOPNOTSUPP`. What is made by asking is unmade.
+/// Returns true if the kernel does not know a kind of link, and has no module for it either: it
+/// looks for the kind before it looks at anything else of a request for a new link, and says
+/// `EOPNOTSUPP`. What is made by asking is unmade.
 pub(crate) fn lacks_kind(kind: &str) -> bool {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_LINKINFO: u16 = 18;
@@ -147,7 +150,8 @@ pub(crate) fn lacks_kind(kind: &str) -> bool {
     asked.is_err_and(|error| error.raw_os_error() == Some(EOPNOTSUPP))
 }
 
-/// A socket of the calling thread's network namespace, subscribed to the groups of the mask (bit 0 is group 1).
+/// A socket of the calling thread's network namespace, subscribed to the groups of the mask (bit 0
+/// is group 1).
 pub(crate) fn open(groups: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(
         AddressFamily::NETLINK,
@@ -214,7 +218,8 @@ fn send_one(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) -> io:
     Ok(())
 }
 
-/// The negative errno at the front of an acknowledgement or of a dump's end; 0 is success, and so is its absence.
+/// The negative errno at the front of an acknowledgement or of a dump's end; 0 is success, and so
+/// is its absence.
 fn errno(body: &[u8]) -> io::Result<()> {
     match body.first_chunk::<4>().map(|b| i32::from_ne_bytes(*b)) {
         Some(code) if code < 0 => Err(io::Error::from_raw_os_error(-code)),

@@ -30,12 +30,14 @@ impl Writer {
         Self { socket, port }
     }
 
-    /// The port that [`Announcement::port`](crate::Announcement::port) names for the writes of this one.
+    /// The port that [`Announcement::port`](crate::Announcement::port) names for the writes of this
+    /// one.
     pub fn port(&self) -> u32 {
         self.port
     }
 
-    /// Sends a message with these flags (`NLM_F_CREATE` and its like) and returns the kernel's answer.
+    /// Sends a message with these flags (`NLM_F_CREATE` and its like) and returns the kernel's
+    /// answer.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Facts of the kernel that no scenario can show: what a socket, a namespace and a process may do. Each is labelled with
-//! its number in `docs/kernels.md`, for `cargo xtask scenarios`.
+//! Facts of the kernel that no scenario can show: what a socket, a namespace and a process may do.
+//! Each is labelled with its number in `docs/kernels.md`, for `cargo xtask scenarios`.
 
 #![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
 
@@ -23,7 +23,8 @@ use trueup_testkit::{
 
 const RTM_NEWLINK: u16 = 16;
 
-/// How many acknowledgements wait unread for a socket with the default receive buffer, and how often a loss is reported.
+/// How many acknowledgements wait unread for a socket with the default receive buffer, and how
+/// often a loss is reported.
 fn acknowledgements_that_fit(namespace: &Namespace) -> (usize, usize) {
     const ENOBUFS: i32 = 105;
     let mut socket = namespace.connect().unwrap();

@@ -1,4 +1,5 @@
-//! Every scenario, on the fake kernel and on the running one. `TRUEUP_SCENARIOS` names another directory of them.
+//! Every scenario, on the fake kernel and on the running one. `TRUEUP_SCENARIOS` names another
+//! directory of them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -15,7 +15,8 @@ use crate::tools::{Result, find, line, output};
 /// Long enough for the slowest case, software emulation, several times over.
 const BOUND: Duration = Duration::from_secs(30 * 60);
 
-/// How long a guest may take to its first word: one that the processor runs as it should takes two seconds.
+/// How long a guest may take to its first word: one that the processor runs as it should takes two
+/// seconds.
 const FIRST_WORD: [(Accel, Duration); 2] = [
     (Accel::Kvm, Duration::from_secs(20)),
     (Accel::Tcg, Duration::from_secs(3 * 60)),
@@ -152,8 +153,8 @@ pub(super) fn here(programs: &Programs, log: &Path) -> Result<Ran> {
     Ok(ran)
 }
 
-/// Runs a process to its end or to the end of its time, shows what is worth showing of its output, and keeps all of it.
-/// Returns its exit code.
+/// Runs a process to its end or to the end of its time, shows what is worth showing of its output,
+/// and keeps all of it. Returns its exit code.
 fn follow(command: &mut Command, ran: &mut Ran, log: &mut File, first: Duration) -> Result<i32> {
     let name = line(command);
     let failed = |error: std::io::Error| format!("{name}: {error}");

@@ -1,5 +1,5 @@
-//! What a guest boots into: busybox, `ip`, the modules of the kinds of links that tests make, the test programs and what
-//! they read, each at the path that it has here, and an init that runs them.
+//! What a guest boots into: busybox, `ip`, the modules of the kinds of links that tests make, the
+//! test programs and what they read, each at the path that it has here, and an init that runs them.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -13,7 +13,8 @@ use super::package::Package;
 use super::programs::Programs;
 use crate::tools::{Result, find, output, root};
 
-/// What is loaded before the first test, with what it needs: the kernel would ask for it by way of a program.
+/// What is loaded before the first test, with what it needs: the kernel would ask for it by way of
+/// a program.
 const MODULES: [&str; 11] = [
     "dummy",
     "8021q",
@@ -28,7 +29,8 @@ const MODULES: [&str; 11] = [
     "tun",
 ];
 
-/// What tests read besides their programs: tables by name, and sources, pages and scenarios by their paths.
+/// What tests read besides their programs: tables by name, and sources, pages and scenarios by
+/// their paths.
 const READ: [&str; 3] = ["/etc/iproute2", "/usr/share/iproute2", "/etc/protocols"];
 
 pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Result<()> {
@@ -84,7 +86,8 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
     archive.finish().map_err(told)
 }
 
-/// The first process. What it says goes to the second serial line: the kernel has the first. Its words are read by
+/// The first process. What it says goes to the second serial line: the kernel has the first. Its
+/// words are read by
 /// [`super::ran`].
 fn init(programs: &Programs, modules: &[PathBuf]) -> String {
     let mut script = "\
@@ -165,7 +168,8 @@ fn modules(package: &Package) -> Result<Vec<PathBuf>> {
     Ok(modules)
 }
 
-/// The shared libraries of a program, and what loads them; none for a static one, on which `ldd` fails.
+/// The shared libraries of a program, and what loads them; none for a static one, on which `ldd`
+/// fails.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let listed = output(Command::new("ldd").arg(program)).unwrap_or_default();
     let words = listed

@@ -16,8 +16,8 @@ pub(super) struct Package {
     pub(super) image: PathBuf,
 }
 
-/// The newest kernel of a series, such as `6.12`, that this machine's Debian has for the cloud, which comes without
-/// drivers that no virtual machine needs. Fetched once.
+/// The newest kernel of a series, such as `6.12`, that this machine's Debian has for the cloud,
+/// which comes without drivers that no virtual machine needs. Fetched once.
 pub(super) fn unpacked(series: &str, dir: &Path) -> Result<Package> {
     let name = match newest(series)? {
         None if can_install() => {

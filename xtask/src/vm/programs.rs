@@ -26,8 +26,8 @@ pub(super) struct Program {
     pub(super) dir: PathBuf,
 }
 
-/// Without debug information: it would be nine tenths of what the guest has to hold. With a little optimization: an
-/// emulated machine is slow enough.
+/// Without debug information: it would be nine tenths of what the guest has to hold. With a little
+/// optimization: an emulated machine is slow enough.
 const PROFILE: [&str; 6] = [
     "--config",
     "profile.dev.debug=false",
@@ -38,7 +38,8 @@ const PROFILE: [&str; 6] = [
 ];
 
 impl Programs {
-    /// Builds them all, or `only` the one of a name, in a target directory of its own, as the flags are not those of other builds.
+    /// Builds them all, or `only` the one of a name, in a target directory of its own, as the flags
+    /// are not those of other builds.
     pub(super) fn build(target: &Path, only: Option<&str>) -> Result<Programs> {
         let targets = targets(only)?;
         let mut programs = Programs {
@@ -114,7 +115,8 @@ impl Programs {
     }
 }
 
-/// What starts thousands of processes, which takes an emulated machine hours: only where it is asked for by name.
+/// What starts thousands of processes, which takes an emulated machine hours: only where it is
+/// asked for by name.
 const LONG: [&str; 1] = ["crash"];
 
 /// The test targets with a `main` of their own, which enter a namespace: each by package and name.

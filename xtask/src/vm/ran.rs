@@ -1,4 +1,5 @@
-//! What the programs said on a kernel: made out of the lines that the guest's init and the test harness print.
+//! What the programs said on a kernel: made out of the lines that the guest's init and the test
+//! harness print.
 
 use serde_json::{Value, json};
 
@@ -101,7 +102,7 @@ impl Ran {
         None
     }
 
-    /// Whether the guest came to its end.
+    /// Returns true if the guest came to its end.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }

@@ -27,8 +27,8 @@ pub(crate) enum Task {
     /// Make damaged journals usable, and keep each damaged file beside the new one
     ///
     /// A repair that would lose records is refused and says what it would lose. A file that does
-    /// not begin as a journal stays as it is. No process may have the journals open. Exits with 0 when
-    /// all are whole now, 1 when not.
+    /// not begin as a journal stays as it is. No process may have the journals open. Exits with 0
+    /// when all are whole now, 1 when not.
     Repair {
         #[command(flatten)]
         files: Files,

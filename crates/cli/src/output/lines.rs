@@ -157,7 +157,7 @@ pub(super) fn pending_cause(pending: &OpOutcome<'_>, why: &Pending) -> String {
         return format!("waits for: {}", awaited.command(pending.devices));
     }
     match why {
-        Pending::Held(Hold::Bystander(foreign)) => format!(
+        Pending::Held(Hold::Collateral(foreign)) => format!(
             "would take along what is not to go: {} {}",
             foreign.kind(),
             foreign.spec(pending.devices)

@@ -1,8 +1,9 @@
-//! The agent itself, killed at every system call by which it sends something or writes something down, in its first pass and
-//! in one from another file. What the next one makes of it, with the same file, another one, and an emptied one.
+//! The agent itself, killed at every system call by which it sends something or writes something
+//! down, in its first pass and in one from another file. What the next one makes of it, with the
+//! same file, another one, and an emptied one.
 //!
-//! What the source does at every message of a batch, for objects of every kind and without markers, is shown in `trueup-rtnl`.
-//! Here it is the program as it is installed, with its own journal.
+//! What the source does at every message of a batch, for objects of every kind and without markers,
+//! is shown in `trueup-rtnl`. Here it is the program as it is installed, with its own journal.
 
 #![allow(
     clippy::unwrap_used,
@@ -102,7 +103,8 @@ const NOTHING: File = File {
     marked: 0,
 };
 
-/// What is theirs, alone in a namespace and at rest: in all of these namespaces it is the same, bit for bit.
+/// What is theirs, alone in a namespace and at rest: in all of these namespaces it is the same, bit
+/// for bit.
 fn theirs() -> Snapshot {
     quiet_netns();
     ip_batch(THEIRS);
@@ -182,8 +184,8 @@ impl Host<'_> {
     }
 }
 
-/// Carriers, and the IPv6 rows that wait for them, follow in the kernel's own time, which is long where all namespaces are
-/// busy. Fails after a minute with what is wrong.
+/// Carriers, and the IPv6 rows that wait for them, follow in the kernel's own time, which is long
+/// where all namespaces are busy. Fails after a minute with what is wrong.
 fn until_it_is(expected: &Snapshot) {
     let end = Instant::now() + Duration::from_secs(60);
     loop {

@@ -1,5 +1,5 @@
-//! A program as it is, stopped at each of its system calls, and killed before or after one of those that send something or
-//! write something down.
+//! A program as it is, stopped at each of its system calls, and killed before or after one of those
+//! that send something or write something down.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
@@ -124,8 +124,8 @@ fn point(thread: pid_t, entered: &mut HashMap<pid_t, Option<&'static str>>) -> O
     what.map(|what| format!("after {what}"))
 }
 
-/// `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the first byte, the number the fourth
-/// word, the arguments follow.
+/// `struct ptrace_syscall_info` of linux/ptrace.h in words of eight bytes: the kind is the first
+/// byte, the number the fourth word, the arguments follow.
 #[allow(unsafe_code, reason = "PTRACE_GET_SYSCALL_INFO")]
 fn info(thread: pid_t) -> [u64; 10] {
     let mut info = [0_u64; 10];

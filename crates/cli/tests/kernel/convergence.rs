@@ -218,7 +218,8 @@ pub(crate) fn ip_batch_takes_the_commands_of_a_plan() {
     assert_eq!(ran.code, 2, "{ran:?}");
     // `ip -batch` has no word for a rule's family.
     let (six, rest): (Vec<&str>, Vec<&str>) = ran.out.lines().partition(|l| l.starts_with("-6 "));
-    // By names: the links that we make have other indexes. Addresses bear no marker from iproute2 6.1.
+    // By names: the links that we make have other indexes. Addresses bear no marker from iproute2
+    // 6.1.
     let state = || {
         Snapshot::settled();
         let lists: [&[&str]; 5] = [
@@ -264,7 +265,8 @@ pub(crate) fn the_json_has_the_documented_keys() {
         keys.join(" ")
     };
     ip(&["route", "add", "blackhole", "10.95.0.0/16"]);
-    // The links' own IPv6 addresses come a little later, and are part of what a snapshot's hash is of.
+    // The links' own IPv6 addresses come a little later, and are part of what a snapshot's hash is
+    // of.
     Snapshot::settled();
     let text = r#"
         link = [{ name = "bad", kind = "macvlan", link = "lo" }, { name = "good", kind = "ifb" }]

@@ -1,5 +1,6 @@
-//! Random desired states, drawn from everything that a file can say, applied again and again by one source: what the first
-//! pass did, or refused to do, is done. `TRUEUP_CASES` and `TRUEUP_SEED` look further than the default run.
+//! Random desired states, drawn from everything that a file can say, applied again and again by one
+//! source: what the first pass did, or refused to do, is done. `TRUEUP_CASES` and `TRUEUP_SEED`
+//! look further than the default run.
 
 #[allow(dead_code, reason = "this target draws no settings")]
 #[path = "../../../file/tests/arbitrary/mod.rs"]

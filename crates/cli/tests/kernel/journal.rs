@@ -1,4 +1,5 @@
-//! What happens to a pass when its journal is damaged, held or cannot be written; and what `trueup journal` does about it.
+//! What happens to a pass when its journal is damaged, held or cannot be written; and what `trueup
+//! journal` does about it.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,8 @@ use crate::agent::{Agent, Ran, Running};
 
 const OURS: &str = "link = [{ name = \"ours\", kind = \"ifb\" }]";
 
-/// Flips one bit of what the link's record is made of, such that it matters. A journal also holds pages of former commits.
+/// Flips one bit of what the link's record is made of, such that it matters. A journal also holds
+/// pages of former commits.
 fn damage(agent: &Agent, file: &Path) -> Vec<u8> {
     let whole = fs::read(file).unwrap();
     let name = b"ours";
@@ -268,7 +270,8 @@ pub(crate) fn a_pass_without_changes_writes_nothing() {
     assert!(seen() == before);
 }
 
-/// The disk is full: what would not be remembered is not made. Once it has room again the loop goes on.
+/// The disk is full: what would not be remembered is not made. Once it has room again the loop goes
+/// on.
 pub(crate) fn nothing_is_made_that_could_not_be_remembered() {
     let agent = Agent::new();
     agent.write("one.toml", "link = [{ name = \"one\", kind = \"ifb\" }]");

@@ -124,7 +124,8 @@ pub(crate) fn without_the_section_no_setting_is_touched() {
     agent.settle("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
     assert_no_changes(|| agent.settle("route = []"));
     assert_eq!(read(FORWARD), "1");
-    // What was there before us comes back when that is asked for, as it is remembered with all else.
+    // What was there before us comes back when that is asked for, as it is remembered with all
+    // else.
     agent.settle("sysctl_revert = true\n[sysctl]\n");
     assert_eq!(read(FORWARD), "0");
 }
@@ -133,7 +134,8 @@ pub(crate) fn a_setting_that_a_stranger_changes_is_found_by_timer() {
     let agent = Agent::new();
     agent.write("f.toml", BOTH);
     let mut child = agent.spawn(&["watch", "f.toml", "--interval", "0.2"]);
-    // The setting of the link is the last thing that the first pass does: what is changed after it, a later pass finds.
+    // The setting of the link is the last thing that the first pass does: what is changed after it,
+    // a later pass finds.
     wait_until("all is set", || {
         fs::read_to_string(FILTER).is_ok_and(|value| value.trim() == "2")
     });

@@ -1,4 +1,5 @@
-//! What the kernel stores as something else than it was written, or judges by what it holds at the moment.
+//! What the kernel stores as something else than it was written, or judges by what it holds at the
+//! moment.
 
 use trueup::Source as _;
 use trueup::reconcile::{ErrorClass, Report as _};

@@ -320,8 +320,8 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// Whether a bridge has the address of a port: one that has another was given its own. Of one
-    /// without ports that cannot be seen.
+    /// Returns true if a bridge has the address of a port: one that has another was given its own.
+    /// Of one without ports that cannot be seen.
     fn follows_addresses(&self, master: u32) -> bool {
         let own = self.links.get(&master).and_then(|link| link.address);
         let least = self.ports.get(&master).and_then(|ports| ports.address);
@@ -336,12 +336,12 @@ impl<'a> Effects<'a> {
         )
     }
 
-    /// Whether a device that becomes a port or is one no longer goes down for that.
+    /// Returns true if a device that becomes a port or is one no longer goes down for that.
     fn sets_ports_down(&self, master: u32) -> bool {
         !self.is_bridge(master)
     }
 
-    /// Whether an MTU is too small for a family, where that of a link is not yet.
+    /// Returns true if an MTU is too small for a family, where that of a link is not yet.
     pub(crate) fn loses_family(&self, index: u32, family: Family, mtu: u32) -> bool {
         let was = self.links.get(&index).and_then(|link| link.mtu);
         let least = family.min_mtu();
@@ -357,7 +357,7 @@ impl<'a> Effects<'a> {
         link.is_none_or(|link| link.up != Some(false))
     }
 
-    /// Whether a link is stacked on another.
+    /// Returns true if a link is stacked on another.
     pub(crate) fn is_stacked(&self, index: u32) -> bool {
         let link = self.links.get(&index);
         link.is_some_and(|link| self.below(link).is_some())

@@ -1,13 +1,13 @@
 //! What is not ours, or is and nobody has an opinion on, and would go along with what we delete.
 //!
-//! What happens to links, and to others along with them, is in [`effects`]. The
-//! kernel deletes with a link all that lives on it. With the first IPv4 address of a subnet it
-//! deletes those that follow it (unless the device promotes them), with an address the IPv4 routes
-//! whose gateway it made reachable or whose source it was, and with the last IPv4 address of a
-//! device all of its IPv4 routes and neighbours, permanent ones too. A link that goes down loses its
-//! routes, neighbours, IPv6 addresses and nexthop objects. One that loses its carrier loses its
-//! nexthop objects, with the routes that point at them, and the neighbours that are not permanent;
-//! one whose hardware address changes its neighbours. A nexthop object that goes is missing in its
+//! What happens to links, and to others along with them, is in [`effects`]. The kernel deletes with
+//! a link all that lives on it. With the first IPv4 address of a subnet it deletes those that
+//! follow it (unless the device promotes them), with an address the IPv4 routes whose gateway it
+//! made reachable or whose source it was, and with the last IPv4 address of a device all of its
+//! IPv4 routes and neighbours, permanent ones too. A link that goes down loses its routes,
+//! neighbours, IPv6 addresses and nexthop objects. One that loses its carrier loses its nexthop
+//! objects, with the routes that point at them, and the neighbours that are not permanent; one
+//! whose hardware address changes its neighbours. A nexthop object that goes is missing in its
 //! groups. An IPv6 address that goes is taken out of the routes whose preferred source it is, and
 //! when it goes or changes, so may another's route to its subnet. Where that would hit an object of
 //! another writer, the op is not carried out.
@@ -131,7 +131,7 @@ impl<'a> CollateralIndex<'a> {
         self.lost(link.index, &self.effects.of_op(op))
     }
 
-    /// Whether an op on a link does anything that could cost other objects.
+    /// Returns true if an op on a link does anything that could cost other objects.
     pub(crate) fn has_effects(&self, op: &Op) -> bool {
         !self.effects.of_op(op).is_empty()
     }
@@ -205,7 +205,8 @@ impl<'a> CollateralIndex<'a> {
                 by_source.insert(ip, at);
             }
             if address.family() == Family::Inet6 {
-                // Another permanent one of its subnet keeps the route (`check_cleanup_prefix_route`).
+                // Another permanent one of its subnet keeps the route
+                // (`check_cleanup_prefix_route`).
                 let keeps = |other: &&Address| {
                     let stays = other.lifetimes.valid == FOREVER
                         || other.flags.contains(AddressFlags::NOPREFIXROUTE);
@@ -282,8 +283,8 @@ impl<'a> CollateralIndex<'a> {
     }
 }
 
-/// What still points at nexthop objects that are to be deleted, once the ops are done, and would go with them or, a group,
-/// shrink: by the object's number.
+/// What still points at nexthop objects that are to be deleted, once the ops are done, and would go
+/// with them or, a group, shrink: by the object's number.
 pub(crate) fn on_nexthops(observed: &Observed, ops: &[Op]) -> BTreeMap<u32, Object> {
     let mut left = BTreeMap::new();
     let deletes = ops.iter().filter(|op| op.action == Action::Delete);

@@ -7,7 +7,8 @@
 pub enum Action {
     /// Makes an object that is not there; fails if there is one by then.
     Create,
-    /// Changes an object in place: one of ours, or one that is taken, or a link that others made and that we set up.
+    /// Changes an object in place: one of ours, or one that is taken, or a link that others made
+    /// and that we set up.
     Update,
     /// Removes an object of ours.
     Delete,

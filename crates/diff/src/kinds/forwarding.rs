@@ -17,15 +17,16 @@ pub struct ForwardingEntry {
     pub master: Option<Dev>,
     /// The other end of the tunnel, of a VXLAN's.
     pub dst: Option<IpAddr>,
-    /// Permanent for an address of this host, `NoArp` for a static entry, `Dynamic` for a learnt one.
+    /// Permanent for an address of this host, `NoArp` for a static entry, `Dynamic` for a learnt
+    /// one.
     pub state: NeighbourState,
     /// Learned by another control plane (`NTF_EXT_LEARNED`).
     pub ext_learn: bool,
 }
 
 impl ForwardingEntry {
-    /// The ways in which the entry is lost. One that is neither permanent nor static goes as soon as a
-    /// VXLAN is set down (`vxlan_stop`).
+    /// The ways in which the entry is lost. One that is neither permanent nor static goes as soon
+    /// as a VXLAN is set down (`vxlan_stop`).
     pub(crate) fn losses(&self) -> &'static [Loss] {
         match (self.master, self.state) {
             (Some(_), _) => &[Loss::Delete, Loss::Port],
@@ -34,9 +35,9 @@ impl ForwardingEntry {
         }
     }
 
-    /// Whether another writer made it, and not the kernel: from the addresses of its links, from a
-    /// VXLAN's remote, or from what it received. Lists of addresses that a device filters by itself
-    /// look alike whoever made them, and do not count.
+    /// Returns true if another writer made it, and not the kernel: from the addresses of its links,
+    /// from a VXLAN's remote, or from what it received. Lists of addresses that a device filters by
+    /// itself look alike whoever made them, and do not count.
     pub(crate) fn is_declared(&self, dev: &Link, master: Option<&Link>) -> bool {
         let fixed = self.state != NeighbourState::Dynamic || self.ext_learn;
         match (&dev.kind, self.master) {

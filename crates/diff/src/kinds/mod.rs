@@ -1,15 +1,15 @@
-//! The kinds of objects: what identifies each (its key), what can change in place, and the canonical
-//! form in which the kernel would report it.
+//! The kinds of objects: what identifies each (its key), what can change in place, and the
+//! canonical form in which the kernel would report it.
 //!
 //! A kind is a folder here and a row of the registry ([`registry`]). What a kind has to answer is
 //! [`ObjectKind`] and the traits beside it; the compiler names what a new one lacks.
 //!
 //! Every object that refers to a device is generic over how it does so: `Route<IfName>` is
-//! *authored*, by name; `Route` (that is `Route<Dev>`) is *indexed*, in the space in which
-//! desired and observed objects are compared. [`crate::resolve`] leads from one to the other.
+//! *authored*, by name; `Route` (that is `Route<Dev>`) is *indexed*, in the space in which desired
+//! and observed objects are compared. [`crate::resolve`] leads from one to the other.
 //!
-//! With the feature `serde` objects and keys can be written and read again. The names of the
-//! fields are kept from version to version; what a constructor would refuse is refused when read.
+//! With the feature `serde` objects and keys can be written and read again. The names of the fields
+//! are kept from version to version; what a constructor would refuse is refused when read.
 
 mod action;
 pub(crate) mod address;
@@ -56,13 +56,13 @@ use crate::values::Dev;
 pub struct Difference {
     /// The field, in iproute2's word.
     pub field: &'static str,
-    /// Whether the kernel can change it on the object that exists; if not, the object has to be
+    /// True if the kernel can change it on the object that exists; if not, the object has to be
     /// deleted and created anew.
     pub in_place: bool,
 }
 
-/// Something with an identity that can be compared with an observed one: all that [`crate::two_way`]
-/// and its like need.
+/// Something with an identity that can be compared with an observed one: all that
+/// [`crate::two_way`] and its like need.
 pub trait Item {
     /// The identity as the kernel sees it: two objects with one key cannot coexist.
     type Key: Ord + Clone;
@@ -124,7 +124,8 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
 
     /// The kernel has a protocol on objects of the kind, if perhaps only from some version on.
     const BEARS_PROTOCOL: bool = true;
-    /// Objects bear the marker on every kernel that has the kind, so that the ledger is never asked.
+    /// Objects bear the marker on every kernel that has the kind, so that the ledger is never
+    /// asked.
     const MARKER_IS_SURE: bool = false;
     /// One that was overridden is ours to delete, where it cannot become again what it was.
     const OVERRIDDEN_CAN_GO: bool = true;
@@ -138,8 +139,8 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
     /// The kinds that have to be observed whole, so that one of this kind may be deleted.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];
 
-    /// Returns true if the kernel made it and changes it by itself, as a neighbour that it resolved: no
-    /// writer declared it.
+    /// Returns true if the kernel made it and changes it by itself, as a neighbour that it
+    /// resolved: no writer declared it.
     fn is_transient(&self) -> bool {
         false
     }
@@ -154,15 +155,15 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
     /// when it became ours has been written by another writer since, and is not.
     fn is_recorded(&self, owned: &Self::Owned) -> bool;
 
-    /// Returns true if the kernel made it for itself. `unstored` are the kinds on whose objects this
-    /// kernel stores no protocol.
+    /// Returns true if the kernel made it for itself. `unstored` are the kinds on whose objects
+    /// this kernel stores no protocol.
     fn is_kernels_own(&self, unstored: Kinds) -> bool {
         let _ = unstored;
         false
     }
 
-    /// The object without what changes although no writer changes it, such as the rest of a lifetime;
-    /// `None` if all of it is such, as of a neighbour that the kernel resolved.
+    /// The object without what changes although no writer changes it, such as the rest of a
+    /// lifetime; `None` if all of it is such, as of a neighbour that the kernel resolved.
     fn lasting(&self) -> Option<Cow<'_, Self>> {
         (!self.is_transient()).then_some(Cow::Borrowed(self))
     }

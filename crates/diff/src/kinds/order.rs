@@ -71,8 +71,8 @@ pub(crate) trait Ordered: ObjectKind {
         let _ = (action, before, needed);
     }
 
-    /// Notes what the op at a position provides to those after it. `was` is the object that an update
-    /// finds.
+    /// Notes what the op at a position provides to those after it. `was` is the object that an
+    /// update finds.
     fn provide(&self, action: Action, was: Option<&Self>, at: u32, after: &mut Dependencies<'_>) {
         let _ = (action, was, at, after);
     }

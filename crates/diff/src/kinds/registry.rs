@@ -8,11 +8,12 @@
 
 use super::{Item as _, ObjectKey};
 
-/// Calls a macro with the registry: the rows of all kinds, in the order in which objects are created.
+/// Calls a macro with the registry: the rows of all kinds, in the order in which objects are
+/// created.
 ///
-/// `kinds!([path::of::the_macro] context)` expands to `path::of::the_macro! { context rows }`. A row is
-/// `{ docs field: Type { held, key, desired, owned } }`: the field of a container that has objects of
-/// the kind, and their type; how an [`Object`](crate::Object) holds one, and an
+/// `kinds!([path::of::the_macro] context)` expands to `path::of::the_macro! { context rows }`. A
+/// row is `{ docs field: Type { held, key, desired, owned } }`: the field of a container that has
+/// objects of the kind, and their type; how an [`Object`](crate::Object) holds one, and an
 /// [`ObjectKey`](crate::ObjectKey) its key; what a [`Desired`](crate::Desired) and an
 /// [`Owned`](crate::Owned) have of the kind.
 #[macro_export]
@@ -48,7 +49,8 @@ macro_rules! kinds {
                 }
             }
             {
-                /// Nexthop objects. None is declared by itself: routes are declared with or without.
+                /// Nexthop objects. None is declared by itself: routes are declared with or
+                /// without.
                 nexthops: Nexthop {
                     held: $crate::Nexthop,
                     key: u32,

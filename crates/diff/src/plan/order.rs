@@ -1,10 +1,10 @@
 //! The order of ops, and which needs which.
 //!
 //! What is built comes before what rests on it: links, parents first, then addresses, neighbours,
-//! routes on the link, nexthop objects, all other routes. What is taken down goes the other way, and after
-//! everything that is built: make before break. The exceptions are what has to make room first:
-//! objects that are recreated, links that hold what a new one needs, and IPv4 addresses in whose
-//! subnet a new one comes (deleting the first of a subnet takes the others along).
+//! routes on the link, nexthop objects, all other routes. What is taken down goes the other way,
+//! and after everything that is built: make before break. The exceptions are what has to make room
+//! first: objects that are recreated, links that hold what a new one needs, and IPv4 addresses in
+//! whose subnet a new one comes (deleting the first of a subnet takes the others along).
 //!
 //! So that a packet led into a table that is half there finds its final answer or none, and never a
 //! coarser one, the longest prefixes come first and go last. Those of one length cover no address
@@ -12,10 +12,10 @@
 //! ([`arranging`]).
 //!
 //! Rules need no table to be there, and go where they cost the kernel least. For each IPv6 rule it
-//! walks all IPv6 routes (`fib_newrule`, `__fib6_clean_all`), so those of IPv6 come before the routes
-//! and go after them. For each gateway of an IPv4 route it walks all IPv4 rules (`fib_check_nh`), so
-//! those of IPv4 come after the routes and go before them. A link comes up after its IPv6 addresses,
-//! where that makes no difference but in cost ([`raising`]).
+//! walks all IPv6 routes (`fib_newrule`, `__fib6_clean_all`), so those of IPv6 come before the
+//! routes and go after them. For each gateway of an IPv4 route it walks all IPv4 rules
+//! (`fib_check_nh`), so those of IPv4 come after the routes and go before them. A link comes up
+//! after its IPv6 addresses, where that makes no difference but in cost ([`raising`]).
 
 mod arranging;
 mod clearing;
@@ -34,7 +34,8 @@ use crate::plan::build::Findings;
 use crate::resolve::Resolved;
 use crate::with_object;
 
-/// Within a stage there are so many bits of places, of which rules need the most: 32 of a priority, and 8.
+/// Within a stage there are so many bits of places, of which rules need the most: 32 of a priority,
+/// and 8.
 const STAGE_BITS: u32 = 48;
 
 pub(crate) fn arrange(

@@ -35,7 +35,8 @@ impl OpRecord {
     }
 }
 
-/// A conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …" }`.
+/// A conflict: `{ "kind": "route", "desired": "10.2.0.0/16 via …", "foreign": "10.2.0.0/16 via …"
+/// }`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ConflictRecord {

@@ -57,7 +57,8 @@ impl Op {
         reason::ReasonText(self, devices).to_string()
     }
 
-    /// The op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via ...)`.
+    /// The op on one line, for people: `~ route 10.2.0.0/16 via 10.1.0.9   (nexthops: was via
+    /// ...)`.
     pub fn text(&self, devices: &Devices) -> String {
         text::OpText(self, devices).to_string()
     }
@@ -99,7 +100,8 @@ impl Plan {
     /// with a comment: nothing waits for that.
     ///
     /// `ip -batch` has no word for the family of a rule: it refuses a line that begins with `-6`,
-    /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch -`.
+    /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch
+    /// -`.
     pub fn batch(&self) -> Batch<'_> {
         Batch(self)
     }

@@ -43,7 +43,8 @@ impl NexthopAssignment {
         nexthops && routes.generic.is_empty()
     }
 
-    /// Whether each route stays on its object, given the objects that they are to point at now.
+    /// Returns true if each route stays on its object, given the objects that they are to point at
+    /// now.
     pub fn is_current(&self, resolved: &ResolvedRoutes) -> bool {
         self.at == resolved.revision() && self.objects == resolved.objects()
     }

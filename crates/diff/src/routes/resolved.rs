@@ -128,7 +128,7 @@ impl ResolvedRoutes {
         self.values.iter().zip(&self.objects).map(object).collect()
     }
 
-    /// Whether this was made for these routes, or for routes that these are a part of.
+    /// Returns true if this was made for these routes, or for routes that these are a part of.
     pub(super) fn covers<D>(&self, routes: &Routes<D>) -> bool {
         routes.log.now() == self.revision || routes.part_of == Some(self.revision)
     }

@@ -30,8 +30,8 @@ impl IfName {
         self.0.as_bytes()
     }
 
-    /// Whether the kernel takes it for a template when a link gets it, and replaces `%d` by a
-    /// number. No link has such a name, and none can be desired.
+    /// Returns true if the kernel takes it for a template when a link gets it, and replaces `%d` by
+    /// a number. No link has such a name, and none can be desired.
     pub fn is_template(&self) -> bool {
         self.as_bytes().contains(&b'%')
     }
@@ -136,7 +136,7 @@ impl LinkAddr {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether an Ethernet device can have it: 6 bytes, neither a group's nor all zero
+    /// Returns true if an Ethernet device can have it: 6 bytes, neither a group's nor all zero
     /// (`is_valid_ether_addr`).
     pub fn is_ethernet(&self) -> bool {
         let bytes = self.as_bytes();

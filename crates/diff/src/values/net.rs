@@ -147,7 +147,7 @@ impl Prefix {
         Prefix(IpNetwork::from(address))
     }
 
-    /// Whether this is `0.0.0.0/0` or `::/0`.
+    /// Returns true if this is `0.0.0.0/0` or `::/0`.
     pub fn is_default(self) -> bool {
         self.0.prefix() == 0
     }
@@ -171,7 +171,7 @@ impl Prefix {
         Family::of(self.0.ip())
     }
 
-    /// Whether an address lies inside; never across families.
+    /// Returns true if an address lies inside; never across families.
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(address)
     }
@@ -251,7 +251,7 @@ impl Dev {
         (self.0 & Dev::PLANNED == 0).then_some(self.0)
     }
 
-    /// Whether the device is still to be created.
+    /// Returns true if the device is still to be created.
     pub fn is_planned(self) -> bool {
         self.0 & Dev::PLANNED != 0
     }

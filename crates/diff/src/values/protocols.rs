@@ -7,12 +7,12 @@ pub struct Protocols([u64; 4]);
 impl Protocols {
     /// No protocol.
     pub const NONE: Protocols = Protocols([0; 4]);
-    /// Those that mark nothing, as the kernel puts them on its own and `ip` on what is made by hand:
-    /// unspecified, redirect, kernel, boot, static and router advertisement (0 to 4 and 9).
+    /// Those that mark nothing, as the kernel puts them on its own and `ip` on what is made by
+    /// hand: unspecified, redirect, kernel, boot, static and router advertisement (0 to 4 and 9).
     pub const UNMARKED: Protocols = Protocols([0b10_0001_1111, 0, 0, 0]);
 
-    /// `RTPROT_REDIRECT`, `RTPROT_KERNEL` and `RTPROT_RA`: routes and rules that the kernel derives from
-    /// links, addresses and router advertisements, and that go with them by right.
+    /// `RTPROT_REDIRECT`, `RTPROT_KERNEL` and `RTPROT_RA`: routes and rules that the kernel derives
+    /// from links, addresses and router advertisements, and that go with them by right.
     pub(crate) const DERIVED: Protocols = Protocols([0b10_0000_0110, 0, 0, 0]);
 
     /// The set with one more protocol in it.
@@ -22,7 +22,7 @@ impl Protocols {
         self
     }
 
-    /// Whether a protocol is in the set.
+    /// Returns true if a protocol is in the set.
     pub fn contains(self, protocol: u8) -> bool {
         self.0[usize::from(protocol / 64)] & 1 << (protocol % 64) != 0
     }

@@ -574,7 +574,7 @@ impl World {
         self.owned.former.retain(|key, _| there.contains(key));
     }
 
-    /// Whether an observed object is ours to delete, as the contract says it.
+    /// Returns true if an observed object is ours to delete, as the contract says it.
     pub(crate) fn is_ours(&self, object: &Object) -> bool {
         let marked = |protocol: u8, recorded: Option<&u8>| {
             let by_marker = !self.policy.by_ledger.contains(object.kind());
@@ -693,8 +693,8 @@ impl World {
             .collect()
     }
 
-    /// Carries out all that is not held and does not wait for what is, and records what became ours;
-    /// tells what was done.
+    /// Carries out all that is not held and does not wait for what is, and records what became
+    /// ours; tells what was done.
     pub(crate) fn carry_out(&mut self, plan: &Plan) -> Vec<bool> {
         let mut real = BTreeMap::new();
         let mut done = Vec::new();

@@ -76,7 +76,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Route>, Undecodable> {
 }
 
 /// Encodes the creation of a route that must not exist yet (`EEXIST` else): without `NLM_F_EXCL`
-/// IPv6 would append our next hop to a stranger's route.
+/// IPv6 would append our next hop to another writer's route.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ fn found(namespace: &Namespace) -> Markers {
     markers(&mut Socket::open(namespace).unwrap()).unwrap()
 }
 
-/// Whether an object of each kind comes back with its marker, in both families.
+/// Returns true if an object of each kind comes back with its marker, in both families.
 fn kept(net: &mut Net, dev: Dev) -> [(Kind, bool); 5] {
     let hosts = ["10.9.0.1", "2001:db8:9::1"];
     let mut kept = [

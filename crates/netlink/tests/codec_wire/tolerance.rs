@@ -9,7 +9,7 @@ use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
 
 use crate::model;
 
-/// Whether any decoder can tell an object from these bytes.
+/// Returns true if any decoder can tell an object from these bytes.
 fn decode_all(body: &[u8]) -> [Result<bool, Kind>; 5] {
     [
         route::decode(body)

@@ -54,6 +54,6 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
             let below = link.parents().map(|dev| ((*dev, None), object.clone()));
             spared.extend(below);
         }
-        op.hold = Some(Hold::Bystander(Box::new(object)));
+        op.hold = Some(Hold::Collateral(Box::new(object)));
     }
 }

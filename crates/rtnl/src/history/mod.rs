@@ -44,25 +44,26 @@ pub(crate) struct Review<'a> {
     /// What became dirty since the last pass. Given for the first plan of a pass: that one tells
     /// what another writer has removed or overwritten since.
     pub(crate) dirty: Option<&'a DirtySet>,
-    /// Whether the plan is for everything. A narrower one says nothing of what is not in it.
+    /// True if the plan is for everything. A narrower one says nothing of what is not in it.
     pub(crate) is_everything: bool,
     pub(crate) now: Instant,
 }
 
 impl History {
-    /// Whether the desired state is that of the last pass but for its routes.
+    /// Returns true if the desired state is that of the last pass but for its routes.
     pub(crate) fn is_same_but_routes(&self, desired: &Desired) -> bool {
         let known = self.desired.as_ref();
         known.is_some_and(|known| known.is_same_but_routes(desired))
     }
 
-    /// Whether the desired state is that of the last pass.
+    /// Returns true if the desired state is that of the last pass.
     pub(crate) fn is_same(&self, desired: &Desired) -> bool {
         let known = self.desired.as_ref();
         known.is_some_and(|known| known.is_same(desired))
     }
 
-    /// Whether [`declare`](Self::declare) is due: there is a grace for what is not declared.
+    /// Returns true if [`declare`](Self::declare) is due: there is a grace for what is not
+    /// declared.
     pub(crate) fn is_behind(&self, desired: &Desired, options: &Options) -> bool {
         !options.grace().is_zero() && !self.is_same(desired)
     }
@@ -197,7 +198,7 @@ impl History {
         }
     }
 
-    /// Whether a desired object was in place when the last pass ended.
+    /// Returns true if a desired object was in place when the last pass ended.
     pub(crate) fn was_in_place(&self, object: &Object, devices: &Devices) -> bool {
         !self.undone.contains_key(&object_id(object, devices))
     }
@@ -234,7 +235,7 @@ impl History {
     }
 }
 
-/// Whether an address only has to be renewed: its lifetimes run down by themselves.
+/// Returns true if an address only has to be renewed: its lifetimes run down by themselves.
 fn has_run_down(op: &Op) -> bool {
     let (Object::Address(wanted), Some(Object::Address(was))) = (&op.object, op.was.as_deref())
     else {

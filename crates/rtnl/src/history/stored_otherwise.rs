@@ -101,13 +101,13 @@ impl Due<'_> {
         differences.map(|difference| difference.field).collect()
     }
 
-    /// Whether a change, rather than a new object, can set what differs.
+    /// Returns true if a change, rather than a new object, can set what differs.
     fn may_change_in_place(&self) -> bool {
         let differences = self.stored.map(|stored| self.desired.differences(stored));
         differences.is_none_or(|all| all.iter().all(|difference| difference.in_place))
     }
 
-    /// Whether the object, or the device that it is on, is known by its index.
+    /// Returns true if the object, or the device that it is on, is known by its index.
     fn is_on_known_device(&self) -> bool {
         let key = match self.desired {
             Object::Address(address) => Some(address.dev),
@@ -227,7 +227,7 @@ struct Written {
     last: usize,
     /// The fields; `None`: all.
     fields: Option<BTreeSet<&'static str>>,
-    /// Whether a link was created. The kernel may have ignored what a later change sets.
+    /// True if a link was created. The kernel may have ignored what a later change sets.
     is_new_link: bool,
 }
 

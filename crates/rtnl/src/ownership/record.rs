@@ -39,13 +39,13 @@ impl Former {
         }
     }
 
-    /// Whether another device has the index of one of its by now.
+    /// Returns true if another device has the index of one of its by now.
     pub(crate) fn is_elsewhere(&self, names: &BTreeMap<u32, IfName>) -> bool {
         let mut devices = self.devices.iter();
         devices.any(|(index, name)| names.get(index).is_some_and(|now| now != name))
     }
 
-    /// Whether all that it was on is there.
+    /// Returns true if all that it was on is there.
     pub(crate) fn has_devices(&self, names: &BTreeMap<u32, IfName>) -> bool {
         let mut devices = self.devices.iter();
         devices.all(|(index, name)| names.get(index) == Some(name))
@@ -74,7 +74,7 @@ impl Record {
         self.object.kind() != Kind::Link && self.former.as_ref().is_some_and(is_former)
     }
 
-    /// Whether an object is still the one that was recorded.
+    /// Returns true if an object is still the one that was recorded.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
         match (&self.object, object) {
             // The kind of a link cannot change.
@@ -92,7 +92,7 @@ fn same_kind(one: &Option<LinkKind>, other: &Option<LinkKind>) -> bool {
     }
 }
 
-/// Whether an object is as wanted in every respect; of a link, whether it is of the kind.
+/// Returns true if an object is as wanted in every respect; of a link, whether it is of the kind.
 pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
     if let (Object::Link(wanted), Object::Link(link)) = (wanted, object) {
         return same_kind(&wanted.kind, &link.kind);
@@ -102,7 +102,7 @@ pub(crate) fn agrees(wanted: &Object, object: &Object) -> bool {
     })
 }
 
-/// Whether an object is what was there before it was overridden.
+/// Returns true if an object is what was there before it was overridden.
 pub(crate) fn is_as_before(former: &Object, object: &Object) -> bool {
     let same = match (former, object) {
         (Object::Link(former), Object::Link(link)) => former.agrees(link),

@@ -1,5 +1,5 @@
-//! The key of a record in the ledger, and what the source knows of each kind: how the ledger names its
-//! objects, and where they are.
+//! The key of a record in the ledger, and what the source knows of each kind: how the ledger names
+//! its objects, and where they are.
 //!
 //! The kernel uses the index of an interface again once that is gone. So every index is kept with
 //! the name that the interface had, and counts only while both are observed together: a record of

@@ -81,7 +81,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether the kernel's echo of each change is as good as another observation, and cheaper.
+    /// Returns true if the kernel's echo of each change is as good as another observation, and
+    /// cheaper.
     fn is_verified_by_echo(&self, plan: &Plan) -> bool {
         let PassScope::TrackedRoutes(tracked) = &self.scope else {
             return false;
@@ -158,7 +159,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a dump of all routes costs more than the echoes: some five rows for each.
+/// Returns true if a dump of all routes costs more than the echoes: some five rows for each.
 fn is_echo_cheaper(plan: &Plan, desired: &Desired) -> bool {
     let routes = desired.routes.as_ref().map_or(0, Routes::len);
     plan.ops.len() <= 64 + routes / 8

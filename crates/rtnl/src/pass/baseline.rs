@@ -35,9 +35,9 @@ pub(crate) struct Baseline {
     pub(crate) tracker: Option<Tracker>,
     /// The nexthop objects that the routes point at, if they do.
     pub(crate) assignment: Option<NexthopAssignment>,
-    /// Whether all that was read was complete.
+    /// True if all that was read was complete.
     pub(crate) is_complete: bool,
-    /// Whether `dependencies` are known: a pass was complete, and the incomplete ones since changed
+    /// True if `dependencies` are known: a pass was complete, and the incomplete ones since changed
     /// nothing.
     pub(crate) has_dependencies: bool,
 }
@@ -193,7 +193,7 @@ impl Baseline {
         scope
     }
 
-    /// Whether the interfaces that matter are those of the last pass.
+    /// Returns true if the interfaces that matter are those of the last pass.
     pub(super) fn has_same_links(&self, observed: &Observed) -> bool {
         let matters = |(_, name): &(u32, IfName)| self.relevant.contains(name);
         let links = observed.links.iter();

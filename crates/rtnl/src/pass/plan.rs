@@ -126,8 +126,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Whether few routes change another gateway, and who else is on their keys is not known: then
-    /// each new route is appended before the former one is deleted.
+    /// Returns true if few routes change another gateway, and who else is on their keys is not
+    /// known: then each new route is appended before the former one is deleted.
     fn appends_then_deletes(&self, plan: &Plan) -> bool {
         let changed = || plan.ops.iter().filter(|op| op.can_append_then_delete());
         // A route of ours by the ledger has to be alone on its key.

@@ -19,7 +19,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Whether a plan has ops that have not been tried, and another round is allowed.
+    /// Returns true if a plan has ops that have not been tried, and another round is allowed.
     pub(super) fn has_due(&self, plan: &Plan) -> bool {
         let is_tried = |op: &Op| self.is_tried(op, plan);
         self.done.len() < MAX_ROUNDS && !plan.ops.iter().all(is_tried)

@@ -136,7 +136,7 @@ impl PassScope {
         }
     }
 
-    /// Whether routes in sync with what is desired are dropped as they arrive.
+    /// Returns true if routes in sync with what is desired are dropped as they arrive.
     pub(super) fn drops_routes_in_sync(&self) -> bool {
         !matches!(self, PassScope::Everything(RouteRows::All))
     }
@@ -149,7 +149,7 @@ impl PassScope {
         }
     }
 
-    /// Whether a plan has consequences outside the scope.
+    /// Returns true if a plan has consequences outside the scope.
     pub(super) fn is_exceeded_by(&self, plan: &Plan) -> bool {
         match self {
             PassScope::Everything(_) => false,
@@ -158,7 +158,7 @@ impl PassScope {
         }
     }
 
-    /// Whether the first plan in the scope can be carried out.
+    /// Returns true if the first plan in the scope can be carried out.
     pub(super) fn allows(&self, plan: &Plan) -> bool {
         let is_empty = matches!(self, PassScope::TrackedRoutes(_)) && plan.is_empty();
         !is_empty && !self.is_exceeded_by(plan)

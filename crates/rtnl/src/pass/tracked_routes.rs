@@ -16,7 +16,7 @@ pub(crate) struct TrackedRoutes {
     pub(super) part: DirtyPart,
     pub(super) desired: Desired,
     there: Vec<Route>,
-    /// Whether nothing else is dirty: then the kernel's echo of each change verifies it.
+    /// True if nothing else is dirty: then the kernel's echo of each change verifies it.
     pub(super) is_verified_by_echo: bool,
 }
 

@@ -270,7 +270,7 @@ fn whose(
     }
 }
 
-/// Whether the ledger has anything on an object's key, or had a link of its name.
+/// Returns true if the ledger has anything on an object's key, or had a link of its name.
 fn recorded_on(view: &LedgerView, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
     match object {
         Object::Link(link) => view.link_named(&link.name).is_some(),

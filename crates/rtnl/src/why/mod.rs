@@ -128,7 +128,7 @@ pub struct Entry {
     pub origin: Origin,
     /// The former object, if it was overridden. It is restored once the key is no longer desired.
     pub former: Option<Object>,
-    /// Whether a pass began something there, and what became of it is not known.
+    /// True if a pass began something there, and what became of it is not known.
     pub is_open: bool,
 }
 
@@ -188,7 +188,7 @@ pub enum Nothing {
 }
 
 impl Whose {
-    /// Whether it is ours to change.
+    /// Returns true if it is ours to change.
     pub fn is_ours(self) -> bool {
         matches!(self, Whose::Marked | Whose::Recorded)
     }
@@ -206,7 +206,7 @@ impl Query {
         }
     }
 
-    /// Whether an object is asked about; `name` returns the names of devices.
+    /// Returns true if an object is asked about; `name` returns the names of devices.
     fn is_about(&self, object: &Object, name: impl Fn(Dev) -> Option<IfName>) -> bool {
         let on = |asked: &Option<IfName>, dev| asked.is_none() || name(dev) == *asked;
         match (self, object) {

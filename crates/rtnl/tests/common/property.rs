@@ -1,7 +1,8 @@
-//! How a property is run: the same seed each time unless asked for another, so that what a change is judged by does not
-//! depend on luck, and whoever looks for more can.
+//! How a property is run: the same seed each time unless asked for another, so that what a change
+//! is judged by does not depend on luck, and whoever looks for more can.
 //!
-//! `TRUEUP_CASES` sets the number of cases, `TRUEUP_SEED` the seed: 32 hex bytes, as printed, or `random`.
+//! `TRUEUP_CASES` sets the number of cases, `TRUEUP_SEED` the seed: 32 hex bytes, as printed, or
+//! `random`.
 
 use std::env;
 use std::fmt::Debug;
@@ -10,7 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-/// Runs so many cases of a property unless told otherwise; what it gives as its error is what fails it.
+/// Runs so many cases of a property unless told otherwise; what it gives as its error is what fails
+/// it.
 pub(crate) fn run<T: Debug>(
     name: &str,
     cases: u32,

@@ -1,4 +1,5 @@
-//! The agent: one pass from a file, with its ledger in a journal. It lives in this process, or in one of its own that dies.
+//! The agent: one pass from a file, with its ledger in a journal. It lives in this process, or in
+//! one of its own that dies.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -106,14 +107,16 @@ impl Agent {
         loop {
             match Journal::open(self.path()) {
                 Ok(journal) => return journal,
-                // Another thread's child is yet to execute its program, and holds what this process held.
+                // Another thread's child is yet to execute its program, and holds what this process
+                // held.
                 Err(error) if error.kind() == ErrorKind::Held => yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
-    /// A pass in a process of its own that dies at its `at`-th point. What it said at last: the point.
+    /// A pass in a process of its own that dies at its `at`-th point. What it said at last: the
+    /// point.
     pub(crate) fn killed(&self, file: File, at: usize) -> Died {
         let will = Will {
             proof: self.proof,

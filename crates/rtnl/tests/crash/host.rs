@@ -1,4 +1,5 @@
-//! A host on which others have been at work: a namespace with objects of theirs of every kind, and what can be seen of it.
+//! A host on which others have been at work: a namespace with objects of theirs of every kind, and
+//! what can be seen of it.
 
 use std::fs;
 use std::io::Write as _;
@@ -26,7 +27,8 @@ impl Host {
         ip_batch(include_str!("states/foreign.batch").lines());
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        // In memory, where a sync costs nothing: what is written survives the process, and that is what dies here.
+        // In memory, where a sync costs nothing: what is written survives the process, and that is
+        // what dies here.
         let directory = PathBuf::from(format!("/run/crash-{}-{next}", process::id()));
         fs::create_dir(&directory).unwrap();
         let agent = Agent::new(proof, directory.clone());
@@ -61,8 +63,9 @@ impl Drop for Host {
     }
 }
 
-/// Asks until the answer is right: the kernel finishes in its own time what a write has started (carrier, and the IPv6 rows
-/// that wait for it), which takes long where all namespaces are busy. Fails after a minute with what is wrong.
+/// Asks until the answer is right: the kernel finishes in its own time what a write has started
+/// (carrier, and the IPv6 rows that wait for it), which takes long where all namespaces are busy.
+/// Fails after a minute with what is wrong.
 #[track_caller]
 fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -72,9 +75,9 @@ fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
     }
 }
 
-/// What iproute2 shows, one object a line, by name: without what differs between two namespaces in which the same was done,
-/// and without what the kernel makes of its own for addresses and links: a link-local address comes with a carrier that was
-/// there for a moment, and stays.
+/// What iproute2 shows, one object a line, by name: without what differs between two namespaces in
+/// which the same was done, and without what the kernel makes of its own for addresses and links: a
+/// link-local address comes with a carrier that was there for a moment, and stays.
 pub(crate) fn seen() -> Vec<String> {
     let mut rows = Vec::new();
     for (option, lists) in LISTS {
@@ -130,7 +133,8 @@ fn shown(option: &str, lists: &[&str]) -> Vec<Value> {
     values
 }
 
-/// Without what an index, a clock, a carrier or a counter is in, and without an order where it says nothing.
+/// Without what an index, a clock, a carrier or a counter is in, and without an order where it says
+/// nothing.
 fn still(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -159,7 +163,8 @@ fn still(mut value: Value) -> Value {
 /// Flags of links and of routes.
 const CARRIER: [&str; 4] = ["LOWER_UP", "NO-CARRIER", "linkdown", "dead"];
 
-/// Indexes and what is made of them, counters, clocks, and what a bridge took over from ports that it once had.
+/// Indexes and what is made of them, counters, clocks, and what a bridge took over from ports that
+/// it once had.
 const MOVING: [&str; 9] = [
     "ifindex",
     "operstate",

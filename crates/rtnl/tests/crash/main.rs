@@ -1,10 +1,11 @@
-//! The crash matrix. A process that makes a namespace agree with a file is killed before and after everything that it
-//! sends and everything that it writes down, each time another process at another point; then another one takes over, with
-//! the same file, with another, and with an emptied one. Whatever was half done, that one ends what the file says, leaves
-//! nothing behind, and touches nothing that was there before.
+//! The crash matrix. A process that makes a namespace agree with a file is killed before and after
+//! everything that it sends and everything that it writes down, each time another process at
+//! another point; then another one takes over, with the same file, with another, and with an
+//! emptied one. Whatever was half done, that one ends what the file says, leaves nothing behind,
+//! and touches nothing that was there before.
 //!
-//! A first process passes all points and lists them. Then one process dies at each, or at a sample of each class of points
-//! (`trueup_testkit::crash::select`), and none dies at one more.
+//! A first process passes all points and lists them. Then one process dies at each, or at a sample
+//! of each class of points (`trueup_testkit::crash::select`), and none dies at one more.
 
 #![allow(
     clippy::unwrap_used,

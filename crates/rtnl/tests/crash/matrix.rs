@@ -61,11 +61,12 @@ const STORIES: [Story; 2] = [
 /// Runs of each class of kill points that a sample has.
 const PER_CLASS: usize = 2;
 
-/// Runs at once: each waits for the kernel most of the time, but for the one lock that all namespaces share.
+/// Runs at once: each waits for the kernel most of the time, but for the one lock that all
+/// namespaces share.
 const AT_ONCE: usize = 8;
 
-/// How often a process may go another way than the first one (a dump that was interrupted is repeated, and then all later
-/// points have other numbers) before its point counts as out of reach.
+/// How often a process may go another way than the first one (a dump that was interrupted is
+/// repeated, and then all later points have other numbers) before its point counts as out of reach.
 const TRIES: usize = 20;
 
 pub(crate) fn killed_at_every_point(proof: Proof) {

@@ -7,8 +7,8 @@ use std::path::Path;
 use trueup_journal::{Journal, Storage};
 use trueup_testkit::crash::Points;
 
-/// As [`Journal::open`] does, but for the lock, which dies with its holder: a new journal is written beside, renamed, and
-/// the directory synced.
+/// As [`Journal::open`] does, but for the lock, which dies with its holder: a new journal is
+/// written beside, renamed, and the directory synced.
 pub(crate) fn open(path: &Path, points: &Points) -> Journal {
     if !path.exists() {
         let new = path.with_extension("new");

@@ -1,4 +1,5 @@
-//! A process of its own for a test that counts what belongs to the process: memory, descriptors, threads.
+//! A process of its own for a test that counts what belongs to the process: memory, descriptors,
+//! threads.
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -14,7 +15,8 @@ pub(crate) fn main(works: &[(&str, fn())]) -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Does a piece of work in a process of its own, in the namespace of the calling thread. Its panic is one here.
+/// Does a piece of work in a process of its own, in the namespace of the calling thread. Its panic
+/// is one here.
 #[track_caller]
 pub(crate) fn run(work: &str) {
     let output = Command::new(env::current_exe().unwrap())

@@ -15,7 +15,8 @@ use crate::other_writer::{OURS, OtherWriter, route, v4, v6, wanted};
 
 /// How often he looks whether it is there.
 const HIS_TURN: Duration = Duration::from_millis(200);
-/// What is allowed beyond what was said: for the passes themselves, on a machine that does other work too.
+/// What is allowed beyond what was said: for the passes themselves, on a machine that does other
+/// work too.
 const SLACK: Duration = Duration::from_secs(3);
 
 pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
@@ -71,7 +72,8 @@ pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
     // The first three at once, or nearly, then after 1 s, 2 s, 4 s and so on.
     let bound = 4 + (lasts.as_secs_f64() + 1.0).log2().ceil() as usize;
     assert!(restored <= bound, "{restored} times in {lasts:?}");
-    // What is not there is not taken: no event, no pass. Of each restoration one sees the delete, and goes on when it is over.
+    // What is not there is not taken: no event, no pass. Of each restoration one sees the delete,
+    // and goes on when it is over.
     let timer = lasts.as_secs_f64() / (Config::default().interval().as_secs_f64() * 0.9);
     let most = 4 * restored + timer as usize + 4;
     assert!(during.len() <= most, "{} passes: {during:#?}", during.len());
@@ -103,7 +105,8 @@ pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
     agent.stop();
 }
 
-/// Watches until the deleter is done: for how long it was gone each time, and for how long at most it was said to be left alone.
+/// Watches until the deleter is done: for how long it was gone each time, and for how long at most
+/// it was said to be left alone.
 fn absences(
     agent: &Agent,
     over: &AtomicBool,

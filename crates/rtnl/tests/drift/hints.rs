@@ -1,4 +1,5 @@
-//! Hints that are lost, doubled, reordered and invented: what is so in the end does not depend on them, only when.
+//! Hints that are lost, doubled, reordered and invented: what is so in the end does not depend on
+//! them, only when.
 
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -120,7 +121,8 @@ where
             agent.converges();
             let elapsed = begin.elapsed();
             let passes = agent.passes();
-            // One for each debounce, one for each interval less its jitter, the first, and those that were under way.
+            // One for each debounce, one for each interval less its jitter, the first, and those
+            // that were under way.
             let times = |each: Duration| elapsed.as_secs_f64() / each.as_secs_f64();
             let most = times(DEBOUNCE) + times(INTERVAL.mul_f64(0.9)) + 3.0;
             assert!(passes as f64 <= most, "{name}: {passes} passes in {elapsed:?}");
@@ -149,7 +151,8 @@ fn rows() -> Vec<RawMessage> {
         .collect()
 }
 
-/// Another writer takes away, replaces, and brings about what the kernel does not announce. He leaves nothing of his.
+/// Another writer takes away, replaces, and brings about what the kernel does not announce. He
+/// leaves nothing of his.
 fn invade() {
     let mut other_writer = OtherWriter::open();
     let pause = || thread::sleep(Duration::from_millis(30));
@@ -188,7 +191,8 @@ fn tries<const N: usize>(lines: [&str; N]) {
     }
 }
 
-/// A source whose subscription always has something to say, and always says the same. What it truly sees it sees all the same.
+/// A source whose subscription always has something to say, and always says the same. What it truly
+/// sees it sees all the same.
 struct Inventor {
     inner: Rtnl,
     announced: Drained,

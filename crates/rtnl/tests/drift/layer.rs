@@ -1,4 +1,5 @@
-//! What lies between us and the kernel, and muddles its events. Requests and their answers go through as they are.
+//! What lies between us and the kernel, and muddles its events. Requests and their answers go
+//! through as they are.
 
 use std::collections::VecDeque;
 use std::io;
@@ -71,7 +72,8 @@ impl Muddled {
             Fault::Drop => all.clear(),
             Fault::Double => all = all.into_iter().flat_map(|one| [one.clone(), one]).collect(),
             Fault::Reorder => {
-                // The last first, and neighbours in their own order: neither as it was nor the reverse.
+                // The last first, and neighbours in their own order: neither as it was nor the
+                // reverse.
                 all.reverse();
                 for pair in all.chunks_mut(2) {
                     pair.reverse();

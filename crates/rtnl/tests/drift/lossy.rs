@@ -1,5 +1,5 @@
-//! Dumps that lose rows without a word, as those of IPv6 routes do while anybody writes: neither an op nor a false word comes
-//! of it.
+//! Dumps that lose rows without a word, as those of IPv6 routes do while anybody writes: neither an
+//! op nor a false word comes of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,8 +12,8 @@ use trueup_testkit::{Kind, raw_dump, uplinks};
 use crate::is_long;
 use crate::other_writer::{Do, HIS, OURS, OtherWriter, route, v6, wanted};
 
-/// Ours and his are a half each. In a row of four there is one of his, one of ours, and room for what comes and goes: it has to
-/// lie between the others, for a dump to lose its place.
+/// Ours and his are a half each. In a row of four there is one of his, one of ours, and room for
+/// what comes and goes: it has to lie between the others, for a dump to lose its place.
 const TABLE: u32 = 20_000;
 
 pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {

@@ -1,7 +1,9 @@
-//! A loop over the source, on the running kernel, while other writers write: what it sees, what it mends, what it says.
+//! A loop over the source, on the running kernel, while other writers write: what it sees, what it
+//! mends, what it says.
 //!
-//! Nothing here is judged by timing alone: states, outcomes and counts are, and a time is the bound of a wait. With
-//! `TRUEUP_LONG=1` each test runs at its full length; without, all of them together take less than a minute.
+//! Nothing here is judged by timing alone: states, outcomes and counts are, and a time is the bound
+//! of a wait. With `TRUEUP_LONG=1` each test runs at its full length; without, all of them together
+//! take less than a minute.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +60,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Whether each test is to run at its full length.
+/// Returns true if each test is to run at its full length.
 fn is_long() -> bool {
     std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
 }

@@ -1,8 +1,8 @@
 //! Ten namespaces and one process, each made, unmade and made again under its name, at random.
 //!
-//! Every generation of a namespace is declared routes of its own. A loop is started for each, and ends by itself once its
-//! namespace is no more; no process stops it. Since it may still be there when the next generation is, what it writes then would
-//! land in the wrong one.
+//! Every generation of a namespace is declared routes of its own. A loop is started for each, and
+//! ends by itself once its namespace is no more; no process stops it. Since it may still be there
+//! when the next generation is, what it writes then would land in the wrong one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -141,7 +141,8 @@ fn create(at: u8, slot: &mut Slot) {
         .with_debounce(Duration::from_millis(10));
     let scope = Namespace::named(name).unwrap();
     let agent = Agent::start(Rtnl::new(), scope, desired, config);
-    // From then on it is bound to this one. That it is the right one until then is for whoever starts it to see to.
+    // From then on it is bound to this one. That it is the right one until then is for whoever
+    // starts it to see to.
     until("it listens", || {
         let subscribed = agent.handle().subscribed();
         subscribed.is_some_and(|subscribed| subscribed.is_active())

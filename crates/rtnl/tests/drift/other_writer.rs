@@ -1,4 +1,5 @@
-//! The other writer: he writes by the hundred thousand, and looks without a dump, which would lose rows as ours do.
+//! The other writer: he writes by the hundred thousand, and looks without a dump, which would lose
+//! rows as ours do.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -109,7 +110,8 @@ impl OtherWriter {
         assert_eq!(refused, None);
     }
 
-    /// Whether there is a route to that very destination, and it is ours: the kernel is asked what it would use.
+    /// Returns true if there is a route to that very destination, and it is ours: the kernel is
+    /// asked what it would use.
     pub(crate) fn sees_ours(&mut self, dst: Prefix) -> bool {
         const RTM_GETROUTE: u16 = 26;
         const RTA_DST: u16 = 1;

@@ -17,8 +17,8 @@ use crate::{alone, is_long};
 
 /// What a burst consists of.
 const EVENTS: usize = 100_000;
-/// By how much the memory of the process may grow meanwhile, bytes: to hold an event would take at least 60, so six million for
-/// all of them.
+/// By how much the memory of the process may grow meanwhile, bytes: to hold an event would take at
+/// least 60, so six million for all of them.
 const GROWTH: u64 = 5_500_000;
 
 pub(crate) fn a_burst_is_one_overrun_and_is_mended() {
@@ -33,7 +33,7 @@ fn routes(all: impl IntoIterator<Item = u32>) -> Desired {
     }
 }
 
-/// Whether the routes that bear our marker are those that are wanted.
+/// Returns true if the routes that bear our marker are those that are wanted.
 fn stands(desired: &Desired) -> bool {
     let mut there = Vec::new();
     for family in [2, 10] {
@@ -82,7 +82,8 @@ pub(crate) fn burst() {
     until("what was done is undone", || stands(&desired));
     agent.converges();
     let after = agent.handle().stats();
-    // Where the first pass was overrun by what the uplink set off, and no whole one has ended since, it is of that.
+    // Where the first pass was overrun by what the uplink set off, and no whole one has ended
+    // since, it is of that.
     let record = 1.max(before.0.overruns)..=before.0.overruns + 1;
     assert!(record.contains(&after.overruns), "told once: {after:?}");
     assert!(
@@ -118,7 +119,8 @@ pub(crate) fn burst() {
     agent.stop();
 }
 
-/// He makes and unmakes, whatever we do meanwhile, until there were so many events; in the end a half of it is there, and much of ours is not.
+/// He makes and unmakes, whatever we do meanwhile, until there were so many events; in the end a
+/// half of it is there, and much of ours is not.
 fn storm(other_writer: &mut OtherWriter, churned: &[Object], ours: &[Object]) {
     for _ in 0..EVENTS / churned.len() / 2 {
         other_writer.tries(Do::Create, churned);

@@ -12,8 +12,8 @@ use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks, wait_until};
 
 use crate::support::{address, converge, describe, name, nothing, ours, pass, rows, up};
 
-/// Where the kernel keeps the marker, an object without it is not the one that we made: another writer
-/// deleted that, and declared the same.
+/// Where the kernel keeps the marker, an object without it is not the one that we made: another
+/// writer deleted that, and declared the same.
 pub(crate) fn what_a_writer_made_again_is_his() {
     uplinks(1);
     let all = Desired {

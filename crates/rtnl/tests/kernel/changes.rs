@@ -1,5 +1,5 @@
-//! What is desired otherwise than in the pass before, of a source that listens: such a pass takes for granted what it has not
-//! looked at since, and never more than is so.
+//! What is desired otherwise than in the pass before, of a source that listens: such a pass takes
+//! for granted what it has not looked at since, and never more than is so.
 
 use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
 use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
@@ -58,7 +58,8 @@ impl Agent {
         self.desired.routes.as_mut().unwrap().insert(route);
     }
 
-    /// Changes what is desired; the pass over that, and then one over everything, which has to find nothing left.
+    /// Changes what is desired; the pass over that, and then one over everything, which has to find
+    /// nothing left.
     fn change(&mut self, change: impl FnOnce(&mut Routes)) -> Report {
         change(self.desired.routes.as_mut().unwrap());
         let report = self.pass(Extent::Dirty);
@@ -141,7 +142,8 @@ pub(crate) fn a_route_that_a_writer_took_unheard_is_not_put_behind_his() {
     assert_eq!(agent.pass(Extent::Everything).conflicts().len(), 1);
 }
 
-/// To a delete of metric 0 a route of any metric will do (`fib_table_delete`), if the one meant is gone.
+/// To a delete of metric 0 a route of any metric will do (`fib_table_delete`), if the one meant is
+/// gone.
 pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     let dst = "10.51.0.0/16";
     let of_metric = Route {
@@ -161,7 +163,8 @@ pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     );
 }
 
-/// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked at.
+/// An append of what is there is refused (`fib_table_insert`: "perfect match"), and so is looked
+/// at.
 pub(crate) fn a_route_that_another_writer_has_changed_for_us_is_not_changed_again() {
     let mut agent = Agent::settled(routes());
     let (dst, proto) = ("10.51.0.0/16", "116");
@@ -308,7 +311,8 @@ pub(crate) fn another_gateway_beside_other_changes_is_not_taken_for_one_of_objec
     assert_eq!(objects.lines().count(), 1, "{objects}");
 }
 
-/// With an object go all routes that point at it (`nexthop_flush_dev`, `remove_nexthop`): what is known of them is not so then.
+/// With an object go all routes that point at it (`nexthop_flush_dev`, `remove_nexthop`): what is
+/// known of them is not so then.
 pub(crate) fn another_gateway_after_a_writer_took_the_object_puts_all_back() {
     let mut agent = by_objects();
     ip(&["nexthop", "flush"]);

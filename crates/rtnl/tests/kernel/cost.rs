@@ -1,5 +1,5 @@
-//! What a pass writes to the disk, counted by the journal: nothing where the marker proves what is ours, one sync before and
-//! one after where the ledger does.
+//! What a pass writes to the disk, counted by the journal: nothing where the marker proves what is
+//! ours, one sync before and one after where the ledger does.
 
 use trueup_diff::{Desired, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction};
 use trueup_journal::{Journal, JournalLedger};

@@ -75,8 +75,8 @@ pub(crate) fn an_ipv6_table_s_local_default_catches_its_gateways() {
     ip(&[&gateway[..], &["101"]].concat());
 }
 
-/// A link whose MTU is below 1280 has no IPv6, and takes no IPv6 neighbour ("IPv6 is disabled on this device", EINVAL): that is no
-/// fault of the neighbour's, and ends with the MTU.
+/// A link whose MTU is below 1280 has no IPv6, and takes no IPv6 neighbour ("IPv6 is disabled on
+/// this device", EINVAL): that is no fault of the neighbour's, and ends with the MTU.
 pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
     ip_batch(["link add v0 mtu 1000 type veth peer name v1"]);
     let desired = Desired {

@@ -1,5 +1,5 @@
-//! The kinds of links that not every kernel has: made, kept, changed and removed, one kind a test. Each runs where the
-//! kernel knows the kind, and nowhere else.
+//! The kinds of links that not every kernel has: made, kept, changed and removed, one kind a test.
+//! Each runs where the kernel knows the kind, and nowhere else.
 
 use std::process::Command;
 
@@ -42,7 +42,8 @@ fn vrf(table: u32) -> Link<IfName> {
     up(LinkKind::Vrf { table }, "red")
 }
 
-/// Says what the kernel can do, and which markers it returns, a line each: the tables of `docs/kernels.md` are made out of them.
+/// Says what the kernel can do, and which markers it returns, a line each: the tables of
+/// `docs/kernels.md` are made out of them.
 // fact 60
 pub(crate) fn what_the_kernel_can_is_reported() {
     let can = |line: &str| {
@@ -126,8 +127,9 @@ pub(crate) fn what_the_kernel_can_is_reported() {
     assert!(marker(Kind::Route, "10.50.0.0") && marker(Kind::Rule, "priority=1000"));
 }
 
-/// Takes states one after the other, each of which has to come about in one pass and then hold still; then nothing is
-/// desired, and all has to be as before. What the kernel has of each is looked at by `see`.
+/// Takes states one after the other, each of which has to come about in one pass and then hold
+/// still; then nothing is desired, and all has to be as before. What the kernel has of each is
+/// looked at by `see`.
 fn go_through(states: &[Desired], see: impl Fn(usize)) {
     let before = Snapshot::settled();
     let mut last = MemoryLedger::default();
@@ -292,7 +294,8 @@ pub(crate) fn a_bond_changes_its_mode() {
     });
 }
 
-/// To set it down would cost what is on it, and that is not what was asked for: the kernel's refusal is reported.
+/// To set it down would cost what is on it, and that is not what was asked for: the kernel's
+/// refusal is reported.
 // fact 57
 pub(crate) fn a_link_that_is_up_is_no_bond_s_port() {
     let p0 = up(LinkKind::Dummy, "p0");

@@ -293,7 +293,8 @@ pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     }
 }
 
-/// An absent section is no opinion, also where a link of ours carries what an earlier file declared.
+/// An absent section is no opinion, also where a link of ours carries what an earlier file
+/// declared.
 pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
     let bridge = Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default()));
     let whole = Desired {

@@ -1,5 +1,5 @@
-//! Orders and shapes of requests that are chosen because the kernel is quicker with them: that what comes of them is what
-//! would have come of others.
+//! Orders and shapes of requests that are chosen because the kernel is quicker with them: that what
+//! comes of them is what would have come of others.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,8 @@ fn everything() -> Vec<String> {
         .collect()
 }
 
-/// In one pass links come up after their addresses. In two, the first makes the links, and so they are up before.
+/// In one pass links come up after their addresses. In two, the first makes the links, and so they
+/// are up before.
 pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     let plain = |text: &str| Address {
         flags: AddressFlags::default(),
@@ -113,8 +114,9 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     }
 }
 
-/// What a namespace holds at rest, less the multicast routes of links that have no carrier: the kernel makes them at the first
-/// address that comes on such a link when it is up, and else when the carrier comes.
+/// What a namespace holds at rest, less the multicast routes of links that have no carrier: the
+/// kernel makes them at the first address that comes on such a link when it is up, and else when
+/// the carrier comes.
 fn alike(carrier: bool) -> Vec<String> {
     let mut all = everything();
     all.retain(|row| carrier || !row.contains("dst ff00::/8"));

@@ -13,8 +13,8 @@ use trueup_testkit::{Snapshot, assert_no_changes, ip, named_netns, uplinks};
 
 use crate::support::{address, describe, name, nothing, up, via};
 
-/// Who holds his desired state and changes it where it is shows no other lists: what he wants otherwise now was not taken from
-/// anybody.
+/// Who holds his desired state and changes it where it is shows no other lists: what he wants
+/// otherwise now was not taken from anybody.
 pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     uplinks(1);
     let mut desired = Desired {

@@ -153,7 +153,8 @@ impl Actor {
                     let bridge = link.attrs[&IFLA_LINKINFO]
                         .windows(6)
                         .any(|word| word == b"bridge");
-                    // Of the same name and kind it would be, by all that the kernel keeps, the same link.
+                    // Of the same name and kind it would be, by all that the kernel keeps, the same
+                    // link.
                     let (name, bridge) = match (name, kind) {
                         (true, _) => (old.as_str(), !bridge),
                         (false, kind) => (if old == "f8" { "f7" } else { "f8" }, bridge == *kind),
@@ -192,7 +193,7 @@ impl Actor {
 
     /// Takes away all that these say is his.
     pub(crate) fn withdraw(&mut self, his: impl Fn(&Id, &RawMessage) -> bool) {
-        self.say("the stranger withdraws");
+        self.say("the other writer withdraws");
         // A delete without a protocol takes the first of a key, which may be ours.
         for kind in KINDS.into_iter().rev().chain(KINDS.into_iter().rev()) {
             for row in self.rows(kind) {
@@ -268,7 +269,8 @@ impl Actor {
         answer.is_ok()
     }
 
-    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a line.
+    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a
+    /// line.
     fn ip(&mut self, lines: &[String]) {
         let family = |line: &str| match line.get(..3) {
             Some("-4 ") => "-4",
@@ -324,7 +326,8 @@ fn info(kind: &str) -> Vec<u8> {
     bytes
 }
 
-/// A row of a dump as a request that writes it under another protocol, and maybe with something else changed.
+/// A row of a dump as a request that writes it under another protocol, and maybe with something
+/// else changed.
 fn written_anew(row: &RawMessage, anew: Anew) -> RawMessage {
     let mut row = row.clone();
     let protocol = PROTOCOLS[anew.protocol];

@@ -1,6 +1,6 @@
-//! Passes over what was announced to be doubtful, held against the whole: whatever the other writer does between them, once one says
-//! that all is right, a look at everything finds nothing to do either. And with a quiet other writer they come to an end: none
-//! is announced by the next.
+//! Passes over what was announced to be doubtful, held against the whole: whatever the other writer
+//! does between them, once one says that all is right, a look at everything finds nothing to do
+//! either. And with a quiet other writer they come to an end: none is announced by the next.
 
 use std::thread;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Run {
         for turn in &case.turns {
             // Each for itself, so that none is announced because another was.
             for act in &turn.acts {
-                self.other_writer.say("the stranger:");
+                self.other_writer.say("the other writer:");
                 self.other_writer.renamed.clear();
                 self.other_writer.act(act);
                 self.comes_to_rest(&desired[0])?;
@@ -155,9 +155,10 @@ impl Run {
     }
 }
 
-/// Whether it restores what the kernel does not announce, and what is for the timer: neighbour proxies (`pneigh_delete` in
-/// net/core/neighbour.c), a neighbour that got another protocol and is otherwise as it was (`__neigh_update`), and what was
-/// set on a link that is down (`netdev_state_change` in net/core/dev.c).
+/// Returns true if it restores what the kernel does not announce, and what is for the timer:
+/// neighbour proxies (`pneigh_delete` in net/core/neighbour.c), a neighbour that got another
+/// protocol and is otherwise as it was (`__neigh_update`), and what was set on a link that is down
+/// (`netdev_state_change` in net/core/dev.c).
 fn is_silent(op: &Op, observed: &Observed) -> bool {
     match (&op.object, op.action) {
         (Object::Neighbour(neighbour), action) => neighbour.proxy || action == Action::Delete,

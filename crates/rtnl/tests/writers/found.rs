@@ -24,7 +24,8 @@ fn taking() -> Ours {
     Ours::new(options, false)
 }
 
-/// The other end goes with a pair that is recreated, and a link of another kind under its name is ours as well.
+/// The other end goes with a pair that is recreated, and a link of another kind under its name is
+/// ours as well.
 pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     let mut ours = Ours::new(Options::default(), false);
     let up = |dev: &str, kind| Link {

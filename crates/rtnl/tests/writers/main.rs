@@ -1,6 +1,7 @@
-//! Two actors in one namespace: passes of ours, and another writer who writes objects of every kind, and also deletes, writes
-//! over, renames and makes again what is ours. Whatever he does, no op of ours changes what is his; once he is quiet we come
-//! to rest, and what he holds stands; and what is ours can be taken away.
+//! Two actors in one namespace: passes of ours, and another writer who writes objects of every
+//! kind, and also deletes, writes over, renames and makes again what is ours. Whatever he does, no
+//! op of ours changes what is his; once he is quiet we come to rest, and what he holds stands; and
+//! what is ours can be taken away.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +25,8 @@ mod world;
 #[path = "../common/property.rs"]
 mod property;
 
-// The generators of desired states and the oracle of what the kernel then holds are those of the other kernel tests.
+// The generators of desired states and the oracle of what the kernel then holds are those of the
+// other kernel tests.
 #[path = "../kernel/judge/author.rs"]
 mod author;
 #[path = "../kernel/judge/expect.rs"]

@@ -82,7 +82,8 @@ impl Directory {
     fn new() -> Directory {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // In memory, where there is such a place: what a power cut leaves of a file is not what this is about.
+        // In memory, where there is such a place: what a power cut leaves of a file is not what
+        // this is about.
         let memory = Path::new("/dev/shm");
         let place = memory.is_dir().then(|| memory.to_owned());
         let place = place.unwrap_or_else(std::env::temp_dir);

@@ -1,8 +1,9 @@
 //! Whose an object is, told from what the two did and not from what either says.
 //!
 //! Where the kernel keeps no trace, no process can tell, and this is all of it:
-//! - what the other writer wrote under our marker is ours by the marker; and where the ledger is the proof, what he made
-//!   anew under our marker on a key of ours, between two passes, is not known from what he took away;
+//! - what the other writer wrote under our marker is ours by the marker; and where the ledger is
+//!   the proof, what he made anew under our marker on a key of ours, between two passes, is not
+//!   known from what he took away;
 //! - a neighbour that he wrote over without a protocol keeps ours: there it is ours still;
 //! - a link of ours that he renamed is neither his nor known to be ours.
 
@@ -42,8 +43,8 @@ impl Owners {
         }
     }
 
-    /// As far as it can be told from what is there: links of ours have indexes that no other links have, unless he laid hands
-    /// on them, and the rest bears our marker, which he did not write.
+    /// As far as it can be told from what is there: links of ours have indexes that no other links
+    /// have, unless he laid hands on them, and the rest bears our marker, which he did not write.
     pub(crate) fn found(by_marker: bool, world: &World, touched: &BTreeSet<u32>) -> Owners {
         let mut owners = Owners::new(by_marker);
         for (id, _) in world.declared() {
@@ -91,7 +92,8 @@ impl Owners {
         self.open.retain(|id| after.rows.contains_key(id));
     }
 
-    /// The other writer alone led from one to the other; `renamed` are the links that he gave another name.
+    /// The other writer alone led from one to the other; `renamed` are the links that he gave
+    /// another name.
     pub(crate) fn invaded(&mut self, before: &World, after: &World, renamed: &BTreeSet<u32>) {
         self.ours.retain(|id| after.rows.contains_key(id));
         self.open.retain(|id| after.rows.contains_key(id));

@@ -1,10 +1,12 @@
-//! At the same time: the other writer writes while passes of ours run. Then he is quiet, and all is as after turns.
+//! At the same time: the other writer writes while passes of ours run. Then he is quiet, and all is
+//! as after turns.
 //!
-//! A pass looks and then acts, and where the kernel knows no guard what came in between is not seen: a replace of a route or
-//! an address does not look at whom it replaces, nor does the delete of an address. So what he wrote on a key within the very
-//! pass that wrote there too is excused, and that alone; deletes of routes and rules name the protocol, and are excused
-//! nothing. Links, IPv6 addresses and neighbours are announced without saying by whom, or not in each case: of these it is
-//! his estate that is looked at, on which there is nothing of ours.
+//! A pass looks and then acts, and where the kernel knows no guard what came in between is not
+//! seen: a replace of a route or an address does not look at whom it replaces, nor does the delete
+//! of an address. So what he wrote on a key within the very pass that wrote there too is excused,
+//! and that alone; deletes of routes and rules name the protocol, and are excused nothing. Links,
+//! IPv6 addresses and neighbours are announced without saying by whom, or not in each case: of
+//! these it is his estate that is looked at, on which there is nothing of ours.
 //!
 //! He writes nothing under our marker here: who wrote it could not be known.
 
@@ -106,7 +108,8 @@ fn race(run: &mut Run, case: &Case) -> Result<(), String> {
     run.end(&wanted[1], case.stays)
 }
 
-/// All that is announced until it is over, each with the numbers of the first and the last pass in which it may have happened.
+/// All that is announced until it is over, each with the numbers of the first and the last pass in
+/// which it may have happened.
 fn listen(
     changes: &mut Changes,
     pass: &AtomicU32,
@@ -130,7 +133,8 @@ fn listen(
     }
 }
 
-/// Follows who holds which key, and tells of every write of ours over what was his before the pass began.
+/// Follows who holds which key, and tells of every write of ours over what was his before the pass
+/// began.
 fn judge(
     heard: &[(RangeInclusive<u32>, Announcement)],
     base: &World,

@@ -83,7 +83,7 @@ impl Run {
     /// The other writer acts, and no other process.
     pub(crate) fn invade(&mut self, acts: &[Act]) {
         let before = World::look();
-        self.other_writer.say("the stranger:");
+        self.other_writer.say("the other writer:");
         self.other_writer.renamed.clear();
         for act in acts {
             self.other_writer.act(act);
@@ -170,8 +170,8 @@ impl Run {
             let Some(rows) = before.rows.get(&id) else {
                 continue;
             };
-            // The kernel announces by itself that a link moved and that an IPv6 address is usable, and not by whom one was
-            // written.
+            // The kernel announces by itself that a link moved and that an IPv6 address is usable,
+            // and not by whom one was written.
             let describe = message.action == Action::Del || announcement.port != 0;
             let taken = self.taken.as_ref().is_some_and(|taken| taken.holds(&id));
             let given_back = self.taken.is_some() && keeps_its_mark(&id);
@@ -208,7 +208,8 @@ impl Run {
         }
     }
 
-    /// With a quiet other writer: after a few passes one changes nothing, and says why where it is not as desired.
+    /// With a quiet other writer: after a few passes one changes nothing, and says why where it is
+    /// not as desired.
     fn comes_to_rest(&mut self, desired: &Desired) -> Result<Option<Report>, String> {
         for _ in 0..FEW {
             let (report, announced) = self.pass(desired)?;
@@ -236,7 +237,8 @@ impl Run {
         }
     }
 
-    /// What of ours is there and is not to be, and what was taken and is not restored, is so for what the report says.
+    /// What of ours is there and is not to be, and what was taken and is not restored, is so for
+    /// what the report says.
     fn what_is_left_has_a_reason(&self, report: Option<Report>) -> Result<(), String> {
         let now = World::look();
         let left = self.owners.of(&now, Whose::Ours);

@@ -8,7 +8,8 @@ use trueup_testkit::{Kind, RawMessage, running_version};
 use crate::row::OURS;
 use crate::world::{Id, Place, World};
 
-/// By place, what was there before we took it. Of a link, which stays his and is set up otherwise: what is kept of it.
+/// By place, what was there before we took it. Of a link, which stays his and is set up otherwise:
+/// what is kept of it.
 #[derive(Default)]
 pub(crate) struct Taken(BTreeMap<Place, Former>);
 
@@ -29,13 +30,15 @@ impl Former {
     }
 }
 
-/// Before Linux 6.12 an IPv4 address that is replaced keeps the mark that it had: what was taken still bears his.
+/// Before Linux 6.12 an IPv4 address that is replaced keeps the mark that it had: what was taken
+/// still bears his.
 pub(crate) fn keeps_its_mark(id: &Id) -> bool {
     id.kind == Kind::Address && id.key.first() == Some(&2) && running_version() < (6, 12)
 }
 
 impl Taken {
-    /// Whether a pass may have done what it did to a row of his: written over it, in its place, with what is desired.
+    /// Returns true if a pass may have done what it did to a row of his: written over it, in its
+    /// place, with what is desired.
     pub(crate) fn permits(
         &mut self,
         id: &Id,
@@ -91,7 +94,7 @@ impl Taken {
         self.0.contains_key(&id.place())
     }
 
-    /// Whether what came is what was taken there.
+    /// Returns true if what came is what was taken there.
     pub(crate) fn gives_back(&mut self, id: &Id, after: &World) -> bool {
         let place = id.place();
         let back = |former: &Former| former.id == *id && former.kept == after.kept_of(id);

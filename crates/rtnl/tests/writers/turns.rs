@@ -1,4 +1,5 @@
-//! Step by step: the other writer acts, then a pass of ours runs, and between them the namespace is looked at.
+//! Step by step: the other writer acts, then a pass of ours runs, and between them the namespace is
+//! looked at.
 
 use trueup_rtnl::OnConflict;
 use trueup_testkit::quiet_netns;
@@ -13,8 +14,9 @@ pub(crate) fn whatever_he_does_between_our_passes_his_stays_and_ours_comes() {
     });
 }
 
-/// What is desired takes the place of what is his there, nothing else does, and once it is no longer desired he has it back as
-/// it was, unless he laid hands on it meanwhile. He writes nothing under our marker here.
+/// What is desired takes the place of what is his there, nothing else does, and once it is no
+/// longer desired he has it back as it was, unless he laid hands on it meanwhile. He writes nothing
+/// under our marker here.
 pub(crate) fn what_is_taken_from_him_is_given_back() {
     property::run("take", 10, act::case(), |case| {
         let mut case = case.clone();

@@ -6,7 +6,8 @@ use trueup_testkit::{Kind, RawMessage, Snapshot};
 
 use crate::row::{Fields, Names, fields, line};
 
-/// What identifies an object, and who it says made it: an object under another protocol is another object.
+/// What identifies an object, and who it says made it: an object under another protocol is another
+/// object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) kind: Kind,
@@ -129,8 +130,8 @@ impl World {
         )
     }
 
-    /// What there is of a row to be kept: a link's MTU and hardware address may follow from what is below it and from its
-    /// ports.
+    /// What there is of a row to be kept: a link's MTU and hardware address may follow from what is
+    /// below it and from its ports.
     pub(crate) fn kept(&self, row: &RawMessage) -> (String, Option<RawMessage>) {
         if row.kind != Kind::Link {
             return (String::new(), Some(row.clone()));
@@ -172,7 +173,7 @@ impl World {
     }
 }
 
-/// Whether the kernel made a row by itself. What is made here is never marked as its.
+/// Returns true if the kernel made a row by itself. What is made here is never marked as its.
 pub(crate) fn derived(row: &RawMessage) -> bool {
     match row.kind {
         Kind::Link => row.device() == 1,

@@ -1,4 +1,5 @@
-//! Faults on demand: a namespace through which messages go to another one, fake or real, and sometimes astray.
+//! Faults on demand: a namespace through which messages go to another one, fake or real, and
+//! sometimes astray.
 //!
 //! ```
 //! use trueup_netlink::Socket;
@@ -79,7 +80,8 @@ pub enum Fault {
     Truncate,
     /// The rows come as a datagram whose first message says that it is longer than it is.
     Corrupt,
-    /// The first row is lost, or all announcements are, and the socket says that something was (`ENOBUFS`).
+    /// The first row is lost, or all announcements are, and the socket says that something was
+    /// (`ENOBUFS`).
     Overrun,
     /// The dump breaks off at its end with this errno (positive), inside of `NLMSG_DONE`.
     BreakOff(i32),
@@ -89,7 +91,8 @@ pub enum Fault {
     Repeat,
     /// The last announcement comes first.
     Reverse,
-    /// After the announcements there is this one more, of something that has not happened: a whole message.
+    /// After the announcements there is this one more, of something that has not happened: a whole
+    /// message.
     Invent(Vec<u8>),
 }
 
@@ -188,8 +191,8 @@ impl Connect for Faults {
 /// The panic payload of a process that died: only the destructors of its values run on.
 struct Died;
 
-/// Runs something that may die by [`Fault::DieBefore`] or [`Fault::DieAfter`]; `None` when it did. Other panics go
-/// through.
+/// Runs something that may die by [`Fault::DieBefore`] or [`Fault::DieAfter`]; `None` when it did.
+/// Other panics go through.
 pub fn died<T>(work: impl FnOnce() -> T) -> Option<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(value) => Some(value),

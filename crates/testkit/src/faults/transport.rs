@@ -1,4 +1,5 @@
-//! The transport in between: it passes requests on one by one, and makes the faults whose time has come.
+//! The transport in between: it passes requests on one by one, and makes the faults whose time has
+//! come.
 
 use std::collections::VecDeque;
 use std::{io, mem};
@@ -15,7 +16,8 @@ const NLM_F_CAPPED: u16 = 0x100;
 /// A transport with faults.
 pub(super) struct Faulty {
     faults: Faults,
-    /// What comes before anything that is still in the inner one; an errno for what cannot be received.
+    /// What comes before anything that is still in the inner one; an errno for what cannot be
+    /// received.
     queue: VecDeque<Result<Vec<u8>, i32>>,
     /// Something was asked for: what comes may be an answer.
     asks: bool,
@@ -152,7 +154,8 @@ fn drain(inner: &mut dyn Transport) -> VecDeque<Result<Vec<u8>, i32>> {
     }
 }
 
-/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel to judge.
+/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel
+/// to judge.
 pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         if datagram.len() < HEADER {

@@ -1,5 +1,5 @@
-//! The agents of a scenario: each has a source, a desired state, and a journal on disk like a process.
-//! `pass.rs` renders their reports.
+//! The agents of a scenario: each has a source, a desired state, and a journal on disk like a
+//! process. `pass.rs` renders their reports.
 
 mod host;
 

@@ -1,5 +1,5 @@
-//! The kernel that a scenario runs on, real or fake, as seen from outside of the crates under test: another writer acts on it,
-//! its rows are read, its announcements are read.
+//! The kernel that a scenario runs on, real or fake, as seen from outside of the crates under test:
+//! another writer acts on it, its rows are read, its announcements are read.
 
 mod ip;
 mod settle;
@@ -24,7 +24,8 @@ use ip::{Tool, has_ip, ip_batch, spoken, tool};
 pub(super) use wire::Wire;
 use wire::messages;
 
-/// Something else than what the scenario is about went wrong, or a line did not end as it says; at that line.
+/// Something else than what the scenario is about went wrong, or a line did not end as it says; at
+/// that line.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) line: Option<usize>,
@@ -58,7 +59,8 @@ pub(super) struct Machine {
     names: Names,
     /// As last announced: links are announced also when their carrier alone moved.
     links: HashMap<u32, RawMessage>,
-    /// True if the scenario has switched duplicate address detection on, which takes a second or two.
+    /// True if the scenario has switched duplicate address detection on, which takes a second or
+    /// two.
     detects: bool,
 }
 
@@ -69,7 +71,8 @@ enum Place {
 }
 
 impl Machine {
-    /// The running kernel, in the namespace of the calling thread, which must stay the one that uses this.
+    /// The running kernel, in the namespace of the calling thread, which must stay the one that
+    /// uses this.
     pub(super) fn kernel() -> Result<Machine> {
         Machine::new(Place::Kernel)
     }
@@ -109,8 +112,8 @@ impl Machine {
         namespace(&self.place)
     }
 
-    /// Replaces the namespace by an empty one with another cookie. The fake's cookie is its address in
-    /// memory, so the old one is dropped after the new one is made.
+    /// Replaces the namespace by an empty one with another cookie. The fake's cookie is its address
+    /// in memory, so the old one is dropped after the new one is made.
     pub(super) fn recreate(&mut self) -> Result<()> {
         let place = match self.place {
             Place::Fake(_) => Place::Fake(fake::Kernel::new()),
@@ -205,7 +208,8 @@ impl Machine {
                         errno::name(code)
                     )));
                 }
-                // It failed, as it should; `ip` does not print the number, so it is asked for once more.
+                // It failed, as it should; `ip` does not print the number, so it is asked for once
+                // more.
                 (Err(_), Some(_)) => {}
             }
         }
@@ -264,9 +268,9 @@ impl Machine {
         Ok(all)
     }
 
-    /// Returns the announcements since the last call, as configuration: without unchanged links and the
-    /// kernel's own traffic. Waits until no more follow: effects of a change may take the kernel a few
-    /// milliseconds.
+    /// Returns the announcements since the last call, as configuration: without unchanged links and
+    /// the kernel's own traffic. Waits until no more follow: effects of a change may take the
+    /// kernel a few milliseconds.
     pub(super) fn announced(&mut self) -> Result<Vec<RawMessage>> {
         self.wait_until_settled()?;
         let quiet = match self.place {

@@ -18,16 +18,18 @@ use crate::enter::{enter, fresh_netns, quiet_netns};
 use crate::fake;
 use crate::runner::{may_skip, running_version, text};
 
-/// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds, on an emulated machine
-/// some hundred.
+/// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
+/// on an emulated machine some hundred.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`, `kernel::route/NAME`; those in
-/// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: on a fake kernel that keeps none on addresses,
-/// neighbours and rules, with the ledger asked for routes.
+/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`,
+/// `kernel::route/NAME`; those in which an agent acts once more where no marker proves anything,
+/// `ledger::route/NAME`: on a fake kernel that keeps none on addresses, neighbours and rules, with
+/// the ledger asked for routes.
 ///
-/// A scenario that needs a feature that the running kernel lacks is left out there, and a line says so:
-/// `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on the kernel fail, as described at
+/// A scenario that needs a feature that the running kernel lacks is left out there, and a line says
+/// so: `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on
+/// the kernel fail, as described at
 /// [`kernel_tests!`](crate::kernel_tests).
 pub fn main(directory: &Path) -> ExitCode {
     let forbidden = enter().err().map(|error| error.to_string());
@@ -137,7 +139,8 @@ fn asked(need: &Need) -> bool {
     asking.join().unwrap_or(false)
 }
 
-/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its threads.
+/// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
+/// threads.
 fn carry_out(
     file: &str,
     scenario: &Arc<Scenario>,

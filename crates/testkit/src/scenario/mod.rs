@@ -258,8 +258,8 @@ enum FaultKind {
     Invent(WriterLine),
 }
 
-/// Replaces `@NAME` by the index that an interface of that name has or had. The error is a name that
-/// never existed.
+/// Replaces `@NAME` by the index that an interface of that name has or had. The error is a name
+/// that never existed.
 fn resolved(text: &str, index: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
     let mut words = Vec::new();
     for word in text.split(' ') {

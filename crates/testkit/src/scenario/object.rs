@@ -1,5 +1,6 @@
-//! The kernel's rows in iproute2's words, read from raw bytes: written apart from the codecs under test. Here which
-//! rows a scenario means, and the words that all of them are made of; each object's own are in the modules below.
+//! The kernel's rows in iproute2's words, read from raw bytes: written apart from the codecs under
+//! test. Here which rows a scenario means, and the words that all of them are made of; each
+//! object's own are in the modules below.
 
 mod device;
 mod route;

@@ -1,4 +1,5 @@
-//! From text to a [`Scenario`]. Pure; any text gives a scenario or an error with its place and a remedy.
+//! From text to a [`Scenario`]. Pure; any text gives a scenario or an error with its place and a
+//! remedy.
 
 mod fault;
 mod head;

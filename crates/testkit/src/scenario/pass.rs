@@ -67,8 +67,8 @@ impl Agent {
             .map_err(|error| error.to_string())
     }
 
-    /// Passes as a driver would after a drain: over the dirty keys, or over everything after a loss; and
-    /// once more if the source asks for it at once. Also returns the number of ops.
+    /// Passes as a driver would after a drain: over the dirty keys, or over everything after a
+    /// loss; and once more if the source asks for it at once. Also returns the number of ops.
     pub(super) fn pass_after_drain(
         &mut self,
         host: &Host,

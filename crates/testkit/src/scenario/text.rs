@@ -1,5 +1,5 @@
-//! Lines that are compared: objects and ops in iproute2's words, brought to one order and spelling, so that a scenario
-//! may leave out what goes without saying.
+//! Lines that are compared: objects and ops in iproute2's words, brought to one order and spelling,
+//! so that a scenario may leave out what goes without saying.
 
 mod expected;
 
@@ -242,7 +242,8 @@ impl Phrase {
     }
 }
 
-/// `10.0.0.1` is `10.0.0.1/32` as a name of a route; elsewhere nothing is changed, as both sides lose the same.
+/// `10.0.0.1` is `10.0.0.1/32` as a name of a route; elsewhere nothing is changed, as both sides
+/// lose the same.
 fn host_prefix(word: &str) -> String {
     match word.parse::<std::net::IpAddr>() {
         Ok(_) => word.to_owned(),

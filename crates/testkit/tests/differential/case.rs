@@ -31,7 +31,8 @@ pub(crate) trait Domain {
     }
 }
 
-/// A domain's messages, a third of those of its own kind in a form of one sent before; those that `keep` wants.
+/// A domain's messages, a third of those of its own kind in a form of one sent before; those that
+/// `keep` wants.
 pub(crate) fn with_repeats(
     domain: &dyn Domain,
     rng: &mut fastrand::Rng,

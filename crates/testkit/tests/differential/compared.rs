@@ -1,12 +1,12 @@
-//! What of a row is compared: all that [`stable`] leaves, but of a link only what the fake models, of a rule all, and of a
-//! neighbour its state: no process resolves within a sequence.
+//! What of a row is compared: all that [`stable`] leaves, but of a link only what the fake models,
+//! of a rule all, and of a neighbour its state: no process resolves within a sequence.
 
 use trueup_testkit::{Kind, RawMessage, stable};
 
 use crate::message::attribute;
 
-/// The attributes of a link that the fake gives; a real row carries dozens more (queues, statistics, limits of its
-/// driver, settings of each family).
+/// The attributes of a link that the fake gives; a real row carries dozens more (queues,
+/// statistics, limits of its driver, settings of each family).
 const LINK: [u16; 9] = [
     1,  // IFLA_ADDRESS
     2,  // IFLA_BROADCAST
@@ -53,7 +53,8 @@ const DATA: [(&[u8], &[u16]); 7] = [
     (b"veth", &[]),
 ];
 
-/// `IFLA_LINKINFO` with the kind, the kind of the master, and of the data what the table has, by number.
+/// `IFLA_LINKINFO` with the kind, the kind of the master, and of the data what the table has, by
+/// number.
 fn of_kind(info: &[u8]) -> Vec<u8> {
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;

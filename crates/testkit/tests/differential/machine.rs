@@ -28,7 +28,8 @@ pub(crate) struct Reply {
     pub(crate) words: Option<String>,
     /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
     pub(crate) rows: Vec<RawMessage>,
-    /// Whether an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has started is reported there.
+    /// True if an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has
+    /// started is reported there.
     pub(crate) done: bool,
     /// `NLM_F_MULTI` and `NLM_F_DUMP_FILTERED` of the rows and of the end.
     pub(crate) flags: (u16, u16),
@@ -142,8 +143,9 @@ impl Machine {
         rows
     }
 
-    /// Waits until the kernel has finished what it does on work queues: duplicate detection is over, and the carrier of
-    /// each link has become its operational state. The fake has nothing to wait for.
+    /// Waits until the kernel has finished what it does on work queues: duplicate detection is
+    /// over, and the carrier of each link has become its operational state. The fake has nothing to
+    /// wait for.
     pub(crate) fn settle(&mut self) {
         self.settle_carriers();
         const IFA_F_TENTATIVE: u8 = 0x40;
@@ -163,8 +165,8 @@ impl Machine {
         }
     }
 
-    /// Without duplicate detection (`IFA_F_NODAD`) an address is not tentative, but told of from the same work queue. Then
-    /// it has its local route, unless another writer took that.
+    /// Without duplicate detection (`IFA_F_NODAD`) an address is not tentative, but told of from
+    /// the same work queue. Then it has its local route, unless another writer took that.
     fn settle_undetected(&mut self, addresses: &[RawMessage]) {
         const IFA_F_NODAD: u8 = 0x02;
         const IFA_ADDRESS: u16 = 1;
@@ -199,8 +201,8 @@ impl Machine {
         self.wait_for_lock();
     }
 
-    /// Waits until no other process changes anything: who does holds the lock that this request needs, for an index that no process
-    /// asks for.
+    /// Waits until no other process changes anything: who does holds the lock that this request
+    /// needs, for an index that no process asks for.
     fn wait_for_lock(&mut self) {
         const RTM_SETLINK: u16 = 19;
         const ENODEV: i32 = 19;
@@ -208,8 +210,8 @@ impl Machine {
         assert_eq!(self.send(&nothing).errno, ENODEV);
     }
 
-    /// Waits for the kernel's link watch, which tells of carriers later than the request that moved them; then for the
-    /// lock that it holds while it does.
+    /// Waits for the kernel's link watch, which tells of carriers later than the request that moved
+    /// them; then for the lock that it holds while it does.
     fn settle_carriers(&mut self) {
         const IFLA_OPERSTATE: u16 = 16;
         const IFLA_CARRIER: u16 = 33;
@@ -227,7 +229,8 @@ impl Machine {
                 // One that is down is reported as down, whatever its carrier.
                 row.header[8] & IFF_UP != 0 && message != (byte(IFLA_CARRIER) == 1)
             });
-            // In the order in which the watch comes to them: a pair's end that was set up, then the other.
+            // In the order in which the watch comes to them: a pair's end that was set up, then the
+            // other.
             let Some(moving) = moving.min_by_key(|row| row.device() != self.recent) else {
                 // Of one that is down no process can see whether it was looked at.
                 for row in links.iter().filter(|row| row.header[8] & IFF_UP == 0) {
@@ -246,8 +249,8 @@ impl Machine {
         self.send(&get);
     }
 
-    /// Deletes proxies. The kernel keeps one without a device beyond its namespace, and a new namespace that takes the
-    /// place in memory of the old one has it.
+    /// Deletes proxies. The kernel keeps one without a device beyond its namespace, and a new
+    /// namespace that takes the place in memory of the old one has it.
     pub(crate) fn forget_proxies(&mut self) {
         const NTF_PROXY: u8 = 0x08;
         for family in [2, 10] {
@@ -292,8 +295,9 @@ impl Machine {
         }
     }
 
-    /// What was announced since the last call, reduced by `compared`, in order. Of a link only what was reported last, if it
-    /// is not as it was: how often a link is announced on the way is not promised.
+    /// What was announced since the last call, reduced by `compared`, in order. Of a link only what
+    /// was reported last, if it is not as it was: how often a link is announced on the way is not
+    /// promised.
     pub(crate) fn announced(&mut self) -> Vec<RawMessage> {
         let mut all = Vec::new();
         let mut last = BTreeMap::new();
@@ -312,8 +316,8 @@ impl Machine {
             }
         }
         for (index, message) in last {
-            // Nothing is announced when the other end of a pair comes, nor of the alias, the group and the kind's data of a link
-            // that is down; all of them come with the next news.
+            // Nothing is announced when the other end of a pair comes, nor of the alias, the group
+            // and the kind's data of a link that is down; all of them come with the next news.
             let mut essence = message.clone();
             if essence.action == Action::New {
                 essence.attrs.remove(&IFLA_LINK);

@@ -1,9 +1,10 @@
-//! The fake kernel against the running one: random sequences of raw messages go to both, and every reply, every
-//! announcement and every dump has to agree.
+//! The fake kernel against the running one: random sequences of raw messages go to both, and every
+//! reply, every announcement and every dump has to agree.
 //!
-//! One file a domain: what the namespace holds at the start, and how a message is made up. A disagreement is shrunk to
-//! the fewest messages that still show it, and told with the seed. `TRUEUP_SEED=random` or a number and `TRUEUP_CASES=n`
-//! look further than the default run; `TRUEUP_LENGTH=n` sets the messages of a sequence.
+//! One file a domain: what the namespace holds at the start, and how a message is made up. A
+//! disagreement is shrunk to the fewest messages that still show it, and told with the seed.
+//! `TRUEUP_SEED=random` or a number and `TRUEUP_CASES=n` look further than the default run;
+//! `TRUEUP_LENGTH=n` sets the messages of a sequence.
 
 #![allow(clippy::unwrap_used, reason = "test code, though without #[test]")]
 
@@ -69,7 +70,8 @@ fn catches(domain: &dyn Domain, flaw: Flaw) {
     assert!(caught, "{flaw:?} was not noticed in 2000 sequences");
 }
 
-/// The fake does as Linux 6.18 does. Older kernels differ here and there, and it is not theirs to judge.
+/// The fake does as Linux 6.18 does. Older kernels differ here and there, and it is not theirs to
+/// judge.
 fn main() -> ExitCode {
     if running_version() >= fake::VERSION {
         return trueup_testkit::main(TESTS);

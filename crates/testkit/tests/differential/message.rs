@@ -90,7 +90,8 @@ pub(crate) fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
     fixed
 }
 
-/// `RTM_NEWLINK` for a pair of virtual Ethernet links, both with fixed hardware addresses and indexes, down.
+/// `RTM_NEWLINK` for a pair of virtual Ethernet links, both with fixed hardware addresses and
+/// indexes, down.
 pub(crate) fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
     const IFLA_ADDRESS: u16 = 1;
     const IFLA_IFNAME: u16 = 3;
@@ -119,8 +120,8 @@ pub(crate) fn set_up(index: u32, up: bool) -> Message {
     Message::new(Kind::Link.new_type(), 0, &ifinfomsg(index, up.into(), 1))
 }
 
-/// One of those sent before with another verb, other flags, or its last bytes or one bit changed; `None` if there is
-/// none.
+/// One of those sent before with another verb, other flags, or its last bytes or one bit changed;
+/// `None` if there is none.
 pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
     let mut message = rng.choice(sent)?.clone();
     match rng.u8(..8) {

@@ -47,7 +47,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// When the environment names one that cannot be reached: the process that set it waits for an answer.
+    /// When the environment names one that cannot be reached: the process that set it waits for an
+    /// answer.
     pub(super) fn begin(pass_timer: Arc<PassTimer>) -> Result<(Service, NotifierThread)> {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok((Service(None), NotifierThread(None)));

@@ -43,8 +43,8 @@ impl Check for Address<IfName> {
             self.lifetimes.preferred <= self.lifetimes.valid,
             "preferred_lft is at most valid_lft",
         )?;
-        // `inet_fill_ifaddr` reports a permanent address as preferred for ever, and `check_lifetime`
-        // passes it over.
+        // `inet_fill_ifaddr` reports a permanent address as preferred for ever, and
+        // `check_lifetime` passes it over.
         let endless = self.family() == Family::Inet && self.lifetimes.valid == FOREVER;
         must(
             !endless || matches!(self.lifetimes.preferred, 0 | FOREVER),

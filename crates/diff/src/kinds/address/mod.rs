@@ -41,9 +41,9 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Whether what is left of these lifetimes, as observed, still serves. A finite lifetime
-    /// counts down in the kernel, so it is due for renewal when less than half of it is left, and
-    /// wrong when more of it is left than was ever desired.
+    /// Returns true if what is left of these lifetimes, as observed, still serves. A finite
+    /// lifetime counts down in the kernel, so it is due for renewal when less than half of it is
+    /// left, and wrong when more of it is left than was ever desired.
     fn serves(desired: u32, left: u32) -> bool {
         match (desired, left) {
             (FOREVER, FOREVER) | (0, 0) => true,
@@ -91,7 +91,7 @@ impl AddressFlags {
         self.0
     }
 
-    /// Whether all of `other` is set.
+    /// Returns true if all of `other` is set.
     pub fn contains(self, other: AddressFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -208,10 +208,10 @@ impl<D> Address<D> {
         Prefix::containing(network.unwrap_or(self.address))
     }
 
-    /// Whether the kernel made it itself: on the loopback device, from the hardware address, or
-    /// from a router advertisement. A kernel before 5.18, which stores no protocol on addresses
-    /// (`unstored`), does not say: there a link-local IPv6 address counts as its own, whoever made
-    /// it.
+    /// Returns true if the kernel made it itself: on the loopback device, from the hardware
+    /// address, or from a router advertisement. A kernel before 5.18, which stores no protocol on
+    /// addresses (`unstored`), does not say: there a link-local IPv6 address counts as its own,
+    /// whoever made it.
     pub fn is_kernels_own(&self, unstored: Kinds) -> bool {
         let unmarked = match self.address.ip() {
             // Of this one no kernel says so (`inetdev_event`).

@@ -113,7 +113,8 @@ impl<D> Link<D> {
 }
 
 impl<D: Clone> Link<D> {
-    /// What of this link `stated` says something about that could be changed in place; all else is left open.
+    /// What of this link `stated` says something about that could be changed in place; all else is
+    /// left open.
     pub fn where_stated(&self, stated: &Link<D>) -> Link<D> {
         Link {
             name: self.name,
@@ -296,13 +297,13 @@ impl<D> LinkKind<D> {
         }
     }
 
-    /// Whether such a link has a hardware address of Ethernet, whatever it is stacked on. The
-    /// address of a bond is that of its ports, which need not be Ethernet.
+    /// Returns true if such a link has a hardware address of Ethernet, whatever it is stacked on.
+    /// The address of a bond is that of its ports, which need not be Ethernet.
     pub fn is_ethernet(&self) -> bool {
         self.is_creatable() && !matches!(self, LinkKind::Bond { .. })
     }
 
-    /// Whether a netlink message can create such a link.
+    /// Returns true if a netlink message can create such a link.
     pub fn is_creatable(&self) -> bool {
         !matches!(self, LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_))
     }
@@ -448,13 +449,13 @@ by_word!(
 /// What identifies a link: its name.
 pub type LinkKey = IfName;
 
-/// Whether an observed value is as desired, where anything is.
+/// Returns true if an observed value is as desired, where anything is.
 fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -> bool {
     desired.is_none() || desired == observed
 }
 
-/// Whether a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a second an
-/// odd number of hundredths reads back as one less (`clock_t_to_jiffies`).
+/// Returns true if a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a
+/// second an odd number of hundredths reads back as one less (`clock_t_to_jiffies`).
 fn open_or_tick(desired: Option<u32>, observed: Option<u32>) -> bool {
     match (desired, observed) {
         (None, _) => true,
@@ -471,7 +472,8 @@ impl BridgeAttrs {
     /// before the protocol was switched on becomes the nearest of these (`br_stp_start`).
     pub const STP_FORWARD_DELAY: RangeInclusive<u32> = 200..=3000;
 
-    /// Whether an observed forwarding delay is the desired one, rather than the nearest to it.
+    /// Returns true if an observed forwarding delay is the desired one, rather than the nearest to
+    /// it.
     fn has_delay(&self, observed: &BridgeAttrs) -> bool {
         let range = BridgeAttrs::STP_FORWARD_DELAY;
         let nearest = |delay| observed.stp == Some(true) && !range.contains(&delay);

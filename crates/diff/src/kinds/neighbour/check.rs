@@ -1,5 +1,5 @@
-//! Checks of a desired neighbour: what the kernel would refuse whatever the state, and what it would
-//! store as something else, so that no pass could converge.
+//! Checks of a desired neighbour: what the kernel would refuse whatever the state, and what it
+//! would store as something else, so that no pass could converge.
 
 use super::Neighbour;
 use crate::check::{Check, must};

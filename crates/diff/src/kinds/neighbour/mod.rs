@@ -105,8 +105,8 @@ impl<D> Neighbour<D> {
         Family::of(self.dst)
     }
 
-    /// Whether the entry was declared by someone, rather than resolved or mapped by the kernel:
-    /// its cache, its multicast mappings and its failed attempts are not.
+    /// Returns true if the entry was declared by someone, rather than resolved or mapped by the
+    /// kernel: its cache, its multicast mappings and its failed attempts are not.
     pub fn is_declared(&self) -> bool {
         let mapped = self.state == NeighbourState::NoArp && self.dst.is_multicast();
         self.proxy || self.ext_learn || (self.state != NeighbourState::Dynamic && !mapped)
@@ -143,7 +143,7 @@ pub struct NeighbourKey<D = Dev> {
     pub dev: D,
     /// The IP address.
     pub dst: IpAddr,
-    /// Whether it is a proxy entry.
+    /// True if it is a proxy entry.
     pub proxy: bool,
 }
 

@@ -164,7 +164,7 @@ impl Metrics {
         self.0.as_ref().map_or(0, |values| values.lock)
     }
 
-    /// Whether none is set.
+    /// Returns true if none is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -5,8 +5,8 @@ use crate::kinds::{Action, Cleared, Dependencies, Depths, Ordered, Provider, Sta
 use crate::values::Family;
 
 impl Route {
-    /// Returns true if the route leads straight out of a device, so that gateways may be reachable by
-    /// it.
+    /// Returns true if the route leads straight out of a device, so that gateways may be reachable
+    /// by it.
     fn is_on_device(&self) -> bool {
         let hops = self.nexthops.as_slice();
         !hops.is_empty() && hops.iter().all(|hop| hop.via.is_none())
@@ -31,8 +31,8 @@ impl Ordered for Route {
         }
     }
 
-    /// By the length of the prefix, and those of one length by family: the longest come first and go
-    /// last.
+    /// By the length of the prefix, and those of one length by family: the longest come first and
+    /// go last.
     fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
         let is_v6 = self.family() == Family::Inet6;
         let length = i64::from(self.dst.len()) * 2 + i64::from(is_v6);

@@ -9,8 +9,8 @@ use crate::kinds::{Render, Words, or_none, words_or_none};
 use crate::values::Family;
 use crate::words::{Name, Word};
 
-/// A delete names gateways too. Without them IPv4 would take the first of several routes with one key,
-/// and IPv6 every sibling; the protocol keeps both from another writer's.
+/// A delete names gateways too. Without them IPv4 would take the first of several routes with one
+/// key, and IPv6 every sibling; the protocol keeps both from another writer's.
 impl Render for Route {
     const IP_OBJECT: &'static str = "route";
 
@@ -169,7 +169,7 @@ impl fmt::Display for MetricWords<'_> {
 
 const RTAX_CC_ALGO: u32 = 16;
 
-/// Whether iproute2 takes `lock` in front of the value.
+/// Returns true if iproute2 takes `lock` in front of the value.
 fn takes_lock(metric: Metric) -> bool {
     use Metric::{AdvMss, Cwnd, HopLimit, Mtu, Reordering, Rtt, RttVar, SsThresh, Window};
     let lockable = [

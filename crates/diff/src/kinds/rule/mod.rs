@@ -46,7 +46,7 @@ pub struct Rule {
     pub action: Action,
     /// It applies to what does *not* match (`FIB_RULE_INVERT`).
     pub not: bool,
-    /// Source prefix. The kernel keeps host bits that a stranger gave.
+    /// Source prefix. The kernel keeps host bits that another writer gave.
     pub from: Option<IpNetwork>,
     /// Destination prefix.
     pub to: Option<IpNetwork>,
@@ -88,8 +88,8 @@ pub struct FwMark {
     pub mask: u32,
 }
 
-/// Ports, the first to the last, both counted; 1 to 65534, as the kernel takes no range that ends at
-/// 65535 (`fib_rule_port_range_valid`).
+/// Ports, the first to the last, both counted; 1 to 65534, as the kernel takes no range that ends
+/// at 65535 (`fib_rule_port_range_valid`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PortRange {

@@ -17,9 +17,9 @@ impl Ordered for Rule {
         }
     }
 
-    /// Searching its list, the kernel takes what a rule does not select by for a wildcard: those with
-    /// the fewest selectors come first and go last. Rules of low priority come first and go last too,
-    /// which costs the kernel the shortest walks.
+    /// Searching its list, the kernel takes what a rule does not select by for a wildcard: those
+    /// with the fewest selectors come first and go last. Rules of low priority come first and go
+    /// last too, which costs the kernel the shortest walks.
     fn rank(&self, stage: Stage, _depths: &Depths) -> i64 {
         let place = i64::from(self.selectors().count()) - (i64::from(self.priority) << 8);
         match stage {

@@ -8,8 +8,8 @@ use crate::kinds::{Render, Words};
 use crate::values::Family;
 use crate::words::Word;
 
-/// Priority, protocol and action are always there: a delete without any selector would hit the rule of
-/// the local table.
+/// Priority, protocol and action are always there: a delete without any selector would hit the rule
+/// of the local table.
 impl Render for Rule {
     const IP_OBJECT: &'static str = "rule";
 

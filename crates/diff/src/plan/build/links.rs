@@ -1,5 +1,5 @@
-//! What there is to do about links. They differ from the rest: some are not ours to create, the ends
-//! of a pair come and go together, and a new one is made first and set up after.
+//! What there is to do about links. They differ from the rest: some are not ours to create, the
+//! ends of a pair come and go together, and a new one is made first and set up after.
 
 use std::collections::{BTreeMap, BTreeSet};
 

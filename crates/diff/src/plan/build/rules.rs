@@ -1,5 +1,5 @@
-//! What there is to do about rules. The protocol is part of a rule's key, so that ours could be there
-//! beside an equal one of another writer; but one that was there before us satisfies ours.
+//! What there is to do about rules. The protocol is part of a rule's key, so that ours could be
+//! there beside an equal one of another writer; but one that was there before us satisfies ours.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -29,8 +29,8 @@ impl Find for Rule {
     }
 }
 
-/// Returns the desired rules that no rule of another writer satisfies, and the observed ones but those
-/// that satisfy one.
+/// Returns the desired rules that no rule of another writer satisfies, and the observed ones but
+/// those that satisfy one.
 fn without_satisfied<'a>(
     found: &mut Findings,
     desired: &[Rule],

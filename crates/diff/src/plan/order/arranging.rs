@@ -5,10 +5,11 @@ use crate::kinds::Object;
 use crate::op::Op;
 use crate::values::Family;
 
-/// From so many on deletes are scattered. Fewer cost the kernel next to nothing in any order, and read better in their own.
+/// From so many on deletes are scattered. Fewer cost the kernel next to nothing in any order, and
+/// read better in their own.
 const SCATTERED: usize = 256;
-/// So many rounds are made over what is scattered, a power of two. The kernel is as quick from 16 to 256 of them; the fewer
-/// there are, the better reads ahead whoever goes round.
+/// So many rounds are made over what is scattered, a power of two. The kernel is as quick from 16
+/// to 256 of them; the fewer there are, the better reads ahead whoever goes round.
 const ROUNDS: usize = 64;
 
 /// Where an op goes, before what has a greater one. Ops of one rank stay as they were.
@@ -17,8 +18,8 @@ pub(super) type Rank = u64;
 /// An op's rank, where it was, and whether it is to be scattered.
 type Place = (Rank, u32, bool);
 
-/// Orders ops by rank, and scatters runs where the kernel is quicker with them so. What is not to be scattered comes after what
-/// is then.
+/// Orders ops by rank, and scatters runs where the kernel is quicker with them so. What is not to
+/// be scattered comes after what is then.
 pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
     let mut order: Vec<Place> = ops
         .iter()
@@ -47,17 +48,18 @@ pub(super) fn arrange(ops: &mut [Op], rank: impl Fn(&Op) -> Rank) {
     }
 }
 
-/// Whether the kernel is quicker with ops like this when none comes beside the one before it. IPv4 routes are kept in a trie
-/// whose nodes grow and shrink (`resize` in net/ipv4/fib_trie.c): filled or emptied from one side, each does so again and
-/// again; from everywhere, once. A replace changes no node, and IPv6 routes are kept in a tree without such nodes: there the
-/// next is found sooner than any other.
+/// Returns true if the kernel is quicker with ops like this when none comes beside the one before
+/// it. IPv4 routes are kept in a trie whose nodes grow and shrink (`resize` in
+/// net/ipv4/fib_trie.c): filled or emptied from one side, each does so again and again; from
+/// everywhere, once. A replace changes no node, and IPv6 routes are kept in a tree without such
+/// nodes: there the next is found sooner than any other.
 fn is_scattered(op: &Op) -> bool {
     let route = matches!(&op.object, Object::Route(route) if route.family() == Family::Inet);
     route && op.action != Action::Update
 }
 
-/// Reorders a run into rounds over the whole of it: each takes every so many-th, and halves the widest gaps that those before
-/// it left.
+/// Reorders a run into rounds over the whole of it: each takes every so many-th, and halves the
+/// widest gaps that those before it left.
 fn scatter<T: Copy>(run: &mut [T], scratch: &mut Vec<T>) {
     scratch.clear();
     scratch.extend_from_slice(run);

@@ -8,8 +8,8 @@ use crate::op::Op;
 use crate::resolve::Resolved;
 use crate::with_object;
 
-/// Returns true if no op can need another, so that none has to be looked up. None is on a link or an
-/// address then.
+/// Returns true if no op can need another, so that none has to be looked up. None is on a link or
+/// an address then.
 pub(super) fn are_free(ops: &[Op]) -> bool {
     let (mut makes, mut breaks) = (false, false);
     let is_free = |op: &Op| match (&op.object, op.action) {

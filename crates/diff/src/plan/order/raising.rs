@@ -3,19 +3,20 @@
 //! Each IPv6 address that is added to a link that is up makes it join another multicast group, and
 //! tell of all that it is in: the cost of `n` is that of their square. On a link that is down the
 //! kernel notes them down, and brings them all to life when it comes up. The outcome is the same
-//! where the kernel does for them then what it would have done at once (`addrconf_permanent_addr` in
-//! net/ipv6/addrconf.c); where it would not, the link comes up first:
+//! where the kernel does for them then what it would have done at once (`addrconf_permanent_addr`
+//! in net/ipv6/addrconf.c); where it would not, the link comes up first:
 //!
 //! - with the first look at an address that ends or has another end on the link its prefix route is
 //!   left out for good, as only permanent ones are made up for;
-//! - what other links stand on is up before they are made: coming up it would take those VLANs along
-//!   that are to stay down (`vlan_device_event`), and one that is to come up cannot before it;
+//! - what other links stand on is up before they are made: coming up it would take those VLANs
+//!   along that are to stay down (`vlan_device_event`), and one that is to come up cannot before
+//!   it;
 //! - a master is joined while there are no addresses: joining a VRF costs those that are there, and
 //!   a bond takes no port that is up; an MTU may be too small for IPv6, which costs them too.
 //!
-//! One thing comes later: while it has no carrier, a link that comes up with its addresses has no multicast
-//! route (`ff00::/8` in table local) yet, which the first address added to one that is up brings at once
-//! (`addrconf_add_dev`). It comes with the carrier, before any packet can go.
+//! One thing comes later: while it has no carrier, a link that comes up with its addresses has no
+//! multicast route (`ff00::/8` in table local) yet, which the first address added to one that is up
+//! brings at once (`addrconf_add_dev`). It comes with the carrier, before any packet can go.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +57,7 @@ impl Raising {
         Raising { devs }
     }
 
-    /// Whether an op comes after the addresses.
+    /// Returns true if an op comes after the addresses.
     pub(super) fn is_late(&self, op: &Op, desired: &Resolved) -> bool {
         !self.devs.is_empty() && raised(op, desired).is_some_and(|dev| self.devs.contains(&dev))
     }
@@ -87,7 +88,8 @@ fn raised(op: &Op, desired: &Resolved) -> Option<Dev> {
     known.or_else(|| desired.devices.dev(&link.name))
 }
 
-/// Whether the kernel makes of an address on a link that comes up what it makes of it on one that is up.
+/// Returns true if the kernel makes of an address on a link that comes up what it makes of it on
+/// one that is up.
 fn waits_well(address: &Address) -> bool {
     let plain = [AddressFlags::AUTOJOIN, AddressFlags::MNGTMPADDR]
         .into_iter()

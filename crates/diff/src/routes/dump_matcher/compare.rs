@@ -27,14 +27,14 @@ impl Expected {
         Expected { plain, other }
     }
 
-    /// Whether a plain row is as desired.
+    /// Returns true if a plain row is as desired.
     #[inline]
     pub(super) fn is_plain(&self, id: Id, row: &PlainRoute) -> bool {
         let desired = self.plain.get(id as usize);
         desired.is_some_and(|desired| desired.is_some_and(|desired| agrees(&desired, row)))
     }
 
-    /// Whether a row that is not plain is as desired.
+    /// Returns true if a row that is not plain is as desired.
     pub(super) fn is_route(&self, id: Id, row: &Route) -> bool {
         if let Some(Some(desired)) = self.other.get(id as usize) {
             return desired.agrees(row);
@@ -51,15 +51,15 @@ impl Expected {
     }
 }
 
-/// Whether rows of a route may match. Routes straight out of a device may not: other routes'
-/// gateways may be reachable through them, so that the planner has to see them.
+/// Returns true if rows of a route may match. Routes straight out of a device may not: other
+/// routes' gateways may be reachable through them, so that the planner has to see them.
 fn may_match(route: &Route) -> bool {
     let direct = |hop: &NextHop| hop.via.is_none() || hop.dev.is_some_and(Dev::is_planned);
     !route.nexthops.as_slice().iter().any(direct)
 }
 
-/// Whether two plain routes of one key and protocol are the same. A device that is left open in the
-/// desired one matches any. What an object leads to is compared with the object.
+/// Returns true if two plain routes of one key and protocol are the same. A device that is left
+/// open in the desired one matches any. What an object leads to is compared with the object.
 #[inline]
 fn agrees(desired: &PlainRoute, row: &PlainRoute) -> bool {
     desired.object == row.object

@@ -72,7 +72,7 @@ impl Mismatches {
         &self.dependencies
     }
 
-    /// Whether the rows came in order. If not, these mismatches mean nothing.
+    /// Returns true if the rows came in order. If not, these mismatches mean nothing.
     pub fn in_order(&self) -> bool {
         !self.disorder
     }

@@ -75,7 +75,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.v4.len() + self.v6.len() + self.generic.len()
     }
 
-    /// Whether there is no route.
+    /// Returns true if there is no route.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

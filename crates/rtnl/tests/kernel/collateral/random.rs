@@ -60,7 +60,7 @@ pub(crate) fn nothing_of_another_writer_goes_unnamed() {
     property::run("collateral", 40, case, |case| run(case, &kinds));
 }
 
-/// Whether the kernel has a kind of link.
+/// Returns true if the kernel has a kind of link.
 fn has(kind: &str) -> bool {
     quiet_netns();
     let more = match kind {

@@ -170,7 +170,8 @@ impl Run {
         Ok(())
     }
 
-    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a line.
+    /// Runs lines of `ip`, of which any may fail. A family goes before: `-batch` takes none in a
+    /// line.
     fn other_writer(&mut self, lines: &[String]) {
         let family = |line: &str| match line.get(..3) {
             Some("-4 ") => "-4",

@@ -10,8 +10,8 @@ use trueup_diff::{
 
 use super::row::{Fields, Hop, hops, is_reject};
 
-/// Whether a row is as expected. What is expected says nothing of is open for links, and has to be
-/// absent for the rest.
+/// Returns true if a row is as expected. What is expected says nothing of is open for links, and
+/// has to be absent for the rest.
 pub(crate) fn matches(expected: &Fields, row: &Fields, open: bool) -> bool {
     let agrees = |(field, value): (&&'static str, &String)| {
         let seen = row.get(field).map_or("", String::as_str);

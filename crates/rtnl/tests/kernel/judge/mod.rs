@@ -1,6 +1,7 @@
 //! The property with the kernel as judge: random desired states of every kind of object, applied
-//! one after another over what random other writers do. After each pass the raw rows of the kernel are
-//! held against what was authored, by an oracle that shares nothing with the codecs and the model.
+//! one after another over what random other writers do. After each pass the raw rows of the kernel
+//! are held against what was authored, by an oracle that shares nothing with the codecs and the
+//! model.
 
 mod author;
 mod case;
@@ -20,8 +21,8 @@ thread_local! {
     static WATCH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this time the multicast stream is listened to: that takes a tenth of a second, so it is
-/// not each time.
+/// Returns true if this time the multicast stream is listened to: that takes a tenth of a second,
+/// so it is not each time.
 pub(crate) fn watches() -> bool {
     WATCH.set(WATCH.get().wrapping_add(1));
     WATCH.get().is_multiple_of(16)
@@ -32,7 +33,8 @@ pub(crate) fn valid_states_converge_in_one_pass() {
     judge(true);
 }
 
-/// Whatever is desired and whatever other writers do: converged is true, and what is not ours stays.
+/// Whatever is desired and whatever other writers do: converged is true, and what is not ours
+/// stays.
 pub(crate) fn writers_are_left_alone() {
     judge(false);
 }

@@ -61,12 +61,13 @@ pub(crate) fn address(spec: &AddressSpec, clean: bool) -> Address<IfName> {
     address
 }
 
-/// The devices that have a carrier all the time: no process sets them down, or makes another of their name. Some time after a link
-/// was set up without one, be it by a message that then failed, the kernel notes that, and drops all of the link's neighbours
-/// but permanent ones (`neigh_carrier_down`).
+/// The devices that have a carrier all the time: no process sets them down, or makes another of
+/// their name. Some time after a link was set up without one, be it by a message that then failed,
+/// the kernel notes that, and drops all of the link's neighbours but permanent ones
+/// (`neigh_carrier_down`).
 const CARRIED: [&str; 2] = ["ext0", "ext1"];
 
-/// Whether the kernel may drop what is not permanent there, by itself and at any time.
+/// Returns true if the kernel may drop what is not permanent there, by itself and at any time.
 pub(crate) fn drops(dev: &str) -> bool {
     !CARRIED.contains(&dev)
 }

@@ -23,7 +23,7 @@ fn dst(v6: bool, number: u8) -> Prefix {
     text.parse().unwrap()
 }
 
-/// Whether an address makes a gateway reachable on a device.
+/// Returns true if an address makes a gateway reachable on a device.
 fn reaches(
     held: &[Address<IfName>],
     links: &[Link<IfName>],

@@ -1,6 +1,6 @@
-//! Random cases: small numbers that stand for desired objects and for what other writers do. The key
-//! spaces are small, so that what is desired, what was desired before, and what other writers made
-//! often meet. `author` turns the numbers into objects.
+//! Random cases: small numbers that stand for desired objects and for what other writers do. The
+//! key spaces are small, so that what is desired, what was desired before, and what other writers
+//! made often meet. `author` turns the numbers into objects.
 
 use proptest::collection::vec;
 use proptest::option;

@@ -1,7 +1,9 @@
-//! The lines with which a scenario acts: the part of iproute2's language that it may use, read apart from the crates
-//! under test and encoded as iproute2 encodes it, with its defaults and flags.
+//! The lines with which a scenario acts: the part of iproute2's language that it may use, read
+//! apart from the crates under test and encoded as iproute2 encodes it, with its defaults and
+//! flags.
 //!
-//! On the real kernel the same lines are given to `ip` itself, so each scenario also checks this reading of them.
+//! On the real kernel the same lines are given to `ip` itself, so each scenario also checks this
+//! reading of them.
 
 mod address;
 mod encode;
@@ -60,8 +62,8 @@ const EXCL: u16 = 0x200;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
 
-/// Reads a line. `raw` lines are never given to `ip`, and may say what it has no words for: flags by name
-/// (`route create+append ...`) and attributes by number (`attr 99 00ff`).
+/// Reads a line. `raw` lines are never given to `ip`, and may say what it has no words for: flags
+/// by name (`route create+append ...`) and attributes by number (`attr 99 00ff`).
 pub(crate) fn parse(text: &str, raw: bool) -> Result<Command, Fault> {
     let mut words = Words::new(text)?;
     words.raw = raw;

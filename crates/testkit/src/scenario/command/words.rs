@@ -117,7 +117,8 @@ impl<'a> Words<'a> {
         self.parsed(of, "IP address")
     }
 
-    /// A prefix; a bare address is its /32 or /128. `default` and `any` have no address of their own.
+    /// A prefix; a bare address is its /32 or /128. `default` and `any` have no address of their
+    /// own.
     pub(crate) fn prefix(&mut self, of: &str) -> Result<Option<Prefix>, Fault> {
         let text = self.value(of)?;
         if matches!(text, "default" | "any" | "all") {

@@ -29,8 +29,9 @@ pub(super) fn tool(act: &WriterLine) -> Option<Tool> {
     })
 }
 
-/// Whether there is iproute2: in a small machine there may be another `ip`, or none, and lines are sent as messages. So
-/// they are with `TRUEUP_SCENARIOS_IP=0`, to see on the running kernel that they are read as `ip` reads them.
+/// Returns true if there is iproute2: in a small machine there may be another `ip`, or none, and
+/// lines are sent as messages. So they are with `TRUEUP_SCENARIOS_IP=0`, to see on the running
+/// kernel that they are read as `ip` reads them.
 pub(super) fn has_ip() -> bool {
     use std::sync::OnceLock;
     static HAS: OnceLock<bool> = OnceLock::new();

@@ -33,8 +33,8 @@ impl Machine {
         }
     }
 
-    /// Waits until carriers are announced and IPv6 addresses are usable. A state that lasts half a second
-    /// is final, such as an address whose local route another writer deleted.
+    /// Waits until carriers are announced and IPv6 addresses are usable. A state that lasts half a
+    /// second is final, such as an address whose local route another writer deleted.
     pub(in crate::scenario) fn wait_until_settled(&mut self) -> Result<()> {
         if matches!(self.place, Place::Fake(_)) {
             return Ok(());

@@ -1,4 +1,5 @@
-//! A socket of the scenario's own: requests, dumps and announcements, with nothing of the codecs under test.
+//! A socket of the scenario's own: requests, dumps and announcements, with nothing of the codecs
+//! under test.
 
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! What belongs to one device, in iproute2's words: links, addresses, neighbours, rows of a forwarding database.
+//! What belongs to one device, in iproute2's words: links, addresses, neighbours, rows of a
+//! forwarding database.
 
 use std::collections::BTreeMap;
 

@@ -68,7 +68,8 @@ impl Say<'_> {
         }
         self.hop_flags(u32_at(&row.header, 8));
         let mut rest = self.attr(9).unwrap_or_default();
-        // struct rtnexthop: length, flags, weight less one, device; its attributes follow within the length.
+        // struct rtnexthop: length, flags, weight less one, device; its attributes follow within
+        // the length.
         while rest.len() >= 8 {
             let len = usize::from(u16_at(rest, 0)).clamp(8, rest.len());
             self.word("nexthop");

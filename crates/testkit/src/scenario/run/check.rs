@@ -117,7 +117,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns true for a neighbour that a writer made: permanent, noarp, a proxy, or learned elsewhere.
+/// Returns true for a neighbour that a writer made: permanent, noarp, a proxy, or learned
+/// elsewhere.
 fn is_declared(row: &RawMessage) -> bool {
     const NOARP_PERMANENT: u8 = 0xc0;
     const PROXY_EXT_LEARNED: u8 = 0x18;

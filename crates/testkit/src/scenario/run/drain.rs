@@ -67,8 +67,8 @@ impl Run<'_> {
         Ok((drained.map_err(Stop::Differs)?, others))
     }
 
-    /// Waits for the late announcements of the kernel's work queues: of a carrier that comes up, of an
-    /// IPv6 address that becomes usable. They do not say which write caused them.
+    /// Waits for the late announcements of the kernel's work queues: of a carrier that comes up, of
+    /// an IPv6 address that becomes usable. They do not say which write caused them.
     pub(super) fn idle(&mut self) -> Result<(), Stop> {
         const PASSES: usize = 3;
         let namespace = self.namespace();

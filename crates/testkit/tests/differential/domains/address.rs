@@ -1,5 +1,5 @@
-//! Addresses of both families on links that go up and down: few addresses, so that they meet as duplicates, secondary
-//! addresses of a subnet, and replacements.
+//! Addresses of both families on links that go up and down: few addresses, so that they meet as
+//! duplicates, secondary addresses of a subnet, and replacements.
 
 use trueup_testkit::Kind;
 

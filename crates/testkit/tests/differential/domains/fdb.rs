@@ -1,8 +1,9 @@
-//! Forwarding entries of a bridge, its ports, a VXLAN and a plain link; ports that leave, come back, go down and change
-//! their addresses meanwhile. The ports are links that nothing ever comes in at, so that the bridge learns nothing.
+//! Forwarding entries of a bridge, its ports, a VXLAN and a plain link; ports that leave, come
+//! back, go down and change their addresses meanwhile. The ports are links that nothing ever comes
+//! in at, so that the bridge learns nothing.
 //!
-//! Left out, as the fake does not know it: VLANs that exist, nexthop objects, deletes in bulk, `NDA_SRC_VNI` and
-//! `NDA_FDB_EXT_ATTRS`.
+//! Left out, as the fake does not know it: VLANs that exist, nexthop objects, deletes in bulk,
+//! `NDA_SRC_VNI` and `NDA_FDB_EXT_ATTRS`.
 
 use trueup_testkit::Kind;
 
@@ -82,7 +83,7 @@ impl Domain for Forwarding {
     }
 }
 
-/// Whether the fake claims to know what the message is about.
+/// Returns true if the fake claims to know what the message is about.
 fn is_known(message: &Message) -> bool {
     if message.kind & !3 != Kind::Neighbour.new_type() {
         return true;

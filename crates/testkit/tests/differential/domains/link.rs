@@ -1,5 +1,5 @@
-//! Links of all kinds that the running kernel has, few names and indexes: made, changed, renamed, put on each other and
-//! into bridges, and deleted with what hangs on them.
+//! Links of all kinds that the running kernel has, few names and indexes: made, changed, renamed,
+//! put on each other and into bridges, and deleted with what hangs on them.
 
 use trueup_testkit::Kind;
 
@@ -142,7 +142,8 @@ pub(crate) fn made(kind: &str, name: &[u8], index: u32, data: &[u8]) -> Message 
         .with(IFLA_LINKINFO, info)
 }
 
-/// The kernel counts in jiffies and rounds times down to them: even hundredths of a second suit all of its clocks.
+/// The kernel counts in jiffies and rounds times down to them: even hundredths of a second suit all
+/// of its clocks.
 fn bridge_data(rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut data = Vec::new();
     if rng.bool() {
@@ -276,8 +277,8 @@ fn set(rng: &mut fastrand::Rng) -> Message {
     let index = index(rng);
     let kind = pick(rng, &[NEWLINK, NEWLINK, SETLINK]);
     let flags = pick(rng, &[0, 0, 0, 0, CREATE, EXCL, REPLACE]);
-    // Without a mask the link goes down: while it is up, the loss of IFF_NOARP has each address told of once more, some time
-    // within a second.
+    // Without a mask the link goes down: while it is up, the loss of IFF_NOARP has each address
+    // told of once more, some time within a second.
     let (bits, mask) = pick(
         rng,
         &[

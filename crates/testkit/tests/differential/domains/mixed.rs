@@ -66,7 +66,8 @@ impl Domain for Mixed {
     }
 }
 
-/// Whether a message makes a link of a kind that adds forwarding entries by itself, which the fake does not.
+/// Returns true if a message makes a link of a kind that adds forwarding entries by itself, which
+/// the fake does not.
 fn has_entries(message: &Message) -> bool {
     let kinds: [&[u8]; 3] = [b"macvlan", b"vxlan", b"bridge"];
     kinds.iter().any(|kind| {

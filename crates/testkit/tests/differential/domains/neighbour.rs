@@ -1,5 +1,5 @@
-//! Neighbours and proxies of both families: few addresses, all states and flags, with links that lose their carrier and
-//! addresses that go meanwhile.
+//! Neighbours and proxies of both families: few addresses, all states and flags, with links that
+//! lose their carrier and addresses that go meanwhile.
 //!
 //! Left out is what moves within milliseconds: a row in state `NUD_DELAY` is probed at once.
 
@@ -54,9 +54,10 @@ impl Domain for Neighbours {
     }
 }
 
-/// No row that is probed at once. No row, on the other end of the cable, for one of the host's own addresses, as the
-/// requests that the host sends there would change it. No proxy for all devices: it outlives its namespace, and is met
-/// again in the next one that the kernel gives the same memory.
+/// No row that is probed at once. No row, on the other end of the cable, for one of the host's own
+/// addresses, as the requests that the host sends there would change it. No proxy for all devices:
+/// it outlives its namespace, and is met again in the next one that the kernel gives the same
+/// memory.
 fn holds_still(message: &Message) -> bool {
     const NTF_PROXY: u8 = 0x08;
     let byte = |at: usize| message.body.get(at).copied().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Nexthop objects: few ids, so that groups, replacements and deletes meet, and routes of both shapes that use them.
+//! Nexthop objects: few ids, so that groups, replacements and deletes meet, and routes of both
+//! shapes that use them.
 
 use trueup_testkit::Kind;
 

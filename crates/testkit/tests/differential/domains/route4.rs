@@ -1,5 +1,5 @@
-//! IPv4 routes of every shape in a small space of destinations, tables, metrics and gateways, on links and addresses that
-//! come and go meanwhile; with rules and nexthop objects now and then.
+//! IPv4 routes of every shape in a small space of destinations, tables, metrics and gateways, on
+//! links and addresses that come and go meanwhile; with rules and nexthop objects now and then.
 
 mod around;
 mod filter;

@@ -1,5 +1,5 @@
-//! IPv6 routes: few prefixes, metrics, tables, gateways and devices, so that they collide; between them links go up and
-//! down, and addresses come and go.
+//! IPv6 routes: few prefixes, metrics, tables, gateways and devices, so that they collide; between
+//! them links go up and down, and addresses come and go.
 
 use crate::case::Domain;
 use crate::chance::pick;
@@ -442,8 +442,8 @@ fn odd(rng: &mut fastrand::Rng, message: Message) -> Message {
     }
 }
 
-/// What the fake says it does not have is kept out: encapsulation, lookups of one route, lifetimes that end at once, and
-/// all that belongs to other domains.
+/// What the fake says it does not have is kept out: encapsulation, lookups of one route, lifetimes
+/// that end at once, and all that belongs to other domains.
 fn is_modelled(message: &Message) -> bool {
     match message.kind {
         NEWROUTE | DELROUTE => {}

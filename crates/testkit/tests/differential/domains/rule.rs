@@ -1,5 +1,5 @@
-//! Rules of both families: all selectors, few values of each, so that equality, deletes and priorities collide; devices
-//! that come, go and change their names meanwhile.
+//! Rules of both families: all selectors, few values of each, so that equality, deletes and
+//! priorities collide; devices that come, go and change their names meanwhile.
 
 use trueup_testkit::Kind;
 

@@ -6,7 +6,7 @@ use crate::message::{DUMP, Message};
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 
-/// Whether the fake carries it out: no tunnels, and of IPv6 dumps along with others.
+/// Returns true if the fake carries it out: no tunnels, and of IPv6 dumps along with others.
 pub(crate) fn is_modelled(message: &Message) -> bool {
     const ROUTE: u16 = 24;
     const RULE: u16 = 32;
@@ -45,7 +45,8 @@ fn has_tunnel(mut rest: &[u8], outside: bool) -> bool {
     false
 }
 
-/// Whether the kernel's answer is not determined: one of several legs, or a user that is not mapped.
+/// Returns true if the kernel's answer is not determined: one of several legs, or a user that is
+/// not mapped.
 pub(crate) fn is_by_chance(message: &Message, sent: &[Message]) -> bool {
     const RTM_F_FIB_MATCH: u8 = 0x20;
     if message.kind != 26 || message.flags & DUMP != 0 {
