@@ -159,10 +159,10 @@ pub fn batch(data: &[u8]) {
     }
     let (all, rest) = messages(stream);
     let echoed = how & 0x20 != 0;
-    let mut message = Vec::new();
+    let mut echoes = Vec::new();
     let outcomes = if echoed {
         socket.send_batch_echoed(&mut batch, |index, message| {
-            message.push((index, message.header.kind, message.body.to_vec()));
+            echoes.push((index, message.header.kind, message.body.to_vec()));
         })
     } else {
         socket.send_batch(&mut batch)
@@ -179,7 +179,7 @@ pub fn batch(data: &[u8]) {
         (header.sequence as usize, header.kind, message.body.to_vec())
     });
     assert_eq!(
-        message,
+        echoes,
         news.collect::<Vec<_>>(),
         "all echoes, and no others"
     );
