@@ -43,7 +43,7 @@ pub(crate) fn route((address, length): (IpAddr, u8), gateway: IpAddr) -> Result<
 /// The way over a gateway, with the device, as a nexthop object needs it.
 pub(crate) fn hop_out_of_up0(gateway: Ipv4Addr) -> Result<NextHops<IfName>> {
     let hop = NextHop::via(gateway.into());
-    Ok(NextHops::One(hop.on("up0".parse()?)))
+    Ok(NextHops::One(hop.with_dev(Some("up0".parse()?))))
 }
 
 /// The table with the gateway of each prefix.

@@ -51,7 +51,7 @@ fn gateway(family: Family, at: usize) -> IpAddr {
 /// A route to each prefix as the kernel reports it, in its order.
 pub fn routes(family: Family, count: usize) -> Vec<Route> {
     let routes = prefixes(family, count).enumerate().map(|(at, prefix)| {
-        let hop = NextHop::via(gateway(family, at)).on(Dev::index(DEV));
+        let hop = NextHop::via(gateway(family, at)).with_dev(Dev::index(DEV));
         let mut route = Route::new(prefix, NextHops::One(hop)).canonical();
         route.protocol = MARKER;
         route

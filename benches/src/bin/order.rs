@@ -718,7 +718,7 @@ fn own(count: usize) -> Work {
             .map(|at| v4((20 << 24) + (at << 8), 24))
             .collect();
         let there = made(&set, 64, 0).into_iter().map(|route| {
-            let on = |hop: &NextHop| hop.clone().on(dev);
+            let on = |hop: &NextHop| hop.clone().with_dev(dev);
             let hops = route
                 .nexthops
                 .as_slice()

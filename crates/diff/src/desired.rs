@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::kinds::{Kind, Kinds, ObjectKind as _, OfKind, Registered};
-use crate::{each_kind, per_kind};
+use crate::{each_kind, kinds, per_kind};
 
 type DesiredOf<K> = <K as Registered>::Desired;
 
@@ -15,6 +15,36 @@ per_kind! {
         /// The objects but routes that become ours if they are there already as desired, each by
         /// its kind and its position in the list of that kind. Of routes: [`crate::Routes::adopt`].
         pub adopt: BTreeSet<(Kind, usize)>,
+    }
+}
+
+macro_rules! with_each_kind {
+    ($({
+        $(#[$doc:meta])*
+        $field:ident: $kind:ident { with: $with:ident($declared:ty), $($columns:tt)* }
+    })*) => {
+        impl Desired {
+            $(
+                #[doc = concat!("Declares [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+                #[must_use]
+                pub fn $with(mut self, $field: impl Into<$declared>) -> Desired {
+                    let declared: $declared = $field.into();
+                    self.$field = declared.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+
+kinds!([with_each_kind]);
+
+impl Desired {
+    /// Sets [`adopt`](#structfield.adopt).
+    #[must_use]
+    pub fn with_adopt(mut self, adopt: impl IntoIterator<Item = (Kind, usize)>) -> Desired {
+        self.adopt = adopt.into_iter().collect();
+        self
     }
 }
 

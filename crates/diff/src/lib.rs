@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod by_kind;
+#[macro_use]
+mod setters;
+
 mod check;
 mod collateral;
 mod compare;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::kinds::{ForwardingEntry, Kinds, LinkStatus};
-use crate::per_kind;
+use crate::{kinds, per_kind};
 
 per_kind! {
     /// What the kernel reported, in canonical form and keyed by interface index.
@@ -24,3 +24,19 @@ per_kind! {
         pub complete: Kinds,
     }
 }
+
+macro_rules! with_each_kind {
+    ($({
+        $(#[$doc:meta])*
+        $field:ident: $kind:ident { with: $with:ident $columns:tt, $($rest:tt)* }
+    })*) => {
+        setters! { impl Observed {
+            $($with($field: impl Into<Vec<crate::$kind>>);)*
+            with_link_status(link_status: impl Into<BTreeMap<u32, LinkStatus>>);
+            with_forwarding(forwarding: impl Into<Vec<ForwardingEntry>>);
+            with_complete(complete: Kinds);
+        } }
+    };
+}
+
+kinds!([with_each_kind]);

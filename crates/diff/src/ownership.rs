@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::kinds::{Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
 use crate::options::DEFAULT_PROTOCOL;
 use crate::values::Protocols;
-use crate::{per_kind, with_object};
+use crate::{kinds, per_kind, with_object};
 
 /// What proves objects to be ours, and what becomes of foreign ones in their place.
 ///
@@ -47,6 +47,14 @@ impl From<u8> for Policy {
     }
 }
 
+setters! { impl Policy {
+    with_by_ledger(by_ledger: Kinds);
+    with_unstored(unstored: Kinds);
+    with_adopt(adopt: bool);
+    with_adopt_protocols(adopt_protocols: Protocols);
+    with_take(take: bool);
+} }
+
 type OwnedOf<K> = <K as Registered>::Owned;
 
 per_kind! {
@@ -64,6 +72,21 @@ per_kind! {
         pub returning: BTreeMap<ObjectKey, Object>,
     }
 }
+
+macro_rules! with_each_kind {
+    ($({
+        $(#[$doc:meta])*
+        $field:ident: $kind:ident { with: $with:ident $columns:tt, $($rest:tt)* }
+    })*) => {
+        setters! { impl Owned {
+            $($with($field: impl Into<OwnedOf<crate::$kind>>);)*
+            with_former(former: impl Into<BTreeMap<ObjectKey, Object>>);
+            with_returning(returning: impl Into<BTreeMap<ObjectKey, Object>>);
+        } }
+    };
+}
+
+kinds!([with_each_kind]);
 
 /// What makes an observed object ours to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

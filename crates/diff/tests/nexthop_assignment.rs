@@ -23,8 +23,9 @@ fn name() -> IfName {
 /// A way to few places: by one gateway or by two, with the device or, as no object can stand for,
 /// without.
 fn way(number: u8) -> NextHops<IfName> {
-    let hop =
-        |number: u8| NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).on(name());
+    let hop = |number: u8| {
+        NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).with_dev(name())
+    };
     match number {
         0..4 => NextHops::One(hop(number)),
         4..7 => NextHops::Many(vec![hop(number), hop(number + 1)]),
@@ -167,7 +168,8 @@ fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let mut open = before.clone();
     replace_nexthops(&mut open, 7, 1);
     assert_eq!(of_objects(&assignment, &open, &there), None);
-    let six = |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).on(name()));
+    let six =
+        |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(name()));
     let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
     let from = Route {
         from: Some("2001:db8::/32".parse().unwrap()),

@@ -22,7 +22,7 @@ fn name(text: &str) -> IfName {
 }
 
 fn via<D>(gateway: &str, dev: D) -> NextHop<D> {
-    NextHop::via(gateway.parse().unwrap()).on(dev)
+    NextHop::via(gateway.parse().unwrap()).with_dev(dev)
 }
 
 /// Routes each to its gateways, as declared.
@@ -293,7 +293,7 @@ fn what_no_object_can_stand_for_is_written_out() {
         NextHops::One(NextHop::via("192.0.2.1".parse().unwrap())),
         NextHops::Many(vec![via("192.0.2.1", eth0()), via("192.0.2.1", eth0())]),
         NextHops::Many(vec![
-            via("192.0.2.1", eth0()).weight(256),
+            via("192.0.2.1", eth0()).with_weight(256),
             via("192.0.2.2", eth0()),
         ]),
     ];

@@ -49,7 +49,7 @@ fn eth0() -> Dev {
 
 /// A route to 10.2.0.0/16.
 fn route<D>(gateway: &str, dev: D, protocol: u8) -> Route<D> {
-    let hop = NextHop::via(gateway.parse().unwrap()).on(dev);
+    let hop = NextHop::via(gateway.parse().unwrap()).with_dev(dev);
     Route {
         protocol,
         ..Route::new("10.2.0.0/16".parse().unwrap(), NextHops::One(hop)).canonical()

@@ -102,7 +102,7 @@ fn via<D>(gateway: &str) -> NextHop<D> {
 
 #[test]
 fn a_route_with_a_gateway() {
-    let hop = via("10.1.0.9").on(br0());
+    let hop = via("10.1.0.9").with_dev(br0());
     let route = Route {
         metric: 100,
         ..Route::new(prefix("10.2.0.0/16"), NextHops::One(hop))
@@ -160,12 +160,12 @@ fn routes_of_every_type() {
 
 #[test]
 fn a_multipath_route_with_everything() {
-    let mut onlink = via("10.99.0.9").on(Dev::index(3));
+    let mut onlink = via("10.99.0.9").with_dev(Dev::index(3));
     onlink.onlink = true;
     let hops = vec![
-        via("10.1.0.9").weight(2),
-        via("2001:db8:1::9").on(br0()),
-        NextHop::dev(Dev::index(9)).weight(256),
+        via("10.1.0.9").with_weight(2),
+        via("2001:db8:1::9").with_dev(br0()),
+        NextHop::dev(Dev::index(9)).with_weight(256),
         onlink,
     ];
     let mut route = Route {
@@ -196,7 +196,7 @@ fn a_multipath_route_with_everything() {
 
 #[test]
 fn an_ipv6_route_with_a_source_prefix() {
-    let hop = via("2001:db8:1::9").on(br0());
+    let hop = via("2001:db8:1::9").with_dev(br0());
     let route = Route {
         from: Some(prefix("2001:db8:6::/48")),
         ..Route::new(prefix("2001:db8:5::/48"), NextHops::One(hop))
@@ -451,7 +451,7 @@ fn an_update_of_a_link_names_what_changes_and_what_it_was() {
 #[test]
 fn reasons_name_each_field_with_its_former_value() {
     let reason = |op: Op| op.reason_text(&devices());
-    let hop = |gateway: &str| NextHops::One(via(gateway).on(br0()));
+    let hop = |gateway: &str| NextHops::One(via(gateway).with_dev(br0()));
     let route = ours(Route::new(prefix("10.2.0.0/16"), hop("10.1.0.9")));
     let mut was = ours(Route::new(prefix("10.2.0.0/16"), hop("10.1.0.8")));
     was.metrics.set(Metric::Mtu, 1400);
@@ -500,7 +500,11 @@ fn reasons_name_each_field_with_its_former_value() {
 fn of_owners() -> Vec<(Op, &'static str)> {
     let route = |protocol, gateway: &str| Route {
         protocol,
-        ..Route::new(prefix("10.2.0.0/16"), NextHops::One(via(gateway).on(br0()))).canonical()
+        ..Route::new(
+            prefix("10.2.0.0/16"),
+            NextHops::One(via(gateway).with_dev(br0())),
+        )
+        .canonical()
     };
     let because = |reason, hold, op: Op| Op { reason, hold, ..op };
     let undesired =
@@ -615,7 +619,7 @@ fn the_json_of_an_op_tells_whose_its_object_is() {
 
 /// A plan with an op of each action, one that is held, one that waits for it, and a conflict.
 fn mixed() -> (Observed, Plan) {
-    let hop = |gateway: &str| NextHops::One(via(gateway).on(br0()));
+    let hop = |gateway: &str| NextHops::One(via(gateway).with_dev(br0()));
     let route = |dst: &str, gateway: &str, protocol| Route {
         protocol,
         ..Route::new(prefix(dst), hop(gateway)).canonical()
@@ -630,7 +634,7 @@ fn mixed() -> (Observed, Plan) {
         complete: Kinds::ALL,
         ..Observed::default()
     };
-    let named = |gateway: &str, dev: &str| NextHops::One(via(gateway).on(name(dev)));
+    let named = |gateway: &str, dev: &str| NextHops::One(via(gateway).with_dev(name(dev)));
     let desired = Desired {
         links: Some(vec![Link::must_exist(name("tun9"))]),
         routes: Some(

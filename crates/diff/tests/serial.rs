@@ -389,7 +389,7 @@ proptest! {
 fn the_form_is_the_words_of_the_model() {
     let mut route: Route = Route::new(
         "10.2.0.0/16".parse().unwrap(),
-        NextHops::One(NextHop::via("10.1.0.9".parse().unwrap()).on(Dev::index(7))),
+        NextHops::One(NextHop::via("10.1.0.9".parse().unwrap()).with_dev(Dev::index(7))),
     );
     route.metrics.set(Metric::Mtu, 1400);
     let written = r#"{"route":{"table":254,"dst":"10.2.0.0/16","metric":0,"tos":0,"from":null,"kind":"unicast","nexthops":{"one":{"via":"10.1.0.9","dev":7,"weight":1,"onlink":false}},"src":null,"scope":null,"metrics":{"numbers":[["mtu",1400]],"congctl":null,"lock":0},"protocol":0,"unmodelled":false}}"#;

@@ -29,7 +29,7 @@ fn route(place: u8, way: u8) -> Route<IfName> {
         1 => (format!("10.{place}.0.0/16"), format!("10.0.0.{}", way + 1)),
         _ => (format!("10.0.{place}.0/24"), format!("10.0.0.{}", way + 1)),
     };
-    let hop = NextHop::via(via.parse().unwrap()).on(name());
+    let hop = NextHop::via(via.parse().unwrap()).with_dev(name());
     Route {
         metric: u32::from(place % 2),
         ..Route::new(dst.parse().unwrap(), NextHops::One(hop))

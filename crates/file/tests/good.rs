@@ -166,7 +166,10 @@ fn nexthops_may_be_inline_or_sections_of_their_own() {
     let NextHops::Many(hops) = inline.nexthops else {
         panic!("{inline:?}");
     };
-    assert_eq!(hops[0], NextHop::via("10.0.0.1".parse().unwrap()).weight(2));
+    assert_eq!(
+        hops[0],
+        NextHop::via("10.0.0.1".parse().unwrap()).with_weight(2)
+    );
     assert!(hops[1].onlink && hops[1].dev == Some("a".parse().unwrap()));
 }
 

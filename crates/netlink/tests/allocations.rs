@@ -53,7 +53,7 @@ fn routes() -> [Route; 3] {
     let via = |dst: &str, gateway: &str| {
         let mut route: Route = Route::new(
             dst.parse().unwrap(),
-            NextHops::One(NextHop::via(gateway.parse().unwrap()).on(Dev::index(7))),
+            NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(Dev::index(7))),
         );
         route.protocol = 116;
         route.canonical()
@@ -128,7 +128,7 @@ fn rows_in_sync_are_matched_without_an_allocation() {
             let mut route = via(at).try_map_dev(|_| Ok::<_, ()>(Dev::index(7))).unwrap();
             route.protocol = 116;
             route.nexthops =
-                NextHops::One(NextHop::via("192.0.2.1".parse().unwrap()).on(Dev::index(7)));
+                NextHops::One(NextHop::via("192.0.2.1".parse().unwrap()).with_dev(Dev::index(7)));
             route::create(&mut dump, &route.canonical(), &existing).unwrap();
         }
         let resolved = ResolvedRoutes::new(&wanted, &Devices::default(), 116);

@@ -424,7 +424,7 @@ mod tests {
     }
 
     fn route(dst: &str, via: &str, protocol: u8) -> Route {
-        let hop = NextHop::via(via.parse().unwrap()).on(Dev::index(DEV));
+        let hop = NextHop::via(via.parse().unwrap()).with_dev(Dev::index(DEV));
         Route {
             protocol,
             ..Route::new(dst.parse().unwrap(), NextHops::One(hop))

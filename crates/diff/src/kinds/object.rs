@@ -9,7 +9,10 @@ use crate::{kinds, with_object};
 macro_rules! enumerations {
     ($({
         $(#[$doc:meta])*
-        $field:ident: $kind:ident { held: $held:ty, key: $key:ty, desired: $desired:ty, owned: $owned:ty, }
+        $field:ident: $kind:ident {
+            with: $with:ident($declared:ty),
+            held: $held:ty, key: $key:ty, desired: $desired:ty, owned: $owned:ty,
+        }
     })*) => {
         /// The kind of an object.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,8 +12,9 @@ use super::{Item as _, ObjectKey};
 /// created.
 ///
 /// `kinds!([path::of::the_macro] context)` expands to `path::of::the_macro! { context rows }`. A
-/// row is `{ docs field: Type { held, key, desired, owned } }`: the field of a container that has
-/// objects of the kind, and their type; how an [`Object`](crate::Object) holds one, and an
+/// row is `{ docs field: Type { with, held, key, desired, owned } }`: the field of a container that
+/// has objects of the kind, and their type; the method that sets the field, and what that of a
+/// [`Desired`](crate::Desired) takes; how an [`Object`](crate::Object) holds one, and an
 /// [`ObjectKey`](crate::ObjectKey) its key; what a [`Desired`](crate::Desired) and an
 /// [`Owned`](crate::Owned) have of the kind.
 #[macro_export]
@@ -24,6 +25,7 @@ macro_rules! kinds {
             {
                 /// Links: interfaces.
                 links: Link {
+                    with: with_links(Vec<$crate::Link<$crate::IfName>>),
                     held: Box<$crate::Link>,
                     key: $crate::IfName,
                     desired: Option<Vec<$crate::Link<$crate::IfName>>>,
@@ -33,6 +35,7 @@ macro_rules! kinds {
             {
                 /// IPv4 and IPv6 addresses on interfaces.
                 addresses: Address {
+                    with: with_addresses(Vec<$crate::Address<$crate::IfName>>),
                     held: $crate::Address,
                     key: $crate::AddressKey,
                     desired: Option<Vec<$crate::Address<$crate::IfName>>>,
@@ -42,6 +45,7 @@ macro_rules! kinds {
             {
                 /// Permanent, NOARP and externally learned neighbours, and proxy entries.
                 neighbours: Neighbour {
+                    with: with_neighbours(Vec<$crate::Neighbour<$crate::IfName>>),
                     held: $crate::Neighbour,
                     key: $crate::NeighbourKey,
                     desired: Option<Vec<$crate::Neighbour<$crate::IfName>>>,
@@ -52,6 +56,7 @@ macro_rules! kinds {
                 /// Nexthop objects. None is declared by itself: routes are declared with or
                 /// without.
                 nexthops: Nexthop {
+                    with: with_nexthops($crate::NexthopMode),
                     held: $crate::Nexthop,
                     key: u32,
                     desired: $crate::NexthopMode,
@@ -61,6 +66,7 @@ macro_rules! kinds {
             {
                 /// Routes, in any table.
                 routes: Route {
+                    with: with_routes($crate::Routes),
                     held: $crate::Route,
                     key: $crate::RouteKey,
                     desired: Option<$crate::Routes>,
@@ -70,6 +76,7 @@ macro_rules! kinds {
             {
                 /// Policy routing rules.
                 rules: Rule {
+                    with: with_rules(Vec<$crate::Rule>),
                     held: Box<$crate::Rule>,
                     key: Box<$crate::Rule>,
                     desired: Option<Vec<$crate::Rule>>,
@@ -214,7 +221,10 @@ pub trait Registered {
 macro_rules! registered {
     ($({
         $(#[$doc:meta])*
-        $field:ident: $kind:ident { held: $held:ty, key: $key:ty, desired: $desired:ty, owned: $owned:ty, }
+        $field:ident: $kind:ident {
+            with: $with:ident($declared:ty),
+            held: $held:ty, key: $key:ty, desired: $desired:ty, owned: $owned:ty,
+        }
     })*) => {
         $(impl Registered for crate::$kind {
             type Desired = $desired;

@@ -149,7 +149,7 @@ fn set_of(route: &Route) -> Option<NexthopSet> {
     let members = hops.iter().map(|hop| {
         // Before Linux 6.12 a weight in a group is at most 255.
         let fits = hop.via.is_some() && hop.dev.is_some() && hop.weight < 256;
-        fits.then(|| (hop.clone().weight(1), hop.weight))
+        fits.then(|| (hop.clone().with_weight(1), hop.weight))
     });
     let mut set: NexthopSet = members.collect::<Option<_>>()?;
     set.sort_unstable();
@@ -163,7 +163,7 @@ fn family_of(hop: &NextHop) -> Family {
 
 /// Returns where an object for one next hop leads.
 fn target_of(hop: &NextHop) -> NexthopTarget {
-    NexthopTarget::One(family_of(hop), hop.clone().weight(1))
+    NexthopTarget::One(family_of(hop), hop.clone().with_weight(1))
 }
 
 /// One use of a target: in the routes of a value, at a position among their next hops.

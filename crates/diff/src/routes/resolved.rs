@@ -245,7 +245,7 @@ mod tests {
     const MARKER: u8 = 116;
 
     fn route(dst: &str, dev: Dev) -> Route {
-        let hop = NextHop::via([10, 0, 0, 1].into()).on(dev);
+        let hop = NextHop::via([10, 0, 0, 1].into()).with_dev(dev);
         Route::new(dst.parse().unwrap(), NextHops::One(hop))
     }
 

@@ -19,7 +19,7 @@ use crate::kinds::{Item as _, Route, RouteKey};
 /// use trueup_diff::{Dev, Devices, NextHop, NextHops, Route, Routes, Tracker};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let via = |gateway: [u8; 4]| NextHop::via(gateway.into()).on(Dev::index(2));
+/// let via = |gateway: [u8; 4]| NextHop::via(gateway.into()).with_dev(Dev::index(2));
 /// let route = |dst: &str, gateway| -> Result<Route, trueup_diff::ParseError> {
 ///     Ok(Route::new(dst.parse()?, NextHops::One(via(gateway))))
 /// };

@@ -254,7 +254,7 @@ fn many(fields: &Fields<'_>, list: &Value<'_>) -> Result<NextHops<IfName>> {
         };
         let fields = Fields::new("a next hop", value.at, table, &[&HOP_KEYS], fields.tables)?;
         let weight = fields.read("weight", parse::number(1..=256))?;
-        Ok(hop(&fields)?.weight(weight.unwrap_or(1)))
+        Ok(hop(&fields)?.with_weight(weight.unwrap_or(1)))
     };
     let hops = elements.iter().map(one).collect::<Result<_>>()?;
     Ok(NextHops::Many(hops).canonical())

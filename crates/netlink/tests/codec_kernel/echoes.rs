@@ -36,7 +36,7 @@ fn echoes(net: &mut Net, encode: Encode<'_>) -> usize {
 }
 
 fn via(gateway: &str, dev: Dev) -> NextHop {
-    NextHop::via(gateway.parse().unwrap()).on(dev)
+    NextHop::via(gateway.parse().unwrap()).with_dev(dev)
 }
 
 fn ours(dst: &str, nexthops: NextHops, change: impl FnOnce(&mut Route)) -> Route {
@@ -57,7 +57,12 @@ fn routes(family: Family, a: Dev, b: Dev) -> Vec<Route> {
         ),
     };
     let one = || NextHops::One(via(gateways[0], a));
-    let both = || NextHops::Many(vec![via(gateways[0], a), via(gateways[1], b).weight(7)]);
+    let both = || {
+        NextHops::Many(vec![
+            via(gateways[0], a),
+            via(gateways[1], b).with_weight(7),
+        ])
+    };
     vec![
         ours(dst, one(), |_| {}),
         ours(dst, NextHops::One(NextHop::dev(b)), |r| r.metric = 3),

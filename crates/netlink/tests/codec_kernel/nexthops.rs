@@ -15,7 +15,7 @@ fn object(id: u32, way: NexthopTarget) -> Nexthop {
 }
 
 fn via(gateway: &str, dev: Dev) -> NexthopTarget {
-    let hop = NextHop::via(gateway.parse().unwrap()).on(dev);
+    let hop = NextHop::via(gateway.parse().unwrap()).with_dev(dev);
     NexthopTarget::One(Family::of(hop.via.unwrap()), hop)
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
     let (mut net, a, b) = Net::with_devices();
     let onlink = NextHop {
         onlink: true,
-        ..NextHop::via("203.0.113.9".parse().unwrap()).on(a)
+        ..NextHop::via("203.0.113.9".parse().unwrap()).with_dev(a)
     };
     let ways = [
         via("10.0.0.9", a),

@@ -13,7 +13,7 @@ fn prefix(text: &str) -> Prefix {
 }
 
 fn via(gateway: &str, dev: Dev) -> NextHop {
-    NextHop::via(gateway.parse().unwrap()).on(dev)
+    NextHop::via(gateway.parse().unwrap()).with_dev(dev)
 }
 
 fn onlink(gateway: &str, dev: Dev) -> NextHop {
@@ -65,9 +65,9 @@ fn common(dst: &[Prefix; 2], gateways: [&str; 4], a: Dev, b: Dev) -> Vec<Route> 
             Route::new(
                 dst[1],
                 NextHops::Many(vec![
-                    gateway(3).weight(255),
-                    gateway(1).weight(7),
-                    gateway(0).weight(1),
+                    gateway(3).with_weight(255),
+                    gateway(1).with_weight(7),
+                    gateway(0).with_weight(1),
                 ]),
             ),
             |r| r.metric = 50,
@@ -108,9 +108,9 @@ fn inet(a: Dev, b: Dev) -> Vec<Route> {
         with(one(NextHop::dev(a)), |r| r.scope = Some(Scope(200))),
         with(
             to(NextHops::Many(vec![
-                via("2001:db8:1::9", b).weight(3),
+                via("2001:db8:1::9", b).with_weight(3),
                 onlink("192.0.2.1", a),
-                via("10.0.0.9", a).weight(256),
+                via("10.0.0.9", a).with_weight(256),
             ])),
             |_| {},
         ),
@@ -145,9 +145,9 @@ fn inet6(a: Dev, b: Dev) -> Vec<Route> {
         with(one(onlink("2001:db8:ffff::1", a)), |_| {}),
         with(
             to(NextHops::Many(vec![
-                via("fe80::9", a).weight(3),
+                via("fe80::9", a).with_weight(3),
                 onlink("2001:db8:ffff::1", b),
-                via("fe80::9", b).weight(200),
+                via("fe80::9", b).with_weight(200),
             ])),
             |_| {},
         ),
@@ -408,7 +408,7 @@ pub(crate) fn what_would_match_more_is_refused() {
     refused(&|b| route::create(b, &unknown, &existing));
     refused(&|b| route::replace(b, &unknown, &existing));
     let weights = |weight| {
-        let hops = vec![NextHop::dev(Dev::index(2)).weight(weight); 2];
+        let hops = vec![NextHop::dev(Dev::index(2)).with_weight(weight); 2];
         route("10.0.0.0/8", NextHops::Many(hops))
     };
     refused(&|b| route::create(b, &weights(0), &existing));

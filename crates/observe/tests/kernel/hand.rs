@@ -135,7 +135,7 @@ pub(crate) fn blackhole(protocol: u8, dst: &str) -> Route {
 }
 
 pub(crate) fn via(protocol: u8, dst: &str, gateway: &str, index: u32) -> Route {
-    let hop = NextHop::via(gateway.parse().unwrap()).on(Dev::index(index));
+    let hop = NextHop::via(gateway.parse().unwrap()).with_dev(Dev::index(index));
     let mut route = Route::new(dst.parse().unwrap(), NextHops::One(hop));
     route.protocol = protocol;
     route.canonical()

@@ -252,7 +252,7 @@ pub(crate) fn a_list_changed_in_its_place_is_seen() {
 
 fn out_of_up0(gateway: &str) -> NextHops<IfName> {
     let hop = NextHop::via(gateway.parse().unwrap());
-    NextHops::One(hop.on("up0".parse().unwrap()))
+    NextHops::One(hop.with_dev(Some("up0".parse().unwrap())))
 }
 
 /// Three by the gateway 10.9.0.9, of which one leaves the device open, and so points at no object.

@@ -170,7 +170,8 @@ pub(crate) fn a_permuted_multipath_route_is_the_same_route() {
         ),
     ] {
         let multipath = |order: [usize; 3]| {
-            let hop = |at: usize| NextHop::via(gateways[at].parse().unwrap()).weight(at as u16 + 1);
+            let hop =
+                |at: usize| NextHop::via(gateways[at].parse().unwrap()).with_weight(at as u16 + 1);
             let hops = order.into_iter().map(hop).collect();
             routes(vec![Route::new(dst.parse().unwrap(), NextHops::Many(hops))])
         };
@@ -262,7 +263,7 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
     let first = converge(&routes(vec![local]), &MemoryLedger::default());
     let hop = NextHop {
         onlink: true,
-        ..NextHop::via("10.99.0.1".parse().unwrap()).on(name("up0"))
+        ..NextHop::via("10.99.0.1".parse().unwrap()).with_dev(name("up0"))
     };
     let report = converge(
         &routes(vec![Route::new(dst(), NextHops::One(hop))]),

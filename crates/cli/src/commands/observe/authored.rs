@@ -54,7 +54,7 @@ impl<'a> Names<'a> {
     /// The next hops that those stand for.
     fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
         let hop = |nexthop: &Nexthop, weight| match &nexthop.target {
-            NexthopTarget::One(_, hop) => Some(hop.clone().weight(weight)),
+            NexthopTarget::One(_, hop) => Some(hop.clone().with_weight(weight)),
             NexthopTarget::Group(_) | NexthopTarget::Blackhole(_) => None,
         };
         let object = self.nexthops_of(route).next()?;

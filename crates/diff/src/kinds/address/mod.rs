@@ -244,6 +244,18 @@ impl<D> Address<D> {
     }
 }
 
+setters! { impl Address<D> {
+    with_peer(peer: impl Into<Option<IpAddr>>);
+    with_scope(scope: Scope);
+    with_label(label: impl Into<Option<Label>>);
+    with_broadcast(broadcast: impl Into<Option<Ipv4Addr>>);
+    with_lifetimes(lifetimes: Lifetimes);
+    with_flags(flags: AddressFlags);
+    with_metric(metric: u32);
+    with_protocol(protocol: u8);
+    with_secondary(secondary: bool);
+} }
+
 impl<D: Copy> Address<D> {
     /// Returns the identity, by whatever names the device.
     pub fn canonical_key(&self) -> AddressKey<D> {

@@ -112,6 +112,31 @@ impl<D> Link<D> {
     }
 }
 
+setters! { impl Link<D> {
+    with_index(index: u32);
+    with_kind(kind: impl Into<Option<LinkKind<D>>>);
+    with_up(up: impl Into<Option<bool>>);
+    with_mtu(mtu: impl Into<Option<u32>>);
+    with_address(address: impl Into<Option<LinkAddr>>);
+    with_group(group: impl Into<Option<u32>>);
+} }
+
+impl<D> Link<D> {
+    /// Sets [`master`](#structfield.master): a device, or `None` for no master.
+    #[must_use]
+    pub fn with_master(mut self, master: impl Into<Option<D>>) -> Link<D> {
+        self.master = Some(master.into());
+        self
+    }
+
+    /// Sets [`alias`](#structfield.alias); an empty one for no alias.
+    #[must_use]
+    pub fn with_alias(mut self, alias: impl Into<Box<[u8]>>) -> Link<D> {
+        self.alias = Some(alias.into());
+        self
+    }
+}
+
 impl<D: Clone> Link<D> {
     /// What of this link `stated` says something about that could be changed in place; all else is
     /// left open.

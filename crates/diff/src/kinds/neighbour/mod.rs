@@ -124,6 +124,15 @@ impl<D> Neighbour<D> {
     }
 }
 
+setters! { impl Neighbour<D> {
+    with_lladdr(lladdr: impl Into<Option<LinkAddr>>);
+    with_state(state: NeighbourState);
+    with_router(router: bool);
+    with_ext_learn(ext_learn: bool);
+    with_proxy(proxy: bool);
+    with_protocol(protocol: u8);
+} }
+
 impl<D: Copy> Neighbour<D> {
     /// Returns the identity, by whatever names the device.
     pub fn canonical_key(&self) -> NeighbourKey<D> {

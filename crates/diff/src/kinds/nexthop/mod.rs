@@ -42,6 +42,23 @@ pub enum NexthopTarget {
 }
 
 impl Nexthop {
+    /// Makes a nexthop object.
+    pub fn new(id: u32, target: NexthopTarget) -> Nexthop {
+        Nexthop {
+            id,
+            target,
+            protocol: 0,
+            unmodelled: false,
+        }
+    }
+}
+
+setters! { impl Nexthop {
+    with_target(target: NexthopTarget);
+    with_protocol(protocol: u8);
+} }
+
+impl Nexthop {
     /// The numbers that objects of ours have: the marker is their uppermost byte.
     ///
     /// The kernel gives those who ask for none the numbers from 1 up, FRR's come from below 1,800,000,000, and another agent

@@ -134,22 +134,15 @@ impl<D> NextHop<D> {
             onlink: false,
         }
     }
-
-    /// With the device set.
-    #[must_use]
-    pub fn on(self, dev: D) -> NextHop<D> {
-        NextHop {
-            dev: Some(dev),
-            ..self
-        }
-    }
-
-    /// With a weight, 1 to 256.
-    #[must_use]
-    pub fn weight(self, weight: u16) -> NextHop<D> {
-        NextHop { weight, ..self }
-    }
 }
+
+setters! { impl NextHop<D> {
+    with_via(via: impl Into<Option<IpAddr>>);
+    with_dev(dev: impl Into<Option<D>>);
+    /// It is 1 to 256.
+    with_weight(weight: u16);
+    with_onlink(onlink: bool);
+} }
 
 /// Where a route leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -194,8 +187,8 @@ impl<D> NextHops<D> {
         match self {
             NextHops::Many(mut hops) if hops.len() < 2 => hops
                 .pop()
-                .map_or(NextHops::None, |hop| NextHops::One(hop.weight(1))),
-            NextHops::One(hop) => NextHops::One(hop.weight(1)),
+                .map_or(NextHops::None, |hop| NextHops::One(hop.with_weight(1))),
+            NextHops::One(hop) => NextHops::One(hop.with_weight(1)),
             other => other,
         }
     }
@@ -415,6 +408,19 @@ impl<D> Route<D> {
     }
 }
 
+setters! { impl Route<D> {
+    with_table(table: u32);
+    with_metric(metric: u32);
+    with_tos(tos: u8);
+    with_from(from: impl Into<Option<Prefix>>);
+    with_kind(kind: RouteType);
+    with_nexthops(nexthops: NextHops<D>);
+    with_src(src: impl Into<Option<IpAddr>>);
+    with_scope(scope: impl Into<Option<Scope>>);
+    with_metrics(metrics: Metrics);
+    with_protocol(protocol: u8);
+} }
+
 /// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart. The order is that in which the
 /// kernel dumps a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -574,12 +580,15 @@ mod tests {
     #[test]
     fn nexthops_agree_in_any_order_and_an_open_device_takes_what_is_left() {
         let (a, b) = (Dev::index(2), Dev::index(3));
-        let open = NextHops::Many(vec![via("fe80::1"), via("fe80::1").on(a)]);
-        let full = NextHops::Many(vec![via("fe80::1").on(a), via("fe80::1").on(b)]);
+        let open = NextHops::Many(vec![via("fe80::1"), via("fe80::1").with_dev(a)]);
+        let full = NextHops::Many(vec![via("fe80::1").with_dev(a), via("fe80::1").with_dev(b)]);
         assert!(open.agrees(&full));
-        let other = NextHops::Many(vec![via("fe80::1").on(b), via("fe80::2").on(b)]);
+        let other = NextHops::Many(vec![via("fe80::1").with_dev(b), via("fe80::2").with_dev(b)]);
         assert!(!open.agrees(&other));
-        let weights = NextHops::Many(vec![via("fe80::1").on(a).weight(2), via("fe80::1").on(b)]);
+        let weights = NextHops::Many(vec![
+            via("fe80::1").with_dev(a).with_weight(2),
+            via("fe80::1").with_dev(b),
+        ]);
         assert!(!open.agrees(&weights));
         assert!(!NextHops::Object(7, vec![]).agrees(&full));
     }

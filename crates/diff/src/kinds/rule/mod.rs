@@ -171,6 +171,25 @@ impl Rule {
     }
 }
 
+setters! { impl Rule {
+    with_protocol(protocol: u8);
+    with_action(action: Action);
+    with_not(not: bool);
+    with_from(from: impl Into<Option<IpNetwork>>);
+    with_to(to: impl Into<Option<IpNetwork>>);
+    with_iif(iif: impl Into<Option<IfName>>);
+    with_oif(oif: impl Into<Option<IfName>>);
+    with_fwmark(fwmark: impl Into<Option<FwMark>>);
+    with_tos(tos: u8);
+    with_ipproto(ipproto: impl Into<Option<u8>>);
+    with_sport(sport: impl Into<Option<PortRange>>);
+    with_dport(dport: impl Into<Option<PortRange>>);
+    with_uidrange(uidrange: impl Into<Option<UidRange>>);
+    with_l3mdev(l3mdev: bool);
+    with_suppress_prefixlength(suppress_prefixlength: impl Into<Option<u32>>);
+    with_suppress_ifgroup(suppress_ifgroup: impl Into<Option<u32>>);
+} }
+
 /// What identifies a rule: all of it but `not` and the target of a `goto`, at which the kernel does
 /// not look when it searches for a rule (`rule_find` in net/core/fib_rules.c).
 pub type RuleKey = Rule;

@@ -51,20 +51,20 @@ fn hop(spec: &HopSpec, v6: bool, many: bool) -> NextHop<IfName> {
     let dev = name(DEVICES[spec.dev]);
     let mut hop = match spec.how {
         0 | 1 if !many => return NextHop::dev(dev),
-        2 if !v6 => NextHop::via(ip(true, spec.subnet, 90 + spec.host)).on(dev),
+        2 if !v6 => NextHop::via(ip(true, spec.subnet, 90 + spec.host)).with_dev(dev),
         3 if v6 => {
             return NextHop::via("fe80::9".parse().unwrap())
-                .on(dev)
-                .weight(u16::from(spec.weight) + 1);
+                .with_dev(dev)
+                .with_weight(u16::from(spec.weight) + 1);
         }
         _ => NextHop::via(ip(v6, spec.subnet, 90 + spec.host)),
     };
     if spec.named || spec.onlink {
-        hop = hop.on(dev);
+        hop = hop.with_dev(dev);
     }
     hop.onlink = spec.onlink;
     if many {
-        hop = hop.weight(u16::from(spec.weight) + 1);
+        hop = hop.with_weight(u16::from(spec.weight) + 1);
     }
     hop
 }
@@ -121,7 +121,7 @@ pub(crate) fn route(
             hops.retain(|hop| seen.insert(hop.via));
             match hops.len() {
                 0 => return None,
-                1 => NextHops::One(hops.remove(0).weight(1)),
+                1 => NextHops::One(hops.remove(0).with_weight(1)),
                 _ => NextHops::Many(hops),
             }
         }

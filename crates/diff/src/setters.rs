@@ -1,0 +1,31 @@
+//! The macro that writes a struct's `with_…` methods.
+
+/// Writes methods that set one field each and return the struct, so that calls can be chained.
+///
+/// ```text
+/// setters! { impl Link<D> {
+///     with_mtu(mtu: impl Into<Option<u32>>);
+/// } }
+/// ```
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    (impl $type:ident $(<$param:ident>)? {
+        $($(#[$doc:meta])* $with:ident($field:ident: $value:ty);)+
+    }) => {
+        impl $(<$param>)? $type $(<$param>)? {
+            $(
+                #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
+                $(
+                    #[doc = ""]
+                    #[$doc]
+                )*
+                #[must_use]
+                pub fn $with(mut self, $field: $value) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )+
+        }
+    };
+}
