@@ -277,7 +277,7 @@ impl Recorder {
     /// with what the kernel holds of that kind then.
     fn ledgers(&mut self) {
         let file = File::parse("seeds", LEDGER.as_bytes(), &TableNames::default()).unwrap();
-        let options = trueup_testkit::scenario::options(&file.settings).unwrap();
+        let options = trueup_fuzz::options(&file.settings).unwrap();
         let mut ledger = MemoryLedger::default();
         let here = Namespace::current();
         let report = Rtnl::new().reconcile(&here, &file.desired, &mut ledger, &options);
@@ -428,12 +428,6 @@ impl Recorder {
         let json = br#"{"protocol": 116, "route": [{"dst": "10.0.0.0/8", "type": "blackhole"}],
             "rule": [{"priority": 1000, "from": "10.1.0.0/24", "fwmark": 7, "table": 100}]}"#;
         self.save("file", "json", json);
-        let scenarios = root.join("crates/testkit/scenarios");
-        for path in files(&scenarios).iter().step_by(6) {
-            let name = path.strip_prefix(&scenarios).unwrap().to_string_lossy();
-            let name = name.replace('/', "-");
-            self.save("scenario", &name, &fs::read(path).unwrap());
-        }
         let names = [
             "blue",
             "pid:1",
@@ -543,21 +537,6 @@ neighbour = [ { dev = "v2", dst = "10.1.0.9", lladdr = "02:00:00:00:00:0a" }, { 
 route = [ { dst = "10.3.0.0/16", metric = 5, via = "10.1.0.8" }, { dst = "fd00:9::/48", type = "blackhole" } ]
 rule = [ { priority = 1001, family = "inet6", action = "prohibit" }, { priority = 1009, fwmark = 7, table = 300 } ]
 "#;
-
-/// The scenarios below a folder, in the order of their names.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else if path.extension().is_some_and(|ext| ext == "scenario") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
 
 fn drain(transport: &mut dyn Transport) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();

@@ -5,30 +5,30 @@
 //! test` drives all of them with the corpus and mutations of it, and `cargo run --bin route --
 //! FILE...` replays files, such as those that libFuzzer leaves behind.
 //!
-//! Not for what takes a kernel: see the scenarios of `trueup-testkit`.
+//! Not for what takes a kernel: see the scenarios of `trueup-e2e`.
 
 mod codec;
 mod file;
 mod journal;
+mod namespace;
 mod pass;
 mod script;
 mod socket;
 mod sysctl;
-mod text;
 
 pub use codec::{address, datagram, link, neighbour, nexthop, route, rule};
 pub use file::file;
 pub use journal::journal;
-pub use pass::{ledger, pass};
+pub use namespace::namespace;
+pub use pass::{ledger, options, pass};
 pub use socket::{ack, batch, dump, event};
 pub use sysctl::sysctl;
-pub use text::{namespace, scenario};
 
 /// What takes bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("ack", ack),
     ("address", address),
     ("batch", batch),
@@ -45,7 +45,6 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("pass", pass),
     ("route", route),
     ("rule", rule),
-    ("scenario", scenario),
     ("sysctl", sysctl),
 ];
 

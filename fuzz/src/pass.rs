@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use trueup_diff::{Item as _, Kind};
-use trueup_file::{File, TableNames};
+use trueup_file::{File, Settings, TableNames};
 use trueup_netlink::wire::{Attrs, Header, NLA_TYPE_MASK, NLM_F_ACK, NLM_F_DUMP, NLM_F_EXCL};
 use trueup_netlink::{Namespace, codec};
 use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
@@ -159,6 +160,22 @@ struct Case {
     stream: Arc<[u8]>,
 }
 
+/// Returns the options that the settings of a file name, without a grace. `None` for a reserved
+/// protocol, which that of a file that was read never is.
+pub fn options(settings: &Settings) -> Option<Options> {
+    let options = Options::default()
+        .with_protocol(settings.protocol)
+        .ok()?
+        .with_adopt(settings.adopt)
+        .with_adopt_protocols(settings.adopt_protocols)
+        .with_on_conflict(settings.on_conflict)
+        .with_grace(settings.grace.unwrap_or(Duration::ZERO));
+    let each = settings.ownership.iter();
+    Some(each.fold(options, |options, (kind, proof)| {
+        options.with_ownership(*kind, *proof)
+    }))
+}
+
 fn halves(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = data.iter().position(|byte| *byte == 0)?;
     Some((&data[..end], &data[end + 1..]))
@@ -168,7 +185,7 @@ impl Case {
     fn read(data: &[u8]) -> Option<Case> {
         let (text, stream) = halves(data)?;
         let file = File::parse("fuzzed", text, &TableNames::default()).ok()?;
-        let options = trueup_testkit::scenario::options(&file.settings).ok()?;
+        let options = options(&file.settings)?;
         let stream = stream.into();
         Some(Case {
             file,

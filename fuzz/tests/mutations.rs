@@ -96,6 +96,5 @@ fed! {
     pass: 2_000,
     route: 20_000,
     rule: 20_000,
-    scenario: 5_000,
     sysctl: 20_000,
 }

@@ -2,7 +2,7 @@
 //! looks whether the scenarios notice and name it. A suite that passes with a fault planted proves
 //! nothing.
 //!
-//! The faults are patches under `crates/testkit/plants/`, named after the invariant's number:
+//! The faults are patches under `crates/e2e/plants/`, named after the invariant's number:
 //! `3-*.patch` breaks the third.
 
 use std::collections::BTreeSet;
@@ -14,13 +14,13 @@ use std::process::{Command, Stdio};
 
 use crate::tools::{Result, cargo, need_ip, root};
 
-const PLANTS: &str = "crates/testkit/plants";
+const PLANTS: &str = "crates/e2e/plants";
 const INVARIANTS: u32 = 9;
 /// The scenarios, on the fake kernel and on the running one.
 const TEST: [&str; 7] = [
     "test",
     "--package",
-    "trueup-testkit",
+    "trueup-e2e",
     "--test",
     "scenarios",
     "--color",
@@ -227,7 +227,7 @@ mod tests {
             .iter()
             .filter_map(|path| {
                 let name = path
-                    .strip_prefix(root().join("crates/testkit/scenarios"))
+                    .strip_prefix(root().join("crates/e2e/scenarios"))
                     .ok()?;
                 Some(name.with_extension("").display().to_string())
             })

@@ -4,21 +4,24 @@
 //! invariant 9`.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use trueup_testkit::scenario;
+use serde_json::Value;
 
 use crate::tools::{Result, cargo, line, need_ip, root};
 
-const DIRECTORY: &str = "crates/testkit/scenarios";
+/// What a run of all scenarios leaves in the target directory: a line of JSON for each.
+const RESULTS: &str = "tmp/scenarios.jsonl";
 const FACTS_PAGE: &str = "docs/kernels.md";
 /// Known faults of the systems that trueup learnt from, by room, and how many are listed in
 /// docs/testing.md.
 const FAULTS: [(&str, u32); 2] = [("diff", 6), ("source", 5)];
 /// The kernel's facts that every list begins with; the page may have more.
 const FACTS: u32 = 55;
+const INVARIANTS: u32 = 9;
 /// Kernels that were run in a virtual machine: `cargo xtask vm` keeps what was said there.
 const MACHINES: [&str; 2] = ["6.1", "6.12"];
 const BEGIN: &str = "<!-- scenarios: begin -->";
@@ -31,20 +34,23 @@ type Ran = BTreeMap<String, String>;
 struct Shown {
     /// As in a test's name.
     name: String,
-    /// From the root.
-    file: String,
-    is_scenario: bool,
+    /// The file of a test, from the root; none for a scenario.
+    file: Option<String>,
 }
 
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let write = match options {
-        [] => false,
-        ["--write"] => true,
-        _ => return Err("scenarios takes --write, or nothing".to_owned()),
+    let (write, last) = match options {
+        [] => (false, false),
+        ["--write"] => (true, false),
+        ["--last"] => (false, true),
+        _ => return Err("scenarios takes --write, or --last, or nothing".to_owned()),
     };
-    need_ip()?;
-    let local = local()?;
+    if !last {
+        run_all()?;
+    }
+    let scenarios = results()?;
+    let local: Ran = scenarios.iter().flat_map(Scenario::ran).collect();
     let mut columns = vec![("fake", local.clone()), ("local", local)];
     for machine in MACHINES {
         let log = root().join(format!("target/vm/{machine}.log"));
@@ -55,7 +61,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
                 .unwrap_or_default(),
         ));
     }
-    let shown = shown()?;
+    let shown = shown(&scenarios)?;
     let table = table(&shown, &columns);
     print!("{table}");
     let mut wrong = missing(&shown);
@@ -70,8 +76,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     if write {
         write_table(&table)?;
     }
-    let files = files(&root().join(DIRECTORY), "scenario").len();
-    println!("{files} scenarios");
+    println!("{} scenarios, {} runs", scenarios.len(), columns[0].1.len());
     for (machine, ran) in &columns {
         if ran.is_empty() {
             println!("{machine}: not run: `cargo xtask vm --kernel {machine}` runs it");
@@ -84,27 +89,78 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     }
 }
 
+/// A scenario of the last run of all.
+struct Scenario {
+    name: String,
+    facts: Vec<u32>,
+    faults: Vec<String>,
+    invariants: Vec<u32>,
+    /// How it ended, by the place where it ran: `kernel`, `ledger`.
+    runs: Vec<(String, String)>,
+}
+
+impl Scenario {
+    fn read(line: &str) -> Option<Scenario> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let list = |name: &str| line[name].as_array().cloned().unwrap_or_default();
+        let numbers = |name: &str| {
+            let all = list(name).into_iter();
+            all.filter_map(|number| number.as_u64()?.try_into().ok())
+                .collect()
+        };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let runs = line["runs"].as_object()?.iter();
+        Some(Scenario {
+            name: text(&line["name"])?,
+            facts: numbers("facts"),
+            faults: list("faults").iter().filter_map(text).collect(),
+            invariants: numbers("invariants"),
+            runs: runs
+                .filter_map(|(place, ended)| Some((place.clone(), text(ended)?)))
+                .collect(),
+        })
+    }
+
+    fn labels(&self) -> impl Iterator<Item = (Sort, u32)> {
+        let facts = self.facts.iter().map(|fact| (Sort::Fact, *fact));
+        let faults = self.faults.iter().filter_map(|fault| Sort::fault(fault));
+        let invariants = self.invariants.iter().map(|n| (Sort::Invariant, *n));
+        facts.chain(faults).chain(invariants)
+    }
+
+    fn ran(&self) -> impl Iterator<Item = (String, String)> {
+        let named =
+            |(place, ended): &(String, String)| (format!("{place}::{}", self.name), ended.clone());
+        self.runs.iter().map(named)
+    }
+}
+
 /// Runs all scenarios here.
-fn local() -> Result<Ran> {
-    let test = [
+fn run_all() -> Result<()> {
+    need_ip()?;
+    let mut command = cargo(&[
         "test",
         "--quiet",
         "--package",
-        "trueup-testkit",
+        "trueup-e2e",
         "--test",
         "scenarios",
-    ];
-    let mut command = cargo(&test);
+    ]);
+    // A run that fails is in the results as well.
     let name = line(&command);
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("{name}: {error}"))?;
-    let ran = ran(&String::from_utf8_lossy(&output.stdout));
-    if ran.is_empty() {
-        return Err(format!("{name}: {}", output.status));
-    }
-    Ok(ran)
+    let ended = command.stdout(Stdio::null()).status();
+    ended.map_err(|error| format!("{name}: {error}")).map(drop)
+}
+
+/// Reads the results of the last run of all scenarios.
+fn results() -> Result<Vec<Scenario>> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    let path = root().join(target).join(RESULTS);
+    let text = read(&path)?;
+    let line = |line: &str| {
+        Scenario::read(line).ok_or_else(|| format!("{}: not a result: {line}", path.display()))
+    };
+    text.lines().map(line).collect()
 }
 
 /// Reads lines such as `test kernel::route/x ... ok`.
@@ -124,48 +180,24 @@ fn is_of(column: &str, name: &str) -> bool {
 }
 
 /// What shows each fact, fault and invariant, by its label.
-fn shown() -> Result<BTreeMap<(Sort, u32), Vec<Shown>>> {
+fn shown(scenarios: &[Scenario]) -> Result<BTreeMap<(Sort, u32), Vec<Shown>>> {
     let mut all = BTreeMap::<(Sort, u32), Vec<Shown>>::new();
-    let mut add = |label: Option<(Sort, u32)>, name: &str, file: &Path, is_scenario: bool| {
-        let from_root = file.strip_prefix(root()).unwrap_or(file);
-        let shown = Shown {
+    let mut add = |label: (Sort, u32), name: &str, file: Option<&Path>| {
+        let from_root = file.map(|file| file.strip_prefix(root()).unwrap_or(file));
+        all.entry(label).or_default().push(Shown {
             name: name.to_owned(),
-            file: from_root.display().to_string(),
-            is_scenario,
-        };
-        if let Some(label) = label {
-            all.entry(label).or_default().push(shown);
-        }
+            file: from_root.map(|file| file.display().to_string()),
+        });
     };
-    let directory = root().join(DIRECTORY);
-    for file in files(&directory, "scenario") {
-        let text = read(&file)?;
-        let scenario =
-            scenario::parse(&text).map_err(|error| format!("{}:{error}", file.display()))?;
-        let name = file
-            .strip_prefix(&directory)
-            .unwrap_or(&file)
-            .with_extension("");
-        let name = name.display().to_string();
-        for fact in &scenario.facts {
-            add(Some((Sort::Fact, *fact)), &name, &file, true);
-        }
-        for fault in &scenario.faults {
-            add(Sort::fault(fault), &name, &file, true);
-        }
-        for invariant in &scenario.invariants {
-            add(
-                Some((Sort::Invariant, (*invariant).into())),
-                &name,
-                &file,
-                true,
-            );
+    for scenario in scenarios {
+        for label in scenario.labels() {
+            add(label, &scenario.name, None);
         }
     }
     for file in files(&root().join("crates"), "rs") {
         let text = read(&file)?;
         for (label, name) in annotated(&text) {
-            add(Some(label), &name, &file, false);
+            add(label, &name, Some(&file));
         }
     }
     Ok(all)
@@ -235,10 +267,9 @@ fn table(shown: &BTreeMap<(Sort, u32), Vec<Shown>>, columns: &[(&str, Ran)]) -> 
     out.push_str(&format!("\n|---|---|{}\n", "---|".repeat(columns.len())));
     for ((sort, number), all) in shown {
         for one in all {
-            let name = if one.is_scenario {
-                one.name.clone()
-            } else {
-                format!("{} in {}", one.name, one.file)
+            let name = match &one.file {
+                None => one.name.clone(),
+                Some(file) => format!("{} in {file}", one.name),
             };
             out.push_str(&format!("| {} {number} | {name} |", sort.word()));
             for (column, ran) in columns {
@@ -251,7 +282,7 @@ fn table(shown: &BTreeMap<(Sort, u32), Vec<Shown>>, columns: &[(&str, Ran)]) -> 
 }
 
 fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
-    if !one.is_scenario {
+    if one.file.is_some() {
         let suffix = format!("::{}", one.name);
         let found = ran
             .iter()
@@ -279,7 +310,7 @@ fn missing(shown: &BTreeMap<(Sort, u32), Vec<Shown>>) -> Vec<String> {
         (Sort::Fact, on_page.unwrap_or(0).max(FACTS)),
         (Sort::Diff, FAULTS[0].1),
         (Sort::Source, FAULTS[1].1),
-        (Sort::Invariant, scenario::INVARIANTS.len() as u32),
+        (Sort::Invariant, INVARIANTS),
     ];
     let mut wrong = Vec::new();
     for (sort, most) in sorts {

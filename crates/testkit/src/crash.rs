@@ -34,7 +34,7 @@ use trueup_netlink::{Connect, Namespace, Transport};
 use crate::faults::requests;
 use crate::layer::{self, Layer};
 use crate::message::{Kind, u16_at};
-use crate::runner::text;
+use crate::runner::panic_text;
 
 /// The points at which this process may die, counted from 1 as it comes by. Clones share the count.
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ pub fn in_parallel<T: Sync>(runs: &[T], at_once: usize, run: impl Fn(&T) + Sync)
                 while let Some(one) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(one))) {
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                        failed.push(text(&*panic).to_owned());
+                        failed.push(panic_text(&*panic).to_owned());
                     }
                 }
             });
@@ -275,7 +275,7 @@ mod tests {
         let ended = catch_unwind(AssertUnwindSafe(|| in_parallel(&[1, 2, 3, 4, 5], 2, run)));
         let panic = ended.unwrap_err();
         assert_eq!(done.into_inner(), 5);
-        let message = text(&*panic);
+        let message = panic_text(&*panic);
         assert!(message.starts_with("2 of 5 failed:"), "{message}");
         assert!(
             message.contains("run 1") && message.contains("run 4"),

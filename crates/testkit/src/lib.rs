@@ -13,10 +13,9 @@ pub mod fake;
 pub mod faults;
 mod layer;
 mod mask;
-mod message;
+pub mod message;
 mod runner;
-pub mod scenario;
-mod settled;
+pub mod settled;
 mod show;
 mod snapshot;
 mod stable;
@@ -31,7 +30,7 @@ pub use enter::{
 };
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
-pub use runner::{TestWhere, example, main, main_where, running_version};
+pub use runner::{TestWhere, example, main, main_where, may_skip, panic_text, running_version};
 pub use snapshot::Snapshot;
 pub use stable::stable;
 pub use topology::{

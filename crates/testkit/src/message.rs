@@ -77,7 +77,7 @@ impl Kind {
 
     /// The attribute that marks who made an object, `None` where that stands in the fixed header,
     /// or nowhere.
-    pub(crate) const fn marker(self) -> Option<u16> {
+    pub const fn marker(self) -> Option<u16> {
         match self {
             Self::Rule => Some(FRA_PROTOCOL),
             Self::Neighbour => Some(NDA_PROTOCOL),
@@ -206,7 +206,7 @@ const NDA_PROTOCOL: u16 = 12;
 const IFA_PROTO: u16 = 11;
 
 /// Walks attributes; stops at the first that does not fit.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes.get(..4)?, 0));
         let number = u16_at(bytes, 2) & 0x3fff;
@@ -217,7 +217,7 @@ pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
 }
 
 /// Appends one attribute, padded to four bytes.
-pub(crate) fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
+pub fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
     let len = u16::try_from(payload.len() + 4).expect("attributes are short");
     out.extend(len.to_ne_bytes());
     out.extend(number.to_ne_bytes());
@@ -226,13 +226,7 @@ pub(crate) fn push_attribute(out: &mut Vec<u8>, number: u16, payload: &[u8]) {
 }
 
 /// A message in its netlink header, padded to four bytes.
-pub(crate) fn framed(
-    message_type: u16,
-    flags: u16,
-    sequence: u32,
-    port: u32,
-    body: &[u8],
-) -> Vec<u8> {
+pub fn framed(message_type: u16, flags: u16, sequence: u32, port: u32, body: &[u8]) -> Vec<u8> {
     const HEADER: usize = 16;
     let length = u32::try_from(HEADER + body.len()).expect("messages are short");
     let mut bytes = Vec::with_capacity(HEADER + body.len());
@@ -247,12 +241,12 @@ pub(crate) fn framed(
 }
 
 /// A 16-bit field in the machine's byte order.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
 /// A 32-bit field in the machine's byte order.
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 

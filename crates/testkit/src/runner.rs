@@ -125,7 +125,9 @@ pub fn example() {
     }
 }
 
-pub(crate) fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
+/// Returns true if kernel tests are ignored where namespaces are forbidden: asked for by
+/// `TRUEUP_SKIP_KERNEL=1`, and never with `CI=true`.
+pub fn may_skip(var: impl Fn(&str) -> Option<String>) -> bool {
     let is = |name, value: &str| var(name).is_some_and(|set| set == value);
     is("TRUEUP_SKIP_KERNEL", "1") && !is("CI", "true")
 }
@@ -141,10 +143,11 @@ fn run(name: &str, test: fn()) -> Result<(), Failed> {
         .name(name.to_owned())
         .spawn(body)?
         .join()
-        .map_err(|panic| Failed::from(text(&*panic)))
+        .map_err(|panic| Failed::from(panic_text(&*panic)))
 }
 
-pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
+/// The message of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -173,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_panic_keeps_its_text() {
-        assert_eq!(text(&"plain"), "plain");
-        assert_eq!(text(&"made".to_owned()), "made");
-        assert_eq!(text(&7), "a panic without text");
+        assert_eq!(panic_text(&"plain"), "plain");
+        assert_eq!(panic_text(&"made".to_owned()), "made");
+        assert_eq!(panic_text(&7), "a panic without text");
     }
 }

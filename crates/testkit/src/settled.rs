@@ -16,14 +16,14 @@ const RTA_DST: u16 = 1;
 const RTN_LOCAL: u8 = 2;
 
 /// Returns true if a link is set up.
-pub(crate) fn is_up(link: &RawMessage) -> bool {
+pub fn is_up(link: &RawMessage) -> bool {
     link.header[8] & IFF_UP != 0
 }
 
 /// Returns true if the operational state of a link that is up agrees with its carrier. The kernel
 /// updates most links once a second only; 6.12 and later update a link at once when it is requested
 /// by itself, 6.1 does not.
-pub(crate) fn is_state_announced(link: &RawMessage) -> bool {
+pub fn is_state_announced(link: &RawMessage) -> bool {
     let state = byte(link, IFLA_OPERSTATE).unwrap_or(IF_OPER_UNKNOWN);
     // An upper link has a state only after its first update.
     let unknown = state == IF_OPER_UNKNOWN && !link.attrs.contains_key(&IFLA_LINK);
@@ -32,7 +32,7 @@ pub(crate) fn is_state_announced(link: &RawMessage) -> bool {
 }
 
 /// Returns true if a link is up and has a carrier.
-pub(crate) fn has_carrier(link: &RawMessage) -> bool {
+pub fn has_carrier(link: &RawMessage) -> bool {
     is_up(link) && byte(link, IFLA_CARRIER) == Some(1)
 }
 
@@ -41,18 +41,18 @@ fn byte(link: &RawMessage, number: u16) -> Option<u8> {
 }
 
 /// Returns true if an IPv6 address is under duplicate address detection.
-pub(crate) fn is_tentative(address: &RawMessage) -> bool {
+pub fn is_tentative(address: &RawMessage) -> bool {
     address.header[2] & (IFA_F_TENTATIVE | IFA_F_DADFAILED) == IFA_F_TENTATIVE
 }
 
 /// Returns true if an IPv6 address has no duplicate address detection: it is never tentative.
-pub(crate) fn is_undetected(address: &RawMessage) -> bool {
+pub fn is_undetected(address: &RawMessage) -> bool {
     address.header[2] & IFA_F_NODAD != 0
 }
 
 /// Returns true if `routes` has the local route of an IPv6 address, which it gets once it is
 /// usable.
-pub(crate) fn is_routed(address: &RawMessage, routes: &[RawMessage]) -> bool {
+pub fn is_routed(address: &RawMessage, routes: &[RawMessage]) -> bool {
     routes.iter().any(|route| {
         route.header[7] == RTN_LOCAL
             && route.device() == address.device()

@@ -1,0 +1,174 @@
+//! The host of the agents: a directory for journals, the disk below it, the boot, and the clock.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use trueup_journal::{Journal, JournalLedger, LedgerScope, Storage};
+use trueup_rtnl::Rtnl;
+
+use trueup_testkit::empty_directory;
+
+/// The host of the agents.
+pub(in crate::scenario) struct Host {
+    /// The directory of the journals.
+    directory: PathBuf,
+    boot: u32,
+    clock: Clock,
+    /// The ledger proves ownership unless the file says otherwise.
+    pub(super) by_ledger: bool,
+}
+
+/// The owner of a journal: the cookie of a namespace, and a marker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct JournalOwner {
+    pub(super) cookie: u64,
+    pub(super) marker: u8,
+}
+
+impl Host {
+    pub(super) fn new(by_ledger: bool) -> Result<Host, String> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // In memory where possible: syncs cost nothing there.
+        let shared = Path::new("/dev/shm");
+        let base = if shared.is_dir() {
+            shared.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        let directory = base.join(format!("trueup-scenario-{}-{count}", std::process::id()));
+        empty_directory(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        Ok(Host {
+            directory,
+            boot: 1,
+            clock: Clock {
+                start: Instant::now(),
+                passed: Arc::default(),
+            },
+            by_ledger,
+        })
+    }
+
+    /// Returns a source with an empty history and the clock of this host.
+    pub(super) fn source(&self) -> Rtnl {
+        let clock = self.clock.clone();
+        Rtnl::with_clock(move || clock.now())
+    }
+
+    pub(super) fn later(&self, time: Duration) {
+        *self.clock.passed() += time;
+    }
+
+    pub(super) fn reboot(&mut self) {
+        self.boot += 1;
+    }
+
+    /// Opens a journal, which is held until the ledger is dropped.
+    pub(super) fn open(&self, owner: JournalOwner) -> Result<JournalLedger, String> {
+        let journal = Journal::open(self.file(owner)).map_err(|error| error.to_string())?;
+        self.ledger(&journal, owner)
+    }
+
+    /// Opens one on a disk that refuses every sync from then on.
+    pub(super) fn open_broken(&self, owner: JournalOwner) -> Result<JournalLedger, String> {
+        let os = |error: io::Error| error.to_string();
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(self.file(owner)).map_err(os)?;
+        if file.metadata().map_err(os)?.len() == 0 {
+            let made = Journal::create_on(file.try_clone().map_err(os)?);
+            made.map_err(|error| error.to_string())?;
+        }
+        let broken = Arc::new(AtomicBool::new(false));
+        let disk = Disk {
+            file,
+            broken: broken.clone(),
+        };
+        let journal = Journal::open_on(disk).map_err(|error| error.to_string())?;
+        broken.store(true, Ordering::Relaxed);
+        self.ledger(&journal, owner)
+    }
+
+    /// Deletes the journals of a marker.
+    pub(super) fn forget(&self, marker: u8) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)?.flatten() {
+            let of_marker = format!("-{marker}.");
+            if entry.file_name().to_string_lossy().contains(&of_marker) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, owner: JournalOwner) -> PathBuf {
+        let JournalOwner { cookie, marker } = owner;
+        self.directory
+            .join(format!("netns-{cookie}-{marker}.journal"))
+    }
+
+    fn ledger(&self, journal: &Journal, owner: JournalOwner) -> Result<JournalLedger, String> {
+        let scope = LedgerScope::new(owner.cookie.to_string(), format!("boot {}", self.boot));
+        let ledger = journal.ledger("rtnl", &scope);
+        ledger.map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _left_behind = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A clock that stands still except in `later`.
+#[derive(Clone)]
+struct Clock {
+    start: Instant,
+    passed: Arc<Mutex<Duration>>,
+}
+
+impl Clock {
+    fn passed(&self) -> std::sync::MutexGuard<'_, Duration> {
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Instant {
+        self.start + *self.passed()
+    }
+}
+
+/// A file whose syncs fail once it is broken.
+#[derive(Debug)]
+struct Disk {
+    file: File,
+    broken: Arc<AtomicBool>,
+}
+
+impl Storage for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Storage::len(&self.file)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        Storage::read(&self.file, offset, out)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Storage::write(&self.file, offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Storage::set_len(&self.file, len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        const EIO: i32 = 5;
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        Storage::sync(&self.file)
+    }
+}

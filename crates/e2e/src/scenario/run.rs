@@ -1,0 +1,419 @@
+//! Carries a scenario out and says where it differs.
+
+mod check;
+mod difference;
+mod drain;
+mod fault;
+
+use std::fmt::Write as _;
+
+use trueup_netlink::Namespace;
+use trueup_reconcile::Drained;
+
+use super::agent::{Agent, Agents, Host};
+use super::machine::{Machine, Trouble};
+use super::text::Expected;
+use super::{FaultKind, FaultLine, INVARIANTS, Scenario, StepKind};
+use difference::{Stop, same};
+use trueup_testkit::faults::{Faults, died};
+use trueup_testkit::mask;
+use trueup_testkit::message::{Kind, RawMessage};
+
+/// A difference from the scenario, and its line.
+struct Differs {
+    line: usize,
+    message: String,
+}
+
+type Result<T, E = Differs> = std::result::Result<T, E>;
+
+/// Kinds that bear a marker on newer kernels only.
+const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
+
+/// Runs a scenario; `file` is its name in the error. `by_ledger`: no marker proves ownership, and
+/// the expected markers of kinds that may bear none do not count.
+pub(super) fn run(
+    file: &str,
+    scenario: &Scenario,
+    machine: Machine,
+    by_ledger: bool,
+) -> Result<(), String> {
+    let masked = if by_ledger { &MARKED[..] } else { &[] };
+    let agents = Agents::new(by_ledger).map_err(|error| format!("{file}: {error}"))?;
+    let mut run = Run {
+        file,
+        machine,
+        agents,
+        masked: masked.to_owned(),
+        unmarked: masked.to_owned(),
+        before: Vec::new(),
+        announced: Vec::new(),
+    };
+    run.scenario(scenario).map_err(|differs| {
+        let message = differs.message.trim_end();
+        format!(
+            "{file}:{}: {message}\n\n{}",
+            differs.line,
+            description(scenario)
+        )
+    })
+}
+
+/// Returns the title of a scenario and what it tests, for the message of a failure.
+pub(super) fn description(scenario: &Scenario) -> String {
+    let mut text = format!("{}\n", scenario.title);
+    for number in &scenario.invariants {
+        let name = INVARIANTS
+            .get(usize::from(*number) - 1)
+            .copied()
+            .unwrap_or_default();
+        let _infallible = writeln!(text, "invariant {number}: {name}");
+    }
+    let numbers = |numbers: &[u32]| {
+        numbers
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for (word, list) in [
+        ("facts", numbers(&scenario.facts)),
+        ("faults", scenario.faults.join(" ")),
+    ] {
+        if !list.is_empty() {
+            let _infallible = writeln!(text, "{word} {list}");
+        }
+    }
+    text
+}
+
+struct Run<'a> {
+    file: &'a str,
+    machine: Machine,
+    agents: Agents,
+    /// Kinds whose markers the agents' kernel does not keep.
+    masked: Vec<Kind>,
+    /// Those of them whose markers the scenario expects.
+    unmarked: Vec<Kind>,
+    /// The rows before the last pass.
+    before: Vec<RawMessage>,
+    /// The announcements of the step that acted last.
+    announced: Vec<RawMessage>,
+}
+
+impl Run<'_> {
+    fn scenario(&mut self, scenario: &Scenario) -> Result<()> {
+        let version = self.machine.version();
+        for step in &scenario.steps {
+            if step.only.is_some_and(|only| !only.admits(version)) {
+                continue;
+            }
+            let acts = matches!(
+                step.kind,
+                StepKind::Write(_)
+                    | StepKind::Apply { .. }
+                    | StepKind::Again(_)
+                    | StepKind::Drain { .. }
+                    | StepKind::Converge(_)
+                    | StepKind::Idle
+                    | StepKind::Settle
+            );
+            let at = |trouble: Trouble| Differs {
+                line: trouble.line.unwrap_or(step.line),
+                message: trouble.message,
+            };
+            if acts {
+                self.machine.announced().map_err(at)?;
+            }
+            let done = self.step(&step.kind);
+            done.map_err(|stop| match stop {
+                Stop::Trouble(trouble) => at(trouble),
+                Stop::Differs(message) => Differs {
+                    line: step.line,
+                    message,
+                },
+            })?;
+            if acts && !matches!(step.kind, StepKind::Again(_) | StepKind::Idle) {
+                self.announced = self.machine.announced().map_err(at)?;
+                self.agents.record_deleted_links(&self.announced);
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel as the agents see it.
+    fn namespace(&self) -> Namespace {
+        let namespace = self.machine.namespace();
+        if self.masked.is_empty() {
+            return namespace;
+        }
+        mask(namespace, &self.masked)
+    }
+
+    fn step(&mut self, what: &StepKind) -> Result<(), Stop> {
+        match what {
+            StepKind::Write(acts) => self.machine.act(acts)?,
+            StepKind::Desired(text) => {
+                let (agent, host) = self.agents.acting();
+                agent
+                    .set_desired(host, self.file, text)
+                    .map_err(Stop::Differs)?;
+            }
+            StepKind::Plan(expected) => {
+                let namespace = self.namespace();
+                let (agent, host) = self.agents.acting();
+                let got = agent.plan(host, &namespace);
+                let nothing = Expected::parse("nothing").map_err(Stop::Differs)?;
+                let expected = if expected.is_empty() {
+                    std::slice::from_ref(&nothing)
+                } else {
+                    expected
+                };
+                self.compare("the plan", expected, got)?;
+            }
+            StepKind::Apply { faults, expected } => {
+                self.apply(faults, expected.as_deref(), Agent::pass)?;
+            }
+            StepKind::Listen => {
+                let namespace = self.namespace();
+                let (agent, _) = self.agents.acting();
+                agent.listen(&namespace).map_err(Stop::Differs)?;
+            }
+            StepKind::Drain { faults, expected } => {
+                self.drain_and_pass(faults, expected.as_deref())?
+            }
+            StepKind::Converge(faults) => self.converge(faults)?,
+            StepKind::Idle => self.idle()?,
+            StepKind::Again(expected) => self.again(expected)?,
+            StepKind::Agent(name) => self.agents.switch_to(name),
+            StepKind::Later(time) => self.agents.later(*time),
+            StepKind::Restart => {
+                let (agent, host) = self.agents.acting();
+                agent.restart(host);
+            }
+            StepKind::Forget => {
+                let (agent, host) = self.agents.acting();
+                agent.forget(host).map_err(Stop::Differs)?;
+            }
+            StepKind::Reboot => self.agents.reboot(),
+            StepKind::Recreate { noticed } => {
+                self.machine.recreate()?;
+                if *noticed {
+                    self.agents.restart();
+                }
+            }
+            StepKind::JournalFails => {
+                let namespace = self.namespace();
+                let (agent, host) = self.agents.acting();
+                agent
+                    .break_journal(host, &namespace)
+                    .map_err(Stop::Differs)?;
+            }
+            StepKind::Mask(kinds) => self.masked.extend(kinds),
+            StepKind::State(selection, expected) => self.state(selection, expected)?,
+            StepKind::Unchanged(except) => self.unchanged(except)?,
+            StepKind::Events(kinds, expected) => self.events(kinds, expected)?,
+            StepKind::Settle => self.machine.settle()?,
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        faults: &[FaultLine],
+        expected: Option<&[Expected]>,
+        pass: impl FnOnce(&mut Agent, &Host, &Namespace) -> (Vec<Expected>, usize),
+    ) -> Result<(), Stop> {
+        match (self.pass(faults, pass)?, expected) {
+            (Some(got), Some(expected)) => self.compare("the report", expected, got),
+            (Some(got), None) => converged(&got),
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(Stop::Differs(
+                "the agent died in the pass, as asked, and reports nothing: expect nothing"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Runs a pass with faults. Returns no report if the agent died.
+    fn pass(
+        &mut self,
+        faults: &[FaultLine],
+        pass: impl FnOnce(&mut Agent, &Host, &Namespace) -> (Vec<Expected>, usize),
+    ) -> Result<Option<Vec<Expected>>, Stop> {
+        self.before = self.machine.everything()?;
+        let writers = faults
+            .iter()
+            .any(|fault| matches!(fault.kind, FaultKind::Writer(_)));
+        let namespace = self.namespace();
+        let script = Faults::over(namespace.clone());
+        for FaultLine { at, kind } in faults {
+            script.add(*at, self.fault(kind)?);
+        }
+        let through = if faults.is_empty() {
+            namespace
+        } else {
+            script.namespace()
+        };
+        let (agent, host) = self.agents.acting();
+        let passed = died(|| pass(agent, host, &through));
+        script.clear();
+        // An agent that may override, and is killed, cannot report what it overrode.
+        let unreported = passed.is_none() && agent.may_override();
+        if passed.is_none() {
+            agent.restart(host);
+        }
+        let after = self.machine.everything()?;
+        if !writers && !unreported {
+            self.foreign_is_untouched(&after)?;
+        }
+        let (agent, _) = self.agents.acting();
+        agent.record_made(&self.before, &after);
+        let Some((got, ops)) = passed else {
+            return Ok(None);
+        };
+        // Each op has one line, of one of three outcomes; a second one would be one line more.
+        let outcomes = got.iter().filter(|line| line.is_outcome()).count();
+        if outcomes != ops {
+            let name = INVARIANTS[3];
+            return Err(Stop::Differs(format!(
+                "invariant 4: {name}\n{ops} ops have {outcomes} outcomes"
+            )));
+        }
+        Ok(Some(got))
+    }
+
+    fn again(&mut self, expected: &[Expected]) -> Result<(), Stop> {
+        let namespace = self.namespace();
+        let (agent, host) = self.agents.acting();
+        if agent.listener.is_some() && agent.drain().map_err(Stop::Differs)? != Drained::Nothing {
+            return Err(Stop::Differs(format!(
+                "invariant 3: {}\nits own writes made keys dirty, and would cause another pass",
+                INVARIANTS[2]
+            )));
+        }
+        let (got, ops) = agent.pass(host, &namespace);
+        let changes = self.machine.announced()?;
+        assert_no_op(&got, ops, changes)?;
+        let converged = Expected::parse("converged").map_err(Stop::Differs)?;
+        let expected = if expected.is_empty() {
+            std::slice::from_ref(&converged)
+        } else {
+            expected
+        };
+        self.compare("the report of the second pass", expected, got)
+    }
+
+    /// Compares in order. A loose expectation counts as the line that it admits.
+    fn compare(
+        &mut self,
+        what: &str,
+        expected: &[Expected],
+        got: Vec<Expected>,
+    ) -> Result<(), Stop> {
+        let marker = self.agents.acting().0.marker();
+        let unmarked = |line: Expected| line.unmarked(&self.unmarked, marker);
+        let got: Vec<_> = got.into_iter().map(unmarked).collect();
+        let got_lines: Vec<_> = got.iter().map(ToString::to_string).collect();
+        let mut wanted = Vec::new();
+        for (at, line) in expected.iter().cloned().map(unmarked).enumerate() {
+            let nearest = got.get(at).filter(|got| line.admits(got)).map(|_| at);
+            let place = nearest.or_else(|| got.iter().position(|got| line.admits(got)));
+            wanted.push(match place {
+                Some(place) => got_lines[place].clone(),
+                None => line.to_string(),
+            });
+        }
+        same(what, &wanted, &got_lines)
+    }
+}
+
+fn converged(got: &[Expected]) -> Result<(), Stop> {
+    if got.last().is_some_and(Expected::is_converged) {
+        return Ok(());
+    }
+    let lines = got.iter().map(|line| format!("  {line}\n"));
+    Err(Stop::Differs(format!(
+        "the pass did not converge:\n{}",
+        lines.collect::<String>()
+    )))
+}
+
+/// Fails unless a pass had no op and caused no announcement.
+fn assert_no_op(got: &[Expected], ops: usize, changes: Vec<RawMessage>) -> Result<(), Stop> {
+    if ops == 0 && changes.is_empty() {
+        return Ok(());
+    }
+    let mut text = format!("invariant 3: {}\n", INVARIANTS[2]);
+    for line in got.iter().filter(|line| line.is_outcome()) {
+        let _infallible = writeln!(text, "  {line}");
+    }
+    for change in changes {
+        let _infallible = writeln!(text, "  announced: {change}");
+    }
+    Err(Stop::Differs(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+
+    fn failure(text: &str) -> String {
+        let machine = Machine::fake().map_err(|trouble| trouble.message).unwrap();
+        run("x.scenario", &parse(text).unwrap(), machine, false).unwrap_err()
+    }
+
+    #[test]
+    fn a_failure_names_its_place_the_difference_and_what_it_shows() {
+        let text = failure(
+            "# A rule stays.\nfacts 10\ninvariant 1\nsetup\n  rule add pref 900 from 10.0.0.0/8 table 100\n\
+             state rules\n  pref 901 from 10.0.0.0/8 table 100\n",
+        );
+        for part in [
+            "x.scenario:6: ",
+            "- pref 901 from 10.0.0.0/8 table 100",
+            "+ pref 900 from 10.0.0.0/8 table 100",
+            "A rule stays.",
+            "invariant 1: Foreign state is never touched",
+            "facts 10",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_writer_that_ends_otherwise_is_reported_at_its_line() {
+        let text =
+            failure("# t\nsetup\n  rule add pref 900 table 100\n  rule add pref 900 table 100\n");
+        assert!(
+            text.starts_with("x.scenario:4: ") && text.contains("EEXIST"),
+            "{text}"
+        );
+        let text = failure("# t\nsetup\n  rule add pref 900 table 100 -> EINVAL\n");
+        assert!(
+            text.contains("ended in success, EINVAL was expected"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_file_is_reported_with_the_line_of_the_scenario() {
+        let text =
+            failure("# t\n\ndesired\n  [[route]]\n  dst = \"10.0.0.1/8\"\n  via = \"10.0.0.2\"\n");
+        assert!(text.contains("x.scenario:5:9: "), "{text}");
+    }
+
+    #[test]
+    fn a_pass_that_takes_a_writers_rule_breaks_the_first_invariant() {
+        // The rule bears our marker; `unchanged` compares it under another one, as foreign.
+        let text = failure(
+            "# t\nsetup\n  rule add pref 900 table 100 protocol 116\ndesired\n  protocol = 117\n  rule = []\n\
+             apply\nwriter\n  rule del pref 900 table 100\nunchanged\n",
+        );
+        assert!(
+            text.contains("invariant 1: ") && text.contains("- rule"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! What a scenario expects of a plan or a pass, line by line.
+
+use std::fmt;
+
+use super::{Phrase, squeeze};
+use trueup_testkit::Kind;
+
+/// An op's command, with what goes without saying: our marker, table main, a permanent neighbour.
+pub(super) fn op(text: &str) -> Phrase {
+    let phrase = Phrase::new(text);
+    match text.trim_start_matches("-6 ").split(' ').next() {
+        Some("route") => phrase.or("proto", "116").or("table", "main"),
+        Some("neigh") => phrase.or("proto", "116").or("nud", "permanent"),
+        Some("rule") => phrase.or("proto", "116"),
+        _ => phrase,
+    }
+}
+
+/// A line of `plan`, `apply` or `again`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::scenario) struct Expected {
+    /// One of [`VERDICTS`]; empty for an op of a plan.
+    verdict: String,
+    phrase: Phrase,
+    /// What is behind the colon, or in brackets.
+    why: Option<String>,
+    /// It ended in `...`: more may be said.
+    open: bool,
+}
+
+/// What a line begins with that is not an op.
+const VERDICTS: [&str; 13] = [
+    "applied",
+    "failed",
+    "pending",
+    "conflict",
+    "adopted",
+    "overwritten",
+    "incomplete",
+    "trouble",
+    "converged",
+    "not",
+    "error",
+    "nothing",
+    "lost",
+];
+
+impl Expected {
+    pub(in crate::scenario) fn parse(text: &str) -> Result<Expected, String> {
+        let text = squeeze(text);
+        let first = text.split(' ').next().unwrap_or_default();
+        let verdict = if VERDICTS.contains(&first) {
+            first
+        } else if matches!(first, "route" | "addr" | "link" | "neigh" | "rule" | "-6") {
+            ""
+        } else {
+            return Err(format!(
+                "{first:?} begins no expectation: write an op such as `route add ...`, or one of {}",
+                VERDICTS.join(", ")
+            ));
+        };
+        let rest = text.get(verdict.len()..).unwrap_or_default().trim_start();
+        Ok(match verdict {
+            "incomplete" | "trouble" | "converged" | "not" | "error" | "nothing" | "lost" => {
+                Expected {
+                    verdict: verdict.to_owned(),
+                    phrase: Phrase::default(),
+                    why: (!rest.is_empty()).then(|| rest.to_owned()),
+                    open: matches!(verdict, "incomplete" | "trouble" | "error"),
+                }
+            }
+            _ => {
+                let in_brackets = || rest.strip_suffix(')')?.split_once(" (");
+                let split = match verdict {
+                    "" => in_brackets(),
+                    _ => rest.split_once(": "),
+                };
+                let (said, why) = split.map_or((rest, None), |(said, why)| (said, Some(why)));
+                let said = said.trim_end();
+                // Of an object, and not an op.
+                let of_object = !matches!(verdict, "" | "applied" | "failed" | "pending");
+                let open = said.ends_with("...") || of_object;
+                let said = said.trim_end_matches("...").trim_end();
+                // The words of ops for the kinds as they are called elsewhere.
+                let said = match said.split_once(' ') {
+                    Some(("addr", object)) if of_object => format!("address {object}"),
+                    Some(("neigh", object)) if of_object => format!("neighbour {object}"),
+                    _ => said.to_owned(),
+                };
+                Expected {
+                    verdict: verdict.to_owned(),
+                    phrase: if open { Phrase::new(&said) } else { op(&said) },
+                    why: why.map(str::to_owned),
+                    open,
+                }
+            }
+        })
+    }
+
+    /// Returns true for the outcome of an op.
+    pub(in crate::scenario) fn is_outcome(&self) -> bool {
+        matches!(self.verdict.as_str(), "applied" | "failed" | "pending")
+    }
+
+    pub(in crate::scenario) fn is_converged(&self) -> bool {
+        self.verdict == "converged"
+    }
+
+    /// Without the marker of an object of these kinds.
+    #[must_use]
+    pub(in crate::scenario) fn unmarked(mut self, kinds: &[Kind], marker: u8) -> Expected {
+        if self.phrase.kind().is_some_and(|kind| kinds.contains(&kind)) {
+            self.phrase = self.phrase.unmarked(marker);
+        }
+        self
+    }
+
+    /// Returns true if the report's line `got` satisfies this expectation.
+    pub(in crate::scenario) fn admits(&self, got: &Expected) -> bool {
+        let same = if self.open {
+            got.phrase.says(&self.phrase)
+        } else {
+            got.phrase == self.phrase
+        };
+        let why = match (&self.why, &got.why) {
+            (None, _) => true,
+            (Some(why), Some(got)) if self.open => got.contains(why.as_str()),
+            // Two objects: each in words of any order.
+            (Some(why), Some(got)) => why == got || got.starts_with(why.as_str()),
+            (Some(_), None) => false,
+        };
+        self.verdict == got.verdict && same && why
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.verdict)?;
+        if self.phrase != Phrase::default() {
+            let space = if self.verdict.is_empty() { "" } else { " " };
+            write!(f, "{space}{}", self.phrase)?;
+        }
+        match &self.why {
+            Some(why) if self.phrase == Phrase::default() => write!(f, " {why}"),
+            Some(why) if self.verdict.is_empty() => write!(f, " ({why})"),
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expectation_admits_what_it_says() {
+        let admits = |expected: &str, got: &str| {
+            let [expected, got] = [expected, got].map(|text| Expected::parse(text).unwrap());
+            expected.admits(&got)
+        };
+        assert!(admits(
+            "applied route add default via 10.0.0.1",
+            "applied route add default via 10.0.0.1 proto 116 table 254"
+        ));
+        assert!(!admits(
+            "applied route add default via 10.0.0.1",
+            "failed route add default via 10.0.0.1: EINVAL"
+        ));
+        assert!(!admits(
+            "applied route add default",
+            "applied route add default via 10.0.0.1"
+        ));
+        assert!(admits(
+            "applied route add default ...",
+            "applied route add default via 10.0.0.1"
+        ));
+        assert!(admits(
+            "failed route add default",
+            "failed route add default: EINVAL"
+        ));
+        assert!(!admits(
+            "failed route add default: ESRCH",
+            "failed route add default: EINVAL"
+        ));
+        assert!(admits(
+            "conflict addr 10.0.0.1/24",
+            "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0 proto 4"
+        ));
+        assert!(!admits(
+            "conflict addr 10.0.0.2/24",
+            "conflict address 10.0.0.1/24 dev v0: 10.0.0.1/24 dev v0"
+        ));
+        assert!(admits(
+            "overwritten route 10.2.0.0/16",
+            "overwritten route 10.2.0.0/16 via 10.0.0.1 proto 12: to protocol 12"
+        ));
+        assert!(!admits(
+            "adopted route 10.2.0.0/16",
+            "overwritten route 10.2.0.0/16"
+        ));
+        let orphan = "applied route del default: orphan";
+        assert!(admits(orphan, orphan) && !admits(orphan, "applied route del default"));
+        assert!(admits(
+            "route del default (orphan)",
+            "route del default (orphan: ours, and declared by nobody)"
+        ));
+        assert!(!admits("converged", "not converged"));
+        assert!(admits(
+            "route add default (missing)",
+            "route add default (missing)"
+        ));
+    }
+}

@@ -1,2 +1,0 @@
-#![cfg_attr(fuzzing, no_main)]
-trueup_fuzz::target!(trueup_fuzz::scenario);
