@@ -98,15 +98,16 @@ where
 {
     move |value| match &value.node {
         Node::Integer(number) => in_range(value.at, *number, &range),
-        Node::Text(text) => match text.strip_prefix("0x").filter(|hex| !hex.starts_with('+')) {
-            Some(hex) if let Ok(number) = i64::from_str_radix(hex, 16) => {
-                in_range(value.at, number, &range)
+        Node::Text(text) => {
+            let hex = text.strip_prefix("0x").filter(|hex| !hex.starts_with('+'));
+            match hex.and_then(|hex| i64::from_str_radix(hex, 16).ok()) {
+                Some(number) => in_range(value.at, number, &range),
+                None => fault(
+                    value.at,
+                    format!("`{text}` is no number: write 16 or \"0x10\""),
+                ),
             }
-            _ => fault(
-                value.at,
-                format!("`{text}` is no number: write 16 or \"0x10\""),
-            ),
-        },
+        }
         _ => value.unexpected(format_args!("a number {} or \"0x...\"", to(&range))),
     }
 }
