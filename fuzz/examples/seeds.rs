@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trueup_diff::{BondMode, Dev, Kind, Link, LinkKind, VlanProtocol};
+use trueup_diff::{BondAttrs, BondMode, Dev, Kind, Link, LinkKind, VlanAttrs, VlanProtocol};
 use trueup_file::{File, TableNames};
 use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{
@@ -464,15 +464,15 @@ fn encoded() -> Vec<Vec<u8>> {
     let below = Dev::index(3);
     let kinds = [
         LinkKind::Dummy,
-        LinkKind::Vlan {
+        LinkKind::Vlan(VlanAttrs {
             link: below,
             id: 5,
             protocol: VlanProtocol::Dot1Q,
-        },
-        LinkKind::Bond {
+        }),
+        LinkKind::Bond(BondAttrs {
             mode: BondMode::from_number(1),
             miimon: Some(100),
-        },
+        }),
         LinkKind::Vrf { table: 77 },
     ];
     let made = kinds.map(|kind| {

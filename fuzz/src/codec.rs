@@ -6,7 +6,7 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
-use trueup_diff::{Item as _, LinkKind};
+use trueup_diff::{Item as _, LinkKind, VethAttrs};
 use trueup_netlink::codec;
 use trueup_netlink::wire::{Attrs, Messages};
 
@@ -67,13 +67,13 @@ pub fn link(data: &[u8]) {
     if codec::link::create(&mut message, &link, 0, &codec::existing).is_ok() {
         let body = body(&message).to_vec();
         let theirs = LinkMessage::parse(&body);
-        if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth { .. })) {
+        if is_text(link.name.as_bytes()) && !matches!(link.kind, Some(LinkKind::Veth(_))) {
             theirs.expect("others can read it");
         }
         let again = codec::link::decode(&body);
         let again = again.ok().flatten().expect("what was encoded can be read");
         link.alias = again.link.alias.clone();
-        if let Some(LinkKind::Veth { peer }) = &mut link.kind {
+        if let Some(LinkKind::Veth(VethAttrs { peer })) = &mut link.kind {
             *peer = None;
         }
         assert_eq!(again.link, link);

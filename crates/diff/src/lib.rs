@@ -30,12 +30,12 @@ pub use devices::{Devices, Problem};
 pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{
-    Action, Address, AddressFlags, AddressKey, BondMode, BridgeAttrs, DEFAULT_IPV6_METRIC,
-    Difference, FOREVER, ForwardingEntry, FwMark, Item, Kind, Kinds, Lifetimes, Link, LinkKey,
-    LinkKind, LinkStatus, MacvlanMode, Metric, Metrics, Neighbour, NeighbourKey, NeighbourState,
-    NextHop, NextHops, Nexthop, NexthopTarget, Object, ObjectKey, ObjectKind, OfKind, PortRange,
-    Registered, Route, RouteKey, RouteType, Rule, RuleAction, RuleKey, Scope, UidRange,
-    VlanProtocol, VxlanAttrs, table,
+    Action, Address, AddressFlags, AddressKey, BondAttrs, BondMode, BridgeAttrs,
+    DEFAULT_IPV6_METRIC, Difference, FOREVER, ForwardingEntry, FwMark, Item, Kind, Kinds,
+    Lifetimes, Link, LinkKey, LinkKind, LinkStatus, MacvlanAttrs, MacvlanMode, Metric, Metrics,
+    Neighbour, NeighbourKey, NeighbourState, NextHop, NextHops, Nexthop, NexthopTarget, Object,
+    ObjectKey, ObjectKind, OfKind, PortRange, Registered, Route, RouteKey, RouteType, Rule,
+    RuleAction, RuleKey, Scope, UidRange, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, table,
 };
 pub use observed::Observed;
 pub use op::{Hold, Op, Reason};

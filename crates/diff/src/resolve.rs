@@ -15,7 +15,7 @@ use crate::devices::{AddressLengths, Devices, Names, Problem};
 use crate::error::DesiredError;
 use crate::kinds::{
     Authored, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
-    Registered, Route,
+    Registered, Route, VethAttrs,
 };
 use crate::observed::Observed;
 use crate::op::Hold;
@@ -305,8 +305,8 @@ fn pairs(links: &[Link<IfName>]) -> Result<(), DesiredError> {
     for (index, link) in links.iter().enumerate() {
         let Some(end) = link.peer() else { continue };
         let fits = match declared.get(&end).and_then(|end| end.kind.as_ref()) {
-            None | Some(LinkKind::Veth { peer: None }) => true,
-            Some(LinkKind::Veth { peer: Some(peer) }) => *peer == link.name,
+            None | Some(LinkKind::Veth(VethAttrs { peer: None })) => true,
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => *peer == link.name,
             Some(_) => false,
         };
         let alone = *ends.entry(end).or_insert(link.name) == link.name;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use trueup_diff::{
     Address, AddressFlags, Desired, Dev, Family, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
     NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Rule, RuleAction,
-    VlanProtocol, VxlanAttrs, plan,
+    VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -45,17 +45,17 @@ fn vxlan<D>(id: u32) -> LinkKind<D> {
 }
 
 fn vlan<D>(link: D, id: u16) -> LinkKind<D> {
-    LinkKind::Vlan {
+    LinkKind::Vlan(VlanAttrs {
         link,
         id,
         protocol: VlanProtocol::Dot1Q,
-    }
+    })
 }
 
 fn veth<D>(peer: &str) -> LinkKind<D> {
-    LinkKind::Veth {
+    LinkKind::Veth(VethAttrs {
         peer: Some(name(peer)),
-    }
+    })
 }
 
 fn address<D>(dev: D, text: &str) -> Address<D> {

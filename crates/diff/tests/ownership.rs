@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use trueup_diff::{
     Address, Desired, Dev, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes, Link, LinkKind,
     NextHop, NextHops, Object, ObjectKey, Observed, Owned, Plan, Policy, Protocols, Reason, Route,
-    RouteType, Rule, RuleAction, plan,
+    RouteType, Rule, RuleAction, VethAttrs, plan,
 };
 
 const MARKER: u8 = 116;
@@ -636,8 +636,10 @@ fn what_is_given_back_keeps_what_it_rests_on() {
 
 #[test]
 fn an_end_of_a_pair_that_is_not_ours_keeps_the_other() {
-    let veth = |peer| LinkKind::Veth {
-        peer: Some(name(peer)),
+    let veth = |peer| {
+        LinkKind::Veth(VethAttrs {
+            peer: Some(name(peer)),
+        })
     };
     let there = Observed {
         links: vec![seen(3, "v0", veth("v1")), seen(4, "v1", veth("v0"))],

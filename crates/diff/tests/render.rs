@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_diff::{
-    Action, Address, AddressFlags, Desired, Dev, Devices, Family, FwMark, Hold, IfName, Kinds,
-    Lifetimes, Link, LinkKind, Metric, Neighbour, NeighbourState, NextHop, NextHops, Object,
-    Observed, Op, Owned, Plan, Prefix, Reason, Route, RouteType, Rule, RuleAction, Scope,
-    VlanProtocol, VxlanAttrs, plan,
+    Action, Address, AddressFlags, BondAttrs, Desired, Dev, Devices, Family, FwMark, Hold, IfName,
+    Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour, NeighbourState, NextHop,
+    NextHops, Object, Observed, Op, Owned, Plan, Prefix, Reason, Route, RouteType, Rule,
+    RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -35,8 +35,10 @@ fn links() -> Vec<Link> {
         group: Some(0),
         ..Link::new(name(text), kind)
     };
-    let veth = |peer| LinkKind::Veth {
-        peer: Some(name(peer)),
+    let veth = |peer| {
+        LinkKind::Veth(VethAttrs {
+            peer: Some(name(peer)),
+        })
     };
     let bridge = trueup_diff::BridgeAttrs {
         stp: Some(false),
@@ -372,32 +374,32 @@ fn links_of_every_kind() {
     );
     assert!(added(LinkKind::Vxlan(vxlan("239.1.1.1"))).contains(" group 239.1.1.1 "));
     assert_eq!(
-        added(LinkKind::Vlan {
+        added(LinkKind::Vlan(VlanAttrs {
             link: br0(),
             id: 10,
             protocol: VlanProtocol::Dot1Ad
-        }),
+        })),
         "link add name x link br0 type vlan protocol 802.1ad id 10"
     );
     assert_eq!(
-        added(LinkKind::Macvlan {
+        added(LinkKind::Macvlan(MacvlanAttrs {
             link: br0(),
             mode: Some(trueup_diff::MacvlanMode::Bridge)
-        }),
+        })),
         "link add name x link br0 type macvlan mode bridge"
     );
     assert_eq!(
-        added(LinkKind::Veth {
+        added(LinkKind::Veth(VethAttrs {
             peer: Some(name("y"))
-        }),
+        })),
         "link add name x type veth peer name y"
     );
     let mode = Some(trueup_diff::BondMode::Dot3Ad);
     assert_eq!(
-        added(LinkKind::Bond {
+        added(LinkKind::Bond(BondAttrs {
             mode,
             miimon: Some(100)
-        }),
+        })),
         "link add name x type bond mode 802.3ad miimon 100"
     );
     assert_eq!(
@@ -417,7 +419,7 @@ fn an_update_of_a_link_names_what_changes_and_what_it_was() {
         mtu: Some(1500),
         master: Some(Some(br0())),
         alias: Some(b"x y".as_slice().into()),
-        ..Link::new(name("v0"), LinkKind::Veth { peer: None })
+        ..Link::new(name("v0"), LinkKind::Veth(VethAttrs { peer: None }))
     };
     let op = update(link, was);
     assert_eq!(

@@ -13,10 +13,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
 use proptest::sample::select;
 use trueup_diff::{
-    Address, AddressFlags, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName, IpNetwork, Label,
-    Lifetimes, Link, LinkAddr, LinkKind, MacvlanMode, Metric, Metrics, Neighbour, NeighbourState,
-    NextHop, NextHops, Object, ObjectKey, PortRange, Prefix, Route, RouteType, Rule, RuleAction,
-    Scope, UidRange, VlanProtocol, VxlanAttrs,
+    Address, AddressFlags, BondAttrs, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName,
+    IpNetwork, Label, Lifetimes, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, Metric,
+    Metrics, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey, PortRange, Prefix,
+    Route, RouteType, Rule, RuleAction, Scope, UidRange, VethAttrs, VlanAttrs, VlanProtocol,
+    VxlanAttrs,
 };
 
 fn name() -> impl Strategy<Value = IfName> {
@@ -102,11 +103,11 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let bond = (opt(select(BondMode::ALL)), any::<Option<u32>>());
     prop_oneof![
         attributes().prop_map(LinkKind::Bridge),
-        opt(name()).prop_map(|peer| LinkKind::Veth { peer }),
+        opt(name()).prop_map(|peer| LinkKind::Veth(VethAttrs { peer })),
         vxlan().prop_map(LinkKind::Vxlan),
-        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan { link, id, protocol }),
-        macvlan.prop_map(|(link, mode)| LinkKind::Macvlan { link, mode }),
-        bond.prop_map(|(mode, miimon)| LinkKind::Bond { mode, miimon }),
+        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(VlanAttrs { link, id, protocol })),
+        macvlan.prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs { link, mode })),
+        bond.prop_map(|(mode, miimon)| LinkKind::Bond(BondAttrs { mode, miimon })),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
         select(vec![
             LinkKind::Ifb,
@@ -399,7 +400,7 @@ fn the_form_is_the_words_of_the_model() {
     );
 
     let name = "v0".parse().unwrap();
-    let mut link: Link = Link::new(name, LinkKind::Veth { peer: None });
+    let mut link: Link = Link::new(name, LinkKind::Veth(VethAttrs { peer: None }));
     link.address = Some("02:00:00:00:00:09".parse().unwrap());
     link.master = Some(None);
     let written = r#"{"link":{"name":"v0","index":0,"kind":{"veth":{"peer":null}},"up":null,"mtu":null,"address":"02:00:00:00:00:09","master":null,"alias":null,"group":null}}"#;

@@ -16,8 +16,8 @@ use ipnetwork::IpNetwork;
 use proptest::prelude::*;
 use trueup::Source as _;
 use trueup::diff::{
-    Address, AddressFlags, Desired, Family, IfName, Kind, Link, LinkAddr, LinkKind, Neighbour,
-    NextHop, NextHops, Prefix, Route, Rule,
+    Address, AddressFlags, BondAttrs, Desired, Family, IfName, Kind, Link, LinkAddr, LinkKind,
+    MacvlanAttrs, Neighbour, NextHop, NextHops, Prefix, Route, Rule, VethAttrs, VlanAttrs,
 };
 use trueup::reconcile::Report as _;
 use trueup::rtnl::{MemoryLedger, Namespace, Options, Outcome, Report, Rtnl};
@@ -272,7 +272,7 @@ impl Draw {
         link.group = link.group.map(|group| self.small(group));
         let other = |draw: &mut Draw| draw.of(names);
         match &mut link.kind {
-            Some(LinkKind::Veth { peer }) => {
+            Some(LinkKind::Veth(VethAttrs { peer })) => {
                 *peer = Some(format!("p{at}").parse().unwrap());
             }
             Some(LinkKind::Vxlan(vxlan)) => {
@@ -282,7 +282,10 @@ impl Draw {
                 let group = vxlan.remote.is_some_and(|remote| remote.is_multicast());
                 vxlan.link = vxlan.link.or(group.then(|| self.of(names)));
             }
-            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => {
+            Some(
+                LinkKind::Vlan(VlanAttrs { link, .. })
+                | LinkKind::Macvlan(MacvlanAttrs { link, .. }),
+            ) => {
                 *link = other(self);
             }
             Some(LinkKind::Bridge(bridge)) => {
@@ -291,7 +294,7 @@ impl Draw {
                 bridge.forward_delay = near(bridge.forward_delay);
                 bridge.ageing_time = near(bridge.ageing_time);
             }
-            Some(LinkKind::Bond { miimon, .. }) => {
+            Some(LinkKind::Bond(BondAttrs { miimon, .. })) => {
                 *miimon = miimon.map(|miimon| self.of(&[miimon, 0, 1, 100]));
             }
             _ => {}

@@ -194,7 +194,7 @@ impl<'a> Effects<'a> {
         let end = self.peers.get(&index).copied();
         let above = self.above.get(&index).into_iter().flatten().copied();
         let followers = above.clone().filter_map(|above| self.links.get(&above));
-        let vlan = |link: &Link| matches!(link.kind, Some(LinkKind::Vlan { .. }));
+        let vlan = |link: &Link| matches!(link.kind, Some(LinkKind::Vlan(_)));
         match effect {
             Effect::Gone => {
                 hit.extend(above.chain(end).map(|other| (other, Effect::Gone)));
@@ -238,8 +238,7 @@ impl<'a> Effects<'a> {
                 let stacked = |link: &&&Link| {
                     let kind = &link.kind;
                     // Such as macvtap and ipvlan.
-                    let others =
-                        matches!(kind, Some(LinkKind::Macvlan { .. } | LinkKind::Other(_)));
+                    let others = matches!(kind, Some(LinkKind::Macvlan(_) | LinkKind::Other(_)));
                     vlan(link) || others
                 };
                 let shrunk = followers.filter(larger).filter(stacked);

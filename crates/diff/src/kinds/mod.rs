@@ -30,8 +30,8 @@ pub use address::{Address, AddressFlags, AddressKey, FOREVER, Lifetimes};
 pub(crate) use collateral::{Carriers, Collateral, Loss, OnAddresses};
 pub use forwarding::ForwardingEntry;
 pub use link::{
-    BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanMode, VlanProtocol,
-    VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, Link, LinkKey, LinkKind, LinkStatus, MacvlanAttrs,
+    MacvlanMode, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 pub use neighbour::{Neighbour, NeighbourKey, NeighbourState};
 pub use nexthop::{Nexthop, NexthopTarget};

@@ -10,9 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use trueup_diff::{
     Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Family, FwMark, IfName,
-    Item, Kind, Kinds, Lifetimes, Link, LinkKind, Metric, Neighbour, NeighbourState, NextHop,
-    NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route, RouteType,
-    Routes, Rule, RuleAction, Scope, VlanProtocol, VxlanAttrs, plan,
+    Item, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour, NeighbourState,
+    NextHop, NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route,
+    RouteType, Routes, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
+    plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -148,11 +149,13 @@ fn link_kind() -> impl Strategy<Value = Option<LinkKind<IfName>>> {
             ..BridgeAttrs::default()
         })
     });
-    let veth = prop::option::of(own()).prop_map(|peer| LinkKind::Veth { peer });
-    let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| LinkKind::Vlan {
-        link,
-        id,
-        protocol: VlanProtocol::Dot1Q,
+    let veth = prop::option::of(own()).prop_map(|peer| LinkKind::Veth(VethAttrs { peer }));
+    let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| {
+        LinkKind::Vlan(VlanAttrs {
+            link,
+            id,
+            protocol: VlanProtocol::Dot1Q,
+        })
     });
     let vxlan = (1..3_u32, prop::option::of(dev()), prop::option::of(1..3_u8)).prop_map(
         |(id, link, ttl)| {
@@ -375,7 +378,7 @@ impl World {
         self.observed.links.sort_by_key(|link| link.name);
         for link in &mut self.observed.links {
             let peer = match &link.kind {
-                Some(LinkKind::Veth { peer }) => *peer,
+                Some(LinkKind::Veth(VethAttrs { peer })) => *peer,
                 _ => None,
             };
             let fate = fate();
@@ -724,7 +727,7 @@ impl World {
             plan.ops.iter().any(|op| match &op.object {
                 Object::Link(link) if op.action == Action::Create => {
                     let peer = match link.kind {
-                        Some(LinkKind::Veth { peer }) => peer,
+                        Some(LinkKind::Veth(VethAttrs { peer })) => peer,
                         _ => None,
                     };
                     name == Some(link.name) || (name.is_some() && name == peer)
@@ -741,7 +744,7 @@ impl World {
             return true;
         }
         let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
-        let peer = matches!(&link.kind, Some(LinkKind::Veth { peer: Some(peer) }) if taken(peer));
+        let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) if taken(peer));
         op.action == Action::Create && peer
     }
 
@@ -829,7 +832,10 @@ impl World {
             .master
             .map(|master| master.map(|dev| actual(dev, real)));
         match &mut link.kind {
-            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => {
+            Some(
+                LinkKind::Vlan(VlanAttrs { link, .. })
+                | LinkKind::Macvlan(MacvlanAttrs { link, .. }),
+            ) => {
                 *link = actual(*link, real);
             }
             Some(LinkKind::Vxlan(vxlan)) => vxlan.link = vxlan.link.map(|dev| actual(dev, real)),
@@ -849,13 +855,13 @@ impl World {
             assert_eq!(find(self, link.name), None, "exists: {link:?}");
             let kind = link.kind.clone().unwrap();
             let mut ends = vec![(link.name, kind.clone())];
-            if let LinkKind::Veth { peer: Some(peer) } = kind {
+            if let LinkKind::Veth(VethAttrs { peer: Some(peer) }) = kind {
                 assert_eq!(find(self, peer), None, "exists: {peer:?}");
                 ends.push((
                     peer,
-                    LinkKind::Veth {
+                    LinkKind::Veth(VethAttrs {
                         peer: Some(link.name),
-                    },
+                    }),
                 ));
             }
             for (name, kind) in ends {
@@ -927,7 +933,7 @@ impl World {
             }
         }
         let peer = match gone.kind {
-            Some(LinkKind::Veth { peer }) => peer,
+            Some(LinkKind::Veth(VethAttrs { peer })) => peer,
             _ => None,
         };
         let above = |link: &&Link| link.parents().any(|parent| *parent == dev);

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    BondMode, BridgeAttrs, IfName, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, IfName, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
+    VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 use super::object::FileObject;
@@ -222,32 +223,32 @@ fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
 
 fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let peer = fields.read("peer", own_name)?;
-    Ok(LinkKind::Veth { peer })
+    Ok(LinkKind::Veth(VethAttrs { peer }))
 }
 
 fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let protocol = |value| one_of(value, "protocol", VlanProtocol::ALL, VlanProtocol::name);
-    Ok(LinkKind::Vlan {
+    Ok(LinkKind::Vlan(VlanAttrs {
         link: fields.required("link", "link = \"eth0\"", parse::name)?,
         id: fields.required("id", "id = 100", parse::number(0..=4094))?,
         protocol: fields.read("protocol", protocol)?.unwrap_or_default(),
-    })
+    }))
 }
 
 fn read_macvlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let mode = |value| one_of(value, "mode", MacvlanMode::ALL, MacvlanMode::name);
-    Ok(LinkKind::Macvlan {
+    Ok(LinkKind::Macvlan(MacvlanAttrs {
         link: fields.required("link", "link = \"eth0\"", parse::name)?,
         mode: fields.read("mode", mode)?,
-    })
+    }))
 }
 
 fn read_bond(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let mode = |value| one_of(value, "mode", BondMode::ALL, BondMode::name);
-    Ok(LinkKind::Bond {
+    Ok(LinkKind::Bond(BondAttrs {
         mode: fields.read("mode", mode)?,
         miimon: fields.read("miimon", parse::number(0..=INT_MAX))?,
-    })
+    }))
 }
 
 fn read_vrf(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -316,20 +317,22 @@ fn write_kind(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
             table.set_some("forward_delay", bridge.forward_delay);
             table.set_some("ageing_time", bridge.ageing_time);
         }
-        LinkKind::Veth { peer } => table.set_some("peer", peer.as_ref().map(parse::name_node)),
+        LinkKind::Veth(VethAttrs { peer }) => {
+            table.set_some("peer", peer.as_ref().map(parse::name_node))
+        }
         LinkKind::Vxlan(vxlan) => write_vxlan(vxlan, table),
-        LinkKind::Vlan { link, id, protocol } => {
+        LinkKind::Vlan(VlanAttrs { link, id, protocol }) => {
             table.set("link", parse::name_node(link));
             table.set("id", u32::from(*id));
             if *protocol != VlanProtocol::default() {
                 table.set("protocol", text(protocol.name()));
             }
         }
-        LinkKind::Macvlan { link, mode } => {
+        LinkKind::Macvlan(MacvlanAttrs { link, mode }) => {
             table.set("link", parse::name_node(link));
             table.set_some("mode", mode.map(|mode| text(mode.name())));
         }
-        LinkKind::Bond { mode, miimon } => {
+        LinkKind::Bond(BondAttrs { mode, miimon }) => {
             table.set_some("mode", mode.map(|mode| text(mode.name())));
             table.set_some("miimon", *miimon);
         }

@@ -322,13 +322,13 @@ fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
                 ageing_time,
             })
         }),
-        of(name()).prop_map(|peer| LinkKind::Veth { peer }),
+        of(name()).prop_map(|peer| LinkKind::Veth(VethAttrs { peer })),
         vxlan(),
-        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan { link, id, protocol }),
+        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(VlanAttrs { link, id, protocol })),
         (name(), of(select(MacvlanMode::ALL.to_vec())))
-            .prop_map(|(link, mode)| LinkKind::Macvlan { link, mode }),
+            .prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs { link, mode })),
         (of(select(BondMode::ALL.to_vec())), of(0..1u32 << 31))
-            .prop_map(|(mode, miimon)| LinkKind::Bond { mode, miimon }),
+            .prop_map(|(mode, miimon)| LinkKind::Bond(BondAttrs { mode, miimon })),
         (1..=u32::MAX).prop_map(|table| LinkKind::Vrf { table }),
         select(vec![
             LinkKind::Ifb,

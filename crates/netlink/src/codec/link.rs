@@ -7,7 +7,7 @@ mod link_kind;
 
 use std::collections::HashMap;
 
-use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus};
+use trueup_diff::{Dev, IfName, Kind, Link, LinkAddr, LinkKind, LinkStatus, VethAttrs};
 
 use super::{BROKEN, EncodeError, Resolve, Undecodable, index_of, split, take};
 use crate::wire::{
@@ -96,7 +96,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     }
     let lower = lower.filter(|_| !elsewhere);
     let kind = link_kind::decode(info, lower);
-    let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth { .. }));
+    let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth(_)));
     let link = Link {
         name: name.ok_or(lost("name"))?,
         index,
@@ -127,7 +127,7 @@ pub fn name_peers(links: &mut [DecodedLink]) {
         .map(|decoded| (decoded.link.index, decoded.link.name))
         .collect();
     for decoded in links {
-        if let Some(LinkKind::Veth { peer }) = &mut decoded.link.kind {
+        if let Some(LinkKind::Veth(VethAttrs { peer })) = &mut decoded.link.kind {
             *peer = decoded.peer_index.and_then(|at| names.get(&at).copied());
         }
     }
@@ -158,7 +158,7 @@ pub fn create(
     let kind = kind.ok_or(EncodeError::Refused(
         "netlink cannot create such a link: it must exist",
     ))?;
-    if matches!(kind, LinkKind::Veth { peer: None }) {
+    if matches!(kind, LinkKind::Veth(VethAttrs { peer: None })) {
         return Err(EncodeError::Refused("a veth needs the name of its peer"));
     }
     if link.index.max(peer_index) > INDEX_MAX {
@@ -314,7 +314,7 @@ mod tests {
         let peer = Some("v1".parse().unwrap());
         Link {
             index,
-            ..Link::new("v0".parse().unwrap(), LinkKind::Veth { peer })
+            ..Link::new("v0".parse().unwrap(), LinkKind::Veth(VethAttrs { peer }))
         }
     }
 

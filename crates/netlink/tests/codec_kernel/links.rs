@@ -1,6 +1,9 @@
 //! Links of the kinds that every kernel here has; the others are tested by their bytes.
 
-use trueup_diff::{BridgeAttrs, Dev, Item, Link, LinkAddr, LinkKind, MacvlanMode, VxlanAttrs};
+use trueup_diff::{
+    BridgeAttrs, Dev, Item, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
+    VxlanAttrs,
+};
 use trueup_netlink::codec::{EncodeError, existing, link};
 
 use crate::net::{Net, name};
@@ -33,14 +36,14 @@ fn dressed(link: &Link, master: Dev) -> Link {
 }
 
 fn kinds(a: Dev) -> Vec<LinkKind> {
-    let macvlan = |mode| LinkKind::Macvlan { link: a, mode };
+    let macvlan = |mode| LinkKind::Macvlan(MacvlanAttrs { link: a, mode });
     let ip = |text: &str| Some(text.parse().unwrap());
     vec![
         LinkKind::Bridge(BridgeAttrs::default()),
         LinkKind::Bridge(bridge()),
-        LinkKind::Veth {
+        LinkKind::Veth(VethAttrs {
             peer: Some(name("peer")),
-        },
+        }),
         LinkKind::Vxlan(VxlanAttrs::new(0)),
         LinkKind::Vxlan(VxlanAttrs {
             local: ip("10.0.0.1"),
@@ -127,12 +130,12 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
                 .send(|b| link::create(b, &desired, 0, &existing))
                 .unwrap_err();
             assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
-            if let Some(LinkKind::Veth { peer }) = &found.kind {
+            if let Some(LinkKind::Veth(VethAttrs { peer })) = &found.kind {
                 assert_eq!(*peer, Some(name("peer")));
                 let other = net.link("peer").unwrap();
-                let back = LinkKind::Veth {
+                let back = LinkKind::Veth(VethAttrs {
                     peer: Some(name("x")),
-                };
+                });
                 assert_eq!(other.kind, Some(back));
             }
             net.send(|b| link::delete(b, found.index))
@@ -153,9 +156,9 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
         index,
         ..Link::new(
             name("x"),
-            LinkKind::Veth {
+            LinkKind::Veth(VethAttrs {
                 peer: Some(name(peer)),
-            },
+            }),
         )
     };
     let make = |net: &mut Net, link: &Link, peer| {
@@ -194,10 +197,10 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     }
 
     // The kernel's own numbers go on where they were, less those that were tried for the peers.
-    let kind = LinkKind::Macvlan {
+    let kind = LinkKind::Macvlan(MacvlanAttrs {
         link: a,
         mode: None,
-    };
+    });
     assert_eq!(make(&mut net, &Link::new(name("m"), kind), 0), Ok(()));
     let Some(index) = net.dev("m").as_index() else {
         panic!("it is not planned");
@@ -276,10 +279,10 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
             ttl: Some(9),
             ..*vxlan
         }),
-        LinkKind::Macvlan { link, .. } => LinkKind::Macvlan {
+        LinkKind::Macvlan(MacvlanAttrs { link, .. }) => LinkKind::Macvlan(MacvlanAttrs {
             link: *link,
             mode: Some(MacvlanMode::Vepa),
-        },
+        }),
         other => other.clone(),
     };
     for kind in kinds(a) {
@@ -322,9 +325,9 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     let mut net = Net::empty();
     let mut pair = Link::new(
         name("x"),
-        LinkKind::Veth {
+        LinkKind::Veth(VethAttrs {
             peer: Some(name("y")),
-        },
+        }),
     );
     pair.up = Some(true);
     create(&mut net, &pair);
@@ -343,7 +346,7 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     net.socket.request(&message).unwrap();
 
     let found = net.link("x").unwrap();
-    assert_eq!(found.kind, Some(LinkKind::Veth { peer: None }));
+    assert_eq!(found.kind, Some(LinkKind::Veth(VethAttrs { peer: None })));
     assert!(net.link("y").is_none());
 }
 
@@ -375,7 +378,7 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
         LinkKind::Tun,
         LinkKind::Tap,
         LinkKind::Other("gretap".into()),
-        LinkKind::Veth { peer: None },
+        LinkKind::Veth(VethAttrs { peer: None }),
     ] {
         let refused = link::create(&mut buffer, &Link::new(name("x"), kind), 0, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
@@ -389,10 +392,10 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
     let dev = Dev::planned(1);
     let on_planned = Link::new(
         name("x"),
-        LinkKind::Macvlan {
+        LinkKind::Macvlan(MacvlanAttrs {
             link: dev,
             mode: None,
-        },
+        }),
     );
     let unresolved = link::create(&mut buffer, &on_planned, 0, &existing);
     assert_eq!(unresolved, Err(EncodeError::Unresolved(dev)));

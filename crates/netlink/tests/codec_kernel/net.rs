@@ -1,6 +1,8 @@
 //! A namespace of a test's own, and the objects in it.
 
-use trueup_diff::{Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule};
+use trueup_diff::{
+    Address, Dev, Family, IfName, Link, LinkKind, Neighbour, Route, Rule, VethAttrs,
+};
 use trueup_netlink::codec::{
     EncodeError, Undecodable, address, existing, link, neighbour, route, rule,
 };
@@ -40,9 +42,9 @@ impl Net {
         net.send(|b| link::change(b, &lo, None, &existing))
             .unwrap_or_else(|error| panic!("{error}"));
         for end in ["a", "b"] {
-            let kind = LinkKind::Veth {
+            let kind = LinkKind::Veth(VethAttrs {
                 peer: Some(name(&format!("{end}1"))),
-            };
+            });
             let mut pair = Link::new(name(end), kind);
             pair.up = Some(true);
             net.send(|b| link::create(b, &pair, 0, &existing))

@@ -7,7 +7,7 @@ use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use proptest::prelude::*;
-use trueup_diff::LinkKind;
+use trueup_diff::{LinkKind, VethAttrs};
 use trueup_netlink::codec::{EncodeError, address, existing, link, neighbour, route, rule};
 use trueup_netlink::wire::{Messages, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 
@@ -157,7 +157,7 @@ proptest! {
         expected.attributes.push(LinkAttribute::IfAlias(alias));
         let mut decoded = link::decode(&emitted(&expected)).unwrap().unwrap();
         prop_assert_eq!(decoded.peer_index, None);
-        if let (Some(LinkKind::Veth { peer }), Some(LinkKind::Veth { peer: name })) =
+        if let (Some(LinkKind::Veth(VethAttrs { peer })), Some(LinkKind::Veth(VethAttrs { peer: name }))) =
             (&mut decoded.link.kind, &ours.kind)
         {
             prop_assert_eq!(peer.take(), None);

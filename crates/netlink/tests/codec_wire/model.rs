@@ -7,9 +7,10 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use trueup_diff::{
-    Address, AddressFlags, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName, Lifetimes, Link,
-    LinkAddr, LinkKind, MacvlanMode, Metric, Metrics, Neighbour, NeighbourState, NextHop, NextHops,
-    Prefix, Route, RouteType, Rule, RuleAction, Scope, VlanProtocol, VxlanAttrs,
+    Address, AddressFlags, BondAttrs, BondMode, BridgeAttrs, Dev, Family, FwMark, IfName,
+    Lifetimes, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, Metric, Metrics, Neighbour,
+    NeighbourState, NextHop, NextHops, Prefix, Route, RouteType, Rule, RuleAction, Scope,
+    VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 fn family() -> impl Strategy<Value = Family> {
@@ -280,24 +281,26 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let protocol = prop_oneof![Just(VlanProtocol::Dot1Q), Just(VlanProtocol::Dot1Ad)];
     prop_oneof![
         bridge().prop_map(LinkKind::Bridge),
-        if_name().prop_map(|peer| LinkKind::Veth { peer: Some(peer) }),
+        if_name().prop_map(|peer| LinkKind::Veth(VethAttrs { peer: Some(peer) })),
         vxlan().prop_map(LinkKind::Vxlan),
-        (dev(), 0..4095u16, protocol).prop_map(|(link, id, protocol)| LinkKind::Vlan {
+        (dev(), 0..4095u16, protocol).prop_map(|(link, id, protocol)| LinkKind::Vlan(VlanAttrs {
             link,
             id,
             protocol
-        }),
-        (dev(), mode(MacvlanMode::ALL.len())).prop_map(|(link, at)| LinkKind::Macvlan {
-            link,
-            mode: at.map(|at| MacvlanMode::ALL[at]),
-        }),
+        })),
+        (dev(), mode(MacvlanMode::ALL.len())).prop_map(|(link, at)| LinkKind::Macvlan(
+            MacvlanAttrs {
+                link,
+                mode: at.map(|at| MacvlanMode::ALL[at]),
+            }
+        )),
         Just(LinkKind::Ifb),
         Just(LinkKind::Dummy),
         (mode(BondMode::ALL.len()), option::of(any::<u32>())).prop_map(|(at, miimon)| {
-            LinkKind::Bond {
+            LinkKind::Bond(BondAttrs {
                 mode: at.map(|at| BondMode::ALL[at]),
                 miimon,
-            }
+            })
         }),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
     ]

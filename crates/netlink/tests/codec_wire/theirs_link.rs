@@ -6,7 +6,7 @@ use netlink_packet_route::link::{
     BridgeStpState, InfoBond, InfoBridge, InfoData, InfoKind, InfoMacVlan, InfoVeth, InfoVlan,
     InfoVrf, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
-use trueup_diff::{Link, LinkKind};
+use trueup_diff::{BondAttrs, Link, LinkKind, MacvlanAttrs, VethAttrs, VlanAttrs};
 
 use crate::theirs::index;
 
@@ -23,7 +23,9 @@ pub(crate) fn link(ours: &Link) -> LinkMessage {
         .set(LinkFlags::Up, ours.up.is_some());
     let kind = ours.kind.as_ref().unwrap();
     let below = match kind {
-        LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. } => Some(*link),
+        LinkKind::Vlan(VlanAttrs { link, .. }) | LinkKind::Macvlan(MacvlanAttrs { link, .. }) => {
+            Some(*link)
+        }
         _ => None,
     };
     let (kind, data) = info(kind);
@@ -66,7 +68,7 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             let data = data.into_iter().flatten().collect();
             (InfoKind::Bridge, Some(InfoData::Bridge(data)))
         }
-        LinkKind::Veth { peer } => {
+        LinkKind::Veth(VethAttrs { peer }) => {
             let mut other = LinkMessage::default();
             let name = peer.unwrap().to_string();
             other.attributes.push(LinkAttribute::IfName(name));
@@ -94,19 +96,19 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             let data = data.into_iter().flatten().collect();
             (InfoKind::Vxlan, Some(InfoData::Vxlan(data)))
         }
-        LinkKind::Vlan { id, protocol, .. } => {
+        LinkKind::Vlan(VlanAttrs { id, protocol, .. }) => {
             let data = vec![
                 InfoVlan::Id(*id),
                 InfoVlan::Protocol(protocol.number().into()),
             ];
             (InfoKind::Vlan, Some(InfoData::Vlan(data)))
         }
-        LinkKind::Macvlan { mode, .. } => {
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => {
             let mode = mode.map(|mode| InfoMacVlan::Mode(mode.number().into()));
             let data = InfoData::MacVlan(mode.into_iter().collect());
             (InfoKind::MacVlan, Some(data))
         }
-        LinkKind::Bond { mode, miimon } => {
+        LinkKind::Bond(BondAttrs { mode, miimon }) => {
             let data = [
                 mode.map(|mode| InfoBond::Mode(mode.number().into())),
                 miimon.map(InfoBond::MiiMon),

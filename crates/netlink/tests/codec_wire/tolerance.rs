@@ -2,7 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use trueup_diff::{Dev, IfName, Kind, LinkKind, NextHops, Route, RuleAction};
+use trueup_diff::{
+    Dev, IfName, Kind, LinkKind, MacvlanAttrs, NextHops, Route, RuleAction, VethAttrs,
+};
 use trueup_netlink::codec::link::DecodedLink;
 use trueup_netlink::codec::{address, existing, link, neighbour, route, rule};
 use trueup_netlink::wire::{HEADER_LEN, MessageWriter};
@@ -353,7 +355,9 @@ fn links_of_kinds_that_only_bytes_show() {
     let below: (u16, &[u8]) = (5, &[4, 0, 0, 0]);
     let elsewhere: (u16, &[u8]) = (37, &[0, 0, 0, 0]);
     for (more, expected) in [(&[below][..], 4), (&[below, elsewhere], 0)] {
-        let LinkKind::Macvlan { link, .. } = kind(&info("macvlan", 1, &[4, 0, 0, 0]), more) else {
+        let LinkKind::Macvlan(MacvlanAttrs { link, .. }) =
+            kind(&info("macvlan", 1, &[4, 0, 0, 0]), more)
+        else {
             panic!("a macvlan");
         };
         assert_eq!(link, Dev::index(expected));
@@ -381,7 +385,7 @@ fn peers_are_named_from_all_links() {
     assert_eq!(all[0].peer_index, Some(3));
     link::name_peers(&mut all);
     let peers = all.map(|decoded| match decoded.link.kind {
-        Some(LinkKind::Veth { peer }) => peer.map(|name| name.to_string()),
+        Some(LinkKind::Veth(VethAttrs { peer })) => peer.map(|name| name.to_string()),
         _ => panic!("a veth"),
     });
     assert_eq!(peers, [Some("b".into()), Some("a".into()), None]);

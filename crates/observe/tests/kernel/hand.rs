@@ -2,7 +2,7 @@
 
 use trueup_diff::{
     Address, Dev, Family, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType,
-    Rule, RuleAction,
+    Rule, RuleAction, VethAttrs,
 };
 use trueup_netlink::codec::{self, EncodeError, existing};
 use trueup_netlink::{Error, Namespace, Socket};
@@ -48,7 +48,7 @@ impl Hand {
         let pair = Link {
             index: ONE,
             up: Some(true),
-            ..Link::new(name("v"), LinkKind::Veth { peer })
+            ..Link::new(name("v"), LinkKind::Veth(VethAttrs { peer }))
         };
         self.send(|buffer| codec::link::create(buffer, &pair, OTHER, &existing));
         for index in [ONE, OTHER] {

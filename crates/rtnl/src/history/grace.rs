@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trueup_diff::{Action, Dev, Hold, LinkKind, Object, Plan, Prefix};
+use trueup_diff::{Action, Dev, Hold, LinkKind, Object, Plan, Prefix, VethAttrs};
 
 /// Holds the deletes that would take along an object that waits for its grace.
 pub(super) fn hold_collateral(plan: &mut Plan) {
@@ -30,7 +30,7 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
         let spares = match &op.object {
             Object::Link(link) => {
                 let other = match &link.kind {
-                    Some(LinkKind::Veth { peer: Some(peer) }) => plan.devices.dev(peer),
+                    Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => plan.devices.dev(peer),
                     _ => None,
                 };
                 let on = |dev: Dev| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trueup_diff::{
-    Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason,
+    Action, Dev, Devices, IfName, Kind, Link, LinkKind, Object, Op, Plan, Policy, Reason, VethAttrs,
 };
 
 use super::ledger_view::LedgerView;
@@ -93,15 +93,15 @@ impl<'a> Intents<'a> {
     /// not: it is ours by its index.
     fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
         let other = match &link.kind {
-            Some(LinkKind::Veth { peer }) => *peer,
+            Some(LinkKind::Veth(VethAttrs { peer })) => *peer,
             _ => None,
         };
         match (op.action, op.reason, op.was.as_deref()) {
             (Action::Create, ..) => {
                 let own = self.created(link.name, link.kind.clone());
-                let kind = LinkKind::Veth {
+                let kind = LinkKind::Veth(VethAttrs {
                     peer: Some(link.name),
-                };
+                });
                 let other = other.and_then(|name| self.created(name, Some(kind)));
                 own.into_iter().chain(other).collect()
             }

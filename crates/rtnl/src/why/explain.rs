@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trueup_apply::is_drawn_index;
 use trueup_diff::{
     Action, Dev, Devices, IfName, Kind, Kinds, LinkKind, Object, ObjectKey, ObjectKind as _,
-    Observed, OfKind, Owned, Policy, ProvenBy, Resolved, each_kind, proof,
+    Observed, OfKind, Owned, Policy, ProvenBy, Resolved, VethAttrs, each_kind, proof,
 };
 use trueup_observe::{Observer, ReadScope, Snapshot};
 
@@ -158,7 +158,7 @@ fn nothing(
     match &ours.object {
         Object::Link(link) => {
             let other = match &link.kind {
-                Some(LinkKind::Veth { peer }) => *peer,
+                Some(LinkKind::Veth(VethAttrs { peer })) => *peer,
                 _ => None,
             };
             let other = rows.links.iter().find(|link| Some(link.name) == other);
@@ -311,7 +311,7 @@ mod tests {
         let peer = Some("v1".parse().unwrap());
         let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
         let desired = Desired {
-            links: Some(vec![Link::new(name, LinkKind::Veth { peer })]),
+            links: Some(vec![Link::new(name, LinkKind::Veth(VethAttrs { peer }))]),
             addresses: Some(vec![Address::new(name, network)]),
             ..Desired::default()
         };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use trueup_diff::{Desired, Lifetimes, Link, LinkKind, Neighbour, NextHop, NextHops, Route};
+use trueup_diff::{
+    Desired, Lifetimes, Link, LinkKind, Neighbour, NextHop, NextHops, Route, VethAttrs,
+};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -108,9 +110,9 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
 }
 
 fn pair(mtu: u32) -> Desired {
-    let kind = LinkKind::Veth {
+    let kind = LinkKind::Veth(VethAttrs {
         peer: Some(name("v1")),
-    };
+    });
     Desired {
         links: Some(vec![Link {
             mtu: Some(mtu),

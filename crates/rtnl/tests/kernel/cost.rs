@@ -1,7 +1,7 @@
 //! What a pass writes to the disk, counted by the journal: nothing where the marker proves what is
 //! ours, one sync before and one after where the ledger does.
 
-use trueup_diff::{Desired, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction};
+use trueup_diff::{Desired, IfName, Kind, Link, LinkKind, Neighbour, Rule, RuleAction, VethAttrs};
 use trueup_journal::{Journal, JournalLedger};
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{Namespace, Options, Ownership, Report, Rtnl, ledger_scope};
@@ -136,9 +136,9 @@ fn links<const N: usize>(names: [&str; N]) -> Desired {
             up: Some(true),
             ..Link::new(
                 name(dev),
-                LinkKind::Veth {
+                LinkKind::Veth(VethAttrs {
                     peer: Some(name(&format!("w{number}"))),
-                },
+                }),
             )
         },
         None => bridge(dev),

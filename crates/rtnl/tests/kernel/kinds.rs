@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 use trueup_diff::{
-    BondMode, Desired, Family, IfName, Link, LinkKind, Rule, RuleAction, VlanProtocol,
+    BondAttrs, BondMode, Desired, Family, IfName, Link, LinkKind, Rule, RuleAction, VlanAttrs,
+    VlanProtocol,
 };
 use trueup_reconcile::Report as _;
 use trueup_rtnl::MemoryLedger;
@@ -30,12 +31,12 @@ fn port(mut link: Link<IfName>, master: &str) -> Link<IfName> {
 fn vlan(dev: &str, lower: &str, id: u16) -> Link<IfName> {
     let protocol = VlanProtocol::Dot1Q;
     let link = name(lower);
-    up(LinkKind::Vlan { link, id, protocol }, dev)
+    up(LinkKind::Vlan(VlanAttrs { link, id, protocol }), dev)
 }
 
 fn bond(mode: BondMode, miimon: u32) -> Link<IfName> {
     let (mode, miimon) = (Some(mode), Some(miimon));
-    up(LinkKind::Bond { mode, miimon }, "bond0")
+    up(LinkKind::Bond(BondAttrs { mode, miimon }), "bond0")
 }
 
 fn vrf(table: u32) -> Link<IfName> {
@@ -200,11 +201,11 @@ pub(crate) fn a_vlan_comes_changes_and_goes() {
 pub(crate) fn a_vlan_s_tag_can_be_another_and_its_id_can_be_swapped() {
     let tagged = |protocol| {
         let link = name("br0");
-        let kind = LinkKind::Vlan {
+        let kind = LinkKind::Vlan(VlanAttrs {
             link,
             id: 7,
             protocol,
-        };
+        });
         links(vec![bridge("br0"), up(kind, "v7")])
     };
     let pair = |one, other| {

@@ -2,7 +2,7 @@
 
 use trueup_diff::{
     Address, BridgeAttrs, Desired, Family, FwMark, IfName, Link, LinkKind, Rule, RuleAction,
-    VxlanAttrs,
+    VethAttrs, VxlanAttrs,
 };
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Pending};
@@ -134,9 +134,9 @@ pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
 pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
         let mut link = up(
-            LinkKind::Veth {
+            LinkKind::Veth(VethAttrs {
                 peer: Some(name("v1")),
-            },
+            }),
             "v0",
         );
         change(&mut link);
@@ -261,15 +261,15 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
 pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     let pair = links(vec![
         up(
-            LinkKind::Veth {
+            LinkKind::Veth(VethAttrs {
                 peer: Some(name("v1")),
-            },
+            }),
             "v0",
         ),
         up(
-            LinkKind::Veth {
+            LinkKind::Veth(VethAttrs {
                 peer: Some(name("v0")),
-            },
+            }),
             "v1",
         ),
     ]);

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, VxlanAttrs,
+    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, VethAttrs,
+    VxlanAttrs,
 };
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -17,9 +18,9 @@ fn pair() -> Vec<Link<IfName>> {
     let end = |dev: &str, peer: &str, lladdr: &str| Link {
         address: Some(lladdr.parse().unwrap()),
         ..up(
-            LinkKind::Veth {
+            LinkKind::Veth(VethAttrs {
                 peer: Some(name(peer)),
-            },
+            }),
             dev,
         )
     };

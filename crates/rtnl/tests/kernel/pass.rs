@@ -1,8 +1,8 @@
 //! Single passes.
 
 use trueup_diff::{
-    Address, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, Neighbour, NextHop, NextHops,
-    Route, RouteType, Rule, RuleAction,
+    Address, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanAttrs, Neighbour,
+    NextHop, NextHops, Route, RouteType, Rule, RuleAction, VethAttrs,
 };
 use trueup_reconcile::Report as _;
 use trueup_rtnl::MemoryLedger;
@@ -25,17 +25,17 @@ fn everything() -> Desired {
     ));
     let mut port = up(Link::new(
         name("v0"),
-        LinkKind::Veth {
+        LinkKind::Veth(VethAttrs {
             peer: Some(name("v1")),
-        },
+        }),
     ));
     port.master = Some(Some(name("br0")));
     port.alias = Some(b"a port".to_vec().into());
     let other = up(Link::new(
         name("v1"),
-        LinkKind::Veth {
+        LinkKind::Veth(VethAttrs {
             peer: Some(name("v0")),
-        },
+        }),
     ));
     let mut v6 = Address::new(name("br0"), "fd00::1/64".parse().unwrap());
     v6.flags = trueup_diff::AddressFlags::NODAD;
@@ -112,10 +112,10 @@ pub(crate) fn from_nothing_to_everything_and_back() {
 
 /// A device that never came to be has another number in each plan of a pass.
 pub(crate) fn what_waits_for_a_link_that_fails_is_reported_once() {
-    let lower = LinkKind::Macvlan {
+    let lower = LinkKind::Macvlan(MacvlanAttrs {
         link: name("lo"), // which the kernel refuses
         mode: None,
-    };
+    });
     let desired = Desired {
         links: Some(vec![
             Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default())),

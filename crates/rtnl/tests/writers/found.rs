@@ -1,6 +1,6 @@
 //! What the properties have found, one situation a test.
 
-use trueup_diff::{Address, Desired, IfName, Link, LinkKind, Neighbour, VxlanAttrs};
+use trueup_diff::{Address, Desired, IfName, Link, LinkKind, Neighbour, VethAttrs, VxlanAttrs};
 use trueup_reconcile::{Ledger as _, Report as _};
 use trueup_rtnl::{OnConflict, Options, Report};
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, uplinks};
@@ -34,7 +34,7 @@ pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     };
     let pair = |one: &str, other: &str| {
         let peer = Some(name(other));
-        up(one, LinkKind::Veth { peer })
+        up(one, LinkKind::Veth(VethAttrs { peer }))
     };
     let vxlan = LinkKind::Vxlan(VxlanAttrs {
         id: 1,

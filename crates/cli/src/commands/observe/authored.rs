@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup::diff::{
     Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop,
-    NexthopMode, NexthopTarget, Observed, Route, Rule,
+    NexthopMode, NexthopTarget, Observed, Route, Rule, VethAttrs,
 };
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
@@ -124,7 +124,9 @@ impl Authorable for Link {
 
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32> {
         let peer = match &self.kind {
-            Some(LinkKind::Veth { peer: Some(peer) }) => names.by_name.get(peer).copied(),
+            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => {
+                names.by_name.get(peer).copied()
+            }
             _ => None,
         };
         let parents = self.parents().filter_map(|dev| index(*dev));

@@ -1,7 +1,7 @@
 //! Checks of a desired link: what the kernel would refuse whatever the state, and what it would
 //! store as something else, so that no pass could converge.
 
-use super::{BridgeAttrs, Link, LinkKind, MacvlanMode};
+use super::{BridgeAttrs, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs};
 use crate::check::{Check, must};
 use crate::values::IfName;
 
@@ -16,8 +16,10 @@ impl Check for Link<IfName> {
                     "the unspecified address is no end of a tunnel: leave it out",
                 )?;
             }
-            Some(LinkKind::Vlan { id, .. }) => must(*id < 4095, "a VLAN id is 0 to 4094")?,
-            Some(LinkKind::Veth { peer }) => {
+            Some(LinkKind::Vlan(VlanAttrs { id, .. })) => {
+                must(*id < 4095, "a VLAN id is 0 to 4094")?
+            }
+            Some(LinkKind::Veth(VethAttrs { peer })) => {
                 must(
                     *peer != Some(self.name),
                     "the two ends of a veth pair need two names",
@@ -40,17 +42,17 @@ impl Check for Link<IfName> {
         // `macvlan_newlink`; a later change would be one of the device below.
         let passthru = matches!(
             self.kind,
-            Some(LinkKind::Macvlan {
+            Some(LinkKind::Macvlan(MacvlanAttrs {
                 mode: Some(MacvlanMode::Passthru),
                 ..
-            })
+            }))
         );
         must(
             !passthru || self.address.is_none(),
             "a macvlan of mode passthru has the address of its `link`: leave `address` out",
         )?;
         let peer = match &self.kind {
-            Some(LinkKind::Veth { peer }) => peer.as_ref(),
+            Some(LinkKind::Veth(VethAttrs { peer })) => peer.as_ref(),
             _ => None,
         };
         must(

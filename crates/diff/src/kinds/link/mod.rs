@@ -1,18 +1,25 @@
 //! Links: interfaces, their kinds and the attributes of those.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
 use super::{Authored, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate};
 use crate::devices::{Devices, Names, Problem};
 #[cfg(feature = "serde")]
-use crate::values::serial::{by_word, stated};
+use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};
 
+mod attrs;
 mod check;
+mod link_kind;
 mod order;
 mod render;
+
+pub use attrs::{
+    BondAttrs, BondMode, BridgeAttrs, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs,
+    VlanProtocol, VxlanAttrs,
+};
+pub use link_kind::LinkKind;
+use link_kind::{compare_kind, open_or};
 
 /// An interface. In a desired link, what is `None` is left as it is; an observed link says all
 /// that this model holds.
@@ -104,11 +111,7 @@ impl<D> Link<D> {
 
     /// The device that this one is stacked on, with which it goes.
     pub(crate) fn lower(&self) -> Option<&D> {
-        match &self.kind {
-            Some(LinkKind::Vxlan(vxlan)) => vxlan.link.as_ref(),
-            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => Some(link),
-            _ => None,
-        }
+        self.kind.as_ref()?.lower()
     }
 }
 
@@ -184,20 +187,6 @@ impl<D: Clone> Link<D> {
     }
 }
 
-impl<D: Clone> LinkKind<D> {
-    fn where_stated(&self, stated: &LinkKind<D>) -> LinkKind<D> {
-        match (self, stated) {
-            (LinkKind::Bridge(bridge), LinkKind::Bridge(stated)) => LinkKind::Bridge(BridgeAttrs {
-                stp: stated.stp.and(bridge.stp),
-                vlan_filtering: stated.vlan_filtering.and(bridge.vlan_filtering),
-                forward_delay: stated.forward_delay.and(bridge.forward_delay),
-                ageing_time: stated.ageing_time.and(bridge.ageing_time),
-            }),
-            (kind, _) => kind.clone(),
-        }
-    }
-}
-
 /// What the kernel reports of a link beside its configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStatus {
@@ -208,304 +197,8 @@ pub struct LinkStatus {
     pub lower: Option<u32>,
 }
 
-/// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-pub enum LinkKind<D = Dev> {
-    /// An Ethernet bridge.
-    Bridge(BridgeAttrs),
-    /// A pair of Ethernet devices.
-    Veth {
-        /// The other end's name, given when the pair is created. Observed as `None` where the
-        /// other end lives in another namespace.
-        peer: Option<IfName>,
-    },
-    /// A VXLAN tunnel endpoint.
-    Vxlan(VxlanAttrs<D>),
-    /// A VLAN on another device.
-    Vlan {
-        /// The device below.
-        link: D,
-        /// The VLAN id, 0 to 4094.
-        id: u16,
-        /// The tag's EtherType.
-        protocol: VlanProtocol,
-    },
-    /// A device with a hardware address of its own on another device.
-    Macvlan {
-        /// The device below.
-        link: D,
-        /// How its siblings see it; the kernel's default is VEPA.
-        mode: Option<MacvlanMode>,
-    },
-    /// An intermediate functional block.
-    Ifb,
-    /// A device that drops what it is given.
-    Dummy,
-    /// A link aggregate.
-    Bond {
-        /// The mode; the kernel's default is balance-rr.
-        mode: Option<BondMode>,
-        /// The interval of link monitoring, milliseconds; 0 is none.
-        miimon: Option<u32>,
-    },
-    /// A virtual routing and forwarding domain.
-    Vrf {
-        /// Its table.
-        table: u32,
-    },
-    /// A TUN device (layer 3). Netlink cannot create one: it must exist.
-    Tun,
-    /// A TAP device (layer 2). Netlink cannot create one: it must exist.
-    Tap,
-    /// Any other kind, or a device without one, such as the loopback device. Observed only.
-    Other(Box<str>),
-}
-
-impl<D> LinkKind<D> {
-    /// The same kind with the device below told in another way.
-    ///
-    /// # Errors
-    ///
-    /// That of `translate`.
-    pub fn try_map_dev<F, E>(
-        self,
-        translate: impl FnOnce(D) -> Result<F, E>,
-    ) -> Result<LinkKind<F>, E> {
-        Ok(match self {
-            LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge),
-            LinkKind::Veth { peer } => LinkKind::Veth { peer },
-            LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
-                id: vxlan.id,
-                local: vxlan.local,
-                remote: vxlan.remote,
-                port: vxlan.port,
-                link: vxlan.link.map(translate).transpose()?,
-                learning: vxlan.learning,
-                ttl: vxlan.ttl,
-            }),
-            LinkKind::Vlan { link, id, protocol } => LinkKind::Vlan {
-                link: translate(link)?,
-                id,
-                protocol,
-            },
-            LinkKind::Macvlan { link, mode } => LinkKind::Macvlan {
-                link: translate(link)?,
-                mode,
-            },
-            LinkKind::Ifb => LinkKind::Ifb,
-            LinkKind::Dummy => LinkKind::Dummy,
-            LinkKind::Bond { mode, miimon } => LinkKind::Bond { mode, miimon },
-            LinkKind::Vrf { table } => LinkKind::Vrf { table },
-            LinkKind::Tun => LinkKind::Tun,
-            LinkKind::Tap => LinkKind::Tap,
-            LinkKind::Other(name) => LinkKind::Other(name),
-        })
-    }
-
-    /// The kernel's word for it (`ip link add ... type`).
-    pub fn name(&self) -> &str {
-        match self {
-            LinkKind::Bridge(_) => "bridge",
-            LinkKind::Veth { .. } => "veth",
-            LinkKind::Vxlan(_) => "vxlan",
-            LinkKind::Vlan { .. } => "vlan",
-            LinkKind::Macvlan { .. } => "macvlan",
-            LinkKind::Ifb => "ifb",
-            LinkKind::Dummy => "dummy",
-            LinkKind::Bond { .. } => "bond",
-            LinkKind::Vrf { .. } => "vrf",
-            LinkKind::Tun => "tun",
-            LinkKind::Tap => "tap",
-            LinkKind::Other(name) => name,
-        }
-    }
-
-    /// Returns true if such a link has a hardware address of Ethernet, whatever it is stacked on.
-    /// The address of a bond is that of its ports, which need not be Ethernet.
-    pub fn is_ethernet(&self) -> bool {
-        self.is_creatable() && !matches!(self, LinkKind::Bond { .. })
-    }
-
-    /// Returns true if a netlink message can create such a link.
-    pub fn is_creatable(&self) -> bool {
-        !matches!(self, LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_))
-    }
-}
-
-/// The attributes of a bridge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct BridgeAttrs {
-    /// The spanning tree protocol runs.
-    pub stp: Option<bool>,
-    /// VLAN tags decide.
-    pub vlan_filtering: Option<bool>,
-    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it.
-    pub forward_delay: Option<u32>,
-    /// How long a learnt address lasts, in hundredths of a second; 0 is for ever.
-    pub ageing_time: Option<u32>,
-}
-
-/// The attributes of a VXLAN device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct VxlanAttrs<D = Dev> {
-    /// The VXLAN network identifier, 0 to 16777215.
-    pub id: u32,
-    /// The source address of outgoing packets.
-    pub local: Option<IpAddr>,
-    /// Where packets to unknown addresses go: a peer, or a multicast group.
-    pub remote: Option<IpAddr>,
-    /// The UDP destination port; the kernel's default is 8472.
-    pub port: Option<u16>,
-    /// The device below.
-    pub link: Option<D>,
-    /// Addresses are learnt from packets.
-    pub learning: Option<bool>,
-    /// The TTL of outgoing packets; 0 inherits.
-    pub ttl: Option<u8>,
-}
-
-impl<D> VxlanAttrs<D> {
-    /// A VXLAN of an identifier, all else left open.
-    pub fn new(id: u32) -> VxlanAttrs<D> {
-        VxlanAttrs {
-            id,
-            local: None,
-            remote: None,
-            port: None,
-            link: None,
-            learning: None,
-            ttl: None,
-        }
-    }
-}
-
-/// The EtherType of a VLAN tag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum VlanProtocol {
-    /// 802.1Q.
-    #[default]
-    Dot1Q,
-    /// 802.1ad.
-    Dot1Ad,
-}
-
-/// How macvlan siblings see each other (`MACVLAN_MODE_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MacvlanMode {
-    /// Not at all.
-    Private,
-    /// Through an outside switch.
-    Vepa,
-    /// Directly.
-    Bridge,
-    /// Alone on the device below.
-    Passthru,
-    /// By the source address.
-    Source,
-}
-
-/// Bonding modes, in the order of their numbers (`BOND_MODE_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BondMode {
-    /// `balance-rr`.
-    BalanceRr,
-    /// `active-backup`.
-    ActiveBackup,
-    /// `balance-xor`.
-    BalanceXor,
-    /// `broadcast`.
-    Broadcast,
-    /// `802.3ad`.
-    Dot3Ad,
-    /// `balance-tlb`.
-    BalanceTlb,
-    /// `balance-alb`.
-    BalanceAlb,
-}
-
-/// Both directions of an enumeration with numbers and iproute2's words.
-macro_rules! words {
-    ($type:ident, $number:ty: $($variant:ident = $value:literal $name:literal),+ $(,)?) => {
-        impl $type {
-            /// Every value.
-            pub const ALL: &[$type] = &[$($type::$variant),+];
-
-            /// The kernel's number.
-            pub fn number(self) -> $number {
-                match self { $($type::$variant => $value),+ }
-            }
-
-            /// iproute2's word.
-            pub fn name(self) -> &'static str {
-                match self { $($type::$variant => $name),+ }
-            }
-
-            /// The value of a number.
-            pub fn from_number(number: $number) -> Option<$type> {
-                $type::ALL.iter().copied().find(|value| value.number() == number)
-            }
-
-            /// The value of a word.
-            pub fn from_name(name: &str) -> Option<$type> {
-                $type::ALL.iter().copied().find(|value| value.name() == name)
-            }
-        }
-    };
-}
-
-words!(VlanProtocol, u16: Dot1Q = 0x8100 "802.1Q", Dot1Ad = 0x88a8 "802.1ad");
-words!(MacvlanMode, u32: Private = 1 "private", Vepa = 2 "vepa", Bridge = 4 "bridge",
-    Passthru = 8 "passthru", Source = 16 "source");
-words!(BondMode, u8: BalanceRr = 0 "balance-rr", ActiveBackup = 1 "active-backup",
-    BalanceXor = 2 "balance-xor", Broadcast = 3 "broadcast", Dot3Ad = 4 "802.3ad",
-    BalanceTlb = 5 "balance-tlb", BalanceAlb = 6 "balance-alb");
-
-#[cfg(feature = "serde")]
-by_word!(
-    VlanProtocol: "802.1Q or 802.1ad",
-    MacvlanMode: "a mode of macvlan",
-    BondMode: "a mode of bonding"
-);
-
 /// What identifies a link: its name.
 pub type LinkKey = IfName;
-
-/// Returns true if an observed value is as desired, where anything is.
-fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -> bool {
-    desired.is_none() || desired == observed
-}
-
-/// Returns true if a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a
-/// second an odd number of hundredths reads back as one less (`clock_t_to_jiffies`).
-fn open_or_tick(desired: Option<u32>, observed: Option<u32>) -> bool {
-    match (desired, observed) {
-        (None, _) => true,
-        (Some(desired), Some(observed)) => {
-            desired == observed || desired % 2 == 1 && desired - 1 == observed
-        }
-        (Some(_), None) => false,
-    }
-}
-
-impl BridgeAttrs {
-    /// The forwarding delays that a bridge with the spanning tree protocol can have
-    /// (`BR_MIN_FORWARD_DELAY`, `BR_MAX_FORWARD_DELAY`). Another is refused; one that was there
-    /// before the protocol was switched on becomes the nearest of these (`br_stp_start`).
-    pub const STP_FORWARD_DELAY: RangeInclusive<u32> = 200..=3000;
-
-    /// Returns true if an observed forwarding delay is the desired one, rather than the nearest to
-    /// it.
-    fn has_delay(&self, observed: &BridgeAttrs) -> bool {
-        let range = BridgeAttrs::STP_FORWARD_DELAY;
-        let nearest = |delay| observed.stp == Some(true) && !range.contains(&delay);
-        open_or_tick(self.forward_delay, observed.forward_delay)
-            && !self.forward_delay.is_some_and(nearest)
-    }
-}
 
 impl Link {
     /// The fields that an update writes, given what the link was: those that differ, and with
@@ -545,87 +238,6 @@ impl Item for Link {
     }
 }
 
-fn compare_kind(desired: &LinkKind, observed: &LinkKind, differ: &mut dyn FnMut(Difference)) {
-    match (desired, observed) {
-        (LinkKind::Bridge(d), LinkKind::Bridge(o)) => {
-            in_place(open_or(&d.stp, &o.stp), "stp", differ);
-            in_place(
-                open_or(&d.vlan_filtering, &o.vlan_filtering),
-                "vlan_filtering",
-                differ,
-            );
-            in_place(d.has_delay(o), "forward_delay", differ);
-            in_place(
-                open_or_tick(d.ageing_time, o.ageing_time),
-                "ageing_time",
-                differ,
-            );
-        }
-        (LinkKind::Veth { peer: Some(d) }, LinkKind::Veth { peer: Some(o) }) => {
-            recreate(d == o, "peer", differ);
-        }
-        (LinkKind::Veth { .. }, LinkKind::Veth { .. }) => {}
-        (LinkKind::Vxlan(d), LinkKind::Vxlan(o)) => {
-            // `vxlan_nl2conf` refuses another identifier, port or address family.
-            let family = |address: Option<IpAddr>| address.map(|a| a.is_ipv6());
-            let moves = |d: Option<IpAddr>, o| {
-                if family(d) == family(o) {
-                    in_place
-                } else {
-                    recreate
-                }
-            };
-            recreate(d.id == o.id, "id", differ);
-            recreate(open_or(&d.port, &o.port), "port", differ);
-            moves(d.local, o.local)(open_or(&d.local, &o.local), "local", differ);
-            moves(d.remote, o.remote)(open_or(&d.remote, &o.remote), "remote", differ);
-            in_place(open_or(&d.link, &o.link), "link", differ);
-            in_place(open_or(&d.learning, &o.learning), "learning", differ);
-            in_place(open_or(&d.ttl, &o.ttl), "ttl", differ);
-        }
-        (
-            LinkKind::Vlan { link, id, protocol },
-            LinkKind::Vlan {
-                link: o_link,
-                id: o_id,
-                protocol: o_protocol,
-            },
-        ) => {
-            recreate(link == o_link, "link", differ);
-            recreate(id == o_id, "id", differ);
-            recreate(protocol == o_protocol, "protocol", differ);
-        }
-        (
-            LinkKind::Macvlan { link, mode },
-            LinkKind::Macvlan {
-                link: o_link,
-                mode: o_mode,
-            },
-        ) => {
-            // `macvlan_changelink` refuses to enter or leave passthru.
-            let passthru = |mode: &Option<MacvlanMode>| *mode == Some(MacvlanMode::Passthru);
-            let kept = passthru(mode) == passthru(o_mode);
-            let mode_differs = if kept { in_place } else { recreate };
-            recreate(link == o_link, "link", differ);
-            mode_differs(open_or(mode, o_mode), "mode", differ);
-        }
-        (
-            LinkKind::Bond { mode, miimon },
-            LinkKind::Bond {
-                mode: o_mode,
-                miimon: o_miimon,
-            },
-        ) => {
-            recreate(open_or(mode, o_mode), "mode", differ);
-            in_place(open_or(miimon, o_miimon), "miimon", differ);
-        }
-        (LinkKind::Vrf { table }, LinkKind::Vrf { table: o_table }) => {
-            recreate(table == o_table, "table", differ);
-        }
-        (desired, observed) => recreate(desired.name() == observed.name(), "kind", differ),
-    }
-}
-
 impl ObjectKind for Link {
     const KIND: Kind = Kind::Link;
     const NAME: &'static str = "link";
@@ -657,7 +269,7 @@ impl<D> Link<D> {
     /// The other end of a veth pair.
     pub fn peer(&self) -> Option<IfName> {
         match self.kind {
-            Some(LinkKind::Veth { peer }) => peer,
+            Some(LinkKind::Veth(veth)) => veth.peer,
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! The order of ops on links.
 
-use super::{Link, LinkKind};
+use super::{Link, LinkKind, VethAttrs};
 use crate::kinds::{Action, Cleared, Dependencies, Depths, Ordered, Stage};
 use crate::values::Dev;
 
@@ -36,7 +36,7 @@ impl Ordered for Link {
         match action {
             Action::Create => {
                 after.created.extend(own.map(|dev| (dev, at)));
-                if let Some(LinkKind::Veth { peer: Some(peer) }) = &self.kind {
+                if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &self.kind {
                     let peer = after.devices.dev(peer).filter(|dev| dev.is_planned());
                     after.created.extend(peer.map(|dev| (dev, at)));
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display as _};
 
-use super::{Link, LinkKind};
+use super::{BondAttrs, Link, LinkKind, MacvlanAttrs, VethAttrs, VlanAttrs};
 use crate::devices::Devices;
 use crate::kinds::{Action, Item as _, Render, Words, or_none, words_or_none};
 use crate::values::Dev;
@@ -146,7 +146,10 @@ impl fmt::Display for LinkWords<'_> {
         };
         let whole = matches!(which, Which::All | Which::New);
         let below = match &link.kind {
-            Some(LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. }) => Some(*link),
+            Some(
+                LinkKind::Vlan(VlanAttrs { link, .. })
+                | LinkKind::Macvlan(MacvlanAttrs { link, .. }),
+            ) => Some(*link),
             _ => None,
         };
         if let Some(below) = below.filter(|_| whole) {
@@ -211,7 +214,7 @@ fn kind_words(
             );
             say("ageing_time", "ageing_time", number(bridge.ageing_time));
         }
-        LinkKind::Veth { peer } => {
+        LinkKind::Veth(VethAttrs { peer }) => {
             let peer = peer.as_ref().map(|peer| Word(peer.as_bytes()).to_string());
             say("peer", "peer name", peer);
         }
@@ -232,14 +235,14 @@ fn kind_words(
                 words.push(word.to_owned());
             }
         }
-        LinkKind::Vlan { id, protocol, .. } => {
+        LinkKind::Vlan(VlanAttrs { id, protocol, .. }) => {
             say("protocol", "protocol", Some(protocol.name().to_owned()));
             say("id", "id", Some(id.to_string()));
         }
-        LinkKind::Macvlan { mode, .. } => {
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => {
             say("mode", "mode", mode.map(|mode| mode.name().to_owned()));
         }
-        LinkKind::Bond { mode, miimon } => {
+        LinkKind::Bond(BondAttrs { mode, miimon }) => {
             say("mode", "mode", mode.map(|mode| mode.name().to_owned()));
             say("miimon", "miimon", number(*miimon));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::kinds::Action;
-use crate::kinds::{Cleared, Link, LinkKind, Object, VlanProtocol};
+use crate::kinds::{Cleared, Link, LinkKind, Object, VlanAttrs, VlanProtocol};
 use crate::op::{Op, Reason};
 use crate::values::{Dev, Family, IfName};
 
@@ -22,7 +22,7 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
             id: vxlan.id,
             port: vxlan.port.unwrap_or(8472),
         }),
-        Some(LinkKind::Vlan { link, id, protocol }) => {
+        Some(LinkKind::Vlan(VlanAttrs { link, id, protocol })) => {
             let dot1ad = *protocol == VlanProtocol::Dot1Ad;
             Some(Claim::Vlan {
                 link: *link,

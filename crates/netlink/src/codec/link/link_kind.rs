@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanMode, VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, Dev, Link, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs,
+    VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 
 use super::{IFLA_IFNAME, IFLA_LINKINFO, clear_if, header};
@@ -55,25 +56,25 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
     let known = match name {
         b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
-        b"veth" => Some(LinkKind::Veth { peer: None }),
+        b"veth" => Some(LinkKind::Veth(VethAttrs { peer: None })),
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
-        b"macvlan" => Some(LinkKind::Macvlan {
+        b"macvlan" => Some(LinkKind::Macvlan(MacvlanAttrs {
             link: Dev::index(lower.unwrap_or(0)),
             mode: data
                 .find(IFLA_MACVLAN_MODE)
                 .and_then(read_u32)
                 .and_then(MacvlanMode::from_number),
-        }),
+        })),
         b"ifb" => Some(LinkKind::Ifb),
         b"dummy" => Some(LinkKind::Dummy),
-        b"bond" => Some(LinkKind::Bond {
+        b"bond" => Some(LinkKind::Bond(BondAttrs {
             mode: data
                 .find(IFLA_BOND_MODE)
                 .and_then(read_u8)
                 .and_then(BondMode::from_number),
             miimon: data.find(IFLA_BOND_MIIMON).and_then(read_u32),
-        }),
+        })),
         b"vrf" => data
             .find(IFLA_VRF_TABLE)
             .and_then(read_u32)
@@ -91,7 +92,9 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
 /// Returns the device that a new link of this kind is put on with `IFLA_LINK`.
 pub(super) fn lower(kind: &LinkKind) -> Option<Dev> {
     match kind {
-        LinkKind::Vlan { link, .. } | LinkKind::Macvlan { link, .. } => Some(*link),
+        LinkKind::Vlan(VlanAttrs { link, .. }) | LinkKind::Macvlan(MacvlanAttrs { link, .. }) => {
+            Some(*link)
+        }
         _ => None,
     }
 }
@@ -108,7 +111,7 @@ pub(super) fn write_new(
     let data = message.nest_unflagged(IFLA_INFO_DATA);
     match kind {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
-        LinkKind::Veth { peer: Some(peer) } => {
+        LinkKind::Veth(VethAttrs { peer: Some(peer) }) => {
             let nest = message.nest_unflagged(VETH_INFO_PEER);
             message.raw(&header(peer_index, None));
             message.attr_string(IFLA_IFNAME, peer.as_bytes());
@@ -121,12 +124,12 @@ pub(super) fn write_new(
             }
             write_vxlan(message, vxlan, resolve)?;
         }
-        LinkKind::Vlan { id, protocol, .. } => {
+        LinkKind::Vlan(VlanAttrs { id, protocol, .. }) => {
             message.attr_u16(IFLA_VLAN_ID, *id);
             message.attr_be16(IFLA_VLAN_PROTOCOL, protocol.number());
         }
-        LinkKind::Macvlan { mode, .. } => write_macvlan(message, *mode),
-        LinkKind::Bond { mode, miimon } => {
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => write_macvlan(message, *mode),
+        LinkKind::Bond(BondAttrs { mode, miimon }) => {
             if let Some(mode) = mode {
                 message.attr_u8(IFLA_BOND_MODE, mode.number());
             }
@@ -151,8 +154,8 @@ fn has_changes(kind: &LinkKind) -> bool {
                 || vxlan.learning.is_some()
                 || vxlan.ttl.is_some()
         }
-        LinkKind::Macvlan { mode, .. } => mode.is_some(),
-        LinkKind::Bond { miimon, .. } => miimon.is_some(),
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => mode.is_some(),
+        LinkKind::Bond(BondAttrs { miimon, .. }) => miimon.is_some(),
         _ => false,
     }
 }
@@ -203,8 +206,8 @@ pub(super) fn write_change(
     match wanted {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
         LinkKind::Vxlan(vxlan) => write_vxlan(message, vxlan, resolve)?,
-        LinkKind::Macvlan { mode, .. } => write_macvlan(message, *mode),
-        LinkKind::Bond { miimon, .. } => write_bond(message, *miimon),
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => write_macvlan(message, *mode),
+        LinkKind::Bond(BondAttrs { miimon, .. }) => write_bond(message, *miimon),
         _ => {}
     }
     message.end_nest(data);
@@ -228,8 +231,8 @@ pub(super) fn clear_unchanged(kind: &mut LinkKind, is_kept: &dyn Fn(&str) -> boo
             clear_if(is_kept("learning"), &mut vxlan.learning);
             clear_if(is_kept("ttl"), &mut vxlan.ttl);
         }
-        LinkKind::Macvlan { mode, .. } => clear_if(is_kept("mode"), mode),
-        LinkKind::Bond { miimon, .. } => clear_if(is_kept("miimon"), miimon),
+        LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => clear_if(is_kept("mode"), mode),
+        LinkKind::Bond(BondAttrs { miimon, .. }) => clear_if(is_kept("miimon"), miimon),
         _ => {}
     }
 }
@@ -313,13 +316,13 @@ fn write_vxlan(
 
 fn decode_vlan(data: Attrs<'_>, lower: Option<u32>) -> Option<LinkKind> {
     let protocol = data.find(IFLA_VLAN_PROTOCOL).map(read_be16);
-    Some(LinkKind::Vlan {
+    Some(LinkKind::Vlan(VlanAttrs {
         link: Dev::index(lower.unwrap_or(0)),
         id: read_u16(data.find(IFLA_VLAN_ID)?)?,
         protocol: protocol.map_or(Some(VlanProtocol::Dot1Q), |number| {
             VlanProtocol::from_number(number?)
         })?,
-    })
+    }))
 }
 
 fn write_macvlan(message: &mut MessageWriter<'_>, mode: Option<MacvlanMode>) {

@@ -3,7 +3,7 @@
 
 pub(crate) mod random;
 
-use trueup_diff::{Desired, IfName, Link, LinkKind, VxlanAttrs};
+use trueup_diff::{Desired, IfName, Link, LinkKind, VethAttrs, VxlanAttrs};
 use trueup_rtnl::MemoryLedger;
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, raw_dump};
 
@@ -17,9 +17,9 @@ fn links(links: impl IntoIterator<Item = Link<IfName>>) -> Desired {
 }
 
 fn pair() -> Link<IfName> {
-    let kind = LinkKind::Veth {
+    let kind = LinkKind::Veth(VethAttrs {
         peer: Some(name("v1")),
-    };
+    });
     up(kind, "v0")
 }
 
@@ -127,9 +127,9 @@ pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_port() {
 pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_two_ports_at_once() {
     ip_batch(["link add fb0 type bridge", "link set fb0 up"]);
     let veth = |one: &str, other| {
-        let kind = LinkKind::Veth {
+        let kind = LinkKind::Veth(VethAttrs {
             peer: Some(name(other)),
-        };
+        });
         port_of(Some("fb0"), up(kind, one))
     };
     let both = links(

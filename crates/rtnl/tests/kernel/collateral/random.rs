@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use trueup_diff::{
-    BondMode, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanMode, Rule, RuleAction,
-    VlanProtocol, VxlanAttrs,
+    BondAttrs, BondMode, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanAttrs,
+    MacvlanMode, Rule, RuleAction, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
 };
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
@@ -117,8 +117,10 @@ pub(crate) fn batch(lines: &[String]) -> String {
 fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     let bit = |at: u16| topology & (1 << at) != 0;
     let pair = |one: &str, other| {
-        let kind = |peer| LinkKind::Veth {
-            peer: Some(name(peer)),
+        let kind = |peer| {
+            LinkKind::Veth(VethAttrs {
+                peer: Some(name(peer)),
+            })
         };
         [up(kind(other), one)]
     };
@@ -134,10 +136,10 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     links.push(up(LinkKind::Ifb, "i0"));
     let below = if bit(4) { "br0" } else { "v1" };
     if bit(3) {
-        let kind = LinkKind::Macvlan {
+        let kind = LinkKind::Macvlan(MacvlanAttrs {
             link: name(below),
             mode: Some(MacvlanMode::Bridge),
-        };
+        });
         links.push(up(kind, "mv0"));
     }
     if bit(5) {
@@ -157,11 +159,11 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
         master.insert("vx0", "br0");
     }
     if bit(7) && kinds.contains(&"vlan") {
-        let kind = LinkKind::Vlan {
+        let kind = LinkKind::Vlan(VlanAttrs {
             link: name(below),
             id: 5,
             protocol: VlanProtocol::Dot1Q,
-        };
+        });
         links.push(up(kind, "vl0"));
     }
     if bit(8) && kinds.contains(&"vrf") {
@@ -176,10 +178,10 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     if bit(10) && kinds.contains(&"dummy") {
         links.push(up(LinkKind::Dummy, "d0"));
         if bit(11) && kinds.contains(&"bond") {
-            let kind = LinkKind::Bond {
+            let kind = LinkKind::Bond(BondAttrs {
                 mode: Some(BondMode::ActiveBackup),
                 miimon: Some(100),
-            };
+            });
             links.push(up(kind, "bo0"));
             master.insert("d0", "bo0");
         }
@@ -315,17 +317,18 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         2 => link.up = Some(false),
         3 => link.up = None,
         4 | 5 => match &mut link.kind {
-            Some(LinkKind::Macvlan { link, .. } | LinkKind::Vlan { link, .. }) => {
-                *link = name("i0")
-            }
+            Some(
+                LinkKind::Macvlan(MacvlanAttrs { link, .. })
+                | LinkKind::Vlan(VlanAttrs { link, .. }),
+            ) => *link = name("i0"),
             Some(LinkKind::Vxlan(vxlan)) => vxlan.id = 2,
             Some(LinkKind::Vrf { table }) => *table = 51,
-            Some(LinkKind::Bond { mode, .. }) => *mode = Some(BondMode::BalanceRr),
+            Some(LinkKind::Bond(BondAttrs { mode, .. })) => *mode = Some(BondMode::BalanceRr),
             Some(kind @ LinkKind::Bridge(_)) => *kind = LinkKind::Ifb,
             Some(kind @ (LinkKind::Ifb | LinkKind::Dummy)) => {
                 *kind = LinkKind::Bridge(BridgeAttrs::default());
             }
-            Some(LinkKind::Veth { peer }) if dev == 0 => *peer = Some(name("v9")),
+            Some(LinkKind::Veth(VethAttrs { peer })) if dev == 0 => *peer = Some(name("v9")),
             _ => {}
         },
         6 => link.master = Some(None),
@@ -344,7 +347,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         let masters = |kind: &LinkKind<IfName>| {
             matches!(
                 kind,
-                LinkKind::Bridge(_) | LinkKind::Vrf { .. } | LinkKind::Bond { .. }
+                LinkKind::Bridge(_) | LinkKind::Vrf { .. } | LinkKind::Bond(_)
             )
         };
         let is = |link: &Link<IfName>| link.name == of && link.kind.as_ref().is_some_and(masters);
@@ -357,7 +360,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         {
             link.master = Some(None);
         }
-        if let Some(LinkKind::Veth { peer: Some(peer) }) = &mut link.kind
+        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &mut link.kind
             && *peer == name("v9")
             && link.name != name("v0")
         {
@@ -366,12 +369,12 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
     }
     let lost = |link: &Link<IfName>| {
         match &link.kind {
-        Some(LinkKind::Macvlan { link, .. } | LinkKind::Vlan { link, .. }) => {
+        Some(LinkKind::Macvlan(MacvlanAttrs { link, .. }) | LinkKind::Vlan(VlanAttrs { link, .. })) => {
             !links.iter().any(|other| other.name == *link)
         }
-        Some(LinkKind::Veth { peer: Some(peer) }) => links.iter().any(|other| {
+        Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => links.iter().any(|other| {
             other.name == *peer
-                && !matches!(&other.kind, Some(LinkKind::Veth { peer: Some(peer) }) if *peer == link.name)
+                && !matches!(&other.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) if *peer == link.name)
         }),
         _ => false,
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use trueup_diff::{Desired, Family, IfName, Item as _, Link, LinkKind};
+use trueup_diff::{Desired, Family, IfName, Item as _, Link, LinkKind, VethAttrs};
 
 use super::links::links;
 use super::objects::{address, neighbour, rule};
@@ -49,7 +49,7 @@ pub(crate) fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: boo
     for link in declared {
         devices.insert(link.name.to_string());
         // Another writer's link of the name has no such peer, and no pass can give it one.
-        if let Some(LinkKind::Veth { peer: Some(peer) }) = &link.kind
+        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &link.kind
             && !present.contains(&link.name.to_string())
         {
             devices.insert(peer.to_string());
@@ -58,7 +58,7 @@ pub(crate) fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: boo
     if clean {
         let standing = |dev: &String| {
             dev == "ext0" || dev == "lo" || declared.iter().any(|link| {
-                let peer = matches!(&link.kind, Some(LinkKind::Veth { peer: Some(p) }) if p.to_string() == *dev);
+                let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(p) })) if p.to_string() == *dev);
                 link.name == name(dev) || peer
             })
         };

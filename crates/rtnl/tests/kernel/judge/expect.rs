@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Address, Family, IfName, Link, LinkKind, Neighbour, NeighbourState, NextHop, NextHops, Route,
-    RouteType, Rule, RuleAction,
+    Address, Family, IfName, Link, LinkKind, MacvlanAttrs, Neighbour, NeighbourState, NextHop,
+    NextHops, Route, RouteType, Rule, RuleAction, VethAttrs,
 };
 
 use super::row::{Fields, Hop, hops, is_reject};
@@ -69,7 +69,7 @@ pub(crate) fn link(link: &Link<IfName>) -> Fields {
             put(&mut fields, "stp", bridge.stp.map(u32::from));
             put(&mut fields, "ageing", bridge.ageing_time);
         }
-        Some(LinkKind::Veth { peer }) => put(&mut fields, "lower", *peer),
+        Some(LinkKind::Veth(VethAttrs { peer })) => put(&mut fields, "lower", *peer),
         Some(LinkKind::Vxlan(vxlan)) => {
             put(&mut fields, "id", Some(vxlan.id));
             put(&mut fields, "port", vxlan.port);
@@ -78,7 +78,7 @@ pub(crate) fn link(link: &Link<IfName>) -> Fields {
             put(&mut fields, "ttl", vxlan.ttl);
             put(&mut fields, "learning", vxlan.learning.map(u32::from));
         }
-        Some(LinkKind::Macvlan { link, mode }) => {
+        Some(LinkKind::Macvlan(MacvlanAttrs { link, mode })) => {
             put(&mut fields, "lower", Some(link));
             put(&mut fields, "mode", mode.map(|mode| mode.number()));
         }

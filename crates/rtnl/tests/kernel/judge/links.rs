@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use trueup_diff::{BridgeAttrs, IfName, Link, LinkAddr, LinkKind, MacvlanMode, VxlanAttrs};
+use trueup_diff::{
+    BridgeAttrs, IfName, Link, LinkAddr, LinkKind, MacvlanAttrs, MacvlanMode, VethAttrs, VxlanAttrs,
+};
 
 use super::author::{LINKS, ip, name, up};
 use super::spec::LinkSpec;
@@ -25,12 +27,12 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
                 }),
                 ..BridgeAttrs::default()
             }),
-            "v0" => LinkKind::Veth {
+            "v0" => LinkKind::Veth(VethAttrs {
                 peer: Some(name("v1")),
-            },
-            "v1" => LinkKind::Veth {
+            }),
+            "v1" => LinkKind::Veth(VethAttrs {
                 peer: Some(name("v0")),
-            },
+            }),
             "vx0" => LinkKind::Vxlan(VxlanAttrs {
                 id: u32::from(spec.variant & 1) + 1,
                 local: (spec.variant & 2 != 0).then(|| ip(false, 3, 1)),
@@ -40,7 +42,7 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
                 learning: (spec.variant & 4 != 0).then_some(spec.variant & 1 != 0),
                 ttl: (spec.variant & 2 != 0).then_some(3 + spec.variant),
             }),
-            "mv0" => LinkKind::Macvlan {
+            "mv0" => LinkKind::Macvlan(MacvlanAttrs {
                 link: if spec.variant & 1 != 0 && seen.contains_key("br1") {
                     name("br1")
                 } else {
@@ -51,7 +53,7 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
                 } else {
                     MacvlanMode::Bridge
                 }),
-            },
+            }),
             "ifb0" => LinkKind::Ifb,
             _ => {
                 let mut link = Link::must_exist(name(dev));
@@ -85,7 +87,7 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
         // A macvlan cannot come up over what is down, and a bridge takes an MTU no larger than
         // its ports' away from one of them.
         let lower_up = |link: &Link<IfName>| match &link.kind {
-            Some(LinkKind::Macvlan { link, .. }) => up(&links, &link.to_string()),
+            Some(LinkKind::Macvlan(MacvlanAttrs { link, .. })) => up(&links, &link.to_string()),
             _ => true,
         };
         let raised: Vec<bool> = links.iter().map(lower_up).collect();

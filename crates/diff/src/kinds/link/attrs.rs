@@ -1,0 +1,236 @@
+//! The attributes of each kind of link.
+
+use std::net::IpAddr;
+
+#[cfg(feature = "serde")]
+use crate::values::serial::by_word;
+use crate::values::{Dev, IfName};
+
+/// The attributes of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct BridgeAttrs {
+    /// The spanning tree protocol runs.
+    pub stp: Option<bool>,
+    /// VLAN tags decide.
+    pub vlan_filtering: Option<bool>,
+    /// The forwarding delay in hundredths of a second, as `ip -d link` shows it.
+    pub forward_delay: Option<u32>,
+    /// How long a learnt address lasts, in hundredths of a second; 0 is for ever.
+    pub ageing_time: Option<u32>,
+}
+
+/// The attributes of a veth device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct VethAttrs {
+    /// The other end's name, given when the pair is created. Observed as `None` where the other
+    /// end lives in another namespace.
+    pub peer: Option<IfName>,
+}
+
+/// The attributes of a VLAN device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct VlanAttrs<D = Dev> {
+    /// The device below.
+    pub link: D,
+    /// The VLAN id, 0 to 4094.
+    pub id: u16,
+    /// The tag's EtherType.
+    pub protocol: VlanProtocol,
+}
+
+impl<D> VlanAttrs<D> {
+    /// Makes the attributes of an 802.1Q VLAN on a device.
+    pub fn new(link: D, id: u16) -> VlanAttrs<D> {
+        VlanAttrs {
+            link,
+            id,
+            protocol: VlanProtocol::Dot1Q,
+        }
+    }
+}
+
+/// The attributes of a macvlan device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct MacvlanAttrs<D = Dev> {
+    /// The device below.
+    pub link: D,
+    /// How its siblings see it; the kernel's default is VEPA.
+    pub mode: Option<MacvlanMode>,
+}
+
+impl<D> MacvlanAttrs<D> {
+    /// Makes the attributes of a macvlan on a device, all else left open.
+    pub fn new(link: D) -> MacvlanAttrs<D> {
+        MacvlanAttrs { link, mode: None }
+    }
+}
+
+/// The attributes of a bond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct BondAttrs {
+    /// The mode; the kernel's default is balance-rr.
+    pub mode: Option<BondMode>,
+    /// The interval of link monitoring, milliseconds; 0 is none.
+    pub miimon: Option<u32>,
+}
+
+/// The attributes of a VXLAN device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct VxlanAttrs<D = Dev> {
+    /// The VXLAN network identifier, 0 to 16777215.
+    pub id: u32,
+    /// The source address of outgoing packets.
+    pub local: Option<IpAddr>,
+    /// Where packets to unknown addresses go: a peer, or a multicast group.
+    pub remote: Option<IpAddr>,
+    /// The UDP destination port; the kernel's default is 8472.
+    pub port: Option<u16>,
+    /// The device below.
+    pub link: Option<D>,
+    /// Addresses are learnt from packets.
+    pub learning: Option<bool>,
+    /// The TTL of outgoing packets; 0 inherits.
+    pub ttl: Option<u8>,
+}
+
+impl<D> VxlanAttrs<D> {
+    /// A VXLAN of an identifier, all else left open.
+    pub fn new(id: u32) -> VxlanAttrs<D> {
+        VxlanAttrs {
+            id,
+            local: None,
+            remote: None,
+            port: None,
+            link: None,
+            learning: None,
+            ttl: None,
+        }
+    }
+}
+
+setters! { impl BridgeAttrs {
+    with_stp(stp: impl Into<Option<bool>>);
+    with_vlan_filtering(vlan_filtering: impl Into<Option<bool>>);
+    with_forward_delay(forward_delay: impl Into<Option<u32>>);
+    with_ageing_time(ageing_time: impl Into<Option<u32>>);
+} }
+
+setters! { impl VethAttrs {
+    with_peer(peer: impl Into<Option<IfName>>);
+} }
+
+setters! { impl VlanAttrs<D> {
+    with_protocol(protocol: VlanProtocol);
+} }
+
+setters! { impl MacvlanAttrs<D> {
+    with_mode(mode: impl Into<Option<MacvlanMode>>);
+} }
+
+setters! { impl BondAttrs {
+    with_mode(mode: impl Into<Option<BondMode>>);
+    with_miimon(miimon: impl Into<Option<u32>>);
+} }
+
+setters! { impl VxlanAttrs<D> {
+    with_local(local: impl Into<Option<IpAddr>>);
+    with_remote(remote: impl Into<Option<IpAddr>>);
+    with_port(port: impl Into<Option<u16>>);
+    with_link(link: impl Into<Option<D>>);
+    with_learning(learning: impl Into<Option<bool>>);
+    with_ttl(ttl: impl Into<Option<u8>>);
+} }
+
+/// The EtherType of a VLAN tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum VlanProtocol {
+    /// 802.1Q.
+    #[default]
+    Dot1Q,
+    /// 802.1ad.
+    Dot1Ad,
+}
+
+/// How macvlan siblings see each other (`MACVLAN_MODE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MacvlanMode {
+    /// Not at all.
+    Private,
+    /// Through an outside switch.
+    Vepa,
+    /// Directly.
+    Bridge,
+    /// Alone on the device below.
+    Passthru,
+    /// By the source address.
+    Source,
+}
+
+/// Bonding modes, in the order of their numbers (`BOND_MODE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BondMode {
+    /// `balance-rr`.
+    BalanceRr,
+    /// `active-backup`.
+    ActiveBackup,
+    /// `balance-xor`.
+    BalanceXor,
+    /// `broadcast`.
+    Broadcast,
+    /// `802.3ad`.
+    Dot3Ad,
+    /// `balance-tlb`.
+    BalanceTlb,
+    /// `balance-alb`.
+    BalanceAlb,
+}
+
+/// Both directions of an enumeration with numbers and iproute2's words.
+macro_rules! words {
+    ($type:ident, $number:ty: $($variant:ident = $value:literal $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every value.
+            pub const ALL: &[$type] = &[$($type::$variant),+];
+
+            /// The kernel's number.
+            pub fn number(self) -> $number {
+                match self { $($type::$variant => $value),+ }
+            }
+
+            /// iproute2's word.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name),+ }
+            }
+
+            /// The value of a number.
+            pub fn from_number(number: $number) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.number() == number)
+            }
+
+            /// The value of a word.
+            pub fn from_name(name: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+    };
+}
+
+words!(VlanProtocol, u16: Dot1Q = 0x8100 "802.1Q", Dot1Ad = 0x88a8 "802.1ad");
+words!(MacvlanMode, u32: Private = 1 "private", Vepa = 2 "vepa", Bridge = 4 "bridge",
+    Passthru = 8 "passthru", Source = 16 "source");
+words!(BondMode, u8: BalanceRr = 0 "balance-rr", ActiveBackup = 1 "active-backup",
+    BalanceXor = 2 "balance-xor", Broadcast = 3 "broadcast", Dot3Ad = 4 "802.3ad",
+    BalanceTlb = 5 "balance-tlb", BalanceAlb = 6 "balance-alb");
+
+#[cfg(feature = "serde")]
+by_word!(
+    VlanProtocol: "802.1Q or 802.1ad",
+    MacvlanMode: "a mode of macvlan",
+    BondMode: "a mode of bonding"
+);

@@ -1,0 +1,242 @@
+//! The kinds of links and the attributes of each.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use super::{
+    BondAttrs, BridgeAttrs, Difference, MacvlanAttrs, MacvlanMode, VethAttrs, VlanAttrs,
+    VxlanAttrs, in_place, recreate,
+};
+use crate::values::Dev;
+
+/// What kind of interface it is (`IFLA_INFO_KIND`), with the attributes of that kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum LinkKind<D = Dev> {
+    /// An Ethernet bridge.
+    Bridge(BridgeAttrs),
+    /// A pair of Ethernet devices.
+    Veth(VethAttrs),
+    /// A VXLAN tunnel endpoint.
+    Vxlan(VxlanAttrs<D>),
+    /// A VLAN on another device.
+    Vlan(VlanAttrs<D>),
+    /// A device with a hardware address of its own on another device.
+    Macvlan(MacvlanAttrs<D>),
+    /// An intermediate functional block.
+    Ifb,
+    /// A device that drops what it is given.
+    Dummy,
+    /// A link aggregate.
+    Bond(BondAttrs),
+    /// A virtual routing and forwarding domain.
+    Vrf {
+        /// Its table.
+        table: u32,
+    },
+    /// A TUN device (layer 3). Netlink cannot create one: it must exist.
+    Tun,
+    /// A TAP device (layer 2). Netlink cannot create one: it must exist.
+    Tap,
+    /// Any other kind, or a device without one, such as the loopback device. Observed only.
+    Other(Box<str>),
+}
+
+impl<D> LinkKind<D> {
+    /// The same kind with the device below told in another way.
+    ///
+    /// # Errors
+    ///
+    /// That of `translate`.
+    pub fn try_map_dev<F, E>(
+        self,
+        translate: impl FnOnce(D) -> Result<F, E>,
+    ) -> Result<LinkKind<F>, E> {
+        Ok(match self {
+            LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge),
+            LinkKind::Veth(veth) => LinkKind::Veth(veth),
+            LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
+                id: vxlan.id,
+                local: vxlan.local,
+                remote: vxlan.remote,
+                port: vxlan.port,
+                link: vxlan.link.map(translate).transpose()?,
+                learning: vxlan.learning,
+                ttl: vxlan.ttl,
+            }),
+            LinkKind::Vlan(VlanAttrs { link, id, protocol }) => LinkKind::Vlan(VlanAttrs {
+                link: translate(link)?,
+                id,
+                protocol,
+            }),
+            LinkKind::Macvlan(MacvlanAttrs { link, mode }) => LinkKind::Macvlan(MacvlanAttrs {
+                link: translate(link)?,
+                mode,
+            }),
+            LinkKind::Ifb => LinkKind::Ifb,
+            LinkKind::Dummy => LinkKind::Dummy,
+            LinkKind::Bond(BondAttrs { mode, miimon }) => {
+                LinkKind::Bond(BondAttrs { mode, miimon })
+            }
+            LinkKind::Vrf { table } => LinkKind::Vrf { table },
+            LinkKind::Tun => LinkKind::Tun,
+            LinkKind::Tap => LinkKind::Tap,
+            LinkKind::Other(name) => LinkKind::Other(name),
+        })
+    }
+
+    /// The device that such a link is stacked on.
+    pub fn lower(&self) -> Option<&D> {
+        match self {
+            LinkKind::Vxlan(vxlan) => vxlan.link.as_ref(),
+            LinkKind::Vlan(vlan) => Some(&vlan.link),
+            LinkKind::Macvlan(macvlan) => Some(&macvlan.link),
+            _ => None,
+        }
+    }
+
+    /// The kernel's word for it (`ip link add ... type`).
+    pub fn name(&self) -> &str {
+        match self {
+            LinkKind::Bridge(_) => "bridge",
+            LinkKind::Veth(_) => "veth",
+            LinkKind::Vxlan(_) => "vxlan",
+            LinkKind::Vlan(_) => "vlan",
+            LinkKind::Macvlan(_) => "macvlan",
+            LinkKind::Ifb => "ifb",
+            LinkKind::Dummy => "dummy",
+            LinkKind::Bond(_) => "bond",
+            LinkKind::Vrf { .. } => "vrf",
+            LinkKind::Tun => "tun",
+            LinkKind::Tap => "tap",
+            LinkKind::Other(name) => name,
+        }
+    }
+
+    /// Returns true if such a link has a hardware address of Ethernet, whatever it is stacked on.
+    /// The address of a bond is that of its ports, which need not be Ethernet.
+    pub fn is_ethernet(&self) -> bool {
+        self.is_creatable() && !matches!(self, LinkKind::Bond(_))
+    }
+
+    /// Returns true if a netlink message can create such a link.
+    pub fn is_creatable(&self) -> bool {
+        !matches!(self, LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_))
+    }
+}
+
+impl<D: Clone> LinkKind<D> {
+    pub(super) fn where_stated(&self, stated: &LinkKind<D>) -> LinkKind<D> {
+        match (self, stated) {
+            (LinkKind::Bridge(bridge), LinkKind::Bridge(stated)) => LinkKind::Bridge(BridgeAttrs {
+                stp: stated.stp.and(bridge.stp),
+                vlan_filtering: stated.vlan_filtering.and(bridge.vlan_filtering),
+                forward_delay: stated.forward_delay.and(bridge.forward_delay),
+                ageing_time: stated.ageing_time.and(bridge.ageing_time),
+            }),
+            (kind, _) => kind.clone(),
+        }
+    }
+}
+
+/// Returns true if an observed value is as desired, where anything is.
+pub(super) fn open_or<T: PartialEq>(desired: &Option<T>, observed: &Option<T>) -> bool {
+    desired.is_none() || desired == observed
+}
+
+/// Returns true if a time is as desired. The kernel keeps these in ticks, so that at 250 ticks a
+/// second an odd number of hundredths reads back as one less (`clock_t_to_jiffies`).
+fn open_or_tick(desired: Option<u32>, observed: Option<u32>) -> bool {
+    match (desired, observed) {
+        (None, _) => true,
+        (Some(desired), Some(observed)) => {
+            desired == observed || desired % 2 == 1 && desired - 1 == observed
+        }
+        (Some(_), None) => false,
+    }
+}
+
+impl BridgeAttrs {
+    /// The forwarding delays that a bridge with the spanning tree protocol can have
+    /// (`BR_MIN_FORWARD_DELAY`, `BR_MAX_FORWARD_DELAY`). Another is refused; one that was there
+    /// before the protocol was switched on becomes the nearest of these (`br_stp_start`).
+    pub const STP_FORWARD_DELAY: RangeInclusive<u32> = 200..=3000;
+
+    /// Returns true if an observed forwarding delay is the desired one, rather than the nearest to
+    /// it.
+    fn has_delay(&self, observed: &BridgeAttrs) -> bool {
+        let range = BridgeAttrs::STP_FORWARD_DELAY;
+        let nearest = |delay| observed.stp == Some(true) && !range.contains(&delay);
+        open_or_tick(self.forward_delay, observed.forward_delay)
+            && !self.forward_delay.is_some_and(nearest)
+    }
+}
+
+pub(super) fn compare_kind(
+    desired: &LinkKind,
+    observed: &LinkKind,
+    differ: &mut dyn FnMut(Difference),
+) {
+    match (desired, observed) {
+        (LinkKind::Bridge(d), LinkKind::Bridge(o)) => {
+            in_place(open_or(&d.stp, &o.stp), "stp", differ);
+            in_place(
+                open_or(&d.vlan_filtering, &o.vlan_filtering),
+                "vlan_filtering",
+                differ,
+            );
+            in_place(d.has_delay(o), "forward_delay", differ);
+            in_place(
+                open_or_tick(d.ageing_time, o.ageing_time),
+                "ageing_time",
+                differ,
+            );
+        }
+        // The peer is not seen where it lives in another namespace.
+        (LinkKind::Veth(d), LinkKind::Veth(o)) => {
+            if let (Some(d), Some(o)) = (d.peer, o.peer) {
+                recreate(d == o, "peer", differ);
+            }
+        }
+        (LinkKind::Vxlan(d), LinkKind::Vxlan(o)) => {
+            // `vxlan_nl2conf` refuses another identifier, port or address family.
+            let family = |address: Option<IpAddr>| address.map(|a| a.is_ipv6());
+            let moves = |d: Option<IpAddr>, o| {
+                if family(d) == family(o) {
+                    in_place
+                } else {
+                    recreate
+                }
+            };
+            recreate(d.id == o.id, "id", differ);
+            recreate(open_or(&d.port, &o.port), "port", differ);
+            moves(d.local, o.local)(open_or(&d.local, &o.local), "local", differ);
+            moves(d.remote, o.remote)(open_or(&d.remote, &o.remote), "remote", differ);
+            in_place(open_or(&d.link, &o.link), "link", differ);
+            in_place(open_or(&d.learning, &o.learning), "learning", differ);
+            in_place(open_or(&d.ttl, &o.ttl), "ttl", differ);
+        }
+        (LinkKind::Vlan(d), LinkKind::Vlan(o)) => {
+            recreate(d.link == o.link, "link", differ);
+            recreate(d.id == o.id, "id", differ);
+            recreate(d.protocol == o.protocol, "protocol", differ);
+        }
+        (LinkKind::Macvlan(d), LinkKind::Macvlan(o)) => {
+            // `macvlan_changelink` refuses to enter or leave passthru.
+            let passthru = |mode: Option<MacvlanMode>| mode == Some(MacvlanMode::Passthru);
+            let kept = passthru(d.mode) == passthru(o.mode);
+            let mode_differs = if kept { in_place } else { recreate };
+            recreate(d.link == o.link, "link", differ);
+            mode_differs(open_or(&d.mode, &o.mode), "mode", differ);
+        }
+        (LinkKind::Bond(d), LinkKind::Bond(o)) => {
+            recreate(open_or(&d.mode, &o.mode), "mode", differ);
+            in_place(open_or(&d.miimon, &o.miimon), "miimon", differ);
+        }
+        (LinkKind::Vrf { table }, LinkKind::Vrf { table: o_table }) => {
+            recreate(table == o_table, "table", differ);
+        }
+        (desired, observed) => recreate(desired.name() == observed.name(), "kind", differ),
+    }
+}
