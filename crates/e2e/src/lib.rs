@@ -1,8 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![allow(
+    missing_docs,
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a test tool: a panic with the reason is how it fails"
 )]
 
+pub mod cases;
+pub mod desired;
+pub mod property;
+pub mod report;
 pub mod scenario;
+pub mod world;

@@ -11,6 +11,7 @@ mod directory;
 mod enter;
 pub mod fake;
 pub mod faults;
+pub mod fields;
 mod layer;
 mod mask;
 pub mod message;
@@ -34,8 +35,8 @@ pub use runner::{TestWhere, example, main, main_where, may_skip, panic_text, run
 pub use snapshot::Snapshot;
 pub use stable::stable;
 pub use topology::{
-    NamedNetns, bridge, index_of, ip, ip_batch, ip_fails, ip_json, named_netns, uplinks, veth_pair,
-    wait_until,
+    NamedNetns, bridge, index_of, ip, ip_batch, ip_fails, ip_force, ip_json, named_netns, uplinks,
+    veth_pair, wait_until,
 };
 pub use wire::{raw_dump, raw_dump_proxies};
 pub use writer::Writer;

@@ -50,6 +50,32 @@ pub fn ip_batch<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) {
     assert!(output.status.success(), "{}", failure(&args, &output));
 }
 
+/// Runs lines of `ip`, and of `bridge` where they begin with `fdb`, of which any may fail. Returns
+/// the messages of those that did.
+///
+/// # Panics
+///
+/// When the programs cannot be run.
+#[track_caller]
+pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
+    let program = |line: &S| match line.as_ref().starts_with("fdb") {
+        true => "bridge",
+        false => "ip",
+    };
+    // `ip neighbour` ends the whole batch when it is refused.
+    let ends = |line: &S| line.as_ref().starts_with("neighbour");
+    let mut messages = String::new();
+    for lines in lines.chunk_by(|one, next| program(one) == program(next) && !ends(one)) {
+        let input: String = lines
+            .iter()
+            .flat_map(|line| [line.as_ref(), "\n"])
+            .collect();
+        let output = run_program(program(&lines[0]), &["-force", "-batch", "-"], &input);
+        messages += &String::from_utf8_lossy(&output.stderr);
+    }
+    messages
+}
+
 /// Returns what `ip -json -details ARGS...` reports; an empty array where it prints nothing.
 ///
 /// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has
@@ -176,13 +202,17 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 
 #[track_caller]
 fn run(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new("ip")
+    run_program("ip", args, input)
+}
+
+fn run_program(program: &str, args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(program)
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("ip, of Debian's package iproute2: {error}"));
+        .unwrap_or_else(|error| panic!("{program}, of Debian's package iproute2: {error}"));
     let mut stdin = child.stdin.take().expect("piped");
     thread::scope(|scope| {
         // Apart from the reading, or both sides could wait with full pipes; a child that failed

@@ -53,31 +53,24 @@ impl Programs {
             packages.extend(["--package", package]);
             tests.extend(["--test", target]);
         }
-        // Named, `cargo test` would build the examples as tests.
-        for (words, what) in [
-            (&["test", "--no-run"][..], &tests[..]),
-            (&["build"], &["--examples"]),
-        ] {
-            let mut build = cargo(words);
-            build
-                .arg("--all-features")
-                .args(&packages)
-                .args(what)
-                .args(["--target", "x86_64-unknown-linux-gnu"])
-                .arg("--message-format=json-render-diagnostics")
-                .args(PROFILE)
-                .env("RUSTFLAGS", "-C target-feature=+crt-static")
-                .env("CARGO_TARGET_DIR", target)
-                .stderr(Stdio::inherit());
-            let line = line(&build);
-            println!("$ {line}");
-            let built = build.output().map_err(|error| format!("{line}: {error}"))?;
-            if !built.status.success() {
-                return Err(format!("{line}: {}", built.status));
-            }
-            for message in String::from_utf8_lossy(&built.stdout).lines() {
-                programs.take(message, &targets);
-            }
+        let mut build = cargo(&["test", "--no-run", "--all-features"]);
+        build
+            .args(&packages)
+            .args(&tests)
+            .args(["--target", "x86_64-unknown-linux-gnu"])
+            .arg("--message-format=json-render-diagnostics")
+            .args(PROFILE)
+            .env("RUSTFLAGS", "-C target-feature=+crt-static")
+            .env("CARGO_TARGET_DIR", target)
+            .stderr(Stdio::inherit());
+        let line = line(&build);
+        println!("$ {line}");
+        let built = build.output().map_err(|error| format!("{line}: {error}"))?;
+        if !built.status.success() {
+            return Err(format!("{line}: {}", built.status));
+        }
+        for message in String::from_utf8_lossy(&built.stdout).lines() {
+            programs.take(message, &targets);
         }
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
         if programs.tests.len() != targets.len() {
@@ -169,12 +162,12 @@ mod tests {
         let has =
             |package: &str, name: &str| targets.contains(&(package.to_owned(), name.to_owned()));
         assert!(
-            has("trueup-rtnl", "kernel") && has("trueup-rtnl", "scale"),
+            has("trueup-rtnl", "kernel") && has("trueup-e2e", "scale"),
             "{targets:?}"
         );
         assert!(!has("trueup-file", "good"), "{targets:?}");
-        assert!(!has("trueup-rtnl", "crash"), "{targets:?}");
-        let asked = super::targets(Some("rtnl/crash")).unwrap();
-        assert_eq!(asked, [("trueup-rtnl".to_owned(), "crash".to_owned())]);
+        assert!(!has("trueup-e2e", "crash"), "{targets:?}");
+        let asked = super::targets(Some("e2e/crash")).unwrap();
+        assert_eq!(asked, [("trueup-e2e".to_owned(), "crash".to_owned())]);
     }
 }

@@ -12,22 +12,13 @@ mod changes;
 mod collateral;
 mod cost;
 mod facts;
-mod judge;
 mod kinds;
 mod links;
 mod order;
 mod ownership;
 mod pass;
-#[path = "../common/property.rs"]
-mod property;
 mod routes;
 mod support;
-// The kernel's rows by what identifies them, as the tests with another writer at work have them.
-#[allow(dead_code, reason = "what those tests alone ask")]
-#[path = "../writers/world.rs"]
-mod world;
-
-use judge::row;
 
 trueup_testkit::kernel_tests![
     pass::from_nothing_to_everything_and_back,
@@ -80,7 +71,6 @@ trueup_testkit::kernel_tests![
     collateral::a_macvtap_of_another_writer_holds_a_smaller_mtu where "macvtap",
     collateral::a_reject_route_of_ipv6_holds_the_loopback_device_up,
     collateral::a_vlan_that_is_down_holds_nothing where "vlan",
-    collateral::random::nothing_of_another_writer_goes_unnamed,
     changes::a_route_that_comes_and_goes_is_one_message_each,
     changes::a_route_whose_new_gateway_is_refused_stays_as_it_is,
     changes::a_route_that_another_writer_has_changed_for_us_is_not_changed_again,
@@ -117,6 +107,4 @@ trueup_testkit::kernel_tests![
     kinds::a_writer_on_a_link_is_not_lost_to_a_bond where "bond",
     kinds::a_vrf_takes_ports_rules_and_routes_and_goes where "vrf",
     kinds::a_wireguard_link_that_exists_is_set_up_and_stays where "wireguard",
-    judge::valid_states_converge_in_one_pass,
-    judge::writers_are_left_alone,
 ];

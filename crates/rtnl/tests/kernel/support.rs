@@ -7,9 +7,8 @@ use trueup_diff::{
 };
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
+use trueup_testkit::fields::{Fields, OURS, fields, line, names};
 use trueup_testkit::{Kind, RawMessage, raw_dump};
-
-use crate::judge::row::{Fields, Names, OURS, fields, line};
 
 pub(crate) fn name(text: &str) -> IfName {
     text.parse().unwrap()
@@ -102,14 +101,6 @@ pub(crate) fn address(dev: &str, text: &str) -> Address<IfName> {
 pub(crate) fn via(dst: &str, gateway: &str) -> Route<IfName> {
     let hop = NextHop::via(gateway.parse().unwrap());
     Route::new(dst.parse().unwrap(), NextHops::One(hop))
-}
-
-pub(crate) fn names() -> Names {
-    let links = raw_dump(Kind::Link, 0);
-    let named = links
-        .iter()
-        .map(|row| (row.device(), row.ifname().unwrap()));
-    named.collect()
 }
 
 /// The rows of a kind that a predicate takes, each as a line.

@@ -1,0 +1,42 @@
+//! Short ways to write desired objects.
+
+use trueup_diff::{
+    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route,
+};
+
+pub fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+/// Every kind managed, and nothing desired.
+pub fn nothing() -> Desired {
+    Desired {
+        links: Some(vec![]),
+        addresses: Some(vec![]),
+        neighbours: Some(vec![]),
+        routes: Some(Default::default()),
+        rules: Some(vec![]),
+        ..Desired::default()
+    }
+}
+
+pub fn up(kind: LinkKind<IfName>, dev: &str) -> Link<IfName> {
+    Link {
+        up: Some(true),
+        ..Link::new(name(dev), kind)
+    }
+}
+
+/// An address; in IPv6 without duplicate detection.
+pub fn address(dev: &str, text: &str) -> Address<IfName> {
+    let mut address = Address::new(name(dev), text.parse().unwrap());
+    if text.contains(':') {
+        address.flags = AddressFlags::NODAD;
+    }
+    address
+}
+
+pub fn via(dst: &str, gateway: &str) -> Route<IfName> {
+    let hop = NextHop::via(gateway.parse().unwrap());
+    Route::new(dst.parse().unwrap(), NextHops::One(hop))
+}

@@ -1,0 +1,191 @@
+//! The namespace at one moment, by what identifies an object to the kernel, read from raw bytes.
+
+use std::collections::BTreeMap;
+
+use trueup_testkit::fields::{Fields, Names, fields, line};
+use trueup_testkit::{Kind, RawMessage, Snapshot};
+
+/// What identifies an object, and who it says made it: an object under another protocol is another
+/// object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id {
+    pub kind: Kind,
+    /// The device that it is, or lives on; 0 for those that name none.
+    pub device: u32,
+    pub key: Vec<u8>,
+    pub protocol: u8,
+}
+
+/// What an object is known by to the kernel, whoever made it.
+pub type Place = (Kind, u32, Vec<u8>);
+
+impl Id {
+    pub fn place(&self) -> Place {
+        (self.kind, self.device, self.key.clone())
+    }
+
+    pub fn of(row: &RawMessage) -> Id {
+        let attr = |number: u16| row.attrs.get(&number).cloned().unwrap_or_default();
+        let header = &row.header;
+        let v4 = row.family() == 2;
+        let mut key = vec![row.family()];
+        let device = match row.kind {
+            Kind::Route | Kind::Rule | Kind::Nexthop => 0,
+            _ => row.device(),
+        };
+        match row.kind {
+            Kind::Link => key.clear(),
+            Kind::Address => {
+                key.extend(if row.attrs.contains_key(&2) {
+                    attr(2)
+                } else {
+                    attr(1)
+                });
+                if v4 {
+                    key.push(header[1]);
+                    key.extend(attr(1));
+                }
+            }
+            Kind::Neighbour => {
+                key.push(header[10] & 8);
+                key.extend(attr(1));
+            }
+            Kind::Route => {
+                key.extend(row.table().unwrap_or(0).to_ne_bytes());
+                key.extend([header[1], header[2], header[3]]);
+                key.extend(row.attr_u32(6).unwrap_or(0).to_ne_bytes());
+                key.extend(attr(1));
+                key.extend(attr(2));
+            }
+            Kind::Rule | Kind::Nexthop => {
+                key.extend(header);
+                for (number, value) in row.attrs.iter().filter(|(number, _)| **number != 21) {
+                    key.extend(number.to_ne_bytes());
+                    key.extend(value);
+                }
+            }
+        }
+        Id {
+            kind: row.kind,
+            device,
+            key,
+            protocol: row.protocol().unwrap_or(0),
+        }
+    }
+}
+
+/// The namespace at one moment.
+#[derive(Clone)]
+pub struct World {
+    /// IPv4 routes may be several of a key.
+    pub rows: BTreeMap<Id, Vec<RawMessage>>,
+    pub names: Names,
+}
+
+impl World {
+    /// Reads it. Who writes meanwhile is seen in part.
+    pub fn look() -> World {
+        let snapshot = Snapshot::take();
+        let mut rows = BTreeMap::new();
+        let mut names = Names::new();
+        for row in Kind::ALL.into_iter().flat_map(|kind| snapshot.of(kind)) {
+            if row.kind == Kind::Link {
+                names.insert(row.device(), row.ifname().unwrap());
+            }
+            rows.entry(Id::of(row))
+                .or_insert_with(Vec::new)
+                .push(row.clone());
+        }
+        World { rows, names }
+    }
+
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = (&Id, &RawMessage)> {
+        let rows = self.rows.iter().filter(move |(id, _)| id.kind == kind);
+        rows.flat_map(|(id, rows)| rows.iter().map(move |row| (id, row)))
+    }
+
+    /// What is declared by another writer, and not the kernel's own.
+    pub fn declared(&self) -> impl Iterator<Item = (&Id, &Vec<RawMessage>)> {
+        self.rows.iter().filter(|(_, rows)| !derived(&rows[0]))
+    }
+
+    /// Name and kind of the link of that index.
+    pub fn link(&self, index: u32) -> Option<(String, String)> {
+        let (_, row) = self.of(Kind::Link).find(|(id, _)| id.device == index)?;
+        let mut fields = fields(row, &self.names);
+        Some((fields.remove("name")?, fields.remove("kind")?))
+    }
+
+    pub fn fields(&self, row: &RawMessage) -> Fields {
+        fields(row, &self.names)
+    }
+
+    /// A row for a person.
+    pub fn line(&self, row: &RawMessage) -> String {
+        format!(
+            "{} #{}",
+            line(row.kind.word(), &self.fields(row)),
+            row.device()
+        )
+    }
+
+    /// What there is of a row to be kept: a link's MTU and hardware address may follow from what is
+    /// below it and from its ports.
+    pub fn kept(&self, row: &RawMessage) -> (String, Option<RawMessage>) {
+        if row.kind != Kind::Link {
+            return (String::new(), Some(row.clone()));
+        }
+        let mut fields = self.fields(row);
+        let bridge = fields["kind"] == "bridge";
+        if bridge || fields.contains_key("lower") {
+            fields.remove("mtu");
+        }
+        if bridge || fields["kind"] == "macvlan" {
+            fields.remove("lladdr");
+        }
+        (line("link", &fields), None)
+    }
+
+    /// What there is of all rows of an object to be kept.
+    pub fn kept_of(&self, id: &Id) -> Vec<(String, Option<RawMessage>)> {
+        let rows = self.rows.get(id).into_iter().flatten();
+        rows.map(|row| self.kept(row)).collect()
+    }
+
+    /// All that is at a place.
+    pub fn at(&self, place: &Place) -> Vec<&RawMessage> {
+        let rows = self.rows.iter().filter(|(id, _)| id.place() == *place);
+        rows.flat_map(|(_, rows)| rows).collect()
+    }
+
+    /// What this one lacks of another, or has otherwise, a line each.
+    pub fn lacks(&self, other: &World) -> String {
+        let mut text = String::new();
+        for (id, theirs) in other.declared() {
+            if self.kept_of(id) != other.kept_of(id) {
+                for row in theirs {
+                    text += &format!("{}   {row}\n", other.line(row));
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Returns true if the kernel made a row by itself. What is made here is never marked as its.
+pub fn derived(row: &RawMessage) -> bool {
+    match row.kind {
+        Kind::Link => row.device() == 1,
+        Kind::Address => matches!(row.protocol(), Some(1..=3)),
+        Kind::Neighbour => row.device() == 1 || !is_declared_neighbour(row),
+        Kind::Route => row.header[5] == 2,
+        Kind::Rule => matches!(row.attr_u32(6).unwrap_or(0), 0 | 32_766 | 32_767),
+        Kind::Nexthop => false,
+    }
+}
+
+/// Permanent, without resolution, learnt from outside, or a proxy.
+fn is_declared_neighbour(row: &RawMessage) -> bool {
+    let flags = row.header[10];
+    row.header[8] & 0xc0 != 0 || flags & 0x18 != 0
+}

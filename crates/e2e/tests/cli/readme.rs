@@ -1,0 +1,29 @@
+//! The program that the README shows, word for word, against the kernel.
+
+use std::process::Command;
+
+use trueup_testkit::{Kind, Snapshot, bridge, ip};
+
+pub(crate) fn the_example_converges() {
+    bridge("br0", &[]);
+    ip(&["address", "add", "10.1.0.1/24", "dev", "br0"]);
+    let before = Snapshot::settled();
+    let output = Command::new(env!("CARGO_BIN_EXE_route")).output().unwrap();
+    assert_eq!(output.stdout, b"converged: true\n", "{output:?}");
+    let after = Snapshot::settled();
+    assert_eq!(after.routes_with_protocol(116).len(), 1);
+    assert_eq!(
+        after.of(Kind::Route).count(),
+        before.of(Kind::Route).count() + 1
+    );
+    before.assert_same(&after.without_protocol(116));
+}
+
+pub(crate) fn the_readme_shows_it() {
+    let example = include_str!("../../../trueup/examples/route.rs");
+    let program = example.split_once("\n\n").unwrap().1;
+    assert!(
+        include_str!("../../../../README.md").contains(program),
+        "README.md shows another one"
+    );
+}

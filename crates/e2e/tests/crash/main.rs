@@ -1,0 +1,68 @@
+//! The crash matrix. A process that makes a namespace agree with a file is killed before and after
+//! everything that it sends and everything that it writes down, each time another process at
+//! another point; then another one takes over, with the same file, with another, and with an
+//! emptied one. Whatever was half done, that one ends what the file says, leaves nothing behind,
+//! and touches nothing that was there before.
+//!
+//! A first process passes all points and lists them. Then one process dies at each, or at a sample
+//! of each class of points (`trueup_testkit::crash::select`), and none dies at one more.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test code, though without #[test]"
+)]
+
+mod agent;
+mod file;
+mod host;
+mod matrix;
+mod program;
+mod storage;
+mod trace;
+
+use std::env;
+use std::process::ExitCode;
+
+use agent::{Proof, Will};
+
+fn a_kill_at_any_point_is_made_good_by_markers() {
+    matrix::killed_at_every_point(Proof::Markers);
+}
+
+fn a_kill_at_any_point_is_made_good_by_the_ledger() {
+    matrix::killed_at_every_point(Proof::Ledger);
+}
+
+fn a_kill_at_any_point_is_made_good_without_markers() {
+    matrix::killed_at_every_point(Proof::Masked);
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().collect();
+    if let Some(will) = Will::describe(&words) {
+        return agent::live(&will);
+    }
+    trueup_testkit::main(&[
+        (
+            "a_kill_at_any_point_is_made_good_by_markers",
+            a_kill_at_any_point_is_made_good_by_markers,
+        ),
+        (
+            "a_kill_at_any_point_is_made_good_by_the_ledger",
+            a_kill_at_any_point_is_made_good_by_the_ledger,
+        ),
+        (
+            "a_kill_at_any_point_is_made_good_without_markers",
+            a_kill_at_any_point_is_made_good_without_markers,
+        ),
+        (
+            "an_agent_killed_in_its_first_pass_is_made_good",
+            program::an_agent_killed_in_its_first_pass_is_made_good,
+        ),
+        (
+            "an_agent_killed_at_a_changed_file_is_made_good",
+            program::an_agent_killed_at_a_changed_file_is_made_good,
+        ),
+    ])
+}
