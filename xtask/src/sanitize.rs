@@ -13,20 +13,12 @@ use crate::tools::{Result, show_and_run};
 /// stacks, which neither tool can follow.
 const ADDRESS: [&[&str]; 3] = [
     &["-p", "trueup-diff", "--lib", "--tests"],
-    &["-p", "trueup-netlink", "--lib", "--test", "codec_wire"],
-    &[
-        "-p",
-        "trueup-loop",
-        "--lib",
-        "--test",
-        "state",
-        "--test",
-        "driver",
-    ],
+    &["-p", "trueup-netlink", "--lib", "--test", "it"],
+    &["-p", "trueup-loop", "--lib", "--test", "it"],
 ];
 
 /// The tests that are run under Miri, which has no sockets and no `poll`.
-const MIRI: [&[&str]; 4] = [
+const MIRI: [&[&str]; 5] = [
     &["-p", "trueup-diff", "--lib", "--tests"],
     &[
         "-p",
@@ -37,8 +29,9 @@ const MIRI: [&[&str]; 4] = [
         "extack::",
         "error::",
     ],
-    &["-p", "trueup-netlink", "--test", "codec_wire"],
-    &["-p", "trueup-loop", "--lib", "--test", "state"],
+    &["-p", "trueup-netlink", "--test", "it", "codec::"],
+    &["-p", "trueup-loop", "--lib"],
+    &["-p", "trueup-loop", "--test", "it", "state::"],
 ];
 
 /// How many cases a property is tried with: a fraction of what a plain test run does, as each takes

@@ -1,0 +1,18 @@
+//! The tests of the public API, in one program: each program more is one link more.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+mod nexthop_assignment;
+mod objects;
+mod order;
+mod ownership;
+mod properties;
+mod render;
+#[cfg(feature = "serde")]
+mod serial;
+mod tracker;

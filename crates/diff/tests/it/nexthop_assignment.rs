@@ -1,0 +1,178 @@
+//! Routes that stay on their nexthop objects against the full diff: where it is said that they do,
+//! objects are all that the full plan is about.
+
+use proptest::prelude::*;
+use trueup_diff::{
+    Desired, IfName, Kinds, Link, NextHop, NextHops, Nexthop, NexthopAssignment, NexthopMode,
+    Object, Observed, Owned, Plan, ResolvedDevices, ResolvedRoutes, Route, Routes, plan,
+    plan_resolved, resolve_with,
+};
+
+const MARKER: u8 = 116;
+
+fn name() -> IfName {
+    "eth0".parse().unwrap()
+}
+
+/// A way to few places: by one gateway or by two, with the device or, as no object can stand for,
+/// without.
+fn way(number: u8) -> NextHops<IfName> {
+    let hop = |number: u8| {
+        NextHop::via(format!("10.0.0.{}", number % 4 + 1).parse().unwrap()).with_dev(name())
+    };
+    match number {
+        0..4 => NextHops::One(hop(number)),
+        4..7 => NextHops::Many(vec![hop(number), hop(number + 1)]),
+        _ => NextHops::One(NextHop::via("10.0.0.1".parse().unwrap())),
+    }
+}
+
+fn route(place: u8, number: u8) -> Route<IfName> {
+    let dst = match place {
+        0 => "10.0.0.0/8".into(),
+        place => format!("10.{place}.0.0/16"),
+    };
+    Route::new(dst.parse().unwrap(), way(number))
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    ReplaceNexthops(u8, u8),
+    Desire(u8, u8),
+    Release(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (0..8_u8, 0..8_u8).prop_map(|(from, to)| Event::ReplaceNexthops(from, to)),
+        1 => (0..12_u8, 0..8_u8).prop_map(|(place, number)| Event::Desire(place, number)),
+        1 => (0..12_u8).prop_map(Event::Release),
+    ]
+}
+
+fn observed(routes: Vec<Route>, nexthops: Vec<Nexthop>) -> Observed {
+    let link = Link {
+        index: 2,
+        up: Some(true),
+        ..Link::must_exist(name())
+    };
+    Observed {
+        links: vec![link],
+        routes,
+        nexthops,
+        complete: Kinds::ALL,
+        ..Observed::default()
+    }
+}
+
+fn planned(desired: &Desired, observed: &Observed) -> Plan {
+    plan(desired, observed, &Owned::default(), MARKER).unwrap()
+}
+
+/// The desired routes, resolved, given the nexthop objects that are there.
+fn resolved(desired: &Desired, there: &Observed) -> (ResolvedDevices, ResolvedRoutes) {
+    let devices = ResolvedDevices::of(desired, there, &Owned::default(), MARKER).unwrap();
+    let routes = devices.resolve_routes(desired, there, MARKER).unwrap();
+    (devices, routes)
+}
+
+/// The plan for the objects alone, if the routes can stay on theirs.
+fn of_objects(assignment: &NexthopAssignment, desired: &Desired, there: &Observed) -> Option<Plan> {
+    let mut assignment = assignment.clone();
+    if !assignment.follow(desired.routes.as_ref()?) {
+        return None;
+    }
+    let alone = observed(Vec::new(), there.nexthops.clone());
+    let (devices, routes) = resolved(desired, &alone);
+    if !assignment.is_current(&routes) {
+        return None;
+    }
+    let none = Routes::new();
+    let resolved = resolve_with(desired, Some((&none, &routes)), &devices, &alone, MARKER);
+    let resolved = resolved.unwrap();
+    Some(plan_resolved(&resolved, &alone, &Owned::default()).unwrap())
+}
+
+/// What is there once all is as desired, and which route is on which object then.
+fn settled(desired: &Desired, before: &Observed) -> (Observed, NexthopAssignment) {
+    let (devices, routes) = resolved(desired, before);
+    let assignment = NexthopAssignment::in_sync(&routes);
+    let routes = desired.routes.as_ref().zip(Some(&routes));
+    let resolved = resolve_with(desired, routes, &devices, before, MARKER).unwrap();
+    let after = observed(resolved.routes.unwrap(), resolved.nexthops.unwrap());
+    (after, assignment)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_plan_for_the_objects_alone_is_the_plan_of_all(
+        first in prop::collection::vec((0..12_u8, 0..8_u8), 0..12),
+        rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
+    ) {
+        let routes = first.iter().map(|(place, number)| route(*place, *number));
+        let mut desired = Desired {
+            routes: Some(routes.collect()),
+            nexthops: NexthopMode::Objects,
+            ..Desired::default()
+        };
+        let (mut there, mut assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
+        for round in rounds {
+            let routes = desired.routes.as_mut().unwrap();
+            for event in round {
+                match event {
+                    Event::ReplaceNexthops(from, to) => routes.replace_nexthops(&way(from), &way(to)),
+                    Event::Desire(place, number) => drop(routes.insert(route(place, number))),
+                    Event::Release(place) => drop(routes.remove(&route(place, 0).canonical_key())),
+                }
+            }
+            if let Some(asked) = of_objects(&assignment, &desired, &there) {
+                let all = planned(&desired, &there);
+                prop_assert_eq!(asked.text().to_string(), all.text().to_string());
+                prop_assert_eq!(asked.ops, all.ops);
+            }
+            (there, assignment) = settled(&desired, &there);
+        }
+    }
+}
+
+#[test]
+fn replaced_next_hops_take_a_change_of_their_objects_alone() {
+    let routes = [route(1, 0), route(2, 0), route(3, 7)];
+    let mut desired = Desired {
+        routes: Some(routes.into()),
+        nexthops: NexthopMode::Objects,
+        ..Desired::default()
+    };
+    let (there, assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
+    let before = desired.clone();
+    let replace_nexthops = |desired: &mut Desired, from, to| {
+        let routes = desired.routes.as_mut().unwrap();
+        routes.replace_nexthops(&way(from), &way(to));
+    };
+    replace_nexthops(&mut desired, 0, 1);
+    let plan = of_objects(&assignment, &desired, &there).unwrap();
+    let [op] = &plan.ops[..] else {
+        panic!("{}", plan.text())
+    };
+    assert!(matches!(op.object, Object::Nexthop(_)), "{op:?}");
+
+    // No object stands for this one; and with a source prefix a route has next hops of its own.
+    let mut open = before.clone();
+    replace_nexthops(&mut open, 7, 1);
+    assert_eq!(of_objects(&assignment, &open, &there), None);
+    let six =
+        |gateway: &str| NextHops::One(NextHop::via(gateway.parse().unwrap()).with_dev(name()));
+    let plain = Route::new("2001:db8:1::/48".parse().unwrap(), six("fe80::1"));
+    let from = Route {
+        from: Some("2001:db8::/32".parse().unwrap()),
+        ..plain.clone()
+    };
+    let mut odd = before;
+    odd.routes.as_mut().unwrap().extend([plain, from]);
+    let (there, assignment) = settled(&odd, &there);
+    let routes = odd.routes.as_mut().unwrap();
+    routes.replace_nexthops(&six("fe80::1"), &six("fe80::2"));
+    assert_eq!(of_objects(&assignment, &odd, &there), None);
+}

@@ -1,7 +1,0 @@
-//! The loop on real threads, with sources whose every pass the test holds in its hand: no test
-//! sleeps to be right.
-#![allow(clippy::unwrap_used)]
-
-mod controls;
-mod held;
-mod passes;

@@ -1,0 +1,289 @@
+//! What a pass costs in the loop itself: the same however much is desired, and next to nothing for
+//! each op.
+//!
+//! Counted, not timed: calls of the report, and allocations of the loop's own thread.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use trueup_loop::{Config, Loop, PassSummary, Running};
+use trueup_reconcile::{
+    ErrorClass, Ledger, MemoryLedger, OpKey, Outcome, PassLimits, Report, ReportedOp, Source,
+};
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_secs(36_000);
+const MILLION: u64 = 1_000_000;
+
+thread_local! {
+    /// Bytes, and how often any were asked for.
+    static ALLOCATED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: all is left to the system's allocator; what is counted is no pointer of its.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (bytes, times) = ALLOCATED.get();
+        ALLOCATED.set((bytes + layout.size() as u64, times + 1));
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// How often a report was asked.
+#[derive(Debug, Default)]
+struct Asked {
+    walks: AtomicU64,
+    keys: AtomicU64,
+}
+
+/// A report of many ops that holds none of them: every so-many-th fails, the others are applied.
+struct Many {
+    ops: u64,
+    fails: Option<u64>,
+    asked: Arc<Asked>,
+}
+
+impl Report for Many {
+    fn converged(&self) -> bool {
+        self.fails.is_none()
+    }
+
+    fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
+        self.asked.walks.fetch_add(1, Ordering::Relaxed);
+        for op in 0..self.ops {
+            let fails = self.fails.is_some_and(|each| op % each == 0);
+            tell(ReportedOp {
+                kind: if op % 1000 == 0 { "link" } else { "route" },
+                outcome: match fails {
+                    true => Outcome::Failed(ErrorClass::Busy),
+                    false => Outcome::Applied,
+                },
+                key: &|| {
+                    self.asked.keys.fetch_add(1, Ordering::Relaxed);
+                    OpKey(op)
+                },
+            });
+        }
+    }
+}
+
+/// What is desired cannot be copied or compared: it says how many ops there are to be, and which
+/// fail.
+struct Wish {
+    ops: u64,
+    fails: Option<u64>,
+    _all: Vec<u64>,
+}
+
+struct Counted {
+    asked: Arc<Asked>,
+    /// What was allocated between the end of the pass before and the beginning of this one.
+    between: Sender<(u64, u64)>,
+    since: (u64, u64),
+}
+
+impl Source for Counted {
+    type Scope = ();
+    type Desired = Wish;
+    type Options = ();
+    type Report = Many;
+    type Observed = ();
+    type Error = Infallible;
+    type Subscription = ();
+
+    fn reconcile(
+        &mut self,
+        (): &(),
+        desired: &Wish,
+        _: &mut dyn Ledger,
+        (): &(),
+    ) -> Result<Many, Infallible> {
+        let (bytes, times) = ALLOCATED.get();
+        let between = (bytes - self.since.0, times - self.since.1);
+        self.between.send(between).unwrap();
+        let report = Many {
+            ops: desired.ops,
+            fails: desired.fails,
+            asked: Arc::clone(&self.asked),
+        };
+        self.since = ALLOCATED.get();
+        Ok(report)
+    }
+
+    fn reconcile_within(
+        &mut self,
+        scope: &(),
+        desired: &Wish,
+        ledger: &mut dyn Ledger,
+        options: &(),
+        _: &PassLimits<'_>,
+    ) -> Result<Many, Infallible> {
+        self.reconcile(scope, desired, ledger, options)
+    }
+}
+
+struct Bench {
+    running: Running<Counted>,
+    asked: Arc<Asked>,
+    between: Receiver<(u64, u64)>,
+}
+
+/// A loop after its first pass, over so much and with nothing to do.
+fn bench(size: usize) -> Bench {
+    let asked = Arc::new(Asked::default());
+    let (tell, between) = channel();
+    let source = Counted {
+        asked: Arc::clone(&asked),
+        between: tell,
+        since: (0, 0),
+    };
+    let desired = Wish {
+        ops: 0,
+        fails: None,
+        _all: vec![0; size],
+    };
+    let config = Config::default()
+        .with_interval(NEVER)
+        .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
+    let ledger = MemoryLedger::default();
+    let it = Loop::new(source, (), desired, ledger, (), config).unwrap();
+    let running = it.spawn("counted").unwrap();
+    running.handle().force(LONG).unwrap();
+    let bench = Bench {
+        running,
+        asked,
+        between,
+    };
+    bench.force();
+    bench.between.try_iter().for_each(drop);
+    bench.asked();
+    bench
+}
+
+impl Bench {
+    fn wish(&self, ops: u64, fails: Option<u64>) {
+        let change = move |wish: &mut Wish| (wish.ops, wish.fails) = (ops, fails);
+        self.running.handle().change(change).unwrap();
+    }
+
+    fn force(&self) {
+        self.running.handle().force(LONG).unwrap();
+    }
+
+    /// Once it has begun: bytes, and how often, since the last one ended.
+    fn pass(&self) -> (u64, u64) {
+        self.between.recv_timeout(LONG).unwrap()
+    }
+
+    /// Walks and keys since this was asked last.
+    fn asked(&self) -> (u64, u64) {
+        let Asked { walks, keys } = &*self.asked;
+        (
+            walks.swap(0, Ordering::Relaxed),
+            keys.swap(0, Ordering::Relaxed),
+        )
+    }
+}
+
+#[test]
+fn a_million_ops_are_told_once_and_none_that_succeeded_is_named() {
+    let bench = bench(0);
+    bench.wish(MILLION, None);
+    bench.pass();
+    bench.force();
+    assert_eq!(bench.asked(), (2, 0), "once in each of two passes");
+    let (bytes, times) = bench.pass();
+    assert!(
+        bytes < 4096 && times < 32,
+        "{bytes} bytes, {times} times for a million ops"
+    );
+    let stats = bench.running.handle().stats();
+    assert_eq!(stats.ops["route"].applied, 2 * 999_000);
+    assert_eq!(stats.ops["link"].applied, 2 * 1_000);
+    bench.running.stop(LONG).unwrap();
+}
+
+#[test]
+fn of_a_million_ops_only_those_that_fail_are_named_and_then_all_while_one_is_held() {
+    let bench = bench(0);
+    bench.wish(MILLION, Some(100_000));
+    bench.pass();
+    bench.force();
+    let (bytes, _) = bench.pass();
+    assert!(bytes < 16_384, "{bytes} bytes for ten that failed");
+    // In the second pass something is held, and any op may be on it.
+    assert_eq!(bench.asked(), (2, 10 + MILLION));
+    assert_eq!(bench.running.handle().stats().backed_off, 10);
+    bench.wish(MILLION, None);
+    bench.pass();
+    bench.force();
+    bench.pass();
+    bench.asked();
+    bench.force();
+    assert_eq!(bench.asked(), (1, 0), "none is held any more");
+    bench.running.stop(LONG).unwrap();
+}
+
+#[test]
+fn of_a_million_that_fail_no_more_are_named_than_are_kept_track_of() {
+    let asked = Arc::new(Asked::default());
+    let report = Many {
+        ops: MILLION,
+        fails: Some(1),
+        asked: Arc::clone(&asked),
+    };
+    let passed = PassSummary::of(&report, None);
+    assert_eq!(passed.tried(), MILLION);
+    assert_eq!(passed.objects.len(), 65_536);
+    assert_eq!(asked.keys.load(Ordering::Relaxed), 65_536);
+}
+
+/// The same pass for the same change, over ten objects and over a million.
+#[test]
+fn a_change_costs_in_the_loop_the_same_however_much_is_desired() {
+    let costs = [10, 1_000_000].map(|size| {
+        let bench = bench(size);
+        let costs: Vec<_> = (0..5)
+            .map(|ops| {
+                bench.wish(ops, None);
+                bench.pass()
+            })
+            .collect();
+        bench.running.stop(LONG).unwrap();
+        costs
+    });
+    assert_eq!(costs[0], costs[1]);
+    assert!(costs[1].iter().all(|&(bytes, _)| bytes < 2048), "{costs:?}");
+}
+
+/// No more than the last report is kept, and none that converged once it no longer stands.
+#[test]
+fn a_report_is_kept_until_the_next_and_one_that_converged_while_it_stands() {
+    let bench = bench(0);
+    let handle = bench.running.handle();
+    let first = Arc::downgrade(&handle.last_report().unwrap());
+    assert!(first.upgrade().unwrap().converged());
+    bench.wish(3, Some(1));
+    bench.pass();
+    bench.force();
+    assert!(first.upgrade().is_none(), "nobody could be given it");
+    bench.running.stop(LONG).unwrap();
+}

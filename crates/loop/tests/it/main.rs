@@ -1,0 +1,10 @@
+//! The tests of the public API, in one program: each program more is one link more.
+#![allow(clippy::unwrap_used)]
+
+mod contract;
+mod costs;
+mod driver;
+mod hints;
+mod state;
+#[cfg(feature = "tracing")]
+mod tracing;
