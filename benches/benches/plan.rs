@@ -3,7 +3,7 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trueup_counts::made::{self, Changing, MARKER};
-use trueup_diff::{Desired, Family, Owned, Routes, plan};
+use trueup_diff::{Desired, Family, Owned, plan};
 
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
 
@@ -14,10 +14,7 @@ fn plans(c: &mut Criterion) {
         let there = made::observed(made::routes(Family::Inet, size));
         let empty = made::observed(Vec::new());
         let desired = made::desired(Family::Inet, size);
-        let nothing = Desired {
-            routes: Some(Routes::new()),
-            ..Desired::default()
-        };
+        let nothing = Desired::default().with_routes([]);
         let owned = Owned::default();
         group.throughput(Throughput::Elements(size as u64));
         for (name, desired, observed) in [

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use ipnetwork::IpNetwork;
 use trueup_diff::{
     Address, AddressFlags, Desired, Dev, Family, IfName, Neighbour, NextHop, NextHops, Object,
-    Prefix, Route, Rule, RuleAction, table,
+    Prefix, Route, Routes, Rule, RuleAction, table,
 };
 use trueup_testkit::{Snapshot, index_of, ip_batch};
 
@@ -97,13 +97,15 @@ fn rule(list: u8, at: u32) -> Rule {
 pub fn desired(routes: u32, others: u32) -> Result<Desired> {
     let dev: IfName = OURS.parse()?;
     let neighbours = (0..others).map(|at| neighbour(dev, 22, at));
-    Ok(Desired {
-        routes: Some((0..routes).map(|at| route(20, at)).collect()),
-        addresses: Some((0..others).map(|at| address_on(dev, 21, at)).collect()),
-        neighbours: Some(neighbours.collect::<Result<_>>()?),
-        rules: Some((0..others).map(|at| rule(23, at)).collect()),
-        ..Desired::default()
-    })
+    Ok(Desired::default()
+        .with_routes((0..routes).map(|at| route(20, at)).collect::<Routes>())
+        .with_addresses(
+            (0..others)
+                .map(|at| address_on(dev, 21, at))
+                .collect::<Vec<_>>(),
+        )
+        .with_neighbours(neighbours.collect::<Result<Vec<_>>>()?)
+        .with_rules((0..others).map(|at| rule(23, at)).collect::<Vec<_>>()))
 }
 
 /// The first of what we desire as it is written, so many of each kind, the lists in the order of

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, ensure};
-use trueup::diff::{Family, NexthopMode, RuleAction, table};
+use trueup::diff::{Family, NexthopMode, Routes, RuleAction, table};
 use trueup::{
     Address, Desired, Link, LinkKind, MemoryLedger, Namespace, NextHop, NextHops, Options,
     Report as _, Route, Rtnl, Rule, Source as _,
@@ -78,16 +78,10 @@ fn pass(desired: &Desired, ledger: &mut MemoryLedger, expected: Expected) -> Res
 /// What a pass that does the work is given. All that is built of the library's types is built here.
 fn desired(work: Work, size: usize) -> Result<Desired> {
     let routes = |routes: &mut dyn Iterator<Item = Result<Route<_>>>| -> Result<Desired> {
-        Ok(Desired {
-            routes: Some(routes.collect::<Result<_>>()?),
-            ..Desired::default()
-        })
+        Ok(Desired::default().with_routes(routes.collect::<Result<Routes>>()?))
     };
     let rules = |rules: &mut dyn Iterator<Item = Result<Rule>>| -> Result<Desired> {
-        Ok(Desired {
-            rules: Some(rules.collect::<Result<_>>()?),
-            ..Desired::default()
-        })
+        Ok(Desired::default().with_rules(rules.collect::<Result<Vec<_>>>()?))
     };
     match work {
         Work::RouteCreate(family) | Work::RouteNoop(family) => {
@@ -106,10 +100,7 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
             };
             let mut all = (0..size)
                 .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[0].into()).map(led));
-            Ok(Desired {
-                nexthops: NexthopMode::Objects,
-                ..routes(&mut all)?
-            })
+            Ok(routes(&mut all)?.with_nexthops(NexthopMode::Objects))
         }
         Work::RouteGateway => routes(
             &mut (0..size)
@@ -125,10 +116,7 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
         Work::RuleCreate(family) => rules(&mut (0..size).map(|at| rule(family, at))),
         Work::RuleDelete(_) => rules(&mut std::iter::empty()),
         Work::AddressCreate => addresses(size),
-        Work::LinkDelete => Ok(Desired {
-            links: Some(Vec::new()),
-            ..Desired::default()
-        }),
+        Work::LinkDelete => Ok(Desired::default().with_links([])),
     }
 }
 
@@ -141,27 +129,19 @@ fn rule(family: Family, at: usize) -> Result<Rule> {
 
 fn addresses(size: usize) -> Result<Desired> {
     let [dev, _] = ADDRESS_LINKS;
-    let links = ADDRESS_LINKS.iter().map(|name| {
-        Ok(Link {
-            up: Some(true),
-            ..Link::must_exist(name.parse()?)
-        })
-    });
+    let links = ADDRESS_LINKS
+        .iter()
+        .map(|name| Ok(Link::must_exist(name.parse()?).with_up(true)));
     let addresses = (0..size).map(|at| {
         let address = format!("{}/64", works::address(at));
         Ok(Address::new(dev.parse()?, address.parse()?))
     });
-    Ok(Desired {
-        links: Some(links.collect::<Result<_>>()?),
-        addresses: Some(addresses.collect::<Result<_>>()?),
-        ..Desired::default()
-    })
+    Ok(Desired::default()
+        .with_links(links.collect::<Result<Vec<_>>>()?)
+        .with_addresses(addresses.collect::<Result<Vec<_>>>()?))
 }
 
 fn desired_links(size: usize) -> Result<Desired> {
     let links = (0..size).map(|at| Ok(Link::new(works::link(at).parse()?, LinkKind::Ifb)));
-    Ok(Desired {
-        links: Some(links.collect::<Result<_>>()?),
-        ..Desired::default()
-    })
+    Ok(Desired::default().with_links(links.collect::<Result<Vec<_>>>()?))
 }

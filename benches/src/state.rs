@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::{Context as _, Result};
 use ipnetwork::IpNetwork;
 use trueup_diff::{
-    Desired, Family, IfName, NextHop, NextHops, Prefix, Route, Rule, RuleAction, table,
+    Desired, Family, IfName, NextHop, NextHops, Prefix, Route, Routes, Rule, RuleAction, table,
 };
 use trueup_rtnl::DEFAULT_PROTOCOL;
 
@@ -83,11 +83,9 @@ pub(crate) fn rules(count: usize) -> impl Iterator<Item = Rule> {
 pub fn desired(prefixes: &Prefixes, rules: usize) -> Desired {
     let routes =
         routes(prefixes).map(|(prefix, via)| Route::new(prefix, NextHops::One(NextHop::via(via))));
-    Desired {
-        routes: Some(routes.collect()),
-        rules: Some(self::rules(rules).collect()),
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_routes(routes.collect::<Routes>())
+        .with_rules(self::rules(rules).collect::<Vec<_>>())
 }
 
 /// Writes the lines that make `ip -batch` add or delete the same routes and rules, in the order of

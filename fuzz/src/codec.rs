@@ -73,7 +73,7 @@ pub fn link(data: &[u8]) {
         let again = codec::link::decode(&body);
         let again = again.ok().flatten().expect("what was encoded can be read");
         link.alias = again.link.alias.clone();
-        if let Some(LinkKind::Veth(VethAttrs { peer })) = &mut link.kind {
+        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut link.kind {
             *peer = None;
         }
         assert_eq!(again.link, link);

@@ -84,19 +84,14 @@ pub fn wanted(family: Family, count: usize) -> impl Iterator<Item = Route<IfName
 
 /// The desired state that has these routes and nothing else.
 pub fn desired(family: Family, count: usize) -> Desired {
-    Desired {
-        routes: Some(wanted(family, count).collect()),
-        ..Desired::default()
-    }
+    Desired::default().with_routes(wanted(family, count).collect::<Routes>())
 }
 
 /// What is observed where these routes are.
 pub fn observed(routes: Vec<Route>) -> Observed {
-    Observed {
-        routes,
-        complete: [Kind::Route].into_iter().collect(),
-        ..Observed::default()
-    }
+    Observed::default()
+        .with_routes(routes)
+        .with_complete([Kind::Route].into_iter().collect())
 }
 
 /// The messages of a dump of these routes, without its end: what the kernel fills into receive
@@ -217,10 +212,7 @@ impl Changing {
         }
         let (wanted, there) = self.tracker.partial_input(&self.routes);
         let keys: Vec<RouteKey> = wanted.keys().collect();
-        let desired = Desired {
-            routes: Some(wanted),
-            ..Desired::default()
-        };
+        let desired = Desired::default().with_routes(wanted);
         let plan = plan(&desired, &observed(there), &Owned::default(), MARKER).ok()?;
         keys.iter().for_each(|key| self.tracker.mark_in_sync(key));
         Some(plan)

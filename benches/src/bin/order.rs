@@ -18,7 +18,8 @@ use trueup::apply::apply;
 use trueup_benches::prefixes::Prefixes;
 use trueup_diff::{
     Address, AddressFlags, Desired, Dev, Family, Kinds, Link, LinkKind, Neighbour, NextHop,
-    NextHops, Observed, Owned, Plan, Prefix, Route, Rule, RuleAction, plan_resolved, resolve,
+    NextHops, Observed, Owned, Plan, Prefix, Route, Routes, Rule, RuleAction, plan_resolved,
+    resolve,
 };
 use trueup_netlink::{Batch, Connect, Group, Namespace, Outcome, Push, Socket, Transport, codec};
 use trueup_testkit::{fresh_netns, index_of, ip_batch, quiet_netns};
@@ -626,11 +627,7 @@ fn addresses(family: Family, count: usize) -> Work {
         ip_batch(["link add v0 type veth peer name v1", "link set v1 up"]);
         let index = index_of("v0");
         let name = "v0".parse()?;
-        let raise = Link {
-            index,
-            up: Some(true),
-            ..Link::must_exist(name)
-        };
+        let raise = Link::must_exist(name).with_index(index).with_up(true);
         let mut raise = batches(&[raise], 0..1, |buffer, link| {
             codec::link::change(buffer, link, None, &existing)
         })?;
@@ -665,11 +662,9 @@ fn links(count: usize) -> Work {
         let name = |at: usize| format!("b{at}").parse();
         let links: Vec<Link> = (0..count)
             .map(|at| {
-                Ok(Link {
-                    index: 1_000 + at as u32,
-                    up: Some(true),
-                    ..Link::new(name(at)?, LinkKind::Ifb)
-                })
+                Ok(Link::new(name(at)?, LinkKind::Ifb)
+                    .with_index(1_000 + at as u32)
+                    .with_up(true))
             })
             .collect::<Result<_>>()?;
         let create =
@@ -735,19 +730,14 @@ fn own(count: usize) -> Work {
                 NextHops::One(NextHop::via(gateway(Family::Inet, at % 64))),
             )
         });
-        let (wanted, there) = match creates {
+        let (wanted, there): (Routes, Vec<_>) = match creates {
             true => (wanted.collect(), Vec::new()),
-            false => (std::iter::empty().collect(), there.collect()),
+            false => (Routes::new(), there.collect()),
         };
-        let desired = Desired {
-            routes: Some(wanted),
-            ..Desired::default()
-        };
-        let observed = Observed {
-            routes: there,
-            complete: Kinds::ALL,
-            ..Observed::default()
-        };
+        let desired = Desired::default().with_routes(wanted);
+        let observed = Observed::default()
+            .with_routes(there)
+            .with_complete(Kinds::ALL);
         let owned = Owned::default();
         let resolved = resolve(&desired, &observed, &owned, 116)?;
         let (begin, used) = (Instant::now(), thread_time()?);

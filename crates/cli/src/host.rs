@@ -207,14 +207,11 @@ impl<'a> Pass<'a> {
         let limits = self.limits();
         let Network { links, adopt, .. } = &self.desired.network;
         let adopt = adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
-        let links = Network {
-            links: links.clone(),
-            adopt: adopt.copied().collect(),
-            ..Network::default()
-        };
+        let mut alone = Network::default().with_adopt(adopt.copied());
+        alone.links.clone_from(links);
         let options = &self.options.network;
         let report =
-            Rtnl::new().reconcile_within(self.scope, &links, self.ledger, options, &limits)?;
+            Rtnl::new().reconcile_within(self.scope, &alone, self.ledger, options, &limits)?;
         self.count(&report);
         self.report.network.push(report);
         Ok(())

@@ -11,6 +11,7 @@ per_kind! {
     /// What is declared, by name. A kind that is `None` is unmanaged; an empty list means "none of
     /// ours".
     #[derive(Clone, Debug, Default, PartialEq)]
+    #[non_exhaustive]
     pub struct Desired[DesiredOf] {
         /// The objects but routes that become ours if they are there already as desired, each by
         /// its kind and its position in the list of that kind. Of routes: [`crate::Routes::adopt`].

@@ -14,6 +14,7 @@ per_kind! {
     ///   ours ([`crate::Nexthop::ids`]), groups that lead to one, and those that lead out of a link
     ///   that the plan touches.
     #[derive(Clone, Debug, Default, PartialEq)]
+    #[non_exhaustive]
     pub struct Observed[Vec] {
         /// The status of the links, by index. One that is not here counts as running.
         pub link_status: BTreeMap<u32, LinkStatus>,

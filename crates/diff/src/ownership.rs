@@ -63,6 +63,7 @@ per_kind! {
     /// all others with the protocol that they bore when they became ours. An object that bears another
     /// by now has been written by another writer since.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
     pub struct Owned[OwnedOf] {
         /// What was on keys before we overrode it. It is restored once we no longer desire the key. A
         /// link that is here is ours to change, and never to delete.

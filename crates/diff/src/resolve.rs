@@ -60,10 +60,7 @@ impl Resolved {
     /// route.protocol = 116;
     /// let mut desired = Resolved::new(116, Devices::default());
     /// desired.routes = Some(vec![route]);
-    /// let observed = Observed {
-    ///     complete: Kinds::ALL,
-    ///     ..Observed::default()
-    /// };
+    /// let observed = Observed::default().with_complete(Kinds::ALL);
     /// let plan = plan_resolved(&desired, &observed, &Owned::default())?;
     /// assert_eq!(plan.ops.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

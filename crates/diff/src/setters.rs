@@ -21,6 +21,7 @@ macro_rules! setters {
                     #[$doc]
                 )*
                 #[must_use]
+                #[inline]
                 pub fn $with(mut self, $field: $value) -> Self {
                     self.$field = $field.into();
                     self

@@ -10,21 +10,16 @@ pub fn name(text: &str) -> IfName {
 
 /// Every kind managed, and nothing desired.
 pub fn nothing() -> Desired {
-    Desired {
-        links: Some(vec![]),
-        addresses: Some(vec![]),
-        neighbours: Some(vec![]),
-        routes: Some(Default::default()),
-        rules: Some(vec![]),
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_links([])
+        .with_addresses([])
+        .with_neighbours([])
+        .with_routes([])
+        .with_rules([])
 }
 
 pub fn up(kind: LinkKind<IfName>, dev: &str) -> Link<IfName> {
-    Link {
-        up: Some(true),
-        ..Link::new(name(dev), kind)
-    }
+    Link::new(name(dev), kind).with_up(true)
 }
 
 /// An address; in IPv6 without duplicate detection.

@@ -12,7 +12,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, ExitCode};
 
-use trueup_diff::{Desired, Family, NextHop, NextHops, Prefix, Route, Rule, RuleAction};
+use trueup_diff::{Desired, Family, NextHop, NextHops, Prefix, Route, Routes, Rule, RuleAction};
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl};
 use trueup_testkit::{Snapshot, assert_no_changes, ip_batch, uplinks};
@@ -77,19 +77,17 @@ fn desired(routes: u32, rules: u32) -> Desired {
         rule.from = Some(prefix.into());
         rule
     };
-    Desired {
-        routes: Some(
+    Desired::default()
+        .with_routes(
             (0..routes)
                 .flat_map(|at| [route(v4(at), at), route(v6(at), at)])
-                .collect(),
-        ),
-        rules: Some(
+                .collect::<Routes>(),
+        )
+        .with_rules(
             (0..rules)
                 .flat_map(|at| [rule(v4(at), at), rule(v6(at), at)])
-                .collect(),
-        ),
-        ..Desired::default()
-    }
+                .collect::<Vec<_>>(),
+        )
 }
 
 fn thousands_go_in_hold_still_and_come_out() {
@@ -116,11 +114,7 @@ fn thousands_go_in_hold_still_and_come_out() {
     let kept = assert_no_changes(|| pass(&desired));
     assert_eq!(kept.ops().count(), 0);
 
-    let nothing = Desired {
-        routes: Some(Default::default()),
-        rules: Some(Vec::new()),
-        ..Desired::default()
-    };
+    let nothing = Desired::default().with_routes([]).with_rules([]);
     let deleted = pass(&nothing);
     assert_eq!(deleted.applied().count() as u32, 2 * (ROUTES + RULES));
     before.assert_same(&Snapshot::settled());
@@ -133,10 +127,7 @@ fn foreign_rows_are_not_held_in_memory() {
     const FOREIGN: u32 = 50_000;
     uplinks(1);
     let [create_alone, keep_alone] = [measured(), measured()];
-    let nothing = Desired {
-        routes: Some(Default::default()),
-        ..Desired::default()
-    };
+    let nothing = Desired::default().with_routes([]);
     pass(&nothing);
     ip_batch((1_000..1_000 + FOREIGN).map(|at| {
         let prefix = if at % 5 == 0 { v6(at) } else { v4(at) };

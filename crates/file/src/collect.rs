@@ -186,10 +186,7 @@ impl<'a> Collector<'a> {
 
     /// Returns what was declared, with the locations.
     pub(crate) fn finish(self) -> (Desired, Option<sysctl::Desired>, Locations) {
-        let mut desired = Desired {
-            nexthops: self.nexthops,
-            ..Desired::default()
-        };
+        let mut desired = Desired::default().with_nexthops(self.nexthops);
         let mut locations = Locations::default();
         for section in self.sections {
             let kind = section.kind();

@@ -114,10 +114,8 @@ impl DirtyPart {
     pub(crate) fn narrow(&self, desired: &Desired) -> Desired {
         let on = |name: &IfName| self.devices.values().any(|known| known == name);
         let mut adopt = BTreeSet::new();
-        let mut narrowed = Desired {
-            links: desired.links.clone(),
-            ..Desired::default()
-        };
+        let mut narrowed = Desired::default();
+        narrowed.links.clone_from(&desired.links);
         let links = desired.adopt.iter().filter(|(kind, _)| *kind == Kind::Link);
         adopt.extend(links.copied());
         if !self.devices.is_empty() {

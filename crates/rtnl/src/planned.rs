@@ -23,11 +23,7 @@ impl Planned {
         plan.devices.clone_from(devices);
         Planned {
             plan,
-            observed: Observed {
-                links,
-                routes,
-                ..Observed::default()
-            },
+            observed: Observed::default().with_links(links).with_routes(routes),
             doubts: Vec::new(),
         }
     }

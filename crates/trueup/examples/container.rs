@@ -45,20 +45,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn declare(dev: &str, ip: &str) -> Result<Desired, Box<dyn std::error::Error>> {
     let gateway = Address::new(dev.parse()?, "169.254.1.1/32".parse()?);
     let through = NextHops::One(NextHop::dev(dev.parse()?));
-    Ok(Desired {
-        addresses: Some(vec![gateway]),
-        routes: Some([Route::new(format!("{ip}/32").parse()?, through)].into()),
-        ..Desired::default() // no opinion on anything else
-    })
+    Ok(Desired::default()
+        .with_addresses([gateway])
+        .with_routes([Route::new(format!("{ip}/32").parse()?, through)]))
 }
 
 /// The same kinds, and none of them.
 fn nothing() -> Desired {
-    Desired {
-        addresses: Some(vec![]),
-        routes: Some([].into()),
-        ..Desired::default()
-    }
+    Desired::default().with_addresses([]).with_routes([])
 }
 
 /// One process at a time has a journal open: waits while another run has it.

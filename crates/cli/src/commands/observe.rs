@@ -82,15 +82,13 @@ impl AuthoredState {
         let rules = extractor.extract(&observed.rules, |rule| !is_kernels_rule(rule));
         let nexthops = extractor.names.shape;
         AuthoredState {
-            desired: Desired {
-                links: Some(links),
-                addresses: Some(addresses),
-                neighbours: Some(neighbours),
-                routes: Some(routes.into()),
-                rules: Some(rules),
-                nexthops,
-                ..Desired::default()
-            },
+            desired: Desired::default()
+                .with_links(links)
+                .with_addresses(addresses)
+                .with_neighbours(neighbours)
+                .with_routes(routes)
+                .with_rules(rules)
+                .with_nexthops(nexthops),
             left_out: extractor.left_out,
         }
     }
@@ -108,11 +106,9 @@ impl AuthoredState {
             .collect();
         let undeclared = observed.links.iter();
         let undeclared = undeclared.filter(|link| names.contains(&link.name));
-        let bare = Observed {
-            links: undeclared.clone().map(as_made).collect(),
-            complete: Kinds::ALL,
-            ..Observed::default()
-        };
+        let bare = Observed::default()
+            .with_links(undeclared.clone().map(as_made).collect::<Vec<_>>())
+            .with_complete(Kinds::ALL);
         let devices = Devices::observed(&observed.links);
         let mut commands = String::new();
         for link in undeclared {
@@ -132,15 +128,13 @@ impl AuthoredState {
 /// `lo`, which is zero, cannot be set.
 fn as_made(link: &Link) -> Link {
     let is_settable = |address: &LinkAddr| address.as_bytes().iter().any(|byte| *byte != 0);
-    Link {
-        up: Some(false),
-        mtu: None,
-        address: link.address.filter(|address| !is_settable(address)),
-        master: Some(None),
-        alias: Some(Box::default()),
-        group: Some(0),
-        ..link.clone()
-    }
+    link.clone()
+        .with_up(false)
+        .with_mtu(None)
+        .with_address(link.address.filter(|address| !is_settable(address)))
+        .with_master(None)
+        .with_alias([])
+        .with_group(0)
 }
 
 /// Returns true if the kernel made the route by itself: connected and local routes, redirects,
@@ -230,10 +224,7 @@ impl<'a> Extractor<'a> {
         let authored = object
             .authored(&self.names)
             .ok_or("it is on a device of another namespace")?;
-        let desired = Desired {
-            nexthops: self.names.shape,
-            ..T::alone(authored)
-        };
+        let desired = T::alone(authored).with_nexthops(self.names.shape);
         let links = object
             .devices(&self.names)
             .into_iter()

@@ -12,8 +12,7 @@ use trueup_diff::{
     Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Family, FwMark, IfName,
     Item, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour, NeighbourState,
     NextHop, NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route,
-    RouteType, Routes, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
-    plan,
+    RouteType, Routes, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -143,32 +142,13 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
 }
 
 fn link_kind() -> impl Strategy<Value = Option<LinkKind<IfName>>> {
-    let bridge = prop::option::of(any::<bool>()).prop_map(|stp| {
-        LinkKind::Bridge(BridgeAttrs {
-            stp,
-            ..BridgeAttrs::default()
-        })
-    });
-    let veth = prop::option::of(own()).prop_map(|peer| LinkKind::Veth(VethAttrs { peer }));
-    let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| {
-        LinkKind::Vlan(VlanAttrs {
-            link,
-            id,
-            protocol: VlanProtocol::Dot1Q,
-        })
-    });
+    let bridge = prop::option::of(any::<bool>())
+        .prop_map(|stp| LinkKind::Bridge(BridgeAttrs::default().with_stp(stp)));
+    let veth = prop::option::of(own())
+        .prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer)));
+    let vlan = (dev(), 1..3_u16).prop_map(|(link, id)| LinkKind::Vlan(VlanAttrs::new(link, id)));
     let vxlan = (1..3_u32, prop::option::of(dev()), prop::option::of(1..3_u8)).prop_map(
-        |(id, link, ttl)| {
-            LinkKind::Vxlan(VxlanAttrs {
-                id,
-                local: None,
-                remote: None,
-                port: None,
-                link,
-                learning: None,
-                ttl,
-            })
-        },
+        |(id, link, ttl)| LinkKind::Vxlan(VxlanAttrs::new(id).with_link(link).with_ttl(ttl)),
     );
     let some = prop_oneof![
         Just(LinkKind::Ifb),
@@ -187,12 +167,13 @@ pub(crate) fn link() -> impl Strategy<Value = Link<IfName>> {
         prop::option::of(select(vec![1400, 1500])),
     );
     let master = prop::option::weighted(0.4, prop::option::of(dev()));
-    (dev(), link_kind(), state, master).prop_map(|(name, kind, (up, mtu), master)| Link {
-        kind,
-        up,
-        mtu,
-        master,
-        ..Link::must_exist(name)
+    (dev(), link_kind(), state, master).prop_map(|(name, kind, (up, mtu), master)| {
+        let mut link = Link::must_exist(name)
+            .with_kind(kind)
+            .with_up(up)
+            .with_mtu(mtu);
+        link.master = master;
+        link
     })
 }
 
@@ -223,15 +204,11 @@ pub(crate) fn desired() -> impl Strategy<Value = Desired> {
             routes
         });
         adopt.retain(|(kind, _)| *kind != Kind::Route);
-        Desired {
-            adopt,
-            links,
-            addresses,
-            neighbours,
-            routes,
-            rules,
-            ..Desired::default()
-        }
+        let mut desired = Desired::default().with_adopt(adopt);
+        (desired.links, desired.addresses) = (links, addresses);
+        (desired.neighbours, desired.routes) = (neighbours, routes);
+        desired.rules = rules;
+        desired
     })
 }
 
@@ -331,21 +308,19 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(policy: Policy) -> World {
-        let link = |index, text| Link {
-            index,
-            kind: Some(LinkKind::Other("".into())),
-            up: Some(true),
-            mtu: Some(1500),
-            master: Some(None),
-            alias: Some(Box::new([])),
-            group: Some(0),
-            ..Link::must_exist(name(text))
+        let link = |index, text| {
+            Link::must_exist(name(text))
+                .with_index(index)
+                .with_kind(LinkKind::Other("".into()))
+                .with_up(true)
+                .with_mtu(1500)
+                .with_master(None)
+                .with_alias([])
+                .with_group(0)
         };
-        let observed = Observed {
-            links: vec![link(1, "lo"), link(2, "eth0")],
-            complete: Kinds::ALL,
-            ..Observed::default()
-        };
+        let observed = Observed::default()
+            .with_links([link(1, "lo"), link(2, "eth0")])
+            .with_complete(Kinds::ALL);
         World {
             observed,
             owned: Owned::default(),
@@ -378,7 +353,7 @@ impl World {
         self.observed.links.sort_by_key(|link| link.name);
         for link in &mut self.observed.links {
             let peer = match &link.kind {
-                Some(LinkKind::Veth(VethAttrs { peer })) => *peer,
+                Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
                 _ => None,
             };
             let fate = fate();
@@ -388,11 +363,7 @@ impl World {
                 estranged.insert(link.name);
                 let ours = self.owned.links.remove(&link.index);
                 if ours && matches!(fate, 7..=9) {
-                    let former = Link {
-                        mtu: Some(1300),
-                        up: Some(fate != 7),
-                        ..link.clone()
-                    };
+                    let former = link.clone().with_mtu(1300).with_up(fate != 7);
                     let key = ObjectKey::Link(link.name);
                     self.owned.former.insert(key, former.into());
                 }
@@ -727,7 +698,7 @@ impl World {
             plan.ops.iter().any(|op| match &op.object {
                 Object::Link(link) if op.action == Action::Create => {
                     let peer = match link.kind {
-                        Some(LinkKind::Veth(VethAttrs { peer })) => peer,
+                        Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer,
                         _ => None,
                     };
                     name == Some(link.name) || (name.is_some() && name == peer)
@@ -744,7 +715,7 @@ impl World {
             return true;
         }
         let taken = |name: &IfName| self.observed.links.iter().any(|link| link.name == *name);
-        let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) if taken(peer));
+        let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) if taken(peer));
         op.action == Action::Create && peer
     }
 
@@ -855,13 +826,14 @@ impl World {
             assert_eq!(find(self, link.name), None, "exists: {link:?}");
             let kind = link.kind.clone().unwrap();
             let mut ends = vec![(link.name, kind.clone())];
-            if let LinkKind::Veth(VethAttrs { peer: Some(peer) }) = kind {
+            if let LinkKind::Veth(VethAttrs {
+                peer: Some(peer), ..
+            }) = kind
+            {
                 assert_eq!(find(self, peer), None, "exists: {peer:?}");
                 ends.push((
                     peer,
-                    LinkKind::Veth(VethAttrs {
-                        peer: Some(link.name),
-                    }),
+                    LinkKind::Veth(VethAttrs::default().with_peer(link.name)),
                 ));
             }
             for (name, kind) in ends {
@@ -871,16 +843,16 @@ impl World {
                 if let Some(planned) = plan.devices.dev(&name) {
                     real.insert(planned, Dev::index(index));
                 }
-                self.observed.links.push(Link {
-                    index,
-                    up: Some(false),
-                    mtu: Some(1500),
-                    address: None,
-                    master: Some(None),
-                    alias: Some(Box::new([])),
-                    group: Some(0),
-                    ..Link::new(name, filled(kind))
-                });
+                self.observed.links.push(
+                    Link::new(name, filled(kind))
+                        .with_index(index)
+                        .with_up(false)
+                        .with_mtu(1500)
+                        .with_address(None)
+                        .with_master(None)
+                        .with_alias([])
+                        .with_group(0),
+                );
             }
             // These follow in a message of their own.
             (link.up, link.master, link.alias) = (None, None, None);
@@ -933,7 +905,7 @@ impl World {
             }
         }
         let peer = match gone.kind {
-            Some(LinkKind::Veth(VethAttrs { peer })) => peer,
+            Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer,
             _ => None,
         };
         let above = |link: &&Link| link.parents().any(|parent| *parent == dev);
@@ -966,14 +938,8 @@ fn rewrite<K: Ord>(key: K, protocol: &mut u8, owned: &mut BTreeMap<K, u8>, fate:
 /// The attributes that the kernel would report.
 fn filled(kind: LinkKind) -> LinkKind {
     match kind {
-        LinkKind::Bridge(bridge) => LinkKind::Bridge(BridgeAttrs {
-            stp: bridge.stp.or(Some(false)),
-            ..bridge
-        }),
-        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
-            ttl: vxlan.ttl.or(Some(0)),
-            ..vxlan
-        }),
+        LinkKind::Bridge(bridge) => LinkKind::Bridge(bridge.with_stp(bridge.stp.or(Some(false)))),
+        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(vxlan.with_ttl(vxlan.ttl.or(Some(0)))),
         other => other,
     }
 }

@@ -51,18 +51,12 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn observed(routes: Vec<Route>, nexthops: Vec<Nexthop>) -> Observed {
-    let link = Link {
-        index: 2,
-        up: Some(true),
-        ..Link::must_exist(name())
-    };
-    Observed {
-        links: vec![link],
-        routes,
-        nexthops,
-        complete: Kinds::ALL,
-        ..Observed::default()
-    }
+    let link = Link::must_exist(name()).with_index(2).with_up(true);
+    Observed::default()
+        .with_links([link])
+        .with_routes(routes)
+        .with_nexthops(nexthops)
+        .with_complete(Kinds::ALL)
 }
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -112,11 +106,7 @@ proptest! {
         rounds in prop::collection::vec(prop::collection::vec(event(), 0..3), 1..5),
     ) {
         let routes = first.iter().map(|(place, number)| route(*place, *number));
-        let mut desired = Desired {
-            routes: Some(routes.collect()),
-            nexthops: NexthopMode::Objects,
-            ..Desired::default()
-        };
+        let mut desired = Desired::default().with_routes(routes.collect::<Routes>()).with_nexthops(NexthopMode::Objects);
         let (mut there, mut assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
         for round in rounds {
             let routes = desired.routes.as_mut().unwrap();
@@ -140,11 +130,9 @@ proptest! {
 #[test]
 fn replaced_next_hops_take_a_change_of_their_objects_alone() {
     let routes = [route(1, 0), route(2, 0), route(3, 7)];
-    let mut desired = Desired {
-        routes: Some(routes.into()),
-        nexthops: NexthopMode::Objects,
-        ..Desired::default()
-    };
+    let mut desired = Desired::default()
+        .with_routes(routes)
+        .with_nexthops(NexthopMode::Objects);
     let (there, assignment) = settled(&desired, &observed(Vec::new(), Vec::new()));
     let before = desired.clone();
     let replace_nexthops = |desired: &mut Desired, from, to| {

@@ -3,7 +3,7 @@
 
 use trueup_diff::{
     Action, Desired, Dev, Hold, IfName, Kind, Kinds, Link, LinkKind, NextHop, NextHops, Nexthop,
-    NexthopMode, NexthopTarget, Object, Observed, Op, Owned, Plan, Route, plan,
+    NexthopMode, NexthopTarget, Object, Observed, Op, Owned, Plan, Route, Routes, plan,
 };
 
 const MARKER: u8 = 116;
@@ -25,21 +25,17 @@ fn desired(routes: &[(&str, &[&str])]) -> Desired {
         let hops = gateways.iter().map(|gateway| via(gateway, name("eth0")));
         Route::new(dst.parse().unwrap(), NextHops::Many(hops.collect()))
     };
-    Desired {
-        routes: Some(routes.iter().map(route).collect()),
-        nexthops: NexthopMode::Objects,
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_routes(routes.iter().map(route).collect::<Routes>())
+        .with_nexthops(NexthopMode::Objects)
 }
 
 fn empty() -> Observed {
     let mut eth0 = Link::new(name("eth0"), LinkKind::Other("".into()));
     (eth0.index, eth0.up) = (2, Some(true));
-    Observed {
-        links: vec![eth0],
-        complete: Kinds::ALL,
-        ..Observed::default()
-    }
+    Observed::default()
+        .with_links([eth0])
+        .with_complete(Kinds::ALL)
 }
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -147,11 +143,9 @@ fn when_all_gateways_change_each_object_follows_its_own_routes() {
             let hop = via(gateway, name("eth0"));
             Route::new(dst.parse().unwrap(), NextHops::One(hop))
         };
-        Desired {
-            routes: Some(hops.iter().map(route).collect()),
-            nexthops: NexthopMode::Objects,
-            ..Desired::default()
-        }
+        Desired::default()
+            .with_routes(hops.iter().map(route).collect::<Routes>())
+            .with_nexthops(NexthopMode::Objects)
     };
     let before = settled(&all(2), &empty());
     assert_eq!(before.nexthops.len(), 64);
@@ -202,10 +196,7 @@ fn a_second_gateway_makes_a_group_and_a_third_changes_it_in_place() {
 #[test]
 fn turned_off_the_routes_are_written_out_before_the_objects_go() {
     let on = settled(&desired(&MANY), &empty());
-    let off = Desired {
-        nexthops: NexthopMode::Inline,
-        ..desired(&MANY)
-    };
+    let off = desired(&MANY).with_nexthops(NexthopMode::Inline);
     let plan = planned(&off, &on);
     let update = (Action::Update, Kind::Route);
     assert_eq!(

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use trueup_diff::{
     Address, AddressFlags, Desired, Dev, Family, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
-    NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Rule, RuleAction,
-    VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
+    NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Routes, Rule,
+    RuleAction, VethAttrs, VlanAttrs, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -14,42 +14,26 @@ fn name(text: &str) -> IfName {
 
 /// A link as observed.
 fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
-    Link {
-        index,
-        up: Some(true),
-        mtu: Some(1500),
-        master: Some(None),
-        alias: Some(Box::new([])),
-        group: Some(0),
-        ..Link::new(name(text), kind)
-    }
+    Link::new(name(text), kind)
+        .with_index(index)
+        .with_up(true)
+        .with_mtu(1500)
+        .with_master(None)
+        .with_alias([])
+        .with_group(0)
 }
 
 fn vxlan<D>(id: u32) -> LinkKind<D> {
     let port = Some(4789);
-    LinkKind::Vxlan(VxlanAttrs {
-        id,
-        local: None,
-        remote: None,
-        port,
-        link: None,
-        learning: None,
-        ttl: None,
-    })
+    LinkKind::Vxlan(VxlanAttrs::new(id).with_port(port))
 }
 
 fn vlan<D>(link: D, id: u16) -> LinkKind<D> {
-    LinkKind::Vlan(VlanAttrs {
-        link,
-        id,
-        protocol: VlanProtocol::Dot1Q,
-    })
+    LinkKind::Vlan(VlanAttrs::new(link, id))
 }
 
 fn veth<D>(peer: &str) -> LinkKind<D> {
-    LinkKind::Veth(VethAttrs {
-        peer: Some(name(peer)),
-    })
+    LinkKind::Veth(VethAttrs::default().with_peer(name(peer)))
 }
 
 fn address<D>(dev: D, text: &str) -> Address<D> {
@@ -75,12 +59,10 @@ fn route<D>(dst: &str, via: Option<&str>, dev: Option<D>) -> Route<D> {
 /// `eth0` is 2, and everything observed that has no marker is ours by the ledger.
 fn observed(links: Vec<Link>) -> Observed {
     let eth0 = seen(2, "eth0", LinkKind::Other("".into()));
-    let links = std::iter::once(eth0).chain(links).collect();
-    Observed {
-        links,
-        complete: Kinds::ALL,
-        ..Observed::default()
-    }
+    let links: Vec<Link> = std::iter::once(eth0).chain(links).collect();
+    Observed::default()
+        .with_links(links)
+        .with_complete(Kinds::ALL)
 }
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
@@ -90,16 +72,7 @@ fn planned(desired: &Desired, observed: &Observed) -> Plan {
         .map(|link| link.index)
         .filter(|i| *i > 2)
         .collect();
-    plan(
-        desired,
-        observed,
-        &Owned {
-            links,
-            ..Owned::default()
-        },
-        116,
-    )
-    .unwrap()
+    plan(desired, observed, &Owned::default().with_links(links), 116).unwrap()
 }
 
 /// The lines of a plan without their reasons.
@@ -119,30 +92,22 @@ fn needs(plan: &Plan) -> Vec<Vec<usize>> {
 #[test]
 fn what_is_built_rests_on_what_is_there() {
     let br0 = name("br0");
-    let desired = Desired {
-        links: Some(vec![
+    let desired = Desired::default()
+        .with_links([
             Link::new(name("a10"), vlan(br0, 10)),
-            Link {
-                master: Some(Some(br0)),
-                ..Link::new(name("a0"), LinkKind::Ifb)
-            },
+            Link::new(name("a0"), LinkKind::Ifb).with_master(br0),
             Link::new(br0, LinkKind::Bridge(Default::default())),
-        ]),
-        addresses: Some(vec![address(br0, "10.1.0.1/24")]),
-        routes: Some(
-            [
-                route("10.2.0.0/16", Some("10.1.0.9"), None),
-                route("10.9.0.0/16", None, Some(br0)),
-                Route::of_type(RouteType::Blackhole, "10.8.0.0/16".parse().unwrap()),
-            ]
-            .into(),
-        ),
-        rules: Some(vec![
+        ])
+        .with_addresses([address(br0, "10.1.0.1/24")])
+        .with_routes([
+            route("10.2.0.0/16", Some("10.1.0.9"), None),
+            route("10.9.0.0/16", None, Some(br0)),
+            Route::of_type(RouteType::Blackhole, "10.8.0.0/16".parse().unwrap()),
+        ])
+        .with_rules([
             Rule::new(Family::Inet, 9, RuleAction::Prohibit),
             Rule::new(Family::Inet6, 9, RuleAction::Prohibit),
-        ]),
-        ..Desired::default()
-    };
+        ]);
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
@@ -188,10 +153,7 @@ fn the_longest_prefixes_come_first_and_go_last() {
         via("10.0.0.0/24"),
         via("9.0.0.0/8"),
     ];
-    let made = Desired {
-        routes: Some(all.clone().into()),
-        ..Desired::default()
-    };
+    let made = Desired::default().with_routes(all.clone());
     let order = |desired: &Desired, observed: &Observed| -> Vec<String> {
         let plan = planned(desired, observed);
         let dst = |op: &trueup_diff::Op| match &op.object {
@@ -205,22 +167,17 @@ fn the_longest_prefixes_come_first_and_go_last() {
         built,
         ["10.0.0.0/24", "9.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0"]
     );
-    let there = Observed {
-        routes: all
-            .into_iter()
+    let there = observed(Vec::new()).with_routes(
+        all.into_iter()
             .map(|route| {
                 route
                     .try_map_dev(|_| Ok::<_, ()>(Dev::index(2)))
                     .unwrap()
                     .canonical()
             })
-            .collect(),
-        ..observed(Vec::new())
-    };
-    let none = Desired {
-        routes: Some(Default::default()),
-        ..Desired::default()
-    };
+            .collect::<Vec<_>>(),
+    );
+    let none = Desired::default().with_routes([]);
     assert_eq!(
         order(&none, &there),
         ["0.0.0.0/0", "9.0.0.0/8", "10.0.0.0/8", "10.0.0.0/24"]
@@ -230,23 +187,19 @@ fn the_longest_prefixes_come_first_and_go_last() {
 #[test]
 fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
     let dev = Dev::index(3);
-    let observed = Observed {
-        addresses: vec![address(dev, "10.1.0.1/24")],
-        routes: vec![
-            route("10.9.0.0/16", None, Some(dev)).canonical(),
-            route("10.2.0.0/16", Some("10.1.0.9"), Some(dev)).canonical(),
-        ],
-        ..observed(vec![
-            seen(3, "br0", LinkKind::Bridge(Default::default())),
-            seen(4, "a10", vlan(dev, 10)),
-        ])
-    };
-    let desired = Desired {
-        links: Some(Vec::new()),
-        addresses: Some(Vec::new()),
-        routes: Some([route("10.2.0.0/24", None, Some(name("eth0")))].into()),
-        ..Desired::default()
-    };
+    let observed = observed(vec![
+        seen(3, "br0", LinkKind::Bridge(Default::default())),
+        seen(4, "a10", vlan(dev, 10)),
+    ])
+    .with_addresses([address(dev, "10.1.0.1/24")])
+    .with_routes([
+        route("10.9.0.0/16", None, Some(dev)).canonical(),
+        route("10.2.0.0/16", Some("10.1.0.9"), Some(dev)).canonical(),
+    ]);
+    let desired = Desired::default()
+        .with_links([])
+        .with_addresses([])
+        .with_routes([route("10.2.0.0/24", None, Some(name("eth0")))]);
     assert_eq!(
         lines(&planned(&desired, &observed)),
         [
@@ -267,20 +220,11 @@ fn the_old_way_stays_until_the_new_one_is_made() {
         ..route("10.2.0.0/16", None, Some(Dev::index(2)))
     }
     .canonical();
-    let observed = Observed {
-        routes: vec![old],
-        ..observed(Vec::new())
-    };
-    let desired = Desired {
-        routes: Some(
-            [Route {
-                metric: 6,
-                ..route("10.2.0.0/16", None, Some(name("eth0")))
-            }]
-            .into(),
-        ),
-        ..Desired::default()
-    };
+    let observed = observed(Vec::new()).with_routes([old]);
+    let desired = Desired::default().with_routes([Route {
+        metric: 6,
+        ..route("10.2.0.0/16", None, Some(name("eth0")))
+    }]);
     let plan = planned(&desired, &observed);
     assert_eq!(
         lines(&plan),
@@ -295,15 +239,11 @@ fn the_old_way_stays_until_the_new_one_is_made() {
 #[test]
 fn a_vxlan_of_another_id_is_made_anew_with_what_is_on_it() {
     let dev = Dev::index(3);
-    let observed = Observed {
-        addresses: vec![address(dev, "10.1.0.1/24")],
-        ..observed(vec![seen(3, "vx", vxlan(7))])
-    };
-    let desired = Desired {
-        links: Some(vec![Link::new(name("vx"), vxlan(8))]),
-        addresses: Some(vec![address(name("vx"), "10.1.0.1/24")]),
-        ..Desired::default()
-    };
+    let observed =
+        observed(vec![seen(3, "vx", vxlan(7))]).with_addresses([address(dev, "10.1.0.1/24")]);
+    let desired = Desired::default()
+        .with_links([Link::new(name("vx"), vxlan(8))])
+        .with_addresses([address(name("vx"), "10.1.0.1/24")]);
     let plan = planned(&desired, &observed);
     assert_eq!(
         lines(&plan),
@@ -324,13 +264,10 @@ fn a_claim_on_an_id_makes_room_first() {
         seen(4, "v", vlan(Dev::index(2), 10)),
         seen(5, "z", LinkKind::Ifb),
     ]);
-    let desired = Desired {
-        links: Some(vec![
-            Link::new(name("new"), vxlan(7)),
-            Link::new(name("w"), vlan(name("eth0"), 10)),
-        ]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_links([
+        Link::new(name("new"), vxlan(7)),
+        Link::new(name("w"), vlan(name("eth0"), 10)),
+    ]);
     assert_eq!(
         lines(&planned(&desired, &observed)),
         [
@@ -346,27 +283,21 @@ fn a_claim_on_an_id_makes_room_first() {
 #[test]
 fn addresses_are_made_anew_where_they_cannot_change() {
     let dev = Dev::index(2);
-    let observed = Observed {
-        addresses: vec![
-            Address {
-                label: Some("eth0-a".parse().unwrap()),
-                ..address(dev, "10.1.0.1/24")
-            },
-            address(dev, "10.7.0.1/24"),
-            address(dev, "192.0.2.1/24"),
-            address(dev, "2001:db8::1/64"),
-        ],
-        ..observed(Vec::new())
-    };
+    let observed = observed(Vec::new()).with_addresses([
+        Address {
+            label: Some("eth0-a".parse().unwrap()),
+            ..address(dev, "10.1.0.1/24")
+        },
+        address(dev, "10.7.0.1/24"),
+        address(dev, "192.0.2.1/24"),
+        address(dev, "2001:db8::1/64"),
+    ]);
     let eth0 = name("eth0");
-    let desired = Desired {
-        addresses: Some(vec![
-            address(eth0, "10.1.0.1/24"),
-            address(eth0, "10.7.0.2/24"),
-            address(eth0, "2001:db8::1/128"),
-        ]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_addresses([
+        address(eth0, "10.1.0.1/24"),
+        address(eth0, "10.7.0.2/24"),
+        address(eth0, "2001:db8::1/128"),
+    ]);
     assert_eq!(
         lines(&planned(&desired, &observed)),
         [
@@ -384,18 +315,9 @@ fn addresses_are_made_anew_where_they_cannot_change() {
 
 #[test]
 fn a_pair_is_made_once() {
-    let up = |text, peer| Link {
-        up: Some(true),
-        ..Link::new(name(text), veth(peer))
-    };
-    let links = Some(vec![up("b", "a"), up("a", "b")]);
-    let plan = planned(
-        &Desired {
-            links,
-            ..Desired::default()
-        },
-        &observed(Vec::new()),
-    );
+    let up = |text, peer| Link::new(name(text), veth(peer)).with_up(true);
+    let links = [up("b", "a"), up("a", "b")];
+    let plan = planned(&Desired::default().with_links(links), &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
         [
@@ -409,14 +331,8 @@ fn a_pair_is_made_once() {
 
 #[test]
 fn an_end_that_is_not_declared_comes_with_its_maker() {
-    let port = Link {
-        master: Some(Some(name("p"))),
-        ..Link::new(name("a"), LinkKind::Ifb)
-    };
-    let desired = Desired {
-        links: Some(vec![port, Link::new(name("b"), veth("p"))]),
-        ..Desired::default()
-    };
+    let port = Link::new(name("a"), LinkKind::Ifb).with_master(name("p"));
+    let desired = Desired::default().with_links([port, Link::new(name("b"), veth("p"))]);
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
@@ -432,11 +348,9 @@ fn an_end_that_is_not_declared_comes_with_its_maker() {
 #[test]
 fn what_needs_a_link_that_must_exist_waits() {
     let tun = name("tun9");
-    let desired = Desired {
-        links: Some(vec![Link::must_exist(tun)]),
-        addresses: Some(vec![address(tun, "10.1.0.1/24")]),
-        ..Desired::default()
-    };
+    let desired = Desired::default()
+        .with_links([Link::must_exist(tun)])
+        .with_addresses([address(tun, "10.1.0.1/24")]);
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
@@ -449,20 +363,15 @@ fn what_needs_a_link_that_must_exist_waits() {
 
 #[test]
 fn a_strangers_address_two_links_up_holds_the_delete() {
-    let observed = Observed {
-        addresses: vec![Address {
-            protocol: 4,
-            ..address(Dev::index(4), "10.9.0.1/24")
-        }],
-        ..observed(vec![
-            seen(3, "a", LinkKind::Ifb),
-            seen(4, "a10", vlan(Dev::index(3), 10)),
-        ])
-    };
-    let desired = Desired {
-        links: Some(Vec::new()),
-        ..Desired::default()
-    };
+    let observed = observed(vec![
+        seen(3, "a", LinkKind::Ifb),
+        seen(4, "a10", vlan(Dev::index(3), 10)),
+    ])
+    .with_addresses([Address {
+        protocol: 4,
+        ..address(Dev::index(4), "10.9.0.1/24")
+    }]);
+    let desired = Desired::default().with_links([]);
     assert_eq!(
         lines(&planned(&desired, &observed)),
         ["! - link a10", "! - link a"]
@@ -472,16 +381,10 @@ fn a_strangers_address_two_links_up_holds_the_delete() {
 #[test]
 fn what_cannot_be_stacked_or_rest_is_refused() {
     let error = |links, addresses| {
-        let desired = Desired {
-            links: Some(links),
-            addresses,
-            ..Desired::default()
-        };
+        let mut desired = Desired::default().with_links(links);
+        desired.addresses = addresses;
         let observed = observed(vec![seen(3, "old", LinkKind::Ifb)]);
-        let owned = Owned {
-            links: BTreeSet::from([3]),
-            ..Owned::default()
-        };
+        let owned = Owned::default().with_links(BTreeSet::from([3]));
         plan(&desired, &observed, &owned, 116)
             .unwrap_err()
             .problem()
@@ -507,16 +410,10 @@ fn what_cannot_be_stacked_or_rest_is_refused() {
 #[test]
 fn what_is_set_up_waits_for_its_own_creation() {
     let x0 = name("x0");
-    let desired = Desired {
-        links: Some(vec![
-            Link::must_exist(x0),
-            Link {
-                up: Some(true),
-                ..Link::new(name("x3"), vlan(x0, 1))
-            },
-        ]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_links([
+        Link::must_exist(x0),
+        Link::new(name("x3"), vlan(x0, 1)).with_up(true),
+    ]);
     let plan = planned(&desired, &observed(Vec::new()));
     assert_eq!(
         lines(&plan),
@@ -532,25 +429,17 @@ fn what_is_set_up_waits_for_its_own_creation() {
 #[test]
 fn nothing_is_deleted_for_what_cannot_be_created() {
     let observed = observed(vec![seen(3, "x0", LinkKind::Ifb)]);
-    let desired = Desired {
-        links: Some(vec![Link::new(name("x0"), LinkKind::Tap)]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_links([Link::new(name("x0"), LinkKind::Tap)]);
     let plan = planned(&desired, &observed);
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 1));
 }
 
 /// `a`, one end of a pair of which both come up, with addresses.
 fn ends_with(addresses: Vec<Address<IfName>>) -> Desired {
-    let up = |text, peer| Link {
-        up: Some(true),
-        ..Link::new(name(text), veth(peer))
-    };
-    Desired {
-        links: Some(vec![up("a", "b"), up("b", "a")]),
-        addresses: Some(addresses),
-        ..Desired::default()
-    }
+    let up = |text, peer| Link::new(name(text), veth(peer)).with_up(true);
+    Desired::default()
+        .with_links([up("a", "b"), up("b", "a")])
+        .with_addresses(addresses)
 }
 
 #[test]
@@ -579,10 +468,7 @@ fn a_link_comes_up_after_its_ipv6_addresses_and_before_its_routes() {
         [vec![], vec![0], vec![0], vec![0], vec![0], vec![0, 3, 4]]
     );
     // One that is there and down is no other.
-    let down = |index, text, peer| Link {
-        up: Some(false),
-        ..seen(index, text, veth(peer))
-    };
+    let down = |index, text, peer| seen(index, text, veth(peer)).with_up(false);
     let there = observed(vec![down(3, "a", "b"), down(4, "b", "a")]);
     let lines = lines(&planned(&desired, &there));
     assert_eq!(lines[0], "~ link b up");
@@ -660,21 +546,12 @@ fn many_ipv4_routes_are_scattered_and_never_across_lengths() {
     let mut turned = all.clone();
     turned.reverse();
     let create = |all: &[String]| {
-        let desired = Desired {
-            routes: Some(all.iter().map(made).collect()),
-            ..Desired::default()
-        };
+        let desired = Desired::default().with_routes(all.iter().map(made).collect::<Routes>());
         planned(&desired, &observed(Vec::new()))
     };
     let delete = |all: &[String]| {
-        let desired = Desired {
-            routes: Some(std::iter::empty().collect()),
-            ..Desired::default()
-        };
-        let observed = Observed {
-            routes: all.iter().map(there).collect(),
-            ..observed(Vec::new())
-        };
+        let desired = Desired::default().with_routes([]);
+        let observed = observed(Vec::new()).with_routes(all.iter().map(there).collect::<Vec<_>>());
         planned(&desired, &observed)
     };
     let (created, deleted) = (create(&all), delete(&all));
@@ -708,17 +585,11 @@ fn replaces_ipv6_routes_and_few_deletes_go_in_order() {
     let all = prefixes(500);
     let via = |gateway| {
         let there = |dst: &String| route(dst, Some(gateway), Some(Dev::index(2))).canonical();
-        Observed {
-            routes: all.iter().map(there).collect(),
-            ..observed(Vec::new())
-        }
+        observed(Vec::new()).with_routes(all.iter().map(there).collect::<Vec<_>>())
     };
     let desired = |dsts: &[String], gateway| {
         let made = |dst: &String| route(dst, Some(gateway), Some(name("eth0")));
-        Desired {
-            routes: Some(dsts.iter().map(made).collect()),
-            ..Desired::default()
-        }
+        Desired::default().with_routes(dsts.iter().map(made).collect::<Routes>())
     };
     let six: Vec<String> = (0..500).map(|at| format!("fd00:{at:x}::/32")).collect();
     let few: Vec<String> = all[100..].to_vec();

@@ -17,24 +17,20 @@ fn name(text: &str) -> IfName {
 
 /// A link as observed.
 fn seen(index: u32, text: &str, kind: LinkKind) -> Link {
-    Link {
-        index,
-        up: Some(true),
-        mtu: Some(1500),
-        master: Some(None),
-        alias: Some(Box::new([])),
-        group: Some(0),
-        ..Link::new(name(text), kind)
-    }
+    Link::new(name(text), kind)
+        .with_index(index)
+        .with_up(true)
+        .with_mtu(1500)
+        .with_master(None)
+        .with_alias([])
+        .with_group(0)
 }
 
 /// `eth0` is 2 and another writer's.
 fn observed() -> Observed {
-    Observed {
-        links: vec![seen(2, "eth0", LinkKind::Other("".into()))],
-        complete: Kinds::ALL,
-        ..Observed::default()
-    }
+    Observed::default()
+        .with_links([seen(2, "eth0", LinkKind::Other("".into()))])
+        .with_complete(Kinds::ALL)
 }
 
 fn eth0() -> Dev {
@@ -51,10 +47,7 @@ fn route<D>(gateway: &str, dev: D, protocol: u8) -> Route<D> {
 }
 
 fn with_routes(routes: Vec<Route>) -> Observed {
-    Observed {
-        routes,
-        ..observed()
-    }
+    observed().with_routes(routes)
 }
 
 fn address<D>(dev: D, protocol: u8) -> Address<D> {
@@ -72,36 +65,25 @@ fn rule(protocol: u8) -> Rule {
 }
 
 fn with_rules(rules: Vec<Rule>) -> Observed {
-    Observed {
-        rules,
-        ..observed()
-    }
+    observed().with_rules(rules)
 }
 
 fn desired_rule() -> Desired {
-    Desired {
-        rules: Some(vec![rule(0)]),
-        ..Desired::default()
-    }
+    Desired::default().with_rules([rule(0)])
 }
 
 fn desired_route(gateway: &str) -> Desired {
-    Desired {
-        routes: Some([route(gateway, name("eth0"), 0)].into()),
-        ..Desired::default()
-    }
+    Desired::default().with_routes([route(gateway, name("eth0"), 0)])
 }
 
 /// Every kind is managed, and nothing is desired.
 fn none() -> Desired {
-    Desired {
-        links: Some(Vec::new()),
-        addresses: Some(Vec::new()),
-        neighbours: Some(Vec::new()),
-        routes: Some(Default::default()),
-        rules: Some(Vec::new()),
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_links([])
+        .with_addresses([])
+        .with_neighbours([])
+        .with_routes([])
+        .with_rules([])
 }
 
 fn by_ledger(kind: Kind) -> Policy {
@@ -204,10 +186,7 @@ fn what_bears_another_protocol_than_was_recorded_is_another_s() {
 
 #[test]
 fn where_no_protocol_is_stored_the_ledger_alone_proves() {
-    let there = Observed {
-        addresses: vec![address(eth0(), 0)],
-        ..observed()
-    };
+    let there = observed().with_addresses([address(eth0(), 0)]);
     let policy = unstored(Kind::Address);
     assert_eq!(lines(&none(), &there, &Owned::default(), policy), NOTHING);
     assert_eq!(
@@ -221,10 +200,8 @@ fn nothing_is_deleted_of_what_is_unknown() {
     let ours = route("10.1.0.9", eth0(), MARKER);
     let owned = taken(ours.clone(), route("10.1.0.8", eth0(), OTHER));
     let mut there = with_routes(vec![ours]);
-    let unmanaged = Desired {
-        routes: None,
-        ..none()
-    };
+    let mut unmanaged = none();
+    unmanaged.routes = None;
     assert_eq!(lines(&unmanaged, &there, &owned, taking()), NOTHING);
     there.complete = Kinds::ALL.without(Kind::Route);
     assert_eq!(lines(&none(), &there, &owned, taking()), NOTHING);
@@ -274,17 +251,12 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
 
 #[test]
 fn a_link_is_adopted_if_we_could_have_made_it() {
-    let there = Observed {
-        links: vec![seen(3, "d0", LinkKind::Dummy), seen(4, "t0", LinkKind::Tap)],
-        ..observed()
-    };
-    let desired = Desired {
-        links: Some(vec![
-            Link::new(name("d0"), LinkKind::Dummy),
-            Link::new(name("t0"), LinkKind::Tap),
-        ]),
-        ..Desired::default()
-    };
+    let there =
+        observed().with_links([seen(3, "d0", LinkKind::Dummy), seen(4, "t0", LinkKind::Tap)]);
+    let desired = Desired::default().with_links([
+        Link::new(name("d0"), LinkKind::Dummy),
+        Link::new(name("t0"), LinkKind::Tap),
+    ]);
     let plan = planned(&desired, &there, &Owned::default(), adopting());
     assert!(plan.is_empty());
     assert_eq!(plan.adopted, [there.links[0].clone().into()]);
@@ -302,23 +274,16 @@ fn what_the_kernel_made_is_neither_adopted_nor_taken() {
         protocol: 0,
         ..Rule::new(Family::Inet, 32766, RuleAction::Lookup(254))
     };
-    let own = Observed {
-        addresses: vec![Address {
+    let own = observed()
+        .with_addresses([Address {
             protocol: 2,
             ..Address::new(eth0(), "fe80::1/64".parse().unwrap())
-        }],
-        routes: vec![route("10.1.0.9", eth0(), 2)],
-        rules: vec![main.clone(), rule(2)],
-        ..observed()
-    };
-    let mut desired = Desired {
-        addresses: Some(vec![Address::new(
-            name("eth0"),
-            "fe80::1/64".parse().unwrap(),
-        )]),
-        rules: Some(vec![main, rule(0)]),
-        ..desired_route("10.1.0.9")
-    };
+        }])
+        .with_routes([route("10.1.0.9", eth0(), 2)])
+        .with_rules([main.clone(), rule(2)]);
+    let mut desired = desired_route("10.1.0.9")
+        .with_addresses([Address::new(name("eth0"), "fe80::1/64".parse().unwrap())])
+        .with_rules([main, rule(0)]);
     let policy = Policy {
         take: true,
         ..adopting()
@@ -457,48 +422,25 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
         route("10.1.0.7", eth0(), MARKER),
     ];
     assert_eq!(conflicts(&desired, &with_routes(beside_ours)), 1);
-    let labelled = Observed {
-        addresses: vec![Address {
-            label: Some("eth0-a".parse().unwrap()),
-            ..address(eth0(), OTHER)
-        }],
-        ..observed()
-    };
-    let desired = Desired {
-        addresses: Some(vec![address(name("eth0"), 0)]),
-        ..Desired::default()
-    };
+    let labelled = observed().with_addresses([Address {
+        label: Some("eth0-a".parse().unwrap()),
+        ..address(eth0(), OTHER)
+    }]);
+    let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
     assert_eq!(conflicts(&desired, &labelled), 1);
-    let ifb = Observed {
-        links: vec![seen(3, "d0", LinkKind::Ifb)],
-        ..observed()
-    };
-    let desired = Desired {
-        links: Some(vec![Link::new(name("d0"), LinkKind::Dummy)]),
-        ..Desired::default()
-    };
+    let ifb = observed().with_links([seen(3, "d0", LinkKind::Ifb)]);
+    let desired = Desired::default().with_links([Link::new(name("d0"), LinkKind::Dummy)]);
     assert_eq!(conflicts(&desired, &ifb), 1);
 }
 
 #[test]
 fn a_taken_link_is_changed_and_given_back_and_never_deleted() {
-    let former = Link {
-        mtu: Some(1400),
-        ..seen(3, "d0", LinkKind::Dummy)
-    };
+    let former = seen(3, "d0", LinkKind::Dummy).with_mtu(1400);
     let now = seen(3, "d0", LinkKind::Dummy);
-    let there = Observed {
-        links: vec![now.clone()],
-        ..observed()
-    };
+    let there = observed().with_links([now.clone()]);
     let mut owned = taken(now, former);
-    let desired = |kind, mtu| Desired {
-        links: Some(vec![Link {
-            mtu: Some(mtu),
-            ..Link::new(name("d0"), kind)
-        }]),
-        ..Desired::default()
-    };
+    let desired =
+        |kind, mtu| Desired::default().with_links([Link::new(name("d0"), kind).with_mtu(mtu)]);
     let given_back = ["~ link d0 mtu 1400   (restored: no longer desired)"];
     let changed = ["~ link d0 mtu 1300   (mtu: was 1500)"];
     for index in [None, Some(3)] {
@@ -561,16 +503,10 @@ fn what_cannot_be_given_back_is_deleted() {
     let beside = with_routes(vec![now.clone(), former]);
     assert_eq!(lines(&none(), &beside, &owned, MARKER), [UNDESIRED]);
     // The device is recreated.
-    let there = Observed {
-        links: vec![observed().links[0].clone(), seen(3, "d0", LinkKind::Dummy)],
-        ..there
-    };
+    let there = there.with_links([observed().links[0].clone(), seen(3, "d0", LinkKind::Dummy)]);
     let mut owned = taken(now, route("10.1.0.8", Dev::index(3), OTHER));
     owned.links.insert(3);
-    let desired = Desired {
-        links: Some(vec![Link::new(name("d0"), LinkKind::Ifb)]),
-        ..none()
-    };
+    let desired = none().with_links([Link::new(name("d0"), LinkKind::Ifb)]);
     let plan = planned(&desired, &there, &owned, MARKER);
     assert!(plan.ops.iter().all(|op| op.reason != Reason::Restored));
     assert_eq!(plan.text().to_string().lines().last(), Some(UNDESIRED));
@@ -583,10 +519,7 @@ fn what_cannot_change_back_in_place_is_made_anew() {
         label: Some("eth0-a".parse().unwrap()),
         ..address(eth0(), OTHER)
     };
-    let there = Observed {
-        addresses: vec![now.clone()],
-        ..observed()
-    };
+    let there = observed().with_addresses([now.clone()]);
     let plan = planned(&none(), &there, &taken(now, former.clone()), MARKER);
     assert_eq!(
         plan.text().to_string(),
@@ -602,12 +535,10 @@ fn what_cannot_change_back_in_place_is_made_anew() {
 #[test]
 fn what_is_given_back_keeps_what_it_rests_on() {
     let x0 = Dev::index(3);
-    let there = Observed {
-        links: vec![observed().links[0].clone(), seen(3, "x0", LinkKind::Dummy)],
-        addresses: vec![address(x0, MARKER)],
-        routes: vec![route("192.0.2.9", eth0(), MARKER)],
-        ..observed()
-    };
+    let there = observed()
+        .with_links([observed().links[0].clone(), seen(3, "x0", LinkKind::Dummy)])
+        .with_addresses([address(x0, MARKER)])
+        .with_routes([route("192.0.2.9", eth0(), MARKER)]);
     let former = route("10.1.0.9", x0, OTHER);
     let mut owned = taken(there.routes[0].clone(), former.clone());
     owned.links.insert(3);
@@ -630,15 +561,8 @@ fn what_is_given_back_keeps_what_it_rests_on() {
 
 #[test]
 fn an_end_of_a_pair_that_is_not_ours_keeps_the_other() {
-    let veth = |peer| {
-        LinkKind::Veth(VethAttrs {
-            peer: Some(name(peer)),
-        })
-    };
-    let there = Observed {
-        links: vec![seen(3, "v0", veth("v1")), seen(4, "v1", veth("v0"))],
-        ..observed()
-    };
+    let veth = |peer| LinkKind::Veth(VethAttrs::default().with_peer(name(peer)));
+    let there = observed().with_links([seen(3, "v0", veth("v1")), seen(4, "v1", veth("v0"))]);
     let mut owned = recorded(there.links[0].clone());
     let plan = planned(&none(), &there, &owned, MARKER);
     let other = Object::from(there.links[1].clone());

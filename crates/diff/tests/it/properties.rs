@@ -455,14 +455,7 @@ proptest! {
         }
         spares_strangers(&after, &desired, &again)?;
         // Nothing is desired any more.
-        let none = Desired {
-            links: Some(Vec::new()),
-            addresses: Some(Vec::new()),
-            neighbours: Some(Vec::new()),
-            routes: Some(Default::default()),
-            rules: Some(Vec::new()),
-            ..Desired::default()
-        };
+        let none = Desired::default().with_links([]).with_addresses([]).with_neighbours([]).with_routes([]).with_rules([]);
         let last = after.plan(&none).unwrap();
         let deleted = |object: &Object| last.ops.iter().any(|op| op.action == Action::Delete && op.object == *object);
         for object in &plan.adopted {
@@ -618,7 +611,8 @@ proptest! {
     #[test]
     fn routes_that_a_dump_matcher_drops_make_no_difference_to_a_plan((world, desired, plan) in planned()) {
         let by_ledger = world.policy.by_ledger.contains(Kind::Route);
-        let links = Desired { links: desired.links.clone(), ..Desired::default() };
+        let mut links = Desired::default();
+        links.links = desired.links.clone();
         let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
         let devices = resolve(&links, &world.observed, &world.owned, world.policy).unwrap().devices;
         let of_ledger = |key: &ObjectKey| match key {

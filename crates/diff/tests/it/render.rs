@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trueup_diff::{
-    Action, Address, AddressFlags, BondAttrs, Desired, Dev, Devices, Family, FwMark, Hold, IfName,
-    Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour, NeighbourState, NextHop,
-    NextHops, Object, Observed, Op, Owned, Plan, Prefix, Reason, Route, RouteType, Rule,
-    RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
+    Action, Address, AddressFlags, BondAttrs, BridgeAttrs, Desired, Dev, Devices, Family, FwMark,
+    Hold, IfName, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
+    NeighbourState, NextHop, NextHops, Object, Observed, Op, Owned, Plan, Prefix, Reason, Route,
+    RouteType, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -20,26 +20,21 @@ fn prefix(text: &str) -> Prefix {
 
 /// `br0` is 2, `v0` 3, `v1` 4.
 fn links() -> Vec<Link> {
-    let link = |index, text, kind| Link {
-        index,
-        up: Some(false),
-        mtu: Some(1500),
-        master: Some(None),
-        alias: Some(Box::new([])),
-        group: Some(0),
-        ..Link::new(name(text), kind)
+    let link = |index, text, kind| {
+        Link::new(name(text), kind)
+            .with_index(index)
+            .with_up(false)
+            .with_mtu(1500)
+            .with_master(None)
+            .with_alias([])
+            .with_group(0)
     };
-    let veth = |peer| {
-        LinkKind::Veth(VethAttrs {
-            peer: Some(name(peer)),
-        })
-    };
-    let bridge = trueup_diff::BridgeAttrs {
-        stp: Some(false),
-        vlan_filtering: Some(false),
-        forward_delay: Some(1500),
-        ageing_time: Some(30000),
-    };
+    let veth = |peer| LinkKind::Veth(VethAttrs::default().with_peer(name(peer)));
+    let bridge = trueup_diff::BridgeAttrs::default()
+        .with_stp(false)
+        .with_vlan_filtering(false)
+        .with_forward_delay(1500)
+        .with_ageing_time(30000);
     vec![
         link(2, "br0", LinkKind::Bridge(bridge)),
         link(3, "v0", veth("v1")),
@@ -330,17 +325,12 @@ fn rules() {
 
 #[test]
 fn a_new_link_is_created_and_then_set_up() {
-    let bridge = trueup_diff::BridgeAttrs {
-        stp: Some(true),
-        ..Default::default()
-    };
-    let link = Link {
-        mtu: Some(1400),
-        up: Some(true),
-        alias: Some(b"to the provider".as_slice().into()),
-        master: Some(Some(br0())),
-        ..Link::new(name("br1"), LinkKind::Bridge(bridge))
-    };
+    let bridge = BridgeAttrs::default().with_stp(true);
+    let link = Link::new(name("br1"), LinkKind::Bridge(bridge))
+        .with_mtu(1400)
+        .with_up(true)
+        .with_alias(b"to the provider".as_slice())
+        .with_master(br0());
     let [create, setup, delete] = commands(link);
     assert_eq!(create, "link add name br1 mtu 1400 type bridge stp_state 1");
     assert_eq!(
@@ -353,14 +343,14 @@ fn a_new_link_is_created_and_then_set_up() {
 #[test]
 fn links_of_every_kind() {
     let added = |kind| commands(Link::new(name("x"), kind))[0].clone();
-    let vxlan = |remote: &str| VxlanAttrs {
-        id: 8,
-        local: Some("10.1.0.1".parse().unwrap()),
-        remote: Some(remote.parse().unwrap()),
-        port: Some(4789),
-        link: Some(br0()),
-        learning: Some(false),
-        ttl: Some(4),
+    let vxlan = |remote: &str| {
+        VxlanAttrs::new(8)
+            .with_local(Some("10.1.0.1".parse().unwrap()))
+            .with_remote(Some(remote.parse().unwrap()))
+            .with_port(4789)
+            .with_link(br0())
+            .with_learning(false)
+            .with_ttl(4)
     };
     assert_eq!(
         added(LinkKind::Vxlan(vxlan("10.1.0.2"))),
@@ -368,32 +358,26 @@ fn links_of_every_kind() {
     );
     assert!(added(LinkKind::Vxlan(vxlan("239.1.1.1"))).contains(" group 239.1.1.1 "));
     assert_eq!(
-        added(LinkKind::Vlan(VlanAttrs {
-            link: br0(),
-            id: 10,
-            protocol: VlanProtocol::Dot1Ad
-        })),
+        added(LinkKind::Vlan(
+            VlanAttrs::new(br0(), 10).with_protocol(VlanProtocol::Dot1Ad)
+        )),
         "link add name x link br0 type vlan protocol 802.1ad id 10"
     );
     assert_eq!(
-        added(LinkKind::Macvlan(MacvlanAttrs {
-            link: br0(),
-            mode: Some(trueup_diff::MacvlanMode::Bridge)
-        })),
+        added(LinkKind::Macvlan(
+            MacvlanAttrs::new(br0()).with_mode(trueup_diff::MacvlanMode::Bridge)
+        )),
         "link add name x link br0 type macvlan mode bridge"
     );
     assert_eq!(
-        added(LinkKind::Veth(VethAttrs {
-            peer: Some(name("y"))
-        })),
+        added(LinkKind::Veth(VethAttrs::default().with_peer(name("y")))),
         "link add name x type veth peer name y"
     );
     let mode = Some(trueup_diff::BondMode::Dot3Ad);
     assert_eq!(
-        added(LinkKind::Bond(BondAttrs {
-            mode,
-            miimon: Some(100)
-        })),
+        added(LinkKind::Bond(
+            BondAttrs::default().with_mode(mode).with_miimon(100)
+        )),
         "link add name x type bond mode 802.3ad miimon 100"
     );
     assert_eq!(
@@ -407,14 +391,12 @@ fn links_of_every_kind() {
 #[test]
 fn an_update_of_a_link_names_what_changes_and_what_it_was() {
     let was = links().remove(1);
-    let link = Link {
-        index: 3,
-        up: Some(true),
-        mtu: Some(1500),
-        master: Some(Some(br0())),
-        alias: Some(b"x y".as_slice().into()),
-        ..Link::new(name("v0"), LinkKind::Veth(VethAttrs { peer: None }))
-    };
+    let link = Link::new(name("v0"), LinkKind::Veth(VethAttrs::default()))
+        .with_index(3)
+        .with_up(true)
+        .with_mtu(1500)
+        .with_master(br0())
+        .with_alias(b"x y".as_slice());
     let op = update(link, was);
     assert_eq!(
         op.command(&devices()),
@@ -425,16 +407,11 @@ fn an_update_of_a_link_names_what_changes_and_what_it_was() {
         "up: was down; master: was none; alias: was none"
     );
     let was = links().remove(0);
-    let bridge = trueup_diff::BridgeAttrs {
-        stp: Some(false),
-        forward_delay: Some(200),
-        ..Default::default()
-    };
+    let bridge = BridgeAttrs::default()
+        .with_stp(false)
+        .with_forward_delay(200);
     let op = update(
-        Link {
-            index: 2,
-            ..Link::new(name("br0"), LinkKind::Bridge(bridge))
-        },
+        Link::new(name("br0"), LinkKind::Bridge(bridge)).with_index(2),
         was,
     );
     assert_eq!(
@@ -620,31 +597,24 @@ fn mixed() -> (Observed, Plan) {
         protocol,
         ..Route::new(prefix(dst), hop(gateway)).canonical()
     };
-    let observed = Observed {
-        links: links(),
-        routes: vec![
+    let observed = Observed::default()
+        .with_links(links())
+        .with_routes([
             route("10.2.0.0/16", "10.1.0.8", 116),
             route("10.3.0.0/16", "10.1.0.8", 4),
             route("10.4.0.0/16", "10.1.0.8", 116),
-        ],
-        complete: Kinds::ALL,
-        ..Observed::default()
-    };
+        ])
+        .with_complete(Kinds::ALL);
     let named = |gateway: &str, dev: &str| NextHops::One(via(gateway).with_dev(name(dev)));
-    let desired = Desired {
-        links: Some(vec![Link::must_exist(name("tun9"))]),
-        routes: Some(
-            [
-                Route::new(prefix("10.1.0.0/16"), named("10.1.0.9", "br0")),
-                Route::new(prefix("10.2.0.0/16"), named("10.1.0.9", "br0")),
-                Route::new(prefix("10.3.0.0/16"), named("10.1.0.9", "br0")),
-                Route::new(prefix("10.5.0.0/16"), named("10.1.0.9", "tun9")),
-            ]
-            .into(),
-        ),
-        rules: Some(vec![Rule::new(Family::Inet6, 9, RuleAction::Prohibit)]),
-        ..Desired::default()
-    };
+    let desired = Desired::default()
+        .with_links([Link::must_exist(name("tun9"))])
+        .with_routes([
+            Route::new(prefix("10.1.0.0/16"), named("10.1.0.9", "br0")),
+            Route::new(prefix("10.2.0.0/16"), named("10.1.0.9", "br0")),
+            Route::new(prefix("10.3.0.0/16"), named("10.1.0.9", "br0")),
+            Route::new(prefix("10.5.0.0/16"), named("10.1.0.9", "tun9")),
+        ])
+        .with_rules([Rule::new(Family::Inet6, 9, RuleAction::Prohibit)]);
     let plan = plan(&desired, &observed, &Owned::default(), 116).unwrap();
     (observed, plan)
 }
@@ -686,27 +656,22 @@ route del 10.4.0.0/16 via 10.1.0.8 dev br0 proto 116 table 254
 #[test]
 fn what_ip_batch_cannot_be_given_is_a_comment_and_so_is_what_needs_it() {
     let odd = IfName::from_bytes(b"x\xff").unwrap();
-    let bridge = |name, alias: &str| Link {
-        up: Some(true),
-        alias: Some(alias.as_bytes().into()),
-        ..Link::new(name, LinkKind::Bridge(trueup_diff::BridgeAttrs::default()))
+    let bridge = |name, alias: &str| {
+        Link::new(name, LinkKind::Bridge(trueup_diff::BridgeAttrs::default()))
+            .with_up(true)
+            .with_alias(alias.as_bytes())
     };
     let route = |dst: &str, gateway: &str| Route::new(prefix(dst), NextHops::One(via(gateway)));
-    let desired = Desired {
-        links: Some(vec![bridge(name("b"), "x#y"), bridge(odd, "plain")]),
-        addresses: Some(vec![
+    let desired = Desired::default()
+        .with_links([bridge(name("b"), "x#y"), bridge(odd, "plain")])
+        .with_addresses([
             Address::new(odd, "10.1.0.1/24".parse().unwrap()),
             Address::new(name("b"), "10.2.0.1/24".parse().unwrap()),
-        ]),
-        routes: Some(
-            [
-                route("10.3.0.0/16", "10.1.0.9"),
-                route("10.4.0.0/16", "10.2.0.9"),
-            ]
-            .into(),
-        ),
-        ..Desired::default()
-    };
+        ])
+        .with_routes([
+            route("10.3.0.0/16", "10.1.0.9"),
+            route("10.4.0.0/16", "10.2.0.9"),
+        ]);
     let plan = plan(&desired, &Observed::default(), &Owned::default(), 116).unwrap();
     let batch = plan.batch().to_string();
     let (comments, commands): (Vec<&str>, Vec<&str>) =
@@ -737,20 +702,12 @@ fn what_ip_batch_cannot_be_given_is_a_comment_and_so_is_what_needs_it() {
 #[test]
 fn a_held_delete_names_the_bystander() {
     let foreign = Address::new(br0(), "10.9.0.1/24".parse().unwrap());
-    let observed = Observed {
-        links: links(),
-        addresses: vec![foreign],
-        complete: Kinds::ALL,
-        ..Observed::default()
-    };
-    let desired = Desired {
-        links: Some(Vec::new()),
-        ..Desired::default()
-    };
-    let owned = Owned {
-        links: BTreeSet::from([2]),
-        ..Owned::default()
-    };
+    let observed = Observed::default()
+        .with_links(links())
+        .with_addresses([foreign])
+        .with_complete(Kinds::ALL);
+    let desired = Desired::default().with_links([]);
+    let owned = Owned::default().with_links(BTreeSet::from([2]));
     let plan = plan(&desired, &observed, &owned, 116).unwrap();
     assert!(matches!(plan.ops[0].hold, Some(Hold::Collateral(_))));
     assert_eq!(plan.ops[0].command(&plan.devices), "link del dev br0");

@@ -61,11 +61,12 @@ fn opt<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value 
 fn attributes() -> impl Strategy<Value = BridgeAttrs> {
     let switches = any::<(Option<bool>, Option<bool>)>();
     (switches, any::<(Option<u32>, Option<u32>)>()).prop_map(
-        |((stp, vlan_filtering), (forward_delay, ageing_time))| BridgeAttrs {
-            stp,
-            vlan_filtering,
-            forward_delay,
-            ageing_time,
+        |((stp, vlan_filtering), (forward_delay, ageing_time))| {
+            BridgeAttrs::default()
+                .with_stp(stp)
+                .with_vlan_filtering(vlan_filtering)
+                .with_forward_delay(forward_delay)
+                .with_ageing_time(ageing_time)
         },
     )
 }
@@ -77,17 +78,15 @@ fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
         ends,
         any::<(Option<u16>, Option<bool>, Option<u8>)>(),
     )
-        .prop_map(
-            |(id, (local, remote, link), (port, learning, ttl))| VxlanAttrs {
-                id,
-                local,
-                remote,
-                port,
-                link,
-                learning,
-                ttl,
-            },
-        )
+        .prop_map(|(id, (local, remote, link), (port, learning, ttl))| {
+            VxlanAttrs::new(id)
+                .with_local(local)
+                .with_remote(remote)
+                .with_port(port)
+                .with_link(link)
+                .with_learning(learning)
+                .with_ttl(ttl)
+        })
 }
 
 fn link_kind() -> impl Strategy<Value = LinkKind> {
@@ -96,11 +95,15 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let bond = (opt(select(BondMode::ALL)), any::<Option<u32>>());
     prop_oneof![
         attributes().prop_map(LinkKind::Bridge),
-        opt(name()).prop_map(|peer| LinkKind::Veth(VethAttrs { peer })),
+        opt(name()).prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer))),
         vxlan().prop_map(LinkKind::Vxlan),
-        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(VlanAttrs { link, id, protocol })),
-        macvlan.prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs { link, mode })),
-        bond.prop_map(|(mode, miimon)| LinkKind::Bond(BondAttrs { mode, miimon })),
+        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(
+            VlanAttrs::new(link, id).with_protocol(protocol)
+        )),
+        macvlan.prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs::new(link).with_mode(mode))),
+        bond.prop_map(|(mode, miimon)| LinkKind::Bond(
+            BondAttrs::default().with_mode(mode).with_miimon(miimon)
+        )),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
         select(vec![
             LinkKind::Ifb,
@@ -120,16 +123,16 @@ fn link() -> impl Strategy<Value = Link> {
     let state = any::<(u32, Option<bool>, Option<u32>, Option<u32>)>();
     let rest = (opt(lladdr()), opt(opt(dev())), opt(alias));
     (name(), opt(link_kind()), state, rest).prop_map(
-        |(name, kind, (index, up, mtu, group), (address, master, alias))| Link {
-            name,
-            index,
-            kind,
-            up,
-            mtu,
-            address,
-            master,
-            alias: alias.map(Vec::into_boxed_slice),
-            group,
+        |(name, kind, (index, up, mtu, group), (address, master, alias))| {
+            let mut link = Link::must_exist(name)
+                .with_index(index)
+                .with_kind(kind)
+                .with_up(up)
+                .with_mtu(mtu)
+                .with_address(address)
+                .with_group(group);
+            (link.master, link.alias) = (master, alias.map(Vec::into_boxed_slice));
+            link
         },
     )
 }
@@ -393,7 +396,7 @@ fn the_form_is_the_words_of_the_model() {
     );
 
     let name = "v0".parse().unwrap();
-    let mut link: Link = Link::new(name, LinkKind::Veth(VethAttrs { peer: None }));
+    let mut link: Link = Link::new(name, LinkKind::Veth(VethAttrs::default()));
     link.address = Some("02:00:00:00:00:09".parse().unwrap());
     link.master = Some(None);
     let written = r#"{"link":{"name":"v0","index":0,"kind":{"veth":{"peer":null}},"up":null,"mtu":null,"address":"02:00:00:00:00:09","master":null,"alias":null,"group":null}}"#;
@@ -408,10 +411,7 @@ fn the_form_is_the_words_of_the_model() {
 #[test]
 fn what_is_absent_is_left_open() {
     let link: Link = serde_json::from_str(r#"{"name":"br0","index":3}"#).unwrap();
-    let expected = Link {
-        index: 3,
-        ..Link::must_exist("br0".parse().unwrap())
-    };
+    let expected = Link::must_exist("br0".parse().unwrap()).with_index(3);
     assert_eq!(link, expected);
 }
 

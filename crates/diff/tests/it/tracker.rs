@@ -59,21 +59,12 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn planned(routes: Routes, there: Vec<Route>) -> Plan {
-    let link = Link {
-        index: 2,
-        up: Some(true),
-        ..Link::must_exist(name())
-    };
-    let observed = Observed {
-        links: vec![link],
-        routes: there,
-        complete: Kinds::ALL,
-        ..Observed::default()
-    };
-    let desired = Desired {
-        routes: Some(routes),
-        ..Desired::default()
-    };
+    let link = Link::must_exist(name()).with_index(2).with_up(true);
+    let observed = Observed::default()
+        .with_links([link])
+        .with_routes(there)
+        .with_complete(Kinds::ALL);
+    let desired = Desired::default().with_routes(routes);
     plan(&desired, &observed, &Owned::default(), MARKER).unwrap()
 }
 

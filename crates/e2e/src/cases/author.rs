@@ -46,7 +46,9 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     for link in declared {
         devices.insert(link.name.to_string());
         // Another writer's link of the name has no such peer, and no pass can give it one.
-        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &link.kind
+        if let Some(LinkKind::Veth(VethAttrs {
+            peer: Some(peer), ..
+        })) = &link.kind
             && !present.contains(&link.name.to_string())
         {
             devices.insert(peer.to_string());
@@ -55,7 +57,7 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
     if clean {
         let standing = |dev: &String| {
             dev == "ext0" || dev == "lo" || declared.iter().any(|link| {
-                let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(p) })) if p.to_string() == *dev);
+                let peer = matches!(&link.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(p), .. })) if p.to_string() == *dev);
                 link.name == name(dev) || peer
             })
         };
@@ -112,12 +114,9 @@ pub fn desired(spec: &DesiredSpec, present: &BTreeSet<String>, clean: bool) -> D
             .collect();
         rules.into_values().collect()
     });
-    Desired {
-        links,
-        addresses,
-        neighbours,
-        routes,
-        rules,
-        ..Desired::default()
-    }
+    let mut desired = Desired::default();
+    (desired.links, desired.addresses) = (links, addresses);
+    (desired.neighbours, desired.routes) = (neighbours, routes);
+    desired.rules = rules;
+    desired
 }

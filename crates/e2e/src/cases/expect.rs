@@ -68,7 +68,7 @@ pub fn link(link: &Link<IfName>) -> Fields {
             put(&mut fields, "stp", bridge.stp.map(u32::from));
             put(&mut fields, "ageing", bridge.ageing_time);
         }
-        Some(LinkKind::Veth(VethAttrs { peer })) => put(&mut fields, "lower", *peer),
+        Some(LinkKind::Veth(VethAttrs { peer, .. })) => put(&mut fields, "lower", *peer),
         Some(LinkKind::Vxlan(vxlan)) => {
             put(&mut fields, "id", Some(vxlan.id));
             put(&mut fields, "port", vxlan.port);
@@ -77,7 +77,7 @@ pub fn link(link: &Link<IfName>) -> Fields {
             put(&mut fields, "ttl", vxlan.ttl);
             put(&mut fields, "learning", vxlan.learning.map(u32::from));
         }
-        Some(LinkKind::Macvlan(MacvlanAttrs { link, mode })) => {
+        Some(LinkKind::Macvlan(MacvlanAttrs { link, mode, .. })) => {
             put(&mut fields, "lower", Some(link));
             put(&mut fields, "mode", mode.map(|mode| mode.number()));
         }

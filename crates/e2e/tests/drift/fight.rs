@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_diff::Desired;
+use trueup_diff::{Desired, Routes};
 use trueup_loop::Config;
 use trueup_rtnl::{Namespace, Rtnl};
 use trueup_testkit::uplinks;
@@ -22,15 +22,12 @@ const SLACK: Duration = Duration::from_secs(3);
 pub(crate) fn who_deletes_without_end_is_reported_of_and_not_fought() {
     let lasts = Duration::from_secs(if is_long() { 60 } else { 8 });
     uplinks(1);
-    let desired = Desired {
-        routes: Some(
-            (0..20)
-                .flat_map(|at| [v4(at), v6(at)])
-                .map(wanted)
-                .collect(),
-        ),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_routes(
+        (0..20)
+            .flat_map(|at| [v4(at), v6(at)])
+            .map(wanted)
+            .collect::<Routes>(),
+    );
     let agent = Agent::start(
         Rtnl::new(),
         Namespace::current(),

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Address, AddressFlags, Desired, Family, Neighbour, Rule, RuleAction};
+use trueup_diff::{Address, AddressFlags, Desired, Family, Neighbour, Routes, Rule, RuleAction};
 use trueup_loop::Config;
 use trueup_reconcile::{Drained, Hints, Ledger, PassLimits, Source, Subscribed, Subscription};
 use trueup_rtnl::{Error, Namespace, Options, Report, Rtnl, Snapshot as Seen, Watch};
@@ -70,13 +70,11 @@ fn desired() -> Desired {
         behind("10.88.0.0/16", "10.77.0.2"),
         behind("fd88::/32", "fd77::2"),
     ];
-    Desired {
-        addresses: Some(vec![address("10.77.0.1/24"), address("fd77::1/64")]),
-        neighbours: Some(vec![neighbour("10.77.0.2"), neighbour("fd77::2")]),
-        routes: Some(plain.chain(behind).collect()),
-        rules: Some(vec![rule(Family::Inet, 700), rule(Family::Inet6, 700)]),
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_addresses([address("10.77.0.1/24"), address("fd77::1/64")])
+        .with_neighbours([neighbour("10.77.0.2"), neighbour("fd77::2")])
+        .with_routes(plain.chain(behind).collect::<Routes>())
+        .with_rules([rule(Family::Inet, 700), rule(Family::Inet6, 700)])
 }
 
 /// One way in which hints come, in a namespace of its own.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use trueup_diff::{Desired, Object};
+use trueup_diff::{Desired, Object, Routes};
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
 use trueup_testkit::{Kind, raw_dump, uplinks};
@@ -22,10 +22,11 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     let his: Vec<Object> = (0..TABLE / 2).map(|at| route(v6(4 * at), HIS)).collect();
     other_writer.create(&his);
     let ours = |at: u32| v6(4 * (at % (TABLE / 2)) + 1);
-    let desired = Desired {
-        routes: Some((0..TABLE / 2).map(|at| wanted(ours(at))).collect()),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_routes(
+        (0..TABLE / 2)
+            .map(|at| wanted(ours(at)))
+            .collect::<Routes>(),
+    );
     let (mut source, mut ledger) = (Rtnl::new(), MemoryLedger::default());
     let (here, options) = (Namespace::current(), Options::default());
     let mut pass = || {

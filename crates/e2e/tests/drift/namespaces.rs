@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use trueup_diff::{Desired, Prefix, Route, RouteType};
+use trueup_diff::{Desired, Prefix, Route, RouteType, Routes};
 use trueup_loop::Config;
 use trueup_rtnl::{Namespace, Rtnl};
 use trueup_testkit::{Kind, ip, raw_dump};
@@ -132,10 +132,12 @@ fn create(at: u8, slot: &mut Slot) {
     slot.generation += 1;
     slot.is_there = true;
     let of_type = |dst: &Prefix| Route::of_type(RouteType::Blackhole, *dst);
-    let desired = Desired {
-        routes: Some(routes(at, slot.generation).iter().map(of_type).collect()),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_routes(
+        routes(at, slot.generation)
+            .iter()
+            .map(of_type)
+            .collect::<Routes>(),
+    );
     let config = Config::default()
         .with_interval(Duration::from_millis(150))
         .with_debounce(Duration::from_millis(10));

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup_diff::{
-    Address, AddressFlags, Desired, Dev, Family, Neighbour, Object, Rule, RuleAction,
+    Address, AddressFlags, Desired, Dev, Family, Neighbour, Object, Routes, Rule, RuleAction,
 };
 use trueup_loop::Config;
 use trueup_rtnl::{Namespace, Rtnl};
@@ -27,18 +27,16 @@ pub(crate) fn a_busy_namespace_costs_no_message() {
     ]);
     // What the links have to tell of themselves is reported.
     Snapshot::settled();
-    let desired = Desired {
-        routes: Some(
+    let desired = Desired::default()
+        .with_routes(
             (0..100)
                 .flat_map(|at| [v4(at), v6(at)])
                 .map(wanted)
-                .collect(),
-        ),
-        addresses: Some(vec![address("up0".parse().unwrap(), 200, Family::Inet)]),
-        rules: Some(vec![Rule::new(Family::Inet, 700, RuleAction::Lookup(100))]),
-        neighbours: Some(vec![neighbour("up0".parse().unwrap(), 200, Family::Inet6)]),
-        ..Desired::default()
-    };
+                .collect::<Routes>(),
+        )
+        .with_addresses([address("up0".parse().unwrap(), 200, Family::Inet)])
+        .with_rules([Rule::new(Family::Inet, 700, RuleAction::Lookup(100))])
+        .with_neighbours([neighbour("up0".parse().unwrap(), 200, Family::Inet6)]);
     // It sees all that is sent.
     let points = Points::counted();
     let through = points.namespace(Namespace::current());

@@ -27,10 +27,7 @@ pub(crate) fn a_burst_is_one_overrun_and_is_mended() {
 
 fn routes(all: impl IntoIterator<Item = u32>) -> Desired {
     let all = all.into_iter().flat_map(|at| [v4(at), v6(at)]);
-    Desired {
-        routes: Some(all.map(wanted).collect()),
-        ..Desired::default()
-    }
+    Desired::default().with_routes(all.map(wanted).collect::<Routes>())
 }
 
 /// Returns true if the routes that bear our marker are those that are wanted.
@@ -138,10 +135,8 @@ pub(crate) fn a_permanent_writer_neither_starves_nor_spins_us() {
     let his: Vec<Object> = (0..TABLE).map(|at| route(v6(4 * at), HIS)).collect();
     other_writer.create(&his);
     let ours = |at: u32| 400 * (at % 200) + 1;
-    let desired = Desired {
-        routes: Some((0..200).map(|at| wanted(v6(ours(at)))).collect()),
-        ..Desired::default()
-    };
+    let desired =
+        Desired::default().with_routes((0..200).map(|at| wanted(v6(ours(at)))).collect::<Routes>());
     let interval = Duration::from_millis(500);
     let config = Config::default().with_interval(interval);
     let agent = Agent::start(Rtnl::new(), Namespace::current(), desired, config);

@@ -144,14 +144,14 @@ impl Run {
             self.pass(&desired)?;
         }
         self.say("everything of ours is to go");
-        self.pass(&Desired {
-            links: Some(vec![]),
-            addresses: Some(vec![]),
-            neighbours: Some(vec![]),
-            routes: Some(Default::default()),
-            rules: Some(vec![]),
-            ..Desired::default()
-        })?;
+        self.pass(
+            &Desired::default()
+                .with_links([])
+                .with_addresses([])
+                .with_neighbours([])
+                .with_routes([])
+                .with_rules([]),
+        )?;
         let after = Look::take();
         let never_held = |row: &&RawMessage| {
             matches!(row.kind, Kind::Route | Kind::Rule | Kind::Neighbour)

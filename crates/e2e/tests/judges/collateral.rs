@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use trueup_diff::{
     BondAttrs, BondMode, BridgeAttrs, Desired, Family, IfName, Link, LinkKind, MacvlanAttrs,
-    MacvlanMode, Rule, RuleAction, VethAttrs, VlanAttrs, VlanProtocol, VxlanAttrs,
+    MacvlanMode, Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs,
 };
 use trueup_e2e::desired::{address, name, nothing, up, via};
 use trueup_e2e::property;
@@ -84,37 +84,24 @@ fn has(kind: &str) -> bool {
 fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     let bit = |at: u16| topology & (1 << at) != 0;
     let pair = |one: &str, other| {
-        let kind = |peer| {
-            LinkKind::Veth(VethAttrs {
-                peer: Some(name(peer)),
-            })
-        };
+        let kind = |peer| LinkKind::Veth(VethAttrs::default().with_peer(name(peer)));
         [up(kind(other), one)]
     };
     let mut links = Vec::from(pair("v0", "v1"));
     links.extend(pair("v1", "v0"));
     links.extend(pair("p0", "p1"));
     links.extend(pair("p1", "p0"));
-    let bridge = BridgeAttrs {
-        stp: bit(15).then_some(true),
-        ..BridgeAttrs::default()
-    };
+    let bridge = BridgeAttrs::default().with_stp(bit(15).then_some(true));
     links.push(up(LinkKind::Bridge(bridge), "br0"));
     links.push(up(LinkKind::Ifb, "i0"));
     let below = if bit(4) { "br0" } else { "v1" };
     if bit(3) {
-        let kind = LinkKind::Macvlan(MacvlanAttrs {
-            link: name(below),
-            mode: Some(MacvlanMode::Bridge),
-        });
+        let kind = LinkKind::Macvlan(MacvlanAttrs::new(name(below)).with_mode(MacvlanMode::Bridge));
         links.push(up(kind, "mv0"));
     }
     if bit(5) {
         links.push(up(
-            LinkKind::Vxlan(VxlanAttrs {
-                port: Some(4789),
-                ..VxlanAttrs::new(1)
-            }),
+            LinkKind::Vxlan(VxlanAttrs::new(1).with_port(4789)),
             "vx0",
         ));
     }
@@ -126,11 +113,7 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
         master.insert("vx0", "br0");
     }
     if bit(7) && kinds.contains(&"vlan") {
-        let kind = LinkKind::Vlan(VlanAttrs {
-            link: name(below),
-            id: 5,
-            protocol: VlanProtocol::Dot1Q,
-        });
+        let kind = LinkKind::Vlan(VlanAttrs::new(name(below), 5));
         links.push(up(kind, "vl0"));
     }
     if bit(8) && kinds.contains(&"vrf") {
@@ -145,10 +128,11 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
     if bit(10) && kinds.contains(&"dummy") {
         links.push(up(LinkKind::Dummy, "d0"));
         if bit(11) && kinds.contains(&"bond") {
-            let kind = LinkKind::Bond(BondAttrs {
-                mode: Some(BondMode::ActiveBackup),
-                miimon: Some(100),
-            });
+            let kind = LinkKind::Bond(
+                BondAttrs::default()
+                    .with_mode(BondMode::ActiveBackup)
+                    .with_miimon(100),
+            );
             links.push(up(kind, "bo0"));
             master.insert("d0", "bo0");
         }
@@ -161,10 +145,7 @@ fn first(topology: u16, kinds: &[&str]) -> Vec<Link<IfName>> {
 }
 
 fn desired(links: Vec<Link<IfName>>, with: &[IfName]) -> Desired {
-    let mut desired = Desired {
-        links: Some(links),
-        ..nothing()
-    };
+    let mut desired = nothing().with_links(links);
     for (at, dev) in DEVS.iter().enumerate() {
         if with.contains(&name(dev)) {
             let addresses = desired.addresses.get_or_insert_default();
@@ -295,7 +276,7 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
             Some(kind @ (LinkKind::Ifb | LinkKind::Dummy)) => {
                 *kind = LinkKind::Bridge(BridgeAttrs::default());
             }
-            Some(LinkKind::Veth(VethAttrs { peer })) if dev == 0 => *peer = Some(name("v9")),
+            Some(LinkKind::Veth(VethAttrs { peer, .. })) if dev == 0 => *peer = Some(name("v9")),
             _ => {}
         },
         6 => link.master = Some(None),
@@ -327,7 +308,9 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         {
             link.master = Some(None);
         }
-        if let Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) = &mut link.kind
+        if let Some(LinkKind::Veth(VethAttrs {
+            peer: Some(peer), ..
+        })) = &mut link.kind
             && *peer == name("v9")
             && link.name != name("v0")
         {
@@ -339,9 +322,9 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         Some(LinkKind::Macvlan(MacvlanAttrs { link, .. }) | LinkKind::Vlan(VlanAttrs { link, .. })) => {
             !links.iter().any(|other| other.name == *link)
         }
-        Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => links.iter().any(|other| {
+        Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) => links.iter().any(|other| {
             other.name == *peer
-                && !matches!(&other.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) if *peer == link.name)
+                && !matches!(&other.kind, Some(LinkKind::Veth(VethAttrs { peer: Some(peer), .. })) if *peer == link.name)
         }),
         _ => false,
     }

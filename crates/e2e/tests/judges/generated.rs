@@ -271,7 +271,7 @@ impl Draw {
         link.group = link.group.map(|group| self.small(group));
         let other = |draw: &mut Draw| draw.of(names);
         match &mut link.kind {
-            Some(LinkKind::Veth(VethAttrs { peer })) => {
+            Some(LinkKind::Veth(VethAttrs { peer, .. })) => {
                 *peer = Some(format!("p{at}").parse().unwrap());
             }
             Some(LinkKind::Vxlan(vxlan)) => {

@@ -24,27 +24,13 @@ fn taking() -> Ours {
 /// ours as well.
 pub(crate) fn a_link_under_the_name_of_an_end_that_goes_is_ours() {
     let mut ours = Ours::new(Options::default(), false);
-    let up = |dev: &str, kind| Link {
-        up: Some(true),
-        ..Link::new(name(dev), kind)
-    };
+    let up = |dev: &str, kind| Link::new(name(dev), kind).with_up(true);
     let pair = |one: &str, other: &str| {
         let peer = Some(name(other));
-        up(one, LinkKind::Veth(VethAttrs { peer }))
+        up(one, LinkKind::Veth(VethAttrs::default().with_peer(peer)))
     };
-    let vxlan = LinkKind::Vxlan(VxlanAttrs {
-        id: 1,
-        local: None,
-        remote: None,
-        port: Some(4789),
-        link: None,
-        learning: None,
-        ttl: None,
-    });
-    let links = |links| Desired {
-        links: Some(links),
-        ..nothing()
-    };
+    let vxlan = LinkKind::Vxlan(VxlanAttrs::new(1).with_port(4789));
+    let links = |links| nothing().with_links(links);
     let before = Snapshot::settled();
     converge(&mut ours, &links(vec![pair("v0", "v1")]));
     converge(&mut ours, &links(vec![pair("v0", "v2"), up("v1", vxlan)]));
@@ -60,10 +46,7 @@ pub(crate) fn a_neighbour_without_a_protocol_is_given_back_without() {
     let his = Snapshot::settled();
     let dst = "10.200.0.9".parse().unwrap();
     let lladdr = "02:00:00:00:00:02".parse().unwrap();
-    let desired = Desired {
-        neighbours: Some(vec![Neighbour::new(name("up0"), dst, lladdr)]),
-        ..nothing()
-    };
+    let desired = nothing().with_neighbours([Neighbour::new(name("up0"), dst, lladdr)]);
     let mut ours = taking();
     converge(&mut ours, &desired);
     assert_eq!(
@@ -87,10 +70,7 @@ pub(crate) fn what_he_removed_while_it_was_taken_is_not_given_back() {
     let mut one = Address::new(name("up0"), "10.9.0.1/24".parse().unwrap());
     one.lifetimes.valid = 5000;
     one.lifetimes.preferred = 4000;
-    let desired = Desired {
-        addresses: Some(vec![one]),
-        ..nothing()
-    };
+    let desired = nothing().with_addresses([one]);
     let mut ours = taking();
     let taken = converge(&mut ours, &desired);
     assert_eq!(taken.findings().count(), 1);

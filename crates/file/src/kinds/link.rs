@@ -120,11 +120,9 @@ impl FileObject for Link<IfName> {
     fn authored(&self) -> Self {
         // A link of a kind that a file cannot name must exist.
         let nameable = |kind: &LinkKind<IfName>| !matches!(kind, LinkKind::Other(_));
-        Link {
-            index: 0,
-            kind: self.kind.clone().filter(nameable),
-            ..self.clone()
-        }
+        self.clone()
+            .with_index(0)
+            .with_kind(self.kind.clone().filter(nameable))
     }
 
     fn key(&self) -> IfName {
@@ -213,42 +211,46 @@ fn alias(value: &Value<'_>) -> Result<Box<[u8]>> {
 }
 
 fn read_bridge(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
-    Ok(LinkKind::Bridge(BridgeAttrs {
-        stp: fields.read("stp", parse::flag)?,
-        vlan_filtering: fields.read("vlan_filtering", parse::flag)?,
-        forward_delay: fields.read("forward_delay", parse::number(0..=u32::MAX))?,
-        ageing_time: fields.read("ageing_time", parse::number(0..=u32::MAX))?,
-    }))
+    Ok(LinkKind::Bridge(
+        BridgeAttrs::default()
+            .with_stp(fields.read("stp", parse::flag)?)
+            .with_vlan_filtering(fields.read("vlan_filtering", parse::flag)?)
+            .with_forward_delay(fields.read("forward_delay", parse::number(0..=u32::MAX))?)
+            .with_ageing_time(fields.read("ageing_time", parse::number(0..=u32::MAX))?),
+    ))
 }
 
 fn read_veth(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let peer = fields.read("peer", own_name)?;
-    Ok(LinkKind::Veth(VethAttrs { peer }))
+    Ok(LinkKind::Veth(VethAttrs::default().with_peer(peer)))
 }
 
 fn read_vlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let protocol = |value| one_of(value, "protocol", VlanProtocol::ALL, VlanProtocol::name);
-    Ok(LinkKind::Vlan(VlanAttrs {
-        link: fields.required("link", "link = \"eth0\"", parse::name)?,
-        id: fields.required("id", "id = 100", parse::number(0..=4094))?,
-        protocol: fields.read("protocol", protocol)?.unwrap_or_default(),
-    }))
+    Ok(LinkKind::Vlan(
+        VlanAttrs::new(
+            fields.required("link", "link = \"eth0\"", parse::name)?,
+            fields.required("id", "id = 100", parse::number(0..=4094))?,
+        )
+        .with_protocol(fields.read("protocol", protocol)?.unwrap_or_default()),
+    ))
 }
 
 fn read_macvlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let mode = |value| one_of(value, "mode", MacvlanMode::ALL, MacvlanMode::name);
-    Ok(LinkKind::Macvlan(MacvlanAttrs {
-        link: fields.required("link", "link = \"eth0\"", parse::name)?,
-        mode: fields.read("mode", mode)?,
-    }))
+    Ok(LinkKind::Macvlan(
+        MacvlanAttrs::new(fields.required("link", "link = \"eth0\"", parse::name)?)
+            .with_mode(fields.read("mode", mode)?),
+    ))
 }
 
 fn read_bond(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
     let mode = |value| one_of(value, "mode", BondMode::ALL, BondMode::name);
-    Ok(LinkKind::Bond(BondAttrs {
-        mode: fields.read("mode", mode)?,
-        miimon: fields.read("miimon", parse::number(0..=INT_MAX))?,
-    }))
+    Ok(LinkKind::Bond(
+        BondAttrs::default()
+            .with_mode(fields.read("mode", mode)?)
+            .with_miimon(fields.read("miimon", parse::number(0..=INT_MAX))?),
+    ))
 }
 
 fn read_vrf(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
@@ -284,15 +286,13 @@ fn read_vxlan(fields: &Fields<'_>) -> Result<LinkKind<IfName>> {
         let message = "group_address: not a multicast group: write it as `remote`";
         return fields.fault("group_address", message);
     }
-    let vxlan = VxlanAttrs {
-        id: fields.required("id", "id = 100", parse::number(0..=0xff_ffff))?,
-        local: fields.read("local", parse::address)?,
-        remote: remote.or(group),
-        port: fields.read("port", parse::number(1..=u16::MAX))?,
-        link: fields.read("link", parse::name)?,
-        learning: fields.read("learning", parse::flag)?,
-        ttl: fields.read("ttl", parse::number(0..=255))?,
-    };
+    let vxlan = VxlanAttrs::new(fields.required("id", "id = 100", parse::number(0..=0xff_ffff))?)
+        .with_local(fields.read("local", parse::address)?)
+        .with_remote(remote.or(group))
+        .with_port(fields.read("port", parse::number(1..=u16::MAX))?)
+        .with_link(fields.read("link", parse::name)?)
+        .with_learning(fields.read("learning", parse::flag)?)
+        .with_ttl(fields.read("ttl", parse::number(0..=255))?);
     // `vxlan_config_validate` in drivers/net/vxlan/vxlan_core.c.
     if group.is_some() && vxlan.link.is_none() {
         let message = "group_address: a group needs `link`: write link = \"eth0\"";
@@ -317,22 +317,24 @@ fn write_kind(kind: &LinkKind<IfName>, table: &mut Table<'static>) {
             table.set_some("forward_delay", bridge.forward_delay);
             table.set_some("ageing_time", bridge.ageing_time);
         }
-        LinkKind::Veth(VethAttrs { peer }) => {
+        LinkKind::Veth(VethAttrs { peer, .. }) => {
             table.set_some("peer", peer.as_ref().map(parse::name_node))
         }
         LinkKind::Vxlan(vxlan) => write_vxlan(vxlan, table),
-        LinkKind::Vlan(VlanAttrs { link, id, protocol }) => {
+        LinkKind::Vlan(VlanAttrs {
+            link, id, protocol, ..
+        }) => {
             table.set("link", parse::name_node(link));
             table.set("id", u32::from(*id));
             if *protocol != VlanProtocol::default() {
                 table.set("protocol", text(protocol.name()));
             }
         }
-        LinkKind::Macvlan(MacvlanAttrs { link, mode }) => {
+        LinkKind::Macvlan(MacvlanAttrs { link, mode, .. }) => {
             table.set("link", parse::name_node(link));
             table.set_some("mode", mode.map(|mode| text(mode.name())));
         }
-        LinkKind::Bond(BondAttrs { mode, miimon }) => {
+        LinkKind::Bond(BondAttrs { mode, miimon, .. }) => {
             table.set_some("mode", mode.map(|mode| text(mode.name())));
             table.set_some("miimon", *miimon);
         }

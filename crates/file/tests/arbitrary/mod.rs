@@ -4,7 +4,6 @@
     reason = "generators that do not give what they say fail the test"
 )]
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -290,15 +289,13 @@ fn vxlan() -> BoxedStrategy<LinkKind<IfName>> {
             );
             parts.prop_filter_map("vxlan", |(id, local, remote, port, link, learning, ttl)| {
                 let group = remote.is_some_and(|remote| remote.is_multicast());
-                let vxlan = VxlanAttrs {
-                    id,
-                    local,
-                    remote,
-                    port,
-                    link,
-                    learning,
-                    ttl,
-                };
+                let vxlan = VxlanAttrs::new(id)
+                    .with_local(local)
+                    .with_remote(remote)
+                    .with_port(port)
+                    .with_link(link)
+                    .with_learning(learning)
+                    .with_ttl(ttl);
                 (!group || link.is_some()).then_some(LinkKind::Vxlan(vxlan))
             })
         })
@@ -315,20 +312,24 @@ fn link_kind() -> BoxedStrategy<LinkKind<IfName>> {
     let vlan = (name(), 0..=4094u16, select(VlanProtocol::ALL.to_vec()));
     prop_oneof![
         flags.prop_map(|(stp, vlan_filtering, forward_delay, ageing_time)| {
-            LinkKind::Bridge(BridgeAttrs {
-                stp,
-                vlan_filtering,
-                forward_delay,
-                ageing_time,
-            })
+            LinkKind::Bridge(
+                BridgeAttrs::default()
+                    .with_stp(stp)
+                    .with_vlan_filtering(vlan_filtering)
+                    .with_forward_delay(forward_delay)
+                    .with_ageing_time(ageing_time),
+            )
         }),
-        of(name()).prop_map(|peer| LinkKind::Veth(VethAttrs { peer })),
+        of(name()).prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer))),
         vxlan(),
-        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(VlanAttrs { link, id, protocol })),
+        vlan.prop_map(|(link, id, protocol)| LinkKind::Vlan(
+            VlanAttrs::new(link, id).with_protocol(protocol)
+        )),
         (name(), of(select(MacvlanMode::ALL.to_vec())))
-            .prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs { link, mode })),
-        (of(select(BondMode::ALL.to_vec())), of(0..1u32 << 31))
-            .prop_map(|(mode, miimon)| LinkKind::Bond(BondAttrs { mode, miimon })),
+            .prop_map(|(link, mode)| LinkKind::Macvlan(MacvlanAttrs::new(link).with_mode(mode))),
+        (of(select(BondMode::ALL.to_vec())), of(0..1u32 << 31)).prop_map(|(mode, miimon)| {
+            LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon))
+        }),
         (1..=u32::MAX).prop_map(|table| LinkKind::Vrf { table }),
         select(vec![
             LinkKind::Ifb,
@@ -354,15 +355,15 @@ pub(crate) fn link() -> BoxedStrategy<Link<IfName>> {
         of(any::<u32>()),
     );
     parts
-        .prop_map(|(kind, up, mtu, address, master, alias, group)| Link {
-            kind,
-            up,
-            mtu,
-            address,
-            master,
-            alias: alias.map(Into::into),
-            group,
-            ..Link::must_exist("x".parse().unwrap())
+        .prop_map(|(kind, up, mtu, address, master, alias, group)| {
+            let mut link = Link::must_exist("x".parse().unwrap())
+                .with_kind(kind)
+                .with_up(up)
+                .with_mtu(mtu)
+                .with_address(address)
+                .with_group(group);
+            (link.master, link.alias) = (master, alias.map(Into::into));
+            link
         })
         .boxed()
 }
@@ -407,30 +408,26 @@ pub(crate) fn desired() -> BoxedStrategy<Desired> {
     (parts, adopt, shape)
         .prop_map(
             |((links, addresses, neighbours, routes, rules), adopt, nexthops)| {
-                let mut desired = Desired {
-                    links: apart(links, |i, link| link.name = numbered(i)),
-                    addresses: apart(addresses, |i, address| {
-                        if i > 0 {
-                            address.dev = numbered(i);
-                        }
-                    }),
-                    neighbours: apart(neighbours, |i, neighbour| {
-                        if i > 0 {
-                            neighbour.dev = numbered(i);
-                        }
-                    }),
-                    routes: apart(routes, |i, route| {
-                        if i > 0 {
-                            route.table = 1_000_000 + i as u32;
-                        }
-                    })
-                    .map(Routes::from),
-                    rules: Some(
-                        apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default(),
-                    ),
-                    nexthops,
-                    adopt: BTreeSet::new(),
-                };
+                let mut desired = Desired::default().with_nexthops(nexthops);
+                desired.links = apart(links, |i, link| link.name = numbered(i));
+                desired.addresses = apart(addresses, |i, address| {
+                    if i > 0 {
+                        address.dev = numbered(i);
+                    }
+                });
+                desired.neighbours = apart(neighbours, |i, neighbour| {
+                    if i > 0 {
+                        neighbour.dev = numbered(i);
+                    }
+                });
+                desired.routes = apart(routes, |i, route| {
+                    if i > 0 {
+                        route.table = 1_000_000 + i as u32;
+                    }
+                })
+                .map(Routes::from);
+                desired.rules =
+                    Some(apart(rules, |i, rule| rule.priority = 1 + i as u32).unwrap_or_default());
                 let counts = counts(&desired);
                 let there = |(kind, index): (Kind, prop::sample::Index)| {
                     let mut declared = Kind::DECLARED.into_iter().zip(counts);
@@ -462,6 +459,7 @@ pub(crate) fn counts(desired: &Desired) -> [usize; 5] {
         rules,
         nexthops: _,
         adopt: _,
+        ..
     } = desired;
     [
         links.as_ref().map_or(0, Vec::len),

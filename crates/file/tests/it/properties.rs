@@ -60,15 +60,7 @@ proptest! {
             2 => rule.priority = 0,
             _ => rule.from = Some("10.0.0.1/8".parse().unwrap()),
         }
-        let desired = Desired {
-            links: Some(vec![link]),
-            addresses: Some(vec![address]),
-            neighbours: Some(vec![neighbour]),
-            routes: Some([route].into()),
-            rules: Some(vec![rule]),
-            adopt: BTreeSet::from([(Kind::Rule, 0)]),
-            ..Desired::default()
-        };
+        let desired = Desired::default().with_links([link]).with_addresses([address]).with_neighbours([neighbour]).with_routes([route]).with_rules([rule]).with_adopt(BTreeSet::from([(Kind::Rule, 0)]));
         let settings = Settings::default();
         let toml = to_toml(&settings, &desired);
         prop_assert_eq!(toml.matches("\n# not here: ").count(), 4, "{}", toml);
@@ -81,7 +73,7 @@ proptest! {
     fn a_link_of_a_kind_that_no_file_knows_must_exist(mut link in link()) {
         link.index = 7;
         link.kind = Some(LinkKind::Other("wireguard".into()));
-        let desired = Desired { links: Some(vec![link.clone()]), ..Desired::default() };
+        let desired = Desired::default().with_links([link.clone()]);
         let back = read("written", &to_toml(&Settings::default(), &desired)).desired.links.unwrap();
         (link.kind, link.index) = (None, 0);
         prop_assert_eq!(back, [link]);

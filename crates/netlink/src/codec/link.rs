@@ -70,7 +70,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
 
     let (mut name, mut info): (_, &[u8]) = (None, &[]);
     let (mut mtu, mut group, mut master, mut lower) = (None, None, None, None);
-    let (mut address, mut alias) = (None, Box::default());
+    let (mut address, mut alias) = (None, Box::<[u8]>::default());
     let mut elsewhere = false;
     for (number, payload) in attrs.by_ref() {
         let device = || read_u32(payload).filter(|index| *index != 0).map(Some);
@@ -97,17 +97,14 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     let lower = lower.filter(|_| !elsewhere);
     let kind = link_kind::decode(info, lower);
     let peer_index = lower.filter(|_| matches!(kind, LinkKind::Veth(_)));
-    let link = Link {
-        name: name.ok_or(lost("name"))?,
-        index,
-        kind: Some(kind),
-        up: Some(flags & IFF_UP != 0),
-        mtu,
-        address,
-        master: Some(master.map(Dev::index)),
-        alias: Some(alias),
-        group: Some(group.unwrap_or(0)),
-    };
+    let link = Link::new(name.ok_or(lost("name"))?, kind)
+        .with_index(index)
+        .with_up(flags & IFF_UP != 0)
+        .with_mtu(mtu)
+        .with_address(address)
+        .with_master(master.map(Dev::index))
+        .with_alias(alias)
+        .with_group(group.unwrap_or(0));
     let status = LinkStatus {
         running: flags & IFF_RUNNING != 0,
         lower: lower.filter(|_| peer_index.is_none()),
@@ -127,7 +124,7 @@ pub fn name_peers(links: &mut [DecodedLink]) {
         .map(|decoded| (decoded.link.index, decoded.link.name))
         .collect();
     for decoded in links {
-        if let Some(LinkKind::Veth(VethAttrs { peer })) = &mut decoded.link.kind {
+        if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &mut decoded.link.kind {
             *peer = decoded.peer_index.and_then(|at| names.get(&at).copied());
         }
     }
@@ -158,7 +155,7 @@ pub fn create(
     let kind = kind.ok_or(EncodeError::Refused(
         "netlink cannot create such a link: it must exist",
     ))?;
-    if matches!(kind, LinkKind::Veth(VethAttrs { peer: None })) {
+    if matches!(kind, LinkKind::Veth(VethAttrs { peer: None, .. })) {
         return Err(EncodeError::Refused("a veth needs the name of its peer"));
     }
     if link.index.max(peer_index) > INDEX_MAX {
@@ -174,11 +171,9 @@ pub fn create(
     message.body(&header(link.index, link.up));
     message.attr_string(IFLA_IFNAME, link.name.as_bytes());
     // A new link has no master.
-    let wanted = Link {
-        alias: None,
-        master: link.master.filter(Option::is_some),
-        ..link.clone()
-    };
+    let mut wanted = link.clone();
+    wanted.alias = None;
+    wanted.master = link.master.filter(Option::is_some);
     write_common(&mut message, &wanted, resolve)?;
     if let Some(lower) = link_kind::lower(kind) {
         message.attr_u32(IFLA_LINK, index_of(lower, resolve)?);
@@ -312,10 +307,11 @@ mod tests {
 
     fn pair(index: u32) -> Link {
         let peer = Some("v1".parse().unwrap());
-        Link {
-            index,
-            ..Link::new("v0".parse().unwrap(), LinkKind::Veth(VethAttrs { peer }))
-        }
+        Link::new(
+            "v0".parse().unwrap(),
+            LinkKind::Veth(VethAttrs::default().with_peer(peer)),
+        )
+        .with_index(index)
     }
 
     #[test]

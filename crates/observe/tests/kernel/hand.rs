@@ -45,11 +45,12 @@ impl Hand {
     /// A pair of devices, up.
     pub(crate) fn devices(&mut self) {
         let peer = Some(name("w"));
-        let pair = Link {
-            index: ONE,
-            up: Some(true),
-            ..Link::new(name("v"), LinkKind::Veth(VethAttrs { peer }))
-        };
+        let pair = Link::new(
+            name("v"),
+            LinkKind::Veth(VethAttrs::default().with_peer(peer)),
+        )
+        .with_index(ONE)
+        .with_up(true);
         self.send(|buffer| codec::link::create(buffer, &pair, OTHER, &existing));
         for index in [ONE, OTHER] {
             self.change(index, |link| link.up = Some(true));
@@ -58,10 +59,7 @@ impl Hand {
 
     /// Changes a link that exists.
     pub(crate) fn change(&mut self, index: u32, change: impl FnOnce(&mut Link)) {
-        let mut link = Link {
-            index,
-            ..Link::must_exist(name("any"))
-        };
+        let mut link = Link::must_exist(name("any")).with_index(index);
         change(&mut link);
         self.send(|buffer| codec::link::change(buffer, &link, None, &existing));
     }

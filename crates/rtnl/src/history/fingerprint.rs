@@ -11,10 +11,7 @@ pub(super) struct DesiredFingerprint {
 
 impl DesiredFingerprint {
     pub(super) fn of(desired: &Desired) -> DesiredFingerprint {
-        let mut lists = Desired {
-            adopt: desired.adopt.clone(),
-            ..Desired::default()
-        };
+        let mut lists = Desired::default().with_adopt(desired.adopt.clone());
         each_kind!(K => if K::KIND != Kind::Route {
             let list = OfKind::<K>::of_kind(desired);
             OfKind::<K>::of_kind_mut(&mut lists).clone_from(list);

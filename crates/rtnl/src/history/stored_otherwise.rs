@@ -11,9 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use trueup_apply::{Failure, Outcome};
-use trueup_diff::{
-    Action, Address, FOREVER, Hold, Kind, Lifetimes, Link, Object, Op, Plan, Reason,
-};
+use trueup_diff::{Action, Address, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
 use trueup_observe::Change;
 
 use crate::object_id::{ObjectId, digest, object_id};
@@ -364,13 +362,14 @@ fn lasting(object: &Object, desired: &Object) -> Object {
             ..address.clone()
         }),
         // A recreated link has another index, and another hardware address unless one is desired.
-        (Object::Link(link), Object::Link(desired)) => Object::from(Link {
-            index: 0,
-            up: desired.up.and(link.up),
-            mtu: desired.mtu.and(link.mtu),
-            address: desired.address.and(link.address),
-            ..(**link).clone()
-        }),
+        (Object::Link(link), Object::Link(desired)) => Object::from(
+            (**link)
+                .clone()
+                .with_index(0)
+                .with_up(desired.up.and(link.up))
+                .with_mtu(desired.mtu.and(link.mtu))
+                .with_address(desired.address.and(link.address)),
+        ),
         (other, _) => other.clone(),
     }
 }

@@ -93,15 +93,13 @@ impl<'a> Intents<'a> {
     /// not: it is ours by its index.
     fn of_link(&self, op: &Op, link: &Link) -> Vec<(RecordKey, Option<Record>)> {
         let other = match &link.kind {
-            Some(LinkKind::Veth(VethAttrs { peer })) => *peer,
+            Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
             _ => None,
         };
         match (op.action, op.reason, op.was.as_deref()) {
             (Action::Create, ..) => {
                 let own = self.created(link.name, link.kind.clone());
-                let kind = LinkKind::Veth(VethAttrs {
-                    peer: Some(link.name),
-                });
+                let kind = LinkKind::Veth(VethAttrs::default().with_peer(link.name));
                 let other = other.and_then(|name| self.created(name, Some(kind)));
                 own.into_iter().chain(other).collect()
             }
@@ -152,11 +150,9 @@ impl<'a> Intents<'a> {
     /// A link that the plan creates under a name, unless there is one already.
     fn created(&self, name: IfName, kind: Option<LinkKind>) -> Option<(RecordKey, Option<Record>)> {
         let index = *self.indexes.get(&self.devices.dev(&name)?)?;
-        let object = Object::Link(Box::new(Link {
-            index,
-            kind,
-            ..Link::must_exist(name)
-        }));
+        let object = Object::Link(Box::new(
+            Link::must_exist(name).with_index(index).with_kind(kind),
+        ));
         let former = None;
         Some((
             RecordKey::Link(LinkRecordKey { name, index }),

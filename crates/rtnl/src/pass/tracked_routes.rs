@@ -35,12 +35,11 @@ impl TrackedRoutes {
         deleted.for_each(|key| tracker.mark_absent(*key));
         tracker.dirty_keys().next()?;
         let (routes, there) = routes.map(|routes| tracker.partial_input(routes)).unzip();
+        let mut desired = Desired::default();
+        desired.routes = routes;
         Some(TrackedRoutes {
             part: part.clone(),
-            desired: Desired {
-                routes,
-                ..Desired::default()
-            },
+            desired,
             there: there.unwrap_or_default(),
             is_verified_by_echo: dirty.is_empty(),
         })

@@ -158,7 +158,7 @@ fn nothing(
     match &ours.object {
         Object::Link(link) => {
             let other = match &link.kind {
-                Some(LinkKind::Veth(VethAttrs { peer })) => *peer,
+                Some(LinkKind::Veth(VethAttrs { peer, .. })) => *peer,
                 _ => None,
             };
             let other = rows.links.iter().find(|link| Some(link.name) == other);
@@ -310,11 +310,12 @@ mod tests {
         let name: IfName = "v0".parse().unwrap();
         let peer = Some("v1".parse().unwrap());
         let network: IpNetwork = "10.1.0.1/24".parse().unwrap();
-        let desired = Desired {
-            links: Some(vec![Link::new(name, LinkKind::Veth(VethAttrs { peer }))]),
-            addresses: Some(vec![Address::new(name, network)]),
-            ..Desired::default()
-        };
+        let desired = Desired::default()
+            .with_links([Link::new(
+                name,
+                LinkKind::Veth(VethAttrs::default().with_peer(peer)),
+            )])
+            .with_addresses([Address::new(name, network)]);
         let mut ledger = MemoryLedger::default();
         let options = Options::default();
         let report = Rtnl::new().reconcile(&kernel, &desired, &mut ledger, &options);

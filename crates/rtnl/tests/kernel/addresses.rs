@@ -10,10 +10,7 @@ use crate::support::{address, converge, describe, nothing, ours, pass, routes_to
 /// The kernel deletes the secondaries of a subnet with its primary.
 pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
     uplinks(1);
-    let one = Desired {
-        addresses: Some(vec![address("up0", "10.9.0.1/24")]),
-        ..Desired::default()
-    };
+    let one = Desired::default().with_addresses([address("up0", "10.9.0.1/24")]);
     let first = converge(&one, &MemoryLedger::default());
     ip(&["address", "add", "10.9.0.2/24", "dev", "up0"]);
     let of_subnet = || {
@@ -43,16 +40,18 @@ pub(crate) fn a_primary_with_a_foreign_secondary_is_held() {
 /// one pass, though the kernel deletes the second with the first, and the routes with both.
 pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
     uplinks(1);
-    let with = |hosts: &[&str]| Desired {
-        addresses: Some(hosts.iter().map(|host| address("up0", host)).collect()),
-        routes: Some(
-            [
+    let with = |hosts: &[&str]| {
+        Desired::default()
+            .with_addresses(
+                hosts
+                    .iter()
+                    .map(|host| address("up0", host))
+                    .collect::<Vec<_>>(),
+            )
+            .with_routes([
                 via("10.50.0.0/16", "10.9.0.9"),
                 via("10.51.0.0/16", "10.9.0.8"),
-            ]
-            .into(),
-        ),
-        ..Desired::default()
+            ])
     };
     let mut last = MemoryLedger::default();
     for hosts in [
@@ -74,10 +73,7 @@ pub(crate) fn another_first_address_of_a_subnet_and_its_routes_take_one_pass() {
 /// IPv6 takes the preferred source out of every route when the address goes, another writer's too.
 pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
     uplinks(1);
-    let one = Desired {
-        addresses: Some(vec![address("up0", "fd00:9::1/64")]),
-        ..Desired::default()
-    };
+    let one = Desired::default().with_addresses([address("up0", "fd00:9::1/64")]);
     let first = converge(&one, &MemoryLedger::default());
     ip(&[
         "route",
@@ -98,10 +94,7 @@ pub(crate) fn an_ipv6_address_that_is_a_foreign_route_s_source_is_held() {
 
 pub(crate) fn the_same_ipv6_address_with_another_prefix_length_is_made_anew() {
     uplinks(1);
-    let with = |text: &str| Desired {
-        addresses: Some(vec![address("up0", text)]),
-        ..Desired::default()
-    };
+    let with = |text: &str| Desired::default().with_addresses([address("up0", text)]);
     let first = converge(&with("fd00:9::1/64"), &MemoryLedger::default());
     let second = converge(&with("fd00:9::1/80"), first.ledger());
     assert_eq!(
@@ -122,10 +115,7 @@ pub(crate) fn an_endless_ipv4_address_has_no_finite_preference() {
             preferred: 3000,
             ..Lifetimes::default()
         };
-        let desired = Desired {
-            addresses: Some(vec![one]),
-            ..Desired::default()
-        };
+        let desired = Desired::default().with_addresses([one]);
         let here = trueup_rtnl::Namespace::current();
         let planned = trueup_rtnl::Rtnl::new().plan(
             &here,
@@ -148,10 +138,7 @@ pub(crate) fn labels_and_flags_round_trip() {
     labelled.label = Some("up0:1".parse().unwrap());
     let mut routeless = address("up0", "fd00:9::1/64");
     routeless.flags = AddressFlags::NODAD | AddressFlags::NOPREFIXROUTE;
-    let desired = Desired {
-        addresses: Some(vec![labelled, routeless]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_addresses([labelled, routeless]);
     let report = converge(&desired, &MemoryLedger::default());
     let rows = ours(Kind::Address).concat();
     assert!(rows.contains("label up0:1"), "{rows}");
@@ -163,13 +150,10 @@ pub(crate) fn labels_and_flags_round_trip() {
 /// A link takes its addresses along, and those the foreign routes whose source they are.
 pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
     uplinks(1);
-    let with = |dev: &str| Desired {
-        links: Some(vec![crate::support::bridge(dev)]),
-        addresses: Some(vec![
-            address(dev, "10.9.0.1/24"),
-            address(dev, "fd00:9::1/64"),
-        ]),
-        ..Desired::default()
+    let with = |dev: &str| {
+        Desired::default()
+            .with_links([crate::support::bridge(dev)])
+            .with_addresses([address(dev, "10.9.0.1/24"), address(dev, "fd00:9::1/64")])
     };
     for (dst, src) in [("10.50.0.0/16", "10.9.0.1"), ("fd50::/32", "fd00:9::1")] {
         let first = converge(&with("br0"), &MemoryLedger::default());
@@ -177,13 +161,11 @@ pub(crate) fn a_foreign_route_s_source_on_our_link_holds_its_delete() {
             "route", "add", dst, "dev", "up0", "src", src, "protocol", "static",
         ]);
         let before = routes_to(dst);
-        for gone in [
-            nothing(),
-            Desired {
-                addresses: None,
-                ..nothing()
-            },
-        ] {
+        for gone in [nothing(), {
+            let mut unmanaged = nothing();
+            unmanaged.addresses = None;
+            unmanaged
+        }] {
             let report = pass(&gone, first.ledger());
             assert!(!report.converged(), "{}", describe(&report));
             assert_eq!(routes_to(dst), before, "{}", describe(&report));

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use trueup_diff::{
-    Desired, Lifetimes, Link, LinkKind, Neighbour, NextHop, NextHops, Route, VethAttrs,
-};
+use trueup_diff::{Desired, Lifetimes, LinkKind, Neighbour, NextHop, NextHops, Route, VethAttrs};
 use trueup_loop::{Config, Loop};
 use trueup_reconcile::Report as _;
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -18,18 +16,16 @@ use crate::support::{address, converge, describe, name, nothing, ours, pass, row
 /// writer deleted that, and declared the same.
 pub(crate) fn what_a_writer_made_again_is_his() {
     uplinks(1);
-    let all = Desired {
-        addresses: Some(vec![
+    let all = Desired::default()
+        .with_addresses([
             address("up0", "10.9.0.1/24"),
             address("up0", "fd00:9::1/64"),
-        ]),
-        neighbours: Some(vec![Neighbour::new(
+        ])
+        .with_neighbours([Neighbour::new(
             name("up0"),
             "10.200.0.9".parse().unwrap(),
             "02:00:00:00:00:09".parse().unwrap(),
-        )]),
-        ..Desired::default()
-    };
+        )]);
     let first = converge(&all, &MemoryLedger::default());
     ip_batch([
         "address delete 10.9.0.1/24 dev up0",
@@ -42,11 +38,7 @@ pub(crate) fn what_a_writer_made_again_is_his() {
     let his = Snapshot::settled();
     let second = converge(&all, first.ledger());
     assert_eq!(second.ops().count(), 0, "{}", describe(&second));
-    let none = Desired {
-        addresses: Some(vec![]),
-        neighbours: Some(vec![]),
-        ..Desired::default()
-    };
+    let none = Desired::default().with_addresses([]).with_neighbours([]);
     let third = converge(&none, second.ledger());
     assert_eq!(third.ops().count(), 0, "{}", describe(&third));
     his.assert_same(&Snapshot::settled());
@@ -59,10 +51,7 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
     let one = |lifetimes| {
         let mut one = address("up0", "fd00:9::1/64");
         one.lifetimes = lifetimes;
-        Desired {
-            addresses: Some(vec![one]),
-            ..Desired::default()
-        }
+        Desired::default().with_addresses([one])
     };
     let endless = Lifetimes::default();
     let ends = Lifetimes {
@@ -110,16 +99,8 @@ pub(crate) fn a_foreign_route_to_an_ipv6_subnet_holds_our_address_in_it() {
 }
 
 fn pair(mtu: u32) -> Desired {
-    let kind = LinkKind::Veth(VethAttrs {
-        peer: Some(name("v1")),
-    });
-    Desired {
-        links: Some(vec![Link {
-            mtu: Some(mtu),
-            ..up(kind, "v0")
-        }]),
-        ..Desired::default()
-    }
+    let kind = LinkKind::Veth(VethAttrs::default().with_peer(name("v1")));
+    Desired::default().with_links([up(kind, "v0").with_mtu(mtu)])
 }
 
 /// A route that uses a nexthop object goes with the object, and that with its link.
@@ -176,16 +157,10 @@ pub(crate) fn own_writes_bring_no_further_pass() {
     ]);
     // What the kernel has yet to tell of these is not ours.
     Snapshot::settled();
-    let desired = Desired {
-        routes: Some(
-            [Route::new(
-                "2001:db8::/32".parse().unwrap(),
-                NextHops::One(NextHop::via("fd00:1::9".parse().unwrap())),
-            )]
-            .into(),
-        ),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_routes([Route::new(
+        "2001:db8::/32".parse().unwrap(),
+        NextHops::One(NextHop::via("fd00:1::9".parse().unwrap())),
+    )]);
     let passes = Arc::new(AtomicU32::new(0));
     let counted = passes.clone();
     let config = Config::default()
@@ -216,10 +191,7 @@ pub(crate) fn own_writes_bring_no_further_pass() {
         before = passes.load(Ordering::SeqCst);
         seen == before
     });
-    let less = Desired {
-        routes: Some(Default::default()),
-        ..Desired::default()
-    };
+    let less = Desired::default().with_routes([]);
     running.handle().set_desired(less).unwrap();
     wait_until("the next", || passes.load(Ordering::SeqCst) > before);
     // What our own write makes the kernel announce is there by now; whoever woke by it would have.

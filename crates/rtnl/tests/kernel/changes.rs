@@ -32,12 +32,10 @@ impl Agent {
             source,
             _watch: watch,
             ledger: MemoryLedger::default(),
-            desired: Desired {
-                addresses: Some(vec![address("up0", "10.9.0.1/24")]),
-                routes: Some(routes.into()),
-                nexthops,
-                ..nothing()
-            },
+            desired: nothing()
+                .with_addresses([address("up0", "10.9.0.1/24")])
+                .with_routes(routes)
+                .with_nexthops(nexthops),
         };
         for _ in 0..2 {
             let report = agent.pass(Extent::Everything);

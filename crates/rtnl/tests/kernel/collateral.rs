@@ -9,31 +9,20 @@ use trueup_testkit::{Kind, Snapshot, ip, ip_batch, ip_force, raw_dump};
 use crate::support::{bridge, converge, describe, name, nothing, pass, up};
 
 fn links(links: impl IntoIterator<Item = Link<IfName>>) -> Desired {
-    Desired {
-        links: Some(links.into_iter().collect()),
-        ..Desired::default()
-    }
+    Desired::default().with_links(links.into_iter().collect::<Vec<_>>())
 }
 
 fn pair() -> Link<IfName> {
-    let kind = LinkKind::Veth(VethAttrs {
-        peer: Some(name("v1")),
-    });
+    let kind = LinkKind::Veth(VethAttrs::default().with_peer(name("v1")));
     up(kind, "v0")
 }
 
 fn down(link: Link<IfName>) -> Link<IfName> {
-    Link {
-        up: Some(false),
-        ..link
-    }
+    link.with_up(false)
 }
 
 fn port_of(master: Option<&str>, link: Link<IfName>) -> Link<IfName> {
-    Link {
-        master: Some(master.map(name)),
-        ..link
-    }
+    link.with_master(master.map(name))
 }
 
 /// A pass that changes nothing, and holds an op over an object that it names so.
@@ -126,9 +115,7 @@ pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_port() {
 pub(crate) fn a_nexthop_object_on_a_bridge_holds_its_last_two_ports_at_once() {
     ip_batch(["link add fb0 type bridge", "link set fb0 up"]);
     let veth = |one: &str, other| {
-        let kind = LinkKind::Veth(VethAttrs {
-            peer: Some(name(other)),
-        });
+        let kind = LinkKind::Veth(VethAttrs::default().with_peer(name(other)));
         port_of(Some("fb0"), up(kind, one))
     };
     let both = links(
@@ -178,10 +165,7 @@ pub(crate) fn a_neighbour_on_a_bridge_holds_the_port_that_would_change_its_addre
 
 /// A port takes its static entries along when it leaves the bridge, and a VXLAN all of its own.
 pub(crate) fn a_forwarding_entry_holds_its_port_and_its_tunnel() {
-    let vxlan = LinkKind::Vxlan(VxlanAttrs {
-        port: Some(4789),
-        ..VxlanAttrs::new(7)
-    });
+    let vxlan = LinkKind::Vxlan(VxlanAttrs::new(7).with_port(4789));
     let tunnel = up(vxlan, "x0");
     let port = port_of(Some("br0"), pair());
     let all = links([bridge("br0"), port.clone(), tunnel.clone()]);
@@ -257,10 +241,7 @@ pub(crate) fn what_is_of_ipv4_holds_an_mtu_that_is_too_small_for_it() {
         "route add 10.50.0.0/16 dev i0 proto static",
         "neighbour add 10.9.0.9 lladdr 02:00:00:00:00:09 dev i0 nud permanent",
     ]);
-    let small = Link {
-        mtu: Some(60),
-        ..ifb()
-    };
+    let small = ifb().with_mtu(60);
     is_held(&links([small.clone()]), first.ledger(), "10.9.0.");
     ip_batch([
         "address flush dev i0",
@@ -273,10 +254,7 @@ pub(crate) fn what_is_of_ipv4_holds_an_mtu_that_is_too_small_for_it() {
 pub(crate) fn a_macvtap_of_another_writer_holds_a_smaller_mtu() {
     let first = converge(&links([pair()]), &MemoryLedger::default());
     ip(&["link", "add", "link", "v0", "name", "m0", "type", "macvtap"]);
-    let small = Link {
-        mtu: Some(1400),
-        ..pair()
-    };
+    let small = pair().with_mtu(1400);
     is_held(&links([small.clone()]), first.ledger(), "link m0");
     ip(&["link", "delete", "m0"]);
     converge(&links([small]), first.ledger());

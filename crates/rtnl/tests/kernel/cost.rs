@@ -63,30 +63,21 @@ impl Drop for Desk {
 fn marked() -> Desired {
     let dev: IfName = name("up0");
     let lladdr = "02:00:00:00:00:09".parse().unwrap();
-    Desired {
-        addresses: Some(vec![
+    Desired::default()
+        .with_addresses([
             address("up0", "10.3.0.1/24"),
             address("up0", "fd00:3::1/64"),
-        ]),
-        neighbours: Some(vec![Neighbour::new(
-            dev,
-            "10.3.0.9".parse().unwrap(),
-            lladdr,
-        )]),
-        routes: Some(
-            [
-                via("10.4.0.0/16", "10.3.0.9"),
-                via("fd00:4::/64", "fd00:3::9"),
-            ]
-            .into(),
-        ),
-        rules: Some(vec![Rule::new(
+        ])
+        .with_neighbours([Neighbour::new(dev, "10.3.0.9".parse().unwrap(), lladdr)])
+        .with_routes([
+            via("10.4.0.0/16", "10.3.0.9"),
+            via("fd00:4::/64", "fd00:3::9"),
+        ])
+        .with_rules([Rule::new(
             trueup_diff::Family::Inet,
             1000,
             RuleAction::Lookup(100),
-        )]),
-        ..Desired::default()
-    }
+        )])
 }
 
 /// Every kind but links, made, looked at, changed and taken down.
@@ -114,10 +105,8 @@ pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still(
         .fold(Options::default(), |options, kind| {
             options.with_ownership(kind, Ownership::Ledger)
         });
-    let all = Desired {
-        links: links(["b0", "b1", "v0"]).links,
-        ..marked()
-    };
+    let mut all = marked();
+    all.links = links(["b0", "b1", "v0"]).links;
     let (report, cost) = desk.pass(&all, &options);
     assert!(report.applied().count() >= 9, "{}", describe(&report));
     assert_eq!(cost.syncs, 2, "{}", describe(&report));
@@ -132,19 +121,12 @@ pub(crate) fn what_the_ledger_proves_costs_two_syncs_a_pass_and_none_when_still(
 
 fn links<const N: usize>(names: [&str; N]) -> Desired {
     let link = |dev: &str| match dev.strip_prefix('v') {
-        Some(number) => Link {
-            up: Some(true),
-            ..Link::new(
-                name(dev),
-                LinkKind::Veth(VethAttrs {
-                    peer: Some(name(&format!("w{number}"))),
-                }),
-            )
-        },
+        Some(number) => Link::new(
+            name(dev),
+            LinkKind::Veth(VethAttrs::default().with_peer(name(&format!("w{number}")))),
+        )
+        .with_up(true),
         None => bridge(dev),
     };
-    Desired {
-        links: Some(names.map(link).to_vec()),
-        ..Desired::default()
-    }
+    Desired::default().with_links(names.map(link).to_vec())
 }

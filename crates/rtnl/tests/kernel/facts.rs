@@ -79,14 +79,11 @@ pub(crate) fn an_ipv6_table_s_local_default_catches_its_gateways() {
 /// this device", EINVAL): that is no fault of the neighbour's, and ends with the MTU.
 pub(crate) fn a_neighbour_waits_for_its_device_to_have_ipv6() {
     ip_batch(["link add v0 mtu 1000 type veth peer name v1"]);
-    let desired = Desired {
-        neighbours: Some(vec![Neighbour::new(
-            name("v0"),
-            "fd00:9::9".parse().unwrap(),
-            "02:00:00:00:00:09".parse().unwrap(),
-        )]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_neighbours([Neighbour::new(
+        name("v0"),
+        "fd00:9::9".parse().unwrap(),
+        "02:00:00:00:00:09".parse().unwrap(),
+    )]);
     let passed = pass(&desired, &MemoryLedger::default());
     let failed: Vec<_> = passed
         .failed()

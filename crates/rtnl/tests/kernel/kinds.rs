@@ -17,10 +17,7 @@ use trueup_testkit::{
 use crate::support::{address, bridge, converge, describe, name, nothing, pass, rows, up, via};
 
 fn links(links: Vec<Link<IfName>>) -> Desired {
-    Desired {
-        links: Some(links),
-        ..Desired::default()
-    }
+    Desired::default().with_links(links)
 }
 
 fn port(mut link: Link<IfName>, master: &str) -> Link<IfName> {
@@ -31,12 +28,18 @@ fn port(mut link: Link<IfName>, master: &str) -> Link<IfName> {
 fn vlan(dev: &str, lower: &str, id: u16) -> Link<IfName> {
     let protocol = VlanProtocol::Dot1Q;
     let link = name(lower);
-    up(LinkKind::Vlan(VlanAttrs { link, id, protocol }), dev)
+    up(
+        LinkKind::Vlan(VlanAttrs::new(link, id).with_protocol(protocol)),
+        dev,
+    )
 }
 
 fn bond(mode: BondMode, miimon: u32) -> Link<IfName> {
     let (mode, miimon) = (Some(mode), Some(miimon));
-    up(LinkKind::Bond(BondAttrs { mode, miimon }), "bond0")
+    up(
+        LinkKind::Bond(BondAttrs::default().with_mode(mode).with_miimon(miimon)),
+        "bond0",
+    )
 }
 
 fn vrf(table: u32) -> Link<IfName> {
@@ -101,10 +104,12 @@ pub(crate) fn what_the_kernel_can_is_reported() {
     // iproute2 6.1 has no word for it on an address.
     let (four, six) = ("10.9.0.1", "fd00:9::1");
     let addresses = [format!("{four}/24"), format!("{six}/64")];
-    let marked = Desired {
-        addresses: Some(addresses.iter().map(|text| address("up0", text)).collect()),
-        ..Desired::default()
-    };
+    let marked = Desired::default().with_addresses(
+        addresses
+            .iter()
+            .map(|text| address("up0", text))
+            .collect::<Vec<_>>(),
+    );
     converge(&marked, &MemoryLedger::default());
     for (of, kind, text) in [
         ("IPv4 addresses", Kind::Address, four),
@@ -164,14 +169,12 @@ pub(crate) fn a_dummy_comes_changes_and_goes() {
     let with = |change: fn(&mut Link<IfName>)| {
         let mut link = up(LinkKind::Dummy, "dum0");
         change(&mut link);
-        Desired {
-            addresses: Some(vec![
+        links(vec![link])
+            .with_addresses([
                 address("dum0", "10.9.0.1/24"),
                 address("dum0", "fd00:9::1/64"),
-            ]),
-            routes: Some([via("10.50.0.0/16", "10.9.0.9")].into()),
-            ..links(vec![link])
-        }
+            ])
+            .with_routes([via("10.50.0.0/16", "10.9.0.9")])
     };
     let states = [
         with(|_| {}),
@@ -186,9 +189,9 @@ pub(crate) fn a_dummy_comes_changes_and_goes() {
 }
 
 pub(crate) fn a_vlan_comes_changes_and_goes() {
-    let on = |id| Desired {
-        addresses: Some(vec![address("br0.v", "10.9.0.1/24")]),
-        ..links(vec![vlan("br0.v", "br0", id), bridge("br0")])
+    let on = |id| {
+        links(vec![vlan("br0.v", "br0", id), bridge("br0")])
+            .with_addresses([address("br0.v", "10.9.0.1/24")])
     };
     // Another id is another device, and takes the address along to it.
     go_through(&[on(0), on(7), on(4094)], |at| {
@@ -201,11 +204,7 @@ pub(crate) fn a_vlan_comes_changes_and_goes() {
 pub(crate) fn a_vlan_s_tag_can_be_another_and_its_id_can_be_swapped() {
     let tagged = |protocol| {
         let link = name("br0");
-        let kind = LinkKind::Vlan(VlanAttrs {
-            link,
-            id: 7,
-            protocol,
-        });
+        let kind = LinkKind::Vlan(VlanAttrs::new(link, 7).with_protocol(protocol));
         links(vec![bridge("br0"), up(kind, "v7")])
     };
     let pair = |one, other| {
@@ -248,10 +247,7 @@ pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
             bond(mode, miimon),
         ])
     };
-    let alone = Link {
-        master: Some(None),
-        ..p1.clone()
-    };
+    let alone = p1.clone().with_master(None);
     let states = [
         whole(BondMode::ActiveBackup, 100),
         whole(BondMode::ActiveBackup, 200),
@@ -278,10 +274,7 @@ pub(crate) fn a_bond_takes_new_ports_and_lets_them_go() {
 pub(crate) fn a_bond_changes_its_mode() {
     let with = |mode| {
         let p0 = port(up(LinkKind::Dummy, "p0"), "bond0");
-        Desired {
-            addresses: Some(vec![address("bond0", "10.9.0.1/24")]),
-            ..links(vec![bond(mode, 100), p0])
-        }
+        links(vec![bond(mode, 100), p0]).with_addresses([address("bond0", "10.9.0.1/24")])
     };
     let states = [
         with(BondMode::BalanceRr),
@@ -357,15 +350,13 @@ pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
             l3mdev: true,
             ..Rule::new(Family::Inet, 900, RuleAction::Lookup(0))
         };
-        Desired {
-            addresses: Some(vec![
+        links(vec![port(bridge("br0"), "red"), vrf(table)])
+            .with_addresses([
                 address("br0", "10.9.0.1/24"),
                 address("br0", "fd00:9::1/64"),
-            ]),
-            routes: Some([inside].into()),
-            rules: Some(vec![rule]),
-            ..links(vec![port(bridge("br0"), "red"), vrf(table)])
-        }
+            ])
+            .with_routes([inside])
+            .with_rules([rule])
     };
     // The first VRF of a namespace leaves the kernel's own rules for all of them behind.
     ip_batch(["link add first type vrf table 9", "link delete first"]);
@@ -381,15 +372,11 @@ pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
 
 /// One that someone else makes: it is set up as far as the file says, and neither made nor deleted.
 pub(crate) fn a_wireguard_link_that_exists_is_set_up_and_stays() {
-    let must_exist = |mtu| Link {
-        up: Some(true),
-        mtu: Some(mtu),
-        ..Link::must_exist(name("wg0"))
-    };
-    let with = |mtu| Desired {
-        addresses: Some(vec![address("wg0", "10.9.0.1/24")]),
-        routes: Some([via("10.50.0.0/16", "10.9.0.9")].into()),
-        ..links(vec![must_exist(mtu)])
+    let must_exist = |mtu| Link::must_exist(name("wg0")).with_up(true).with_mtu(mtu);
+    let with = |mtu| {
+        links(vec![must_exist(mtu)])
+            .with_addresses([address("wg0", "10.9.0.1/24")])
+            .with_routes([via("10.50.0.0/16", "10.9.0.9")])
     };
     let missing = pass(&with(1400), &MemoryLedger::default());
     assert!(!missing.converged());

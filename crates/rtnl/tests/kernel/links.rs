@@ -13,39 +13,25 @@ use crate::support::{
 };
 
 fn links(links: Vec<Link<IfName>>) -> Desired {
-    Desired {
-        links: Some(links),
-        ..Desired::default()
-    }
+    Desired::default().with_links(links)
 }
 
 fn vxlan(id: u32) -> Link<IfName> {
-    let attrs = VxlanAttrs {
-        id,
-        local: None,
-        remote: None,
-        port: Some(4789),
-        link: None,
-        learning: None,
-        ttl: None,
-    };
+    let attrs = VxlanAttrs::new(id).with_port(4789);
     up(LinkKind::Vxlan(attrs), "vx0")
 }
 
 pub(crate) fn another_vxlan_id_recreates_the_link_and_all_on_it_in_one_pass() {
-    let with = |id| Desired {
-        addresses: Some(vec![
-            address("vx0", "10.9.0.1/24"),
-            address("vx0", "fd00:9::1/64"),
-        ]),
-        routes: Some(
-            [
+    let with = |id| {
+        links(vec![vxlan(id)])
+            .with_addresses([
+                address("vx0", "10.9.0.1/24"),
+                address("vx0", "fd00:9::1/64"),
+            ])
+            .with_routes([
                 via("10.50.0.0/16", "10.9.0.9"),
                 via("fd50::/32", "fd00:9::9"),
-            ]
-            .into(),
-        ),
-        ..links(vec![vxlan(id)])
+            ])
     };
     let first = converge(&with(1), &MemoryLedger::default());
     let (index, routes) = (index_of("vx0"), ours(Kind::Route));
@@ -134,9 +120,7 @@ pub(crate) fn a_writer_on_our_bridge_holds_its_delete() {
 pub(crate) fn a_writer_on_our_link_holds_the_changes_that_would_cost_him_his_objects() {
     let veth = |change: fn(&mut Link<IfName>)| {
         let mut link = up(
-            LinkKind::Veth(VethAttrs {
-                peer: Some(name("v1")),
-            }),
+            LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
             "v0",
         );
         change(&mut link);
@@ -175,26 +159,21 @@ pub(crate) fn a_lost_ledger_costs_links_alone() {
     let before = Snapshot::take();
     let mut link = bridge("br0");
     link.mtu = Some(1400);
-    let all = Desired {
-        addresses: Some(vec![
+    let all = links(vec![link])
+        .with_addresses([
             address("br0", "10.9.0.1/24"),
             address("br0", "fd00:9::1/64"),
-        ]),
-        routes: Some(
-            [
-                via("10.50.0.0/16", "10.9.0.9"),
-                via("fd50::/32", "fd00:9::9"),
-            ]
-            .into(),
-        ),
-        neighbours: Some(vec![trueup_diff::Neighbour::new(
+        ])
+        .with_routes([
+            via("10.50.0.0/16", "10.9.0.9"),
+            via("fd50::/32", "fd00:9::9"),
+        ])
+        .with_neighbours([trueup_diff::Neighbour::new(
             name("br0"),
             "10.9.0.9".parse().unwrap(),
             "02:00:00:00:00:09".parse().unwrap(),
-        )]),
-        rules: Some(vec![Rule::new(Family::Inet, 1000, RuleAction::Lookup(100))]),
-        ..links(vec![link])
-    };
+        )])
+        .with_rules([Rule::new(Family::Inet, 1000, RuleAction::Lookup(100))]);
     let _first = converge(&all, &MemoryLedger::default());
     let report = converge(&nothing(), &MemoryLedger::default());
     assert_eq!(report.applied().count(), 6, "{}", describe(&report));
@@ -230,16 +209,13 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
         mark: 7,
         mask: u32::MAX,
     });
-    let desired = Desired {
-        rules: Some(vec![
-            rule.clone(),
-            Rule {
-                family: Family::Inet6,
-                ..rule
-            },
-        ]),
-        ..Desired::default()
-    };
+    let desired = Desired::default().with_rules([
+        rule.clone(),
+        Rule {
+            family: Family::Inet6,
+            ..rule
+        },
+    ]);
     let report = converge(&desired, &MemoryLedger::default());
     let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);
@@ -261,15 +237,11 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
 pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
     let pair = links(vec![
         up(
-            LinkKind::Veth(VethAttrs {
-                peer: Some(name("v1")),
-            }),
+            LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
             "v0",
         ),
         up(
-            LinkKind::Veth(VethAttrs {
-                peer: Some(name("v0")),
-            }),
+            LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))),
             "v1",
         ),
     ]);
@@ -297,41 +269,24 @@ pub(crate) fn a_writer_on_the_other_end_holds_the_pair() {
 /// declared.
 pub(crate) fn a_link_that_carries_what_is_no_longer_declared_stays() {
     let bridge = Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default()));
-    let whole = Desired {
-        links: Some(vec![bridge]),
-        addresses: Some(vec![Address::new(
-            name("br0"),
-            "10.9.0.1/24".parse().unwrap(),
-        )]),
-        ..Desired::default()
-    };
+    let whole = Desired::default()
+        .with_links([bridge])
+        .with_addresses([Address::new(name("br0"), "10.9.0.1/24".parse().unwrap())]);
     let first = converge(&whole, &MemoryLedger::default());
-    let no_links = Desired {
-        links: Some(Vec::new()),
-        ..Desired::default()
-    };
+    let no_links = Desired::default().with_links([]);
     let before = Snapshot::settled();
     let held = pass(&no_links, first.ledger());
     assert!(!held.converged());
     assert_eq!(held.pending().count(), 1, "{}", describe(&held));
     before.assert_same(&Snapshot::settled());
-    let nothing = Desired {
-        addresses: Some(Vec::new()),
-        ..no_links
-    };
+    let nothing = no_links.with_addresses([]);
     converge(&nothing, held.ledger());
     assert_eq!(Snapshot::settled().index_of("br0"), None);
 }
 
 /// A bridge says that it does not filter, whether or not the kernel can.
 pub(crate) fn a_bridge_can_be_declared_not_to_filter() {
-    let attrs = BridgeAttrs {
-        vlan_filtering: Some(false),
-        ..BridgeAttrs::default()
-    };
-    let desired = Desired {
-        links: Some(vec![Link::new(name("br0"), LinkKind::Bridge(attrs))]),
-        ..Desired::default()
-    };
+    let attrs = BridgeAttrs::default().with_vlan_filtering(false);
+    let desired = Desired::default().with_links([Link::new(name("br0"), LinkKind::Bridge(attrs))]);
     converge(&desired, &MemoryLedger::default());
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, VethAttrs,
-    VxlanAttrs,
+    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, Routes,
+    VethAttrs, VxlanAttrs,
 };
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -15,14 +15,12 @@ use trueup_testkit::{Kind, Snapshot, index_of, ip, ip_batch, quiet_netns};
 use crate::support::{address, converge, describe, name, nothing, pass, rows, up};
 
 fn pair() -> Vec<Link<IfName>> {
-    let end = |dev: &str, peer: &str, lladdr: &str| Link {
-        address: Some(lladdr.parse().unwrap()),
-        ..up(
-            LinkKind::Veth(VethAttrs {
-                peer: Some(name(peer)),
-            }),
+    let end = |dev: &str, peer: &str, lladdr: &str| {
+        up(
+            LinkKind::Veth(VethAttrs::default().with_peer(name(peer))),
             dev,
         )
+        .with_address(Some(lladdr.parse().unwrap()))
     };
     vec![
         end("v0", "v1", "02:00:00:00:00:01"),
@@ -71,18 +69,14 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
     let route = Route::new("fd00:9::/64".parse().unwrap(), NextHops::One(hop));
     // Without a carrier duplicate detection never ends.
     for (dad, carrier) in [("0", true), ("1", true), ("0", false)] {
-        let mut links = Desired {
-            links: Some(pair()),
-            ..Desired::default()
-        };
+        let mut links = Desired::default().with_links(pair());
         if !carrier {
             links.links.as_mut().unwrap()[1].up = Some(false);
         }
-        let all = Desired {
-            addresses: Some(addresses.clone()),
-            routes: Some([route.clone()].into_iter().collect()),
-            ..links.clone()
-        };
+        let all = links
+            .clone()
+            .with_addresses(addresses.clone())
+            .with_routes([route.clone()].into_iter().collect::<Routes>());
         let fresh = || {
             quiet_netns();
             std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", dad).unwrap();
@@ -140,22 +134,11 @@ fn many() -> Desired {
         ));
         links.push(up(LinkKind::Ifb, &format!("ifb{number}")));
     }
-    let vxlan = VxlanAttrs {
-        id: 7,
-        local: None,
-        remote: None,
-        port: Some(4789),
-        link: None,
-        learning: None,
-        ttl: None,
-    };
+    let vxlan = VxlanAttrs::new(7).with_port(4789);
     links.push(up(LinkKind::Vxlan(vxlan), "vx0"));
     links[2].master = None;
     links[0].master = Some(Some(name("br0")));
-    Desired {
-        links: Some(links),
-        ..Desired::default()
-    }
+    Desired::default().with_links(links)
 }
 
 pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
@@ -201,13 +184,12 @@ pub(crate) fn many_links_go_in_one_message_and_no_writer_with_them() {
 
 /// One that is gone by then is gone, whoever took it, and the rest goes all the same.
 pub(crate) fn few_links_go_one_by_one_and_what_is_gone_is_no_failure() {
-    let links = |count: usize| Desired {
-        links: Some(
+    let links = |count: usize| {
+        Desired::default().with_links(
             (0..count)
                 .map(|number| up(LinkKind::Ifb, &format!("ifb{number}")))
-                .collect(),
-        ),
-        ..Desired::default()
+                .collect::<Vec<_>>(),
+        )
     };
     for count in [1, 3, 4, 9] {
         let made = converge(&links(count), &MemoryLedger::default());

@@ -17,11 +17,9 @@ use crate::support::{address, describe, name, nothing, up, via};
 /// otherwise now was not taken from anybody.
 pub(crate) fn a_desired_state_changed_in_its_place_is_no_contention() {
     uplinks(1);
-    let mut desired = Desired {
-        addresses: Some(vec![address("up0", "10.9.0.1/24")]),
-        routes: Some([via("10.50.0.0/16", "10.9.0.9")].into()),
-        ..nothing()
-    };
+    let mut desired = nothing()
+        .with_addresses([address("up0", "10.9.0.1/24")])
+        .with_routes([via("10.50.0.0/16", "10.9.0.9")]);
     let here = Namespace::current();
     let seconds = Arc::new(AtomicU64::new(0));
     let (start, clock) = (Instant::now(), Arc::clone(&seconds));
@@ -75,18 +73,12 @@ fn declared(number: u8) -> Desired {
     let gateway = format!("10.{number}.0.9");
     let table = RuleAction::Lookup(100 + u32::from(number));
     let rule = Rule::new(Family::Inet, 1000 + u32::from(number), table);
-    Desired {
-        links: Some(vec![up(LinkKind::Ifb, &dev)]),
-        addresses: Some(vec![address(&dev, &format!("10.{number}.0.1/24"))]),
-        neighbours: Some(vec![Neighbour::new(
-            name(&dev),
-            gateway.parse().unwrap(),
-            lladdr,
-        )]),
-        routes: Some([via(&format!("10.{number}.128.0/24"), &gateway)].into()),
-        rules: Some(vec![rule]),
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_links([up(LinkKind::Ifb, &dev)])
+        .with_addresses([address(&dev, &format!("10.{number}.0.1/24"))])
+        .with_neighbours([Neighbour::new(name(&dev), gateway.parse().unwrap(), lladdr)])
+        .with_routes([via(&format!("10.{number}.128.0/24"), &gateway)])
+        .with_rules([rule])
 }
 
 /// Runs that share a marker, each with a ledger of its own in one journal.
@@ -154,10 +146,7 @@ pub(crate) fn with_a_ledger_each_runs_of_one_agent_share_a_namespace() {
 pub(crate) fn with_default_options_a_second_run_deletes_what_the_first_made() {
     uplinks(1);
     let runs = Runs::new("marker", Options::default());
-    let only = |text: &str| Desired {
-        addresses: Some(vec![address("up0", text)]),
-        ..Desired::default()
-    };
+    let only = |text: &str| Desired::default().with_addresses([address("up0", text)]);
     runs.run("a", &only("10.1.0.1/24"));
     let with_a = Snapshot::settled();
     runs.run("b", &only("10.2.0.1/24"));

@@ -15,27 +15,20 @@ fn name(text: &str) -> IfName {
 }
 
 fn everything() -> Desired {
-    let up = |link: Link<IfName>| Link {
-        up: Some(true),
-        ..link
-    };
+    let up = |link: Link<IfName>| link.with_up(true);
     let bridge = up(Link::new(
         name("br0"),
         LinkKind::Bridge(BridgeAttrs::default()),
     ));
     let mut port = up(Link::new(
         name("v0"),
-        LinkKind::Veth(VethAttrs {
-            peer: Some(name("v1")),
-        }),
+        LinkKind::Veth(VethAttrs::default().with_peer(name("v1"))),
     ));
     port.master = Some(Some(name("br0")));
     port.alias = Some(b"a port".to_vec().into());
     let other = up(Link::new(
         name("v1"),
-        LinkKind::Veth(VethAttrs {
-            peer: Some(name("v0")),
-        }),
+        LinkKind::Veth(VethAttrs::default().with_peer(name("v0"))),
     ));
     let mut v6 = Address::new(name("br0"), "fd00::1/64".parse().unwrap());
     v6.flags = trueup_diff::AddressFlags::NODAD;
@@ -43,31 +36,26 @@ fn everything() -> Desired {
     let route = |dst: &str, gateway: &str| Route::new(dst.parse().unwrap(), via(gateway));
     let blackhole = |dst: &str| Route::of_type(RouteType::Blackhole, dst.parse().unwrap());
     let rule = |family| Rule::new(family, 1000, RuleAction::Lookup(100));
-    Desired {
-        links: Some(vec![other, port, bridge]),
-        addresses: Some(vec![
+    Desired::default()
+        .with_links([other, port, bridge])
+        .with_addresses([
             Address::new(name("br0"), "10.0.0.1/24".parse().unwrap()),
             v6,
-        ]),
-        neighbours: Some(vec![Neighbour::new(
+        ])
+        .with_neighbours([Neighbour::new(
             name("br0"),
             "10.0.0.9".parse().unwrap(),
             "02:00:00:00:00:09".parse().unwrap(),
-        )]),
-        routes: Some(
-            [
-                route("10.1.0.0/16", "10.0.0.9"),
-                route("fd01::/64", "fd00::9"),
-                route("0.0.0.0/0", "10.0.0.9"),
-                route("::/0", "fd00::9"),
-                blackhole("10.2.0.0/16"),
-                blackhole("fd02::/64"),
-            ]
-            .into(),
-        ),
-        rules: Some(vec![rule(Family::Inet), rule(Family::Inet6)]),
-        ..Desired::default()
-    }
+        )])
+        .with_routes([
+            route("10.1.0.0/16", "10.0.0.9"),
+            route("fd01::/64", "fd00::9"),
+            route("0.0.0.0/0", "10.0.0.9"),
+            route("::/0", "fd00::9"),
+            blackhole("10.2.0.0/16"),
+            blackhole("fd02::/64"),
+        ])
+        .with_rules([rule(Family::Inet), rule(Family::Inet6)])
 }
 
 /// Fails with all that the report says.
@@ -96,14 +84,12 @@ pub(crate) fn from_nothing_to_everything_and_back() {
     assert_converged(&second);
     assert_eq!(second.ops().count(), 0);
 
-    let nothing = Desired {
-        links: Some(vec![]),
-        addresses: Some(vec![]),
-        neighbours: Some(vec![]),
-        routes: Some(Default::default()),
-        rules: Some(vec![]),
-        ..Desired::default()
-    };
+    let nothing = Desired::default()
+        .with_links([])
+        .with_addresses([])
+        .with_neighbours([])
+        .with_routes([])
+        .with_rules([]);
     let last = pass(&nothing, second.ledger());
     assert_converged(&last);
     assert_eq!(*last.ledger(), MemoryLedger::default());
@@ -112,26 +98,19 @@ pub(crate) fn from_nothing_to_everything_and_back() {
 
 /// A device that never came to be has another number in each plan of a pass.
 pub(crate) fn what_waits_for_a_link_that_fails_is_reported_once() {
-    let lower = LinkKind::Macvlan(MacvlanAttrs {
-        link: name("lo"), // which the kernel refuses
-        mode: None,
-    });
-    let desired = Desired {
-        links: Some(vec![
+    // The kernel refuses the loopback device.
+    let lower = LinkKind::Macvlan(MacvlanAttrs::new(name("lo")));
+    let desired = Desired::default()
+        .with_links([
             Link::new(name("br0"), LinkKind::Bridge(BridgeAttrs::default())),
             Link::new(name("mac0"), lower),
-        ]),
-        addresses: Some(vec![Address::new(
-            name("mac0"),
-            "10.0.0.1/24".parse().unwrap(),
-        )]),
-        neighbours: Some(vec![Neighbour::new(
+        ])
+        .with_addresses([Address::new(name("mac0"), "10.0.0.1/24".parse().unwrap())])
+        .with_neighbours([Neighbour::new(
             name("mac0"),
             "10.0.0.9".parse().unwrap(),
             "02:00:00:00:00:09".parse().unwrap(),
-        )]),
-        ..Desired::default()
-    };
+        )]);
     let report = pass(&desired, &MemoryLedger::default());
     assert!(!report.converged());
     let mut message: Vec<String> = report

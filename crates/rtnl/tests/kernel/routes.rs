@@ -17,10 +17,7 @@ const BOTH: [(&str, &str, &str); 2] = [
 ];
 
 fn routes(routes: Vec<Route<trueup_diff::IfName>>) -> Desired {
-    Desired {
-        routes: Some(routes.into()),
-        ..Desired::default()
-    }
+    Desired::default().with_routes(routes)
 }
 
 /// What was announced of routes: `+` for new or replaced, `-` for deleted.
@@ -187,13 +184,10 @@ pub(crate) fn an_ipv6_source_waits_for_its_address() {
     uplinks(1);
     let mut sourced = via("fd50::/32", "fd00:200:0::9");
     sourced.src = Some("fd00:200:0::5".parse().unwrap());
-    let desired = Desired {
-        addresses: Some(vec![trueup_diff::Address::new(
-            crate::support::name("up0"),
-            "fd00:200:0::5/64".parse().unwrap(),
-        )]),
-        ..routes(vec![sourced])
-    };
+    let desired = routes(vec![sourced]).with_addresses([trueup_diff::Address::new(
+        crate::support::name("up0"),
+        "fd00:200:0::5/64".parse().unwrap(),
+    )]);
     let mut last = MemoryLedger::default();
     trueup_testkit::wait_until("the source is there", || {
         let report = pass(&desired, &last);

@@ -68,21 +68,16 @@ pub(crate) fn describe(report: &Report) -> String {
 
 /// Every kind managed, and nothing desired.
 pub(crate) fn nothing() -> Desired {
-    Desired {
-        links: Some(vec![]),
-        addresses: Some(vec![]),
-        neighbours: Some(vec![]),
-        routes: Some(Default::default()),
-        rules: Some(vec![]),
-        ..Desired::default()
-    }
+    Desired::default()
+        .with_links([])
+        .with_addresses([])
+        .with_neighbours([])
+        .with_routes([])
+        .with_rules([])
 }
 
 pub(crate) fn up(kind: LinkKind<IfName>, dev: &str) -> Link<IfName> {
-    Link {
-        up: Some(true),
-        ..Link::new(name(dev), kind)
-    }
+    Link::new(name(dev), kind).with_up(true)
 }
 
 pub(crate) fn bridge(dev: &str) -> Link<IfName> {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trueup::diff::{
-    Address, BridgeAttrs, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop,
-    NexthopMode, NexthopTarget, Observed, Route, Rule, VethAttrs,
+    Address, Desired, Dev, IfName, Link, LinkKind, Neighbour, NextHops, Nexthop, NexthopMode,
+    NexthopTarget, Observed, Route, Rule, VethAttrs,
 };
 use trueup::rtnl::DEFAULT_PROTOCOL;
 
@@ -92,23 +92,17 @@ impl Authorable for Link {
             .kind
             .clone()
             .and_then(|kind| authored_kind(kind, names));
-        let link = Link {
-            index: 0,
-            kind: None,
-            master: self.master.filter(Option::is_some),
-            alias: self.alias.clone().filter(|alias| !alias.is_empty()),
-            group: self.group.filter(|group| *group != 0),
-            ..self.clone()
-        };
+        let mut link = self.clone();
+        (link.index, link.kind) = (0, None);
+        link.master = link.master.filter(Option::is_some);
+        link.alias = link.alias.filter(|alias| !alias.is_empty());
+        link.group = link.group.filter(|group| *group != 0);
         let link = link.try_map_dev(|dev| names.name(dev)).ok()?;
-        Some(Link { kind, ..link })
+        Some(link.with_kind(kind))
     }
 
     fn alone(authored: Link<IfName>) -> Desired {
-        Desired {
-            links: Some(vec![authored]),
-            ..Desired::default()
-        }
+        Desired::default().with_links([authored])
     }
 
     fn back(desired: Desired) -> Option<Link<IfName>> {
@@ -116,17 +110,14 @@ impl Authorable for Link {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed {
-            links,
-            ..Observed::default()
-        }
+        Observed::default().with_links(links)
     }
 
     fn devices(&self, names: &Names<'_>) -> BTreeSet<u32> {
         let peer = match &self.kind {
-            Some(LinkKind::Veth(VethAttrs { peer: Some(peer) })) => {
-                names.by_name.get(peer).copied()
-            }
+            Some(LinkKind::Veth(VethAttrs {
+                peer: Some(peer), ..
+            })) => names.by_name.get(peer).copied(),
             _ => None,
         };
         let parents = self.parents().filter_map(|dev| index(*dev));
@@ -137,10 +128,9 @@ impl Authorable for Link {
 fn authored_kind(kind: LinkKind, names: &Names<'_>) -> Option<LinkKind<IfName>> {
     match kind.try_map_dev(|dev| names.name(dev)).ok()? {
         // A kernel without VLAN filtering reports it as off, and refuses the attribute.
-        LinkKind::Bridge(bridge) => Some(LinkKind::Bridge(BridgeAttrs {
-            vlan_filtering: bridge.vlan_filtering.filter(|on| *on),
-            ..bridge
-        })),
+        LinkKind::Bridge(bridge) => Some(LinkKind::Bridge(
+            bridge.with_vlan_filtering(bridge.vlan_filtering.filter(|on| *on)),
+        )),
         LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => None,
         kind => Some(kind),
     }
@@ -159,10 +149,7 @@ impl Authorable for Address {
     }
 
     fn alone(authored: Address<IfName>) -> Desired {
-        Desired {
-            addresses: Some(vec![authored]),
-            ..Desired::default()
-        }
+        Desired::default().with_addresses([authored])
     }
 
     fn back(desired: Desired) -> Option<Address<IfName>> {
@@ -170,11 +157,9 @@ impl Authorable for Address {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed {
-            links,
-            addresses: vec![self.clone()],
-            ..Observed::default()
-        }
+        Observed::default()
+            .with_links(links)
+            .with_addresses([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -195,10 +180,7 @@ impl Authorable for Neighbour {
     }
 
     fn alone(authored: Neighbour<IfName>) -> Desired {
-        Desired {
-            neighbours: Some(vec![authored]),
-            ..Desired::default()
-        }
+        Desired::default().with_neighbours([authored])
     }
 
     fn back(desired: Desired) -> Option<Neighbour<IfName>> {
@@ -206,11 +188,9 @@ impl Authorable for Neighbour {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed {
-            links,
-            neighbours: vec![self.clone()],
-            ..Observed::default()
-        }
+        Observed::default()
+            .with_links(links)
+            .with_neighbours([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -234,10 +214,7 @@ impl Authorable for Route {
     }
 
     fn alone(authored: Route<IfName>) -> Desired {
-        Desired {
-            routes: Some([authored].into()),
-            ..Desired::default()
-        }
+        Desired::default().with_routes([authored])
     }
 
     fn back(desired: Desired) -> Option<Route<IfName>> {
@@ -245,12 +222,10 @@ impl Authorable for Route {
     }
 
     fn seen(&self, links: Vec<Link>, names: &Names<'_>) -> Observed {
-        Observed {
-            links,
-            nexthops: names.nexthops_of(self).cloned().collect(),
-            routes: vec![self.clone()],
-            ..Observed::default()
-        }
+        Observed::default()
+            .with_links(links)
+            .with_nexthops(names.nexthops_of(self).cloned().collect::<Vec<_>>())
+            .with_routes([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {
@@ -270,10 +245,7 @@ impl Authorable for Rule {
     }
 
     fn alone(authored: Rule) -> Desired {
-        Desired {
-            rules: Some(vec![authored]),
-            ..Desired::default()
-        }
+        Desired::default().with_rules([authored])
     }
 
     fn back(desired: Desired) -> Option<Rule> {
@@ -281,11 +253,9 @@ impl Authorable for Rule {
     }
 
     fn seen(&self, links: Vec<Link>, _names: &Names<'_>) -> Observed {
-        Observed {
-            links,
-            rules: vec![self.clone()],
-            ..Observed::default()
-        }
+        Observed::default()
+            .with_links(links)
+            .with_rules([self.clone()])
     }
 
     fn devices(&self, _names: &Names<'_>) -> BTreeSet<u32> {

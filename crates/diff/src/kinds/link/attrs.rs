@@ -9,6 +9,7 @@ use crate::values::{Dev, IfName};
 /// The attributes of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct BridgeAttrs {
     /// The spanning tree protocol runs.
     pub stp: Option<bool>,
@@ -23,6 +24,7 @@ pub struct BridgeAttrs {
 /// The attributes of a veth device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct VethAttrs {
     /// The other end's name, given when the pair is created. Observed as `None` where the other
     /// end lives in another namespace.
@@ -32,6 +34,7 @@ pub struct VethAttrs {
 /// The attributes of a VLAN device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct VlanAttrs<D = Dev> {
     /// The device below.
     pub link: D,
@@ -55,6 +58,7 @@ impl<D> VlanAttrs<D> {
 /// The attributes of a macvlan device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct MacvlanAttrs<D = Dev> {
     /// The device below.
     pub link: D,
@@ -72,6 +76,7 @@ impl<D> MacvlanAttrs<D> {
 /// The attributes of a bond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct BondAttrs {
     /// The mode; the kernel's default is balance-rr.
     pub mode: Option<BondMode>,
@@ -82,6 +87,7 @@ pub struct BondAttrs {
 /// The attributes of a VXLAN device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct VxlanAttrs<D = Dev> {
     /// The VXLAN network identifier, 0 to 16777215.
     pub id: u32,

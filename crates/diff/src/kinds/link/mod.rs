@@ -25,6 +25,7 @@ use link_kind::{compare_kind, open_or};
 /// that this model holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Link<D = Dev> {
     /// The name, which identifies it.
     pub name: IfName,

@@ -62,10 +62,8 @@ pub fn change_master(
     resolve: Resolve<'_>,
 ) -> Result<(), EncodeError> {
     let mut message = begin_change(buffer, link, was, None);
-    let master = Link {
-        master: link.master,
-        ..Link::must_exist(link.name)
-    };
+    let mut master = Link::must_exist(link.name);
+    master.master = link.master;
     write_common(&mut message, &master, resolve)?;
     Ok(message.finish()?)
 }

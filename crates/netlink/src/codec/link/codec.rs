@@ -59,19 +59,13 @@ impl KindCodec for Link {
             Action::Create => {
                 let index = |name: &IfName| by_name(name).and_then(chosen).unwrap_or(0);
                 let peer_index = link.peer().as_ref().map_or(0, index);
-                let link = Link {
-                    index: index(&link.name),
-                    ..stated_by_create(link)
-                };
+                let link = stated_by_create(link).with_index(index(&link.name));
                 create(buffer, &link, peer_index, resolve)
             }
             Action::Update => {
                 let dev = by_name(&link.name).unwrap_or(Dev::index(link.index));
                 let index = resolve(dev).ok_or(EncodeError::Unresolved(dev))?;
-                let link = Link {
-                    index,
-                    ..link.clone()
-                };
+                let link = link.clone().with_index(index);
                 match part {
                     Part::Master => change_master(buffer, &link, was, resolve),
                     Part::KindAttributes => change_kind(buffer, &link, was, resolve),
@@ -92,12 +86,8 @@ impl KindCodec for Link {
 /// Returns the part of a link that its create states; an update states the rest. A new bridge does
 /// not filter, and a kernel built without filtering refuses the attribute.
 fn stated_by_create(link: &Link) -> Link {
-    let mut stated = Link {
-        up: None,
-        master: None,
-        alias: None,
-        ..link.clone()
-    };
+    let mut stated = link.clone();
+    (stated.up, stated.master, stated.alias) = (None, None, None);
     if let Some(LinkKind::Bridge(bridge)) = &mut stated.kind {
         bridge.vlan_filtering = bridge.vlan_filtering.filter(|on| *on);
     }

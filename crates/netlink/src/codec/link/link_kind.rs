@@ -56,25 +56,27 @@ pub(super) fn decode(info: &[u8], lower: Option<u32>) -> LinkKind {
     let data = Attrs::new(info.find(IFLA_INFO_DATA).unwrap_or(&[]));
     let known = match name {
         b"bridge" => Some(LinkKind::Bridge(decode_bridge(data))),
-        b"veth" => Some(LinkKind::Veth(VethAttrs { peer: None })),
+        b"veth" => Some(LinkKind::Veth(VethAttrs::default())),
         b"vxlan" => decode_vxlan(data).map(LinkKind::Vxlan),
         b"vlan" => decode_vlan(data, lower),
-        b"macvlan" => Some(LinkKind::Macvlan(MacvlanAttrs {
-            link: Dev::index(lower.unwrap_or(0)),
-            mode: data
-                .find(IFLA_MACVLAN_MODE)
-                .and_then(read_u32)
-                .and_then(MacvlanMode::from_number),
-        })),
+        b"macvlan" => Some(LinkKind::Macvlan(
+            MacvlanAttrs::new(Dev::index(lower.unwrap_or(0))).with_mode(
+                data.find(IFLA_MACVLAN_MODE)
+                    .and_then(read_u32)
+                    .and_then(MacvlanMode::from_number),
+            ),
+        )),
         b"ifb" => Some(LinkKind::Ifb),
         b"dummy" => Some(LinkKind::Dummy),
-        b"bond" => Some(LinkKind::Bond(BondAttrs {
-            mode: data
-                .find(IFLA_BOND_MODE)
-                .and_then(read_u8)
-                .and_then(BondMode::from_number),
-            miimon: data.find(IFLA_BOND_MIIMON).and_then(read_u32),
-        })),
+        b"bond" => Some(LinkKind::Bond(
+            BondAttrs::default()
+                .with_mode(
+                    data.find(IFLA_BOND_MODE)
+                        .and_then(read_u8)
+                        .and_then(BondMode::from_number),
+                )
+                .with_miimon(data.find(IFLA_BOND_MIIMON).and_then(read_u32)),
+        )),
         b"vrf" => data
             .find(IFLA_VRF_TABLE)
             .and_then(read_u32)
@@ -111,7 +113,9 @@ pub(super) fn write_new(
     let data = message.nest_unflagged(IFLA_INFO_DATA);
     match kind {
         LinkKind::Bridge(bridge) => write_bridge(message, bridge),
-        LinkKind::Veth(VethAttrs { peer: Some(peer) }) => {
+        LinkKind::Veth(VethAttrs {
+            peer: Some(peer), ..
+        }) => {
             let nest = message.nest_unflagged(VETH_INFO_PEER);
             message.raw(&header(peer_index, None));
             message.attr_string(IFLA_IFNAME, peer.as_bytes());
@@ -129,7 +133,7 @@ pub(super) fn write_new(
             message.attr_be16(IFLA_VLAN_PROTOCOL, protocol.number());
         }
         LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => write_macvlan(message, *mode),
-        LinkKind::Bond(BondAttrs { mode, miimon }) => {
+        LinkKind::Bond(BondAttrs { mode, miimon, .. }) => {
             if let Some(mode) = mode {
                 message.attr_u8(IFLA_BOND_MODE, mode.number());
             }
@@ -163,10 +167,9 @@ fn has_changes(kind: &LinkKind) -> bool {
 /// Returns the attributes of a link's kind that one message changes together with the link.
 pub(super) fn changed_first(link: &Link) -> Option<LinkKind> {
     let kind = match &link.kind {
-        Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => LinkKind::Bridge(BridgeAttrs {
-            forward_delay: None,
-            ..*bridge
-        }),
+        Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => {
+            LinkKind::Bridge((*bridge).with_forward_delay(None))
+        }
         Some(LinkKind::Vxlan(_)) if link.mtu.is_some() => return None,
         kind => kind.clone()?,
     };
@@ -176,10 +179,9 @@ pub(super) fn changed_first(link: &Link) -> Option<LinkKind> {
 /// Returns the attributes of a link's kind that a later message changes.
 pub(super) fn changed_after(link: &Link) -> Option<LinkKind> {
     let kind = match &link.kind {
-        Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => LinkKind::Bridge(BridgeAttrs {
-            forward_delay: bridge.forward_delay,
-            ..BridgeAttrs::default()
-        }),
+        Some(LinkKind::Bridge(bridge)) if is_stopped(bridge) => {
+            LinkKind::Bridge(BridgeAttrs::default().with_forward_delay(bridge.forward_delay))
+        }
         Some(kind @ LinkKind::Vxlan(_)) if link.mtu.is_some() => kind.clone(),
         _ => return None,
     };
@@ -316,13 +318,15 @@ fn write_vxlan(
 
 fn decode_vlan(data: Attrs<'_>, lower: Option<u32>) -> Option<LinkKind> {
     let protocol = data.find(IFLA_VLAN_PROTOCOL).map(read_be16);
-    Some(LinkKind::Vlan(VlanAttrs {
-        link: Dev::index(lower.unwrap_or(0)),
-        id: read_u16(data.find(IFLA_VLAN_ID)?)?,
-        protocol: protocol.map_or(Some(VlanProtocol::Dot1Q), |number| {
+    Some(LinkKind::Vlan(
+        VlanAttrs::new(
+            Dev::index(lower.unwrap_or(0)),
+            read_u16(data.find(IFLA_VLAN_ID)?)?,
+        )
+        .with_protocol(protocol.map_or(Some(VlanProtocol::Dot1Q), |number| {
             VlanProtocol::from_number(number?)
-        })?,
-    }))
+        })?),
+    ))
 }
 
 fn write_macvlan(message: &mut MessageWriter<'_>, mode: Option<MacvlanMode>) {

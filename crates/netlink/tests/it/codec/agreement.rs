@@ -157,7 +157,7 @@ proptest! {
         expected.attributes.push(LinkAttribute::IfAlias(alias));
         let mut decoded = link::decode(&emitted(&expected)).unwrap().unwrap();
         prop_assert_eq!(decoded.peer_index, None);
-        if let (Some(LinkKind::Veth(VethAttrs { peer })), Some(LinkKind::Veth(VethAttrs { peer: name }))) =
+        if let (Some(LinkKind::Veth(VethAttrs { peer, .. })), Some(LinkKind::Veth(VethAttrs { peer: name, .. }))) =
             (&mut decoded.link.kind, &ours.kind)
         {
             prop_assert_eq!(peer.take(), None);

@@ -254,25 +254,26 @@ fn vxlan() -> impl Strategy<Value = VxlanAttrs> {
         option::of(any::<bool>()),
         option::of(any::<u8>()),
     );
-    (0..1u32 << 24, ends, rest).prop_map(|(id, ends, rest)| VxlanAttrs {
-        id,
-        local: ends.0,
-        remote: ends.1,
-        link: ends.2,
-        port: rest.0,
-        learning: rest.1,
-        ttl: rest.2,
+    (0..1u32 << 24, ends, rest).prop_map(|(id, ends, rest)| {
+        VxlanAttrs::new(id)
+            .with_local(ends.0)
+            .with_remote(ends.1)
+            .with_link(ends.2)
+            .with_port(rest.0)
+            .with_learning(rest.1)
+            .with_ttl(rest.2)
     })
 }
 
 fn bridge() -> impl Strategy<Value = BridgeAttrs> {
     let flags = (option::of(any::<bool>()), option::of(any::<bool>()));
     let times = (option::of(any::<u32>()), option::of(any::<u32>()));
-    (flags, times).prop_map(|(flags, times)| BridgeAttrs {
-        stp: flags.0,
-        vlan_filtering: flags.1,
-        forward_delay: times.0,
-        ageing_time: times.1,
+    (flags, times).prop_map(|(flags, times)| {
+        BridgeAttrs::default()
+            .with_stp(flags.0)
+            .with_vlan_filtering(flags.1)
+            .with_forward_delay(times.0)
+            .with_ageing_time(times.1)
     })
 }
 
@@ -281,26 +282,22 @@ fn link_kind() -> impl Strategy<Value = LinkKind> {
     let protocol = prop_oneof![Just(VlanProtocol::Dot1Q), Just(VlanProtocol::Dot1Ad)];
     prop_oneof![
         bridge().prop_map(LinkKind::Bridge),
-        if_name().prop_map(|peer| LinkKind::Veth(VethAttrs { peer: Some(peer) })),
+        if_name().prop_map(|peer| LinkKind::Veth(VethAttrs::default().with_peer(peer))),
         vxlan().prop_map(LinkKind::Vxlan),
-        (dev(), 0..4095u16, protocol).prop_map(|(link, id, protocol)| LinkKind::Vlan(VlanAttrs {
-            link,
-            id,
-            protocol
-        })),
+        (dev(), 0..4095u16, protocol).prop_map(|(link, id, protocol)| LinkKind::Vlan(
+            VlanAttrs::new(link, id).with_protocol(protocol)
+        )),
         (dev(), mode(MacvlanMode::ALL.len())).prop_map(|(link, at)| LinkKind::Macvlan(
-            MacvlanAttrs {
-                link,
-                mode: at.map(|at| MacvlanMode::ALL[at]),
-            }
+            MacvlanAttrs::new(link).with_mode(at.map(|at| MacvlanMode::ALL[at]))
         )),
         Just(LinkKind::Ifb),
         Just(LinkKind::Dummy),
         (mode(BondMode::ALL.len()), option::of(any::<u32>())).prop_map(|(at, miimon)| {
-            LinkKind::Bond(BondAttrs {
-                mode: at.map(|at| BondMode::ALL[at]),
-                miimon,
-            })
+            LinkKind::Bond(
+                BondAttrs::default()
+                    .with_mode(at.map(|at| BondMode::ALL[at]))
+                    .with_miimon(miimon),
+            )
         }),
         any::<u32>().prop_map(|table| LinkKind::Vrf { table }),
     ]
@@ -311,15 +308,14 @@ pub(crate) fn link() -> impl Strategy<Value = Link> {
     let kind = (if_name(), 1..1_000_000u32, link_kind());
     let common = (any::<bool>(), any::<u32>(), link_addr());
     let rest = (option::of(dev()), "[ -~]{0,40}", any::<u32>());
-    (kind, common, rest).prop_map(|(kind, common, rest)| Link {
-        name: kind.0,
-        index: kind.1,
-        kind: Some(kind.2),
-        up: Some(common.0),
-        mtu: Some(common.1),
-        address: Some(common.2),
-        master: Some(rest.0),
-        alias: Some(rest.1.into_bytes().into()),
-        group: Some(rest.2),
+    (kind, common, rest).prop_map(|(kind, common, rest)| {
+        Link::new(kind.0, kind.2)
+            .with_index(kind.1)
+            .with_up(common.0)
+            .with_mtu(common.1)
+            .with_address(common.2)
+            .with_master(rest.0)
+            .with_alias(rest.1.into_bytes())
+            .with_group(rest.2)
     })
 }

@@ -68,7 +68,7 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             let data = data.into_iter().flatten().collect();
             (InfoKind::Bridge, Some(InfoData::Bridge(data)))
         }
-        LinkKind::Veth(VethAttrs { peer }) => {
+        LinkKind::Veth(VethAttrs { peer, .. }) => {
             let mut other = LinkMessage::default();
             let name = peer.unwrap().to_string();
             other.attributes.push(LinkAttribute::IfName(name));
@@ -108,7 +108,7 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
             let data = InfoData::MacVlan(mode.into_iter().collect());
             (InfoKind::MacVlan, Some(data))
         }
-        LinkKind::Bond(BondAttrs { mode, miimon }) => {
+        LinkKind::Bond(BondAttrs { mode, miimon, .. }) => {
             let data = [
                 mode.map(|mode| InfoBond::Mode(mode.number().into())),
                 miimon.map(InfoBond::MiiMon),

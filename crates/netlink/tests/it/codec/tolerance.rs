@@ -385,7 +385,7 @@ fn peers_are_named_from_all_links() {
     assert_eq!(all[0].peer_index, Some(3));
     link::name_peers(&mut all);
     let peers = all.map(|decoded| match decoded.link.kind {
-        Some(LinkKind::Veth(VethAttrs { peer })) => peer.map(|name| name.to_string()),
+        Some(LinkKind::Veth(VethAttrs { peer, .. })) => peer.map(|name| name.to_string()),
         _ => panic!("a veth"),
     });
     assert_eq!(peers, [Some("b".into()), Some("a".into()), None]);

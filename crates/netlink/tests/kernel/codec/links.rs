@@ -9,13 +9,11 @@ use trueup_netlink::codec::{EncodeError, existing, link};
 use super::net::{Net, name};
 
 fn bridge() -> BridgeAttrs {
-    BridgeAttrs {
-        stp: Some(true),
-        // Kernels without CONFIG_BRIDGE_VLAN_FILTERING refuse it whatever it says.
-        vlan_filtering: None,
-        forward_delay: Some(400),
-        ageing_time: Some(10_000),
-    }
+    // Kernels without CONFIG_BRIDGE_VLAN_FILTERING refuse `vlan_filtering` whatever it says.
+    BridgeAttrs::default()
+        .with_stp(true)
+        .with_forward_delay(400)
+        .with_ageing_time(10_000)
 }
 
 fn lladdr(last: u8) -> LinkAddr {
@@ -24,43 +22,39 @@ fn lladdr(last: u8) -> LinkAddr {
 
 /// With all that a link of any kind can have.
 fn dressed(link: &Link, master: Dev) -> Link {
-    Link {
-        up: Some(true),
-        mtu: Some(1400),
-        address: Some(lladdr(9)),
-        master: Some(Some(master)),
-        alias: Some(Box::from(&b"an alias \xff"[..])),
-        group: Some(42),
-        ..link.clone()
-    }
+    link.clone()
+        .with_up(true)
+        .with_mtu(1400)
+        .with_address(lladdr(9))
+        .with_master(master)
+        .with_alias(b"an alias \xff".as_slice())
+        .with_group(42)
 }
 
 fn kinds(a: Dev) -> Vec<LinkKind> {
-    let macvlan = |mode| LinkKind::Macvlan(MacvlanAttrs { link: a, mode });
+    let macvlan = |mode| LinkKind::Macvlan(MacvlanAttrs::new(a).with_mode(mode));
     let ip = |text: &str| Some(text.parse().unwrap());
     vec![
         LinkKind::Bridge(BridgeAttrs::default()),
         LinkKind::Bridge(bridge()),
-        LinkKind::Veth(VethAttrs {
-            peer: Some(name("peer")),
-        }),
+        LinkKind::Veth(VethAttrs::default().with_peer(name("peer"))),
         LinkKind::Vxlan(VxlanAttrs::new(0)),
-        LinkKind::Vxlan(VxlanAttrs {
-            local: ip("10.0.0.1"),
-            remote: ip("10.0.0.2"),
-            port: Some(4789),
-            link: Some(a),
-            learning: Some(false),
-            ttl: Some(16),
-            ..VxlanAttrs::new(16_777_215)
-        }),
-        LinkKind::Vxlan(VxlanAttrs {
-            local: ip("2001:db8::1"),
-            remote: ip("ff05::1"),
-            link: Some(a),
-            learning: Some(true),
-            ..VxlanAttrs::new(7)
-        }),
+        LinkKind::Vxlan(
+            VxlanAttrs::new(16_777_215)
+                .with_local(ip("10.0.0.1"))
+                .with_remote(ip("10.0.0.2"))
+                .with_port(4789)
+                .with_link(a)
+                .with_learning(false)
+                .with_ttl(16),
+        ),
+        LinkKind::Vxlan(
+            VxlanAttrs::new(7)
+                .with_local(ip("2001:db8::1"))
+                .with_remote(ip("ff05::1"))
+                .with_link(a)
+                .with_learning(true),
+        ),
         macvlan(None),
         macvlan(Some(MacvlanMode::Private)),
         macvlan(Some(MacvlanMode::Bridge)),
@@ -91,10 +85,8 @@ fn create(net: &mut Net, desired: &Link) {
     {
         assert!(!desired.agrees(&net.link(desired.name.as_str().unwrap()).unwrap()));
         // Nothing else: some kinds refuse attributes that they have already.
-        let rest = Link {
-            alias: desired.alias.clone(),
-            ..Link::must_exist(desired.name)
-        };
+        let mut rest = Link::must_exist(desired.name);
+        rest.alias.clone_from(&desired.alias);
         change(net, &rest, None);
     }
 }
@@ -130,12 +122,10 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
                 .send(|b| link::create(b, &desired, 0, &existing))
                 .unwrap_err();
             assert_eq!(again.errno(), Some(libc::EEXIST), "{desired:?}");
-            if let Some(LinkKind::Veth(VethAttrs { peer })) = &found.kind {
+            if let Some(LinkKind::Veth(VethAttrs { peer, .. })) = &found.kind {
                 assert_eq!(*peer, Some(name("peer")));
                 let other = net.link("peer").unwrap();
-                let back = LinkKind::Veth(VethAttrs {
-                    peer: Some(name("x")),
-                });
+                let back = LinkKind::Veth(VethAttrs::default().with_peer(name("x")));
                 assert_eq!(other.kind, Some(back));
             }
             net.send(|b| link::delete(b, found.index))
@@ -152,14 +142,12 @@ pub(crate) fn links_come_up_as_desired_and_go_alone() {
 pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     const TOP: u32 = i32::MAX as u32;
     let (mut net, a, _) = Net::with_devices();
-    let pair = |index, peer: &str| Link {
-        index,
-        ..Link::new(
+    let pair = |index, peer: &str| {
+        Link::new(
             name("x"),
-            LinkKind::Veth(VethAttrs {
-                peer: Some(name(peer)),
-            }),
+            LinkKind::Veth(VethAttrs::default().with_peer(name(peer))),
         )
+        .with_index(index)
     };
     let make = |net: &mut Net, link: &Link, peer| {
         let made = net.send(|b| link::create(b, link, peer, &existing));
@@ -174,9 +162,10 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
 
     // The kernel reports each taken index, and makes nothing.
     let before = net.links();
-    let other = |index, peer| Link {
-        name: name("z"),
-        ..pair(index, peer)
+    let other = |index, peer| {
+        let mut other = pair(index, peer);
+        other.name = name("z");
+        other
     };
     for (link, peer, errno) in [
         (other(TOP, "q"), 0, libc::EEXIST),
@@ -197,10 +186,7 @@ pub(crate) fn a_link_takes_the_index_that_was_asked_for() {
     }
 
     // The kernel's own numbers go on where they were, less those that were tried for the peers.
-    let kind = LinkKind::Macvlan(MacvlanAttrs {
-        link: a,
-        mode: None,
-    });
+    let kind = LinkKind::Macvlan(MacvlanAttrs::new(a));
     assert_eq!(make(&mut net, &Link::new(name("m"), kind), 0), Ok(()));
     let Some(index) = net.dev("m").as_index() else {
         panic!("it is not planned");
@@ -221,11 +207,7 @@ pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
         create(&mut net, &plain);
     }
     let fresh = net.link("x").unwrap();
-    let port = |up, master| Link {
-        up: Some(up),
-        master: Some(master),
-        ..fresh.clone()
-    };
+    let port = |up, master| fresh.clone().with_up(up).with_master(master);
     let br = net.dev("br");
     let wanted = port(true, Some(br));
     assert!(link::changes_master(&wanted, Some(&fresh)) && link::changes_master(&wanted, None));
@@ -247,10 +229,7 @@ pub(crate) fn a_master_is_changed_alone_and_then_up_is_told_again() {
     let alone = port(true, None);
     net.send(|b| link::change_master(b, &alone, Some(&ready), &existing))
         .unwrap();
-    let down = Link {
-        up: Some(false),
-        ..Link::must_exist(name("x"))
-    };
+    let down = Link::must_exist(name("x")).with_up(false);
     change(&mut net, &down, None);
     change(&mut net, &alone, Some(&ready));
     assert!(alone.agrees(&net.link("x").unwrap()));
@@ -264,25 +243,26 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
     let ip = |text: &str| Some(text.parse().unwrap());
     let changed = |kind: &LinkKind| match kind {
         LinkKind::Bridge(_) => LinkKind::Bridge(bridge()),
-        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(VxlanAttrs {
-            local: vxlan.local.and_then(|at| {
-                ip(if at.is_ipv4() {
-                    "10.0.1.1"
-                } else {
-                    "2001:db8:1::1"
-                })
-            }),
-            remote: vxlan
-                .remote
-                .and_then(|at| ip(if at.is_ipv4() { "10.0.1.2" } else { "ff05::2" })),
-            link: vxlan.link.map(|_| b),
-            ttl: Some(9),
-            ..*vxlan
-        }),
-        LinkKind::Macvlan(MacvlanAttrs { link, .. }) => LinkKind::Macvlan(MacvlanAttrs {
-            link: *link,
-            mode: Some(MacvlanMode::Vepa),
-        }),
+        LinkKind::Vxlan(vxlan) => LinkKind::Vxlan(
+            (*vxlan)
+                .with_local(vxlan.local.and_then(|at| {
+                    ip(if at.is_ipv4() {
+                        "10.0.1.1"
+                    } else {
+                        "2001:db8:1::1"
+                    })
+                }))
+                .with_remote(
+                    vxlan
+                        .remote
+                        .and_then(|at| ip(if at.is_ipv4() { "10.0.1.2" } else { "ff05::2" })),
+                )
+                .with_link(vxlan.link.map(|_| b))
+                .with_ttl(9),
+        ),
+        LinkKind::Macvlan(MacvlanAttrs { link, .. }) => {
+            LinkKind::Macvlan(MacvlanAttrs::new(*link).with_mode(MacvlanMode::Vepa))
+        }
         other => other.clone(),
     };
     for kind in kinds(a) {
@@ -307,13 +287,11 @@ pub(crate) fn a_change_brings_about_all_that_can_change_in_place() {
         change(&mut net, &desired, None);
         agrees(&mut net, &desired);
 
-        let bare = Link {
-            up: Some(false),
-            master: Some(None),
-            alias: Some(Box::default()),
-            group: Some(0),
-            ..Link::must_exist(name("x"))
-        };
+        let bare = Link::must_exist(name("x"))
+            .with_up(false)
+            .with_master(None)
+            .with_alias([])
+            .with_group(0);
         net.send(|b| link::change(b, &bare, Some(&now), &existing))
             .unwrap();
         agrees(&mut net, &bare);
@@ -325,9 +303,7 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     let mut net = Net::empty();
     let mut pair = Link::new(
         name("x"),
-        LinkKind::Veth(VethAttrs {
-            peer: Some(name("y")),
-        }),
+        LinkKind::Veth(VethAttrs::default().with_peer(name("y"))),
     );
     pair.up = Some(true);
     create(&mut net, &pair);
@@ -346,7 +322,7 @@ pub(crate) fn a_peer_in_another_namespace_is_none() {
     net.socket.request(&message).unwrap();
 
     let found = net.link("x").unwrap();
-    assert_eq!(found.kind, Some(LinkKind::Veth(VethAttrs { peer: None })));
+    assert_eq!(found.kind, Some(LinkKind::Veth(VethAttrs::default())));
     assert!(net.link("y").is_none());
 }
 
@@ -378,7 +354,7 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
         LinkKind::Tun,
         LinkKind::Tap,
         LinkKind::Other("gretap".into()),
-        LinkKind::Veth(VethAttrs { peer: None }),
+        LinkKind::Veth(VethAttrs::default()),
     ] {
         let refused = link::create(&mut buffer, &Link::new(name("x"), kind), 0, &existing);
         assert!(matches!(refused, Err(EncodeError::Refused(_))));
@@ -390,13 +366,7 @@ pub(crate) fn what_netlink_cannot_create_is_refused() {
         Err(EncodeError::Refused(_))
     ));
     let dev = Dev::planned(1);
-    let on_planned = Link::new(
-        name("x"),
-        LinkKind::Macvlan(MacvlanAttrs {
-            link: dev,
-            mode: None,
-        }),
-    );
+    let on_planned = Link::new(name("x"), LinkKind::Macvlan(MacvlanAttrs::new(dev)));
     let unresolved = link::create(&mut buffer, &on_planned, 0, &existing);
     assert_eq!(unresolved, Err(EncodeError::Unresolved(dev)));
     assert!(buffer.is_empty());

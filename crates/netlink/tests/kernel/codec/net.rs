@@ -42,9 +42,7 @@ impl Net {
         net.send(|b| link::change(b, &lo, None, &existing))
             .unwrap_or_else(|error| panic!("{error}"));
         for end in ["a", "b"] {
-            let kind = LinkKind::Veth(VethAttrs {
-                peer: Some(name(&format!("{end}1"))),
-            });
+            let kind = LinkKind::Veth(VethAttrs::default().with_peer(name(&format!("{end}1"))));
             let mut pair = Link::new(name(end), kind);
             pair.up = Some(true);
             net.send(|b| link::create(b, &pair, 0, &existing))
