@@ -464,15 +464,12 @@ fn encoded() -> Vec<Vec<u8>> {
     let below = Dev::index(3);
     let kinds = [
         LinkKind::Dummy,
-        LinkKind::Vlan(VlanAttrs {
-            link: below,
-            id: 5,
-            protocol: VlanProtocol::Dot1Q,
-        }),
-        LinkKind::Bond(BondAttrs {
-            mode: BondMode::from_number(1),
-            miimon: Some(100),
-        }),
+        LinkKind::Vlan(VlanAttrs::new(below, 5)),
+        LinkKind::Bond(
+            BondAttrs::default()
+                .with_mode(BondMode::from_number(1))
+                .with_miimon(100),
+        ),
         LinkKind::Vrf { table: 77 },
     ];
     let made = kinds.map(|kind| {

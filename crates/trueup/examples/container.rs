@@ -45,6 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn declare(dev: &str, ip: &str) -> Result<Desired, Box<dyn std::error::Error>> {
     let gateway = Address::new(dev.parse()?, "169.254.1.1/32".parse()?);
     let through = NextHops::One(NextHop::dev(dev.parse()?));
+    // Only these two kinds are managed.
     Ok(Desired::default()
         .with_addresses([gateway])
         .with_routes([Route::new(format!("{ip}/32").parse()?, through)]))

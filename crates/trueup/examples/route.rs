@@ -6,6 +6,7 @@ use trueup::{
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gateway = NextHops::One(NextHop::via("10.1.0.9".parse()?));
+    // Only routes are managed.
     let desired = Desired::default().with_routes([Route::new("10.2.0.0/16".parse()?, gateway)]);
     let here = Namespace::current();
     // Routes bear our marker: they need no record of ours.
