@@ -94,10 +94,7 @@ fn desired(work: Work, size: usize) -> Result<Desired> {
         Work::RouteChange | Work::RouteTurn => desired(Work::RouteNoop(Family::Inet), size),
         Work::GatewayObject => {
             let hops = hop_out_of_up0(GATEWAYS[0])?;
-            let led = |route| Route {
-                nexthops: hops.clone(),
-                ..route
-            };
+            let led = |route: Route<_>| route.with_nexthops(hops.clone());
             let mut all = (0..size)
                 .map(|at| route(works::destination(Family::Inet, at), GATEWAYS[0].into()).map(led));
             Ok(routes(&mut all)?.with_nexthops(NexthopMode::Objects))

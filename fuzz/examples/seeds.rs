@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trueup_diff::{BondAttrs, BondMode, Dev, Kind, Link, LinkKind, VlanAttrs, VlanProtocol};
+use trueup_diff::{BondAttrs, BondMode, Dev, Kind, Link, LinkKind, VlanAttrs};
 use trueup_file::{File, TableNames};
 use trueup_netlink::codec::{address, existing, link, neighbour, nexthop, route, rule};
 use trueup_netlink::wire::{

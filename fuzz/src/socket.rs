@@ -104,12 +104,8 @@ fn request(which: u8) -> Vec<u8> {
         0 => codec::route::create(&mut buffer, &route, &codec::existing),
         1 => codec::route::delete(&mut buffer, &route, &codec::existing),
         2 => {
-            let hop = |host| trueup_diff::NextHop {
-                via: Some([10, 0, 0, host].into()),
-                dev: None,
-                weight: 1,
-                onlink: false,
-            };
+            let hop =
+                |host| trueup_diff::NextHop::default().with_via(Some([10, 0, 0, host].into()));
             route.kind = trueup_diff::RouteType::Unicast;
             route.nexthops = NextHops::Many(vec![hop(1), hop(2)]);
             codec::route::create(&mut buffer, &route, &codec::existing)

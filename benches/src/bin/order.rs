@@ -317,10 +317,9 @@ fn gateway(family: Family, number: usize) -> IpAddr {
 fn made(set: &[Prefix], gateways: usize, shift: usize) -> Vec<Route> {
     let routes = set.iter().enumerate().map(|(at, dst)| {
         let hop = NextHop::via(gateway(dst.family(), (at + shift) % gateways));
-        Route {
-            protocol: 116,
-            ..Route::new(*dst, NextHops::One(hop)).canonical()
-        }
+        Route::new(*dst, NextHops::One(hop))
+            .canonical()
+            .with_protocol(116)
     });
     routes.collect()
 }
@@ -454,10 +453,7 @@ fn multipath(set: &[Prefix]) -> Vec<Work> {
         .map(|(at, dst)| {
             let hop = |number: usize| NextHop::via(gateway(dst.family(), number % 64));
             let hops = NextHops::Many(vec![hop(at), hop(at + 1)]);
-            Route {
-                protocol: 116,
-                ..Route::new(*dst, hops).canonical()
-            }
+            Route::new(*dst, hops).canonical().with_protocol(116)
         })
         .collect();
     let mut creates: Vec<Way> = Vec::new();
@@ -508,10 +504,7 @@ fn multipath(set: &[Prefix]) -> Vec<Work> {
 
 fn rules(family: Family, count: usize) -> Vec<Work> {
     let all: Vec<Rule> = (0..count as u32)
-        .map(|at| Rule {
-            protocol: 116,
-            ..Rule::new(family, 1_000 + at, RuleAction::Lookup(100))
-        })
+        .map(|at| Rule::new(family, 1_000 + at, RuleAction::Lookup(100)).with_protocol(116))
         .collect();
     let orders: [NamedOrder; 3] = [
         ("ascending", in_order),
@@ -556,10 +549,8 @@ fn neighbours(family: Family, count: usize) -> Vec<Work> {
     let make = move || -> Result<Vec<Neighbour>> {
         let dev = Dev::index(prepared()?);
         let lladdr: trueup_diff::LinkAddr = "02:00:00:00:00:09".parse()?;
-        let all = (0..count).map(|at| Neighbour {
-            protocol: 116,
-            ..Neighbour::new(dev, gateway(family, at), lladdr)
-        });
+        let all = (0..count)
+            .map(|at| Neighbour::new(dev, gateway(family, at), lladdr).with_protocol(116));
         Ok(all.collect())
     };
     let create = |buffer: &mut Vec<u8>, neighbour: &Neighbour| {
@@ -611,11 +602,11 @@ fn addresses(family: Family, count: usize) -> Work {
                 }
             };
             let network = IpNetwork::new(ip, len).ok()?;
-            Some(Address {
-                protocol: 116,
-                flags: AddressFlags::default(),
-                ..Address::new(dev, network)
-            })
+            Some(
+                Address::new(dev, network)
+                    .with_protocol(116)
+                    .with_flags(AddressFlags::default()),
+            )
         };
         (0..count).filter_map(address).collect()
     };
@@ -719,10 +710,7 @@ fn own(count: usize) -> Work {
                 .as_slice()
                 .first()
                 .map_or(NextHops::None, |hop| NextHops::One(on(hop)));
-            Route {
-                nexthops: hops,
-                ..route
-            }
+            route.with_nexthops(hops)
         });
         let wanted = set.iter().enumerate().map(|(at, dst)| {
             Route::new(

@@ -39,11 +39,11 @@ fn hop() -> impl Strategy<Value = NextHop<IfName>> {
         Some("10.1.0.8"),
         Some("2001:db8::9"),
     ]);
-    (via, prop::option::of(dev()), 1..3_u16).prop_map(|(via, dev, weight)| NextHop {
-        via: via.map(|via| via.parse().unwrap()),
-        dev,
-        weight,
-        onlink: false,
+    (via, prop::option::of(dev()), 1..3_u16).prop_map(|(via, dev, weight)| {
+        NextHop::default()
+            .with_via(via.map(|via| via.parse().unwrap()))
+            .with_dev(dev)
+            .with_weight(weight)
     })
 }
 
@@ -63,14 +63,12 @@ pub(crate) fn route() -> impl Strategy<Value = Route<IfName>> {
     );
     (dst, hops, kind, numbers, rest).prop_map(
         |(dst, hops, kind, (metric, table, tos), (mtu, src))| {
-            let mut route = Route {
-                kind,
-                metric,
-                table,
-                tos,
-                src: src.map(|src| src.parse().unwrap()),
-                ..Route::new(dst.parse().unwrap(), NextHops::Many(hops))
-            };
+            let mut route = Route::new(dst.parse().unwrap(), NextHops::Many(hops))
+                .with_kind(kind)
+                .with_metric(metric)
+                .with_table(table)
+                .with_tos(tos)
+                .with_src(src.map(|src| src.parse().unwrap()));
             route.metrics.set(Metric::Mtu, mtu);
             route
         },
@@ -89,20 +87,20 @@ pub(crate) fn address() -> impl Strategy<Value = Address<IfName>> {
     let label = prop::option::weighted(0.3, select(vec!["eth0", "x0-a"]));
     let rest = (select(vec![60, u32::MAX]), any::<bool>(), 0..2_u32);
     (dev(), select(addresses.to_vec()), peer, label, rest).prop_map(
-        |(dev, address, peer, label, (lifetime, nodad, metric))| Address {
-            peer: peer.map(|peer| peer.parse().unwrap()),
-            label: label.map(|label| label.parse().unwrap()),
-            lifetimes: Lifetimes {
-                valid: lifetime,
-                preferred: lifetime,
-            },
-            flags: if nodad {
-                AddressFlags::NODAD
-            } else {
-                AddressFlags::default()
-            },
-            metric,
-            ..Address::new(dev, address.parse().unwrap())
+        |(dev, address, peer, label, (lifetime, nodad, metric))| {
+            Address::new(dev, address.parse().unwrap())
+                .with_peer(peer.map(|peer| peer.parse().unwrap()))
+                .with_label(label.map(|label| label.parse().unwrap()))
+                .with_lifetimes(Lifetimes {
+                    valid: lifetime,
+                    preferred: lifetime,
+                })
+                .with_flags(if nodad {
+                    AddressFlags::NODAD
+                } else {
+                    AddressFlags::default()
+                })
+                .with_metric(metric)
         },
     )
 }
@@ -111,11 +109,11 @@ pub(crate) fn neighbour() -> impl Strategy<Value = Neighbour<IfName>> {
     let dst = select(vec!["10.1.0.9", "2001:db8::9"]);
     let lladdr = select(vec!["02:00:00:00:00:08", "02:00:00:00:00:09"]);
     (dev(), dst, lladdr, any::<[bool; 3]>()).prop_map(
-        |(dev, dst, lladdr, [router, ext_learn, proxy])| Neighbour {
-            router,
-            ext_learn,
-            proxy,
-            ..Neighbour::new(dev, dst.parse().unwrap(), lladdr.parse().unwrap())
+        |(dev, dst, lladdr, [router, ext_learn, proxy])| {
+            Neighbour::new(dev, dst.parse().unwrap(), lladdr.parse().unwrap())
+                .with_router(router)
+                .with_ext_learn(ext_learn)
+                .with_proxy(proxy)
         },
     )
 }
@@ -132,11 +130,9 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     (any::<bool>(), 1000..1002_u32, action, from, mark).prop_map(
         |(v6, priority, action, from, mark)| {
             let family = if v6 { Family::Inet6 } else { Family::Inet };
-            Rule {
-                from: from.map(|from| from.parse().unwrap()),
-                fwmark: mark.map(|(mark, mask)| FwMark { mark, mask }),
-                ..Rule::new(family, priority, action)
-            }
+            Rule::new(family, priority, action)
+                .with_from(from.map(|from| from.parse().unwrap()))
+                .with_fwmark(mark.map(|(mark, mask)| FwMark { mark, mask }))
         },
     )
 }
@@ -276,13 +272,13 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             let plan = prune(&mut second, &twins);
             twins.carry_out(&plan);
             // Routes of one key can be there twice; the second comes from another writer.
-            world
-                .observed
-                .routes
-                .extend(twins.observed.routes.into_iter().map(|route| Route {
-                    protocol: 4,
-                    ..route
-                }));
+            world.observed.routes.extend(
+                twins
+                    .observed
+                    .routes
+                    .into_iter()
+                    .map(|route| route.with_protocol(4)),
+            );
             world.estrange(&fates);
             if kinds % 4 == 0 {
                 let some = Kind::DECLARED
@@ -414,11 +410,10 @@ impl World {
                     neighbour.state = NeighbourState::Dynamic;
                 }
                 7..=9 => {
-                    let former = Neighbour {
-                        protocol: 4,
-                        router: !neighbour.router,
-                        ..neighbour.clone()
-                    };
+                    let former = neighbour
+                        .clone()
+                        .with_protocol(4)
+                        .with_router(!neighbour.router);
                     owned
                         .former
                         .insert(Object::from(neighbour.clone()).key(), former.into());
@@ -436,13 +431,12 @@ impl World {
                 7..=9 => {
                     // One of these is gone.
                     let index = [there[0], there[there.len() - 1], 99][usize::from(fate) - 7];
-                    let former = Route {
-                        protocol: 4,
-                        kind: RouteType::Unicast,
-                        nexthops: NextHops::One(NextHop::dev(Dev::index(index))),
-                        unmodelled: route.dst.is_default(),
-                        ..route.clone()
-                    };
+                    let former = route
+                        .clone()
+                        .with_protocol(4)
+                        .with_kind(RouteType::Unicast)
+                        .with_nexthops(NextHops::One(NextHop::dev(Dev::index(index))))
+                        .with_unmodelled(route.dst.is_default());
                     owned
                         .former
                         .insert(Object::from(route.clone()).key(), former.into());
@@ -457,10 +451,7 @@ impl World {
             .retain(|route| rows.insert(route.clone()));
         let mut rules = Vec::new();
         for mut rule in std::mem::take(&mut self.observed.rules) {
-            let by = |protocol| Rule {
-                protocol,
-                ..rule.clone()
-            };
+            let by = |protocol| rule.clone().with_protocol(protocol);
             match fate() {
                 0 | 1 => {
                     owned.rules.remove(&rule.key());
@@ -510,10 +501,7 @@ impl World {
             observed.rules.iter_mut().for_each(|rule| rule.protocol = 0);
             let mut keys = BTreeSet::new();
             observed.rules.retain(|rule| keys.insert(rule.key()));
-            let unmarked = |rule| Rule {
-                protocol: 0,
-                ..rule
-            };
+            let unmarked = |rule: Rule| rule.with_protocol(0);
             owned.rules = std::mem::take(&mut owned.rules)
                 .into_iter()
                 .map(unmarked)
@@ -726,18 +714,16 @@ impl World {
                 self.record(op, Some(Object::Link(link.clone())));
                 return self.link(op, &link, plan, real);
             }
-            Object::Address(a) => Address {
-                dev: actual(a.dev),
-                protocol: self.stored(Kind::Address, a.protocol),
-                ..a
+            Object::Address(mut address) => {
+                address.dev = actual(address.dev);
+                address.protocol = self.stored(Kind::Address, address.protocol);
+                address.into()
             }
-            .into(),
-            Object::Neighbour(n) => Neighbour {
-                dev: actual(n.dev),
-                protocol: self.stored(Kind::Neighbour, n.protocol),
-                ..n
+            Object::Neighbour(mut neighbour) => {
+                neighbour.dev = actual(neighbour.dev);
+                neighbour.protocol = self.stored(Kind::Neighbour, neighbour.protocol);
+                neighbour.into()
             }
-            .into(),
             Object::Route(mut route) => {
                 let hops = match &mut route.nexthops {
                     NextHops::One(hop) => std::slice::from_mut(hop),

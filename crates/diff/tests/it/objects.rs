@@ -218,10 +218,7 @@ fn turned_off_the_routes_are_written_out_before_the_objects_go() {
 fn a_number_that_somebody_else_has_is_not_taken() {
     let ours = settled(&desired(&MANY), &empty()).nexthops;
     let mut observed = empty();
-    observed.nexthops = vec![Nexthop {
-        protocol: 4,
-        ..ours[0].clone()
-    }];
+    observed.nexthops = vec![ours[0].clone().with_protocol(4)];
     let plan = planned(&desired(&MANY), &observed);
     assert!(plan.conflicts.is_empty());
     let Object::Nexthop(made) = &plan.ops[0].object else {
@@ -239,12 +236,7 @@ fn what_somebody_elses_route_or_group_leads_to_stays() {
     let mut on = settled(&desired(&MANY), &empty());
     let nothing = desired(&[]);
     let id = on.nexthops[0].id;
-    let group = Nexthop {
-        id: 9,
-        target: NexthopTarget::Group(vec![(id, 1)]),
-        protocol: 4,
-        unmodelled: false,
-    };
+    let group = Nexthop::new(9, NexthopTarget::Group(vec![(id, 1)])).with_protocol(4);
     let mut route = Route::new(
         "10.9.0.0/24".parse().unwrap(),
         NextHops::Object(id, vec![eth0()]),

@@ -37,23 +37,14 @@ fn veth<D>(peer: &str) -> LinkKind<D> {
 }
 
 fn address<D>(dev: D, text: &str) -> Address<D> {
-    Address {
-        protocol: 116,
-        ..Address::new(dev, text.parse().unwrap())
-    }
+    Address::new(dev, text.parse().unwrap()).with_protocol(116)
 }
 
 fn route<D>(dst: &str, via: Option<&str>, dev: Option<D>) -> Route<D> {
-    let hop = NextHop {
-        via: via.map(|via| via.parse().unwrap()),
-        dev,
-        weight: 1,
-        onlink: false,
-    };
-    Route {
-        protocol: 116,
-        ..Route::new(dst.parse().unwrap(), NextHops::One(hop))
-    }
+    let hop = NextHop::default()
+        .with_via(via.map(|via| via.parse().unwrap()))
+        .with_dev(dev);
+    Route::new(dst.parse().unwrap(), NextHops::One(hop)).with_protocol(116)
 }
 
 /// `eth0` is 2, and everything observed that has no marker is ours by the ledger.
@@ -215,16 +206,12 @@ fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
 
 #[test]
 fn the_old_way_stays_until_the_new_one_is_made() {
-    let old = Route {
-        metric: 5,
-        ..route("10.2.0.0/16", None, Some(Dev::index(2)))
-    }
-    .canonical();
+    let old = route("10.2.0.0/16", None, Some(Dev::index(2)))
+        .with_metric(5)
+        .canonical();
     let observed = observed(Vec::new()).with_routes([old]);
-    let desired = Desired::default().with_routes([Route {
-        metric: 6,
-        ..route("10.2.0.0/16", None, Some(name("eth0")))
-    }]);
+    let desired = Desired::default()
+        .with_routes([route("10.2.0.0/16", None, Some(name("eth0"))).with_metric(6)]);
     let plan = planned(&desired, &observed);
     assert_eq!(
         lines(&plan),
@@ -284,10 +271,7 @@ fn a_claim_on_an_id_makes_room_first() {
 fn addresses_are_made_anew_where_they_cannot_change() {
     let dev = Dev::index(2);
     let observed = observed(Vec::new()).with_addresses([
-        Address {
-            label: Some("eth0-a".parse().unwrap()),
-            ..address(dev, "10.1.0.1/24")
-        },
+        address(dev, "10.1.0.1/24").with_label(Some("eth0-a".parse().unwrap())),
         address(dev, "10.7.0.1/24"),
         address(dev, "192.0.2.1/24"),
         address(dev, "2001:db8::1/64"),
@@ -367,10 +351,7 @@ fn a_strangers_address_two_links_up_holds_the_delete() {
         seen(3, "a", LinkKind::Ifb),
         seen(4, "a10", vlan(Dev::index(3), 10)),
     ])
-    .with_addresses([Address {
-        protocol: 4,
-        ..address(Dev::index(4), "10.9.0.1/24")
-    }]);
+    .with_addresses([address(Dev::index(4), "10.9.0.1/24").with_protocol(4)]);
     let desired = Desired::default().with_links([]);
     assert_eq!(
         lines(&planned(&desired, &observed)),
@@ -495,21 +476,9 @@ fn a_link_comes_up_before_what_minds() {
     small.links.as_mut().unwrap()[1].mtu = Some(1280);
     let cases = [
         ends_with(vec![address(a, "10.1.0.1/24")]),
-        ends_with(vec![
-            plain(),
-            Address {
-                lifetimes: ends,
-                ..address(a, "fd00::2/64")
-            },
-        ]),
-        ends_with(vec![Address {
-            peer: Some("fd00::9".parse().unwrap()),
-            ..plain()
-        }]),
-        ends_with(vec![Address {
-            flags: AddressFlags::AUTOJOIN,
-            ..plain()
-        }]),
+        ends_with(vec![plain(), address(a, "fd00::2/64").with_lifetimes(ends)]),
+        ends_with(vec![plain().with_peer(Some("fd00::9".parse().unwrap()))]),
+        ends_with(vec![plain().with_flags(AddressFlags::AUTOJOIN)]),
         over_vlan,
         port,
         small,

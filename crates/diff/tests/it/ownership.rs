@@ -40,10 +40,9 @@ fn eth0() -> Dev {
 /// A route to 10.2.0.0/16.
 fn route<D>(gateway: &str, dev: D, protocol: u8) -> Route<D> {
     let hop = NextHop::via(gateway.parse().unwrap()).with_dev(dev);
-    Route {
-        protocol,
-        ..Route::new("10.2.0.0/16".parse().unwrap(), NextHops::One(hop)).canonical()
-    }
+    Route::new("10.2.0.0/16".parse().unwrap(), NextHops::One(hop))
+        .canonical()
+        .with_protocol(protocol)
 }
 
 fn with_routes(routes: Vec<Route>) -> Observed {
@@ -51,17 +50,11 @@ fn with_routes(routes: Vec<Route>) -> Observed {
 }
 
 fn address<D>(dev: D, protocol: u8) -> Address<D> {
-    Address {
-        protocol,
-        ..Address::new(dev, "10.1.0.1/24".parse().unwrap())
-    }
+    Address::new(dev, "10.1.0.1/24".parse().unwrap()).with_protocol(protocol)
 }
 
 fn rule(protocol: u8) -> Rule {
-    Rule {
-        protocol,
-        ..Rule::new(Family::Inet, 77, RuleAction::Lookup(5))
-    }
+    Rule::new(Family::Inet, 77, RuleAction::Lookup(5)).with_protocol(protocol)
 }
 
 fn with_rules(rules: Vec<Rule>) -> Observed {
@@ -270,15 +263,9 @@ fn a_link_is_adopted_if_we_could_have_made_it() {
 
 #[test]
 fn what_the_kernel_made_is_neither_adopted_nor_taken() {
-    let main = Rule {
-        protocol: 0,
-        ..Rule::new(Family::Inet, 32766, RuleAction::Lookup(254))
-    };
+    let main = Rule::new(Family::Inet, 32766, RuleAction::Lookup(254)).with_protocol(0);
     let own = observed()
-        .with_addresses([Address {
-            protocol: 2,
-            ..Address::new(eth0(), "fe80::1/64".parse().unwrap())
-        }])
+        .with_addresses([Address::new(eth0(), "fe80::1/64".parse().unwrap()).with_protocol(2)])
         .with_routes([route("10.1.0.9", eth0(), 2)])
         .with_rules([main.clone(), rule(2)]);
     let mut desired = desired_route("10.1.0.9")
@@ -355,10 +342,7 @@ fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
     );
     assert_eq!(lines(&none(), &there, &Owned::default(), policy), NOTHING);
     // Another of its key, which the kernel takes for the same, stands in the way.
-    let not = Rule {
-        not: true,
-        ..rule(MARKER)
-    };
+    let not = rule(MARKER).with_not(true);
     let plan = planned(
         &desired_rule(),
         &with_rules(vec![not]),
@@ -407,10 +391,7 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
         assert_eq!(plan.ops, []);
         plan.conflicts.len()
     };
-    let local = Route {
-        kind: RouteType::Local,
-        ..route("10.1.0.9", eth0(), OTHER)
-    };
+    let local = route("10.1.0.9", eth0(), OTHER).with_kind(RouteType::Local);
     assert_eq!(conflicts(&desired, &with_routes(vec![local])), 1);
     let two = vec![
         route("10.1.0.8", eth0(), OTHER),
@@ -422,10 +403,8 @@ fn a_foreign_object_is_taken_where_the_kernel_can_change_it_in_place() {
         route("10.1.0.7", eth0(), MARKER),
     ];
     assert_eq!(conflicts(&desired, &with_routes(beside_ours)), 1);
-    let labelled = observed().with_addresses([Address {
-        label: Some("eth0-a".parse().unwrap()),
-        ..address(eth0(), OTHER)
-    }]);
+    let labelled = observed()
+        .with_addresses([address(eth0(), OTHER).with_label(Some("eth0-a".parse().unwrap()))]);
     let desired = Desired::default().with_addresses([address(name("eth0"), 0)]);
     assert_eq!(conflicts(&desired, &labelled), 1);
     let ifb = observed().with_links([seen(3, "d0", LinkKind::Ifb)]);
@@ -489,10 +468,7 @@ fn what_cannot_be_given_back_is_deleted() {
     let now = route("10.1.0.9", eth0(), MARKER);
     let there = with_routes(vec![now.clone()]);
     let former = route("10.1.0.8", eth0(), OTHER);
-    let unknown = Route {
-        unmodelled: true,
-        ..former.clone()
-    };
+    let unknown = former.clone().with_unmodelled(true);
     let gone = route("10.1.0.8", Dev::index(99), OTHER);
     for former in [unknown, gone] {
         let owned = taken(now.clone(), former);
@@ -515,10 +491,7 @@ fn what_cannot_be_given_back_is_deleted() {
 #[test]
 fn what_cannot_change_back_in_place_is_made_anew() {
     let now = address(eth0(), MARKER);
-    let former = Address {
-        label: Some("eth0-a".parse().unwrap()),
-        ..address(eth0(), OTHER)
-    };
+    let former = address(eth0(), OTHER).with_label(Some("eth0-a".parse().unwrap()));
     let there = observed().with_addresses([now.clone()]);
     let plan = planned(&none(), &there, &taken(now, former.clone()), MARKER);
     assert_eq!(

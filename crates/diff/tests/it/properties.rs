@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use trueup_diff::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Mismatches, Object,
     ObjectKey, Observed, Op, Plan, ProvenBy, Reason, Resolved, ResolvedDevices, ResolvedRoutes,
-    Route, RouteKey, Routes, RowMatch, Rule, plan_resolved, proof, resolve, resolve_with,
-    three_way, two_way,
+    Route, RouteKey, Routes, RowMatch, plan_resolved, proof, resolve, resolve_with, three_way,
+    two_way,
 };
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -244,10 +244,7 @@ fn serves(desired: &Object, observed: &Object) -> bool {
     match (desired, observed) {
         (Object::Rule(d), Object::Rule(o)) => {
             let protocol = o.protocol;
-            Rule {
-                protocol,
-                ..(**d).clone()
-            } == **o
+            (**d).clone().with_protocol(protocol) == **o
         }
         _ => desired.key() == observed.key() && agrees(desired, observed),
     }

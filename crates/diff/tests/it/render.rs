@@ -80,11 +80,7 @@ fn commands(object: impl Into<Object>) -> [String; 3] {
 }
 
 fn ours(route: Route) -> Route {
-    Route {
-        protocol: 116,
-        ..route
-    }
-    .canonical()
+    route.with_protocol(116).canonical()
 }
 
 fn via<D>(gateway: &str) -> NextHop<D> {
@@ -94,10 +90,7 @@ fn via<D>(gateway: &str) -> NextHop<D> {
 #[test]
 fn a_route_with_a_gateway() {
     let hop = via("10.1.0.9").with_dev(br0());
-    let route = Route {
-        metric: 100,
-        ..Route::new(prefix("10.2.0.0/16"), NextHops::One(hop))
-    };
+    let route = Route::new(prefix("10.2.0.0/16"), NextHops::One(hop)).with_metric(100);
     let words = "10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 metric 100 table 254";
     let expected = ["add", "replace", "del"].map(|verb| format!("route {verb} {words}"));
     assert_eq!(commands(ours(route)), expected);
@@ -124,19 +117,12 @@ fn routes_of_every_type() {
         added(direct.clone()),
         "route add 10.6.0.0/16 dev br0 proto 116 table 254"
     );
-    let global = Route {
-        scope: Some(Scope::UNIVERSE),
-        ..direct.clone()
-    };
+    let global = direct.clone().with_scope(Scope::UNIVERSE);
     assert_eq!(
         added(global),
         "route add 10.6.0.0/16 dev br0 proto 116 table 254 scope 0"
     );
-    let local = Route {
-        kind: RouteType::Local,
-        table: 1_000_000,
-        ..direct
-    };
+    let local = direct.with_kind(RouteType::Local).with_table(1_000_000);
     assert_eq!(
         added(local),
         "route add local 10.6.0.0/16 dev br0 proto 116 table 1000000"
@@ -159,11 +145,9 @@ fn a_multipath_route_with_everything() {
         NextHop::dev(Dev::index(9)).with_weight(256),
         onlink,
     ];
-    let mut route = Route {
-        tos: 16,
-        src: Some("10.1.0.1".parse().unwrap()),
-        ..Route::new(prefix("10.4.0.0/16"), NextHops::Many(hops))
-    };
+    let mut route = Route::new(prefix("10.4.0.0/16"), NextHops::Many(hops))
+        .with_tos(16)
+        .with_src(Some("10.1.0.1".parse().unwrap()));
     route.metrics.set(Metric::Mtu, 1400);
     route.metrics.set(Metric::Features, 1);
     route.metrics.set(Metric::QuickAck, 1);
@@ -188,10 +172,8 @@ fn a_multipath_route_with_everything() {
 #[test]
 fn an_ipv6_route_with_a_source_prefix() {
     let hop = via("2001:db8:1::9").with_dev(br0());
-    let route = Route {
-        from: Some(prefix("2001:db8:6::/48")),
-        ..Route::new(prefix("2001:db8:5::/48"), NextHops::One(hop))
-    };
+    let route = Route::new(prefix("2001:db8:5::/48"), NextHops::One(hop))
+        .with_from(prefix("2001:db8:6::/48"));
     assert_eq!(
         commands(ours(route))[2],
         "route del 2001:db8:5::/48 from 2001:db8:6::/48 via 2001:db8:1::9 dev br0 proto 116 metric 1024 table 254"
@@ -203,19 +185,17 @@ fn addresses() {
     let plain = Address::new(br0(), "10.1.0.1/24".parse().unwrap());
     let expected = ["add", "replace", "del"].map(|verb| format!("addr {verb} 10.1.0.1/24 dev br0"));
     assert_eq!(commands(plain.clone()), expected);
-    let all = Address {
-        peer: Some("10.6.0.1".parse().unwrap()),
-        label: Some("br0-x".parse().unwrap()),
-        scope: Scope::SITE,
-        broadcast: Some("10.6.0.255".parse().unwrap()),
-        lifetimes: Lifetimes {
+    let all = plain
+        .with_peer(Some("10.6.0.1".parse().unwrap()))
+        .with_label(Some("br0-x".parse().unwrap()))
+        .with_scope(Scope::SITE)
+        .with_broadcast(Some("10.6.0.255".parse().unwrap()))
+        .with_lifetimes(Lifetimes {
             valid: trueup_diff::FOREVER,
             preferred: 300,
-        },
-        flags: AddressFlags::NOPREFIXROUTE | AddressFlags::NODAD,
-        metric: 7,
-        ..plain
-    };
+        })
+        .with_flags(AddressFlags::NOPREFIXROUTE | AddressFlags::NODAD)
+        .with_metric(7);
     assert_eq!(
         commands(all)[0],
         "addr add 10.1.0.1 peer 10.6.0.1/24 dev br0 label br0-x scope 200 broadcast 10.6.0.255 \
@@ -228,12 +208,10 @@ fn addresses() {
 #[test]
 fn neighbours() {
     let lladdr = "02:00:00:00:00:09".parse().unwrap();
-    let neighbour = Neighbour {
-        router: true,
-        ext_learn: true,
-        protocol: 116,
-        ..Neighbour::new(br0(), "10.1.0.9".parse().unwrap(), lladdr)
-    };
+    let neighbour = Neighbour::new(br0(), "10.1.0.9".parse().unwrap(), lladdr)
+        .with_router(true)
+        .with_ext_learn(true)
+        .with_protocol(116);
     let words =
         "10.1.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent router extern_learn protocol 116";
     assert_eq!(
@@ -244,10 +222,7 @@ fn neighbours() {
             "neigh del 10.1.0.9 dev br0".to_owned()
         ]
     );
-    let proxy = Neighbour {
-        protocol: 116,
-        ..Neighbour::proxy(br0(), "2001:db8::9".parse().unwrap())
-    };
+    let proxy = Neighbour::proxy(br0(), "2001:db8::9".parse().unwrap()).with_protocol(116);
     let [add, _, delete] = commands(proxy);
     assert_eq!(add, "neigh add proxy 2001:db8::9 dev br0 protocol 116");
     assert_eq!(delete, "neigh del proxy 2001:db8::9 dev br0");
@@ -256,10 +231,7 @@ fn neighbours() {
 #[test]
 fn rules() {
     let rule = |rule: Rule| {
-        let [add, _, delete] = commands(Rule {
-            protocol: 116,
-            ..rule
-        });
+        let [add, _, delete] = commands(rule.with_protocol(116));
         assert_eq!(
             add.replace(" add ", " del "),
             delete,
@@ -267,25 +239,23 @@ fn rules() {
         );
         add
     };
-    let all = Rule {
-        not: true,
-        from: Some("10.0.0.0/8".parse().unwrap()),
-        to: Some("10.2.0.0/16".parse().unwrap()),
-        iif: Some(name("br0")),
-        oif: Some(name("v0")),
-        fwmark: Some(FwMark {
+    let all = Rule::new(Family::Inet, 1002, RuleAction::Lookup(1_000_000))
+        .with_not(true)
+        .with_from(Some("10.0.0.0/8".parse().unwrap()))
+        .with_to(Some("10.2.0.0/16".parse().unwrap()))
+        .with_iif(name("br0"))
+        .with_oif(name("v0"))
+        .with_fwmark(FwMark {
             mark: 7,
             mask: 0xff,
-        }),
-        tos: 16,
-        ipproto: Some(6),
-        sport: Some((10..=10).into()),
-        dport: Some((20..=30).into()),
-        uidrange: Some((0..=5).into()),
-        suppress_prefixlength: Some(0),
-        suppress_ifgroup: Some(3),
-        ..Rule::new(Family::Inet, 1002, RuleAction::Lookup(1_000_000))
-    };
+        })
+        .with_tos(16)
+        .with_ipproto(6)
+        .with_sport(Some((10..=10).into()))
+        .with_dport(Some((20..=30).into()))
+        .with_uidrange(Some((0..=5).into()))
+        .with_suppress_prefixlength(0)
+        .with_suppress_ifgroup(3);
     assert_eq!(
         rule(all),
         "rule add not pref 1002 from 10.0.0.0/8 to 10.2.0.0/16 iif br0 oif v0 fwmark 0x7/0xff tos 0x10 \
@@ -305,18 +275,12 @@ fn rules() {
         of(Family::Inet6, RuleAction::Prohibit),
         "-6 rule add pref 5 protocol 116 prohibit"
     );
-    let l3mdev = Rule {
-        l3mdev: true,
-        ..Rule::new(Family::Inet, 5, RuleAction::Lookup(0))
-    };
+    let l3mdev = Rule::new(Family::Inet, 5, RuleAction::Lookup(0)).with_l3mdev(true);
     assert_eq!(rule(l3mdev), "rule add pref 5 protocol 116 l3mdev");
-    let mark = Rule {
-        fwmark: Some(FwMark {
-            mark: 7,
-            mask: u32::MAX,
-        }),
-        ..Rule::new(Family::Inet, 5, RuleAction::Blackhole)
-    };
+    let mark = Rule::new(Family::Inet, 5, RuleAction::Blackhole).with_fwmark(FwMark {
+        mark: 7,
+        mask: u32::MAX,
+    });
     assert_eq!(
         rule(mark),
         "rule add pref 5 fwmark 0x7 protocol 116 blackhole"
@@ -439,14 +403,13 @@ fn reasons_name_each_field_with_its_former_value() {
         "type: was blackhole; nexthops: was none; src: was 10.1.0.1"
     );
     let address = Address::new(br0(), "2001:db8::1/64".parse().unwrap());
-    let was = Address {
-        lifetimes: Lifetimes {
+    let was = address
+        .clone()
+        .with_lifetimes(Lifetimes {
             valid: 60,
             preferred: 0,
-        },
-        flags: AddressFlags::NODAD,
-        ..address.clone()
-    };
+        })
+        .with_flags(AddressFlags::NODAD);
     assert_eq!(
         reason(update(address, was)),
         "flags: was nodad; valid_lft: was 60; preferred_lft: was 0"
@@ -456,11 +419,10 @@ fn reasons_name_each_field_with_its_former_value() {
         "10.1.0.9".parse().unwrap(),
         "02:00:00:00:00:09".parse().unwrap(),
     );
-    let was = Neighbour {
-        lladdr: None,
-        state: NeighbourState::Dynamic,
-        ..neighbour.clone()
-    };
+    let was = neighbour
+        .clone()
+        .with_lladdr(None)
+        .with_state(NeighbourState::Dynamic);
     assert_eq!(
         reason(update(neighbour, was)),
         "lladdr: was none; state: was the kernel's own to move"
@@ -471,13 +433,13 @@ fn reasons_name_each_field_with_its_former_value() {
 
 /// Ops whose reasons tell whose the object is or was, each with what it is printed as.
 fn of_owners() -> Vec<(Op, &'static str)> {
-    let route = |protocol, gateway: &str| Route {
-        protocol,
-        ..Route::new(
+    let route = |protocol, gateway: &str| {
+        Route::new(
             prefix("10.2.0.0/16"),
             NextHops::One(via(gateway).with_dev(br0())),
         )
         .canonical()
+        .with_protocol(protocol)
     };
     let because = |reason, hold, op: Op| Op { reason, hold, ..op };
     let undesired =
@@ -593,9 +555,10 @@ fn the_json_of_an_op_tells_whose_its_object_is() {
 /// A plan with an op of each action, one that is held, one that waits for it, and a conflict.
 fn mixed() -> (Observed, Plan) {
     let hop = |gateway: &str| NextHops::One(via(gateway).with_dev(br0()));
-    let route = |dst: &str, gateway: &str, protocol| Route {
-        protocol,
-        ..Route::new(prefix(dst), hop(gateway)).canonical()
+    let route = |dst: &str, gateway: &str, protocol| {
+        Route::new(prefix(dst), hop(gateway))
+            .canonical()
+            .with_protocol(protocol)
     };
     let observed = Observed::default()
         .with_links(links())

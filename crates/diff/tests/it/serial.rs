@@ -143,19 +143,16 @@ fn address() -> impl Strategy<Value = Address> {
     (dev(), network(), rest, numbers).prop_map(
         |(dev, address, (peer, label, broadcast), numbers)| {
             let (scope, valid, preferred, flags, metric, protocol, secondary) = numbers;
-            Address {
-                dev,
-                address,
-                peer,
-                scope: Scope(scope),
-                label,
-                broadcast,
-                lifetimes: Lifetimes { valid, preferred },
-                flags: AddressFlags::from_bits(flags),
-                metric,
-                protocol,
-                secondary,
-            }
+            Address::new(dev, address)
+                .with_peer(peer)
+                .with_scope(Scope(scope))
+                .with_label(label)
+                .with_broadcast(broadcast)
+                .with_lifetimes(Lifetimes { valid, preferred })
+                .with_flags(AddressFlags::from_bits(flags))
+                .with_metric(metric)
+                .with_protocol(protocol)
+                .with_secondary(secondary)
         },
     )
 }
@@ -171,15 +168,14 @@ fn neighbour() -> impl Strategy<Value = Neighbour> {
         any::<(bool, bool, bool, u8)>(),
     )
         .prop_map(
-            |(dev, dst, lladdr, state, (router, ext_learn, proxy, protocol))| Neighbour {
-                dev,
-                dst,
-                lladdr,
-                state,
-                router,
-                ext_learn,
-                proxy,
-                protocol,
+            |(dev, dst, lladdr, state, (router, ext_learn, proxy, protocol))| {
+                Neighbour::proxy(dev, dst)
+                    .with_lladdr(lladdr)
+                    .with_state(state)
+                    .with_router(router)
+                    .with_ext_learn(ext_learn)
+                    .with_proxy(proxy)
+                    .with_protocol(protocol)
             },
         )
 }
@@ -192,11 +188,12 @@ fn nexthops() -> impl Strategy<Value = NextHops> {
             any::<u16>(),
             any::<bool>(),
         )
-            .prop_map(|(via, dev, weight, onlink)| NextHop {
-                via,
-                dev,
-                weight,
-                onlink,
+            .prop_map(|(via, dev, weight, onlink)| {
+                NextHop::default()
+                    .with_via(via)
+                    .with_dev(dev)
+                    .with_weight(weight)
+                    .with_onlink(onlink)
             })
     };
     prop_oneof![
@@ -259,20 +256,17 @@ fn route() -> impl Strategy<Value = Route> {
         .prop_map(
             |((dst, from, src), kind, nexthops, metrics, scope, numbers)| {
                 let (table, metric, tos, protocol, unmodelled) = numbers;
-                Route {
-                    table,
-                    dst,
-                    metric,
-                    tos,
-                    from,
-                    kind,
-                    nexthops,
-                    src,
-                    scope: scope.map(Scope),
-                    metrics,
-                    protocol,
-                    unmodelled,
-                }
+                Route::new(dst, nexthops)
+                    .with_table(table)
+                    .with_metric(metric)
+                    .with_tos(tos)
+                    .with_from(from)
+                    .with_kind(kind)
+                    .with_src(src)
+                    .with_scope(scope.map(Scope))
+                    .with_metrics(metrics)
+                    .with_protocol(protocol)
+                    .with_unmodelled(unmodelled)
             },
         )
 }
@@ -312,27 +306,23 @@ fn rule() -> impl Strategy<Value = Rule> {
                 let (protocol, tos, ipproto, suppress_prefixlength, suppress_ifgroup) = numbers;
                 let (fwmark, uidrange) = pairs;
                 let [not, l3mdev, unmodelled] = switches;
-                Rule {
-                    family,
-                    priority,
-                    protocol,
-                    action,
-                    not,
-                    from,
-                    to,
-                    iif,
-                    oif,
-                    fwmark: fwmark.map(|(mark, mask)| FwMark { mark, mask }),
-                    tos,
-                    ipproto,
-                    sport: ports(sport),
-                    dport: ports(dport),
-                    uidrange: uidrange.map(|(start, end)| UidRange { start, end }),
-                    l3mdev,
-                    suppress_prefixlength,
-                    suppress_ifgroup,
-                    unmodelled,
-                }
+                Rule::new(family, priority, action)
+                    .with_protocol(protocol)
+                    .with_not(not)
+                    .with_from(from)
+                    .with_to(to)
+                    .with_iif(iif)
+                    .with_oif(oif)
+                    .with_fwmark(fwmark.map(|(mark, mask)| FwMark { mark, mask }))
+                    .with_tos(tos)
+                    .with_ipproto(ipproto)
+                    .with_sport(ports(sport))
+                    .with_dport(ports(dport))
+                    .with_uidrange(uidrange.map(|(start, end)| UidRange { start, end }))
+                    .with_l3mdev(l3mdev)
+                    .with_suppress_prefixlength(suppress_prefixlength)
+                    .with_suppress_ifgroup(suppress_ifgroup)
+                    .with_unmodelled(unmodelled)
             },
         )
 }

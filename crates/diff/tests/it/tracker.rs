@@ -24,18 +24,12 @@ fn route(place: u8, way: u8) -> Route<IfName> {
         _ => (format!("10.0.{place}.0/24"), format!("10.0.0.{}", way + 1)),
     };
     let hop = NextHop::via(via.parse().unwrap()).with_dev(name());
-    Route {
-        metric: u32::from(place % 2),
-        ..Route::new(dst.parse().unwrap(), NextHops::One(hop))
-    }
+    Route::new(dst.parse().unwrap(), NextHops::One(hop)).with_metric(u32::from(place % 2))
 }
 
 fn observed(route: Route<IfName>) -> Route {
     let route = route.try_map_dev(|_| Ok::<_, ()>(Dev::index(2))).unwrap();
-    Route {
-        protocol: MARKER,
-        ..route.canonical()
-    }
+    route.canonical().with_protocol(MARKER)
 }
 
 #[derive(Clone, Debug)]

@@ -41,7 +41,7 @@ pub(crate) fn wanted(dst: Prefix) -> Route<IfName> {
 pub(crate) fn route(dst: Prefix, protocol: u8) -> Object {
     let hop: NextHop<Dev> = NextHop::via(gateway(dst.family()));
     let route = Route::new(dst, NextHops::One(hop));
-    Object::Route(Route { protocol, ..route }.canonical())
+    Object::Route(route.with_protocol(protocol).canonical())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -351,23 +351,21 @@ impl Draw {
                 Family::Inet6 => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into(),
             });
         }
-        let hop = |hop: NextHop<IfName>, draw: &mut Draw| match draw.one_in(2) {
-            true => NextHop {
-                via: hop.via.map(|via| draw.ip(Family::of(via), via)),
-                dev: hop.dev.map(|_| draw.of(names)),
-                ..hop
-            },
+        let hop = |mut hop: NextHop<IfName>, draw: &mut Draw| {
+            if draw.one_in(2) {
+                hop.via = hop.via.map(|via| draw.ip(Family::of(via), via));
+                hop.dev = hop.dev.map(|_| draw.of(names));
+                return hop;
+            }
             // A gateway that can be reached.
-            false => NextHop {
-                via: hop.via.map(|via| match Family::of(via) {
-                    Family::Inet => Ipv4Addr::new(10, 0, 0, draw.of(&[2, 3, 9])).into(),
-                    Family::Inet6 => {
-                        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, draw.of(&[2, 3, 9])).into()
-                    }
-                }),
-                dev: hop.dev.map(|_| "v0".parse().unwrap()),
-                ..hop
-            },
+            hop.via = hop.via.map(|via| match Family::of(via) {
+                Family::Inet => Ipv4Addr::new(10, 0, 0, draw.of(&[2, 3, 9])).into(),
+                Family::Inet6 => {
+                    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, draw.of(&[2, 3, 9])).into()
+                }
+            });
+            hop.dev = hop.dev.map(|_| "v0".parse().unwrap());
+            hop
         };
         route.nexthops = match route.nexthops {
             NextHops::One(one) => NextHops::One(hop(one, self)),

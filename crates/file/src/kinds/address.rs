@@ -93,11 +93,7 @@ impl FileObject for Address<IfName> {
     }
 
     fn authored(&self) -> Self {
-        Address {
-            protocol: 0,
-            secondary: false,
-            ..self.clone()
-        }
+        self.clone().with_protocol(0).with_secondary(false)
     }
 
     fn key(&self) -> AddressKey<IfName> {

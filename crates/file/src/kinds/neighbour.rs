@@ -1,6 +1,6 @@
 //! `[[neighbour]]`.
 
-use trueup_diff::{IfName, Neighbour, NeighbourKey, NeighbourState};
+use trueup_diff::{IfName, Neighbour, NeighbourKey};
 
 use super::object::FileObject;
 use crate::fields::Fields;
@@ -15,16 +15,13 @@ impl FileObject for Neighbour<IfName> {
 
     fn read(fields: &Fields<'_>) -> Result<Self> {
         let flag = |key| Ok(fields.read(key, parse::flag)?.unwrap_or(false));
-        let neighbour = Neighbour {
-            dev: fields.required("dev", "dev = \"eth0\"", parse::name)?,
-            dst: fields.required("dst", "dst = \"10.0.0.9\"", parse::address)?,
-            lladdr: fields.read("lladdr", parse::lladdr)?,
-            state: NeighbourState::Permanent,
-            router: flag("router")?,
-            ext_learn: flag("ext_learn")?,
-            proxy: flag("proxy")?,
-            protocol: 0,
-        };
+        let dev = fields.required("dev", "dev = \"eth0\"", parse::name)?;
+        let dst = fields.required("dst", "dst = \"10.0.0.9\"", parse::address)?;
+        let neighbour = Neighbour::proxy(dev, dst)
+            .with_lladdr(fields.read("lladdr", parse::lladdr)?)
+            .with_router(flag("router")?)
+            .with_ext_learn(flag("ext_learn")?)
+            .with_proxy(flag("proxy")?);
         if !neighbour.proxy {
             return match neighbour.lladdr {
                 Some(_) => Ok(neighbour),
@@ -55,10 +52,7 @@ impl FileObject for Neighbour<IfName> {
     }
 
     fn authored(&self) -> Self {
-        Neighbour {
-            protocol: 0,
-            ..self.clone().canonical()
-        }
+        self.clone().canonical().with_protocol(0)
     }
 
     fn key(&self) -> NeighbourKey<IfName> {

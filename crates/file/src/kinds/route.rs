@@ -73,21 +73,23 @@ impl FileObject for Route<IfName> {
         let from = fields.read("from", parse::prefix)?;
         let nexthops = nexthops(fields, kind)?;
         let dst = destination(fields, nexthops.as_slice(), src, from)?;
-        let route = Route {
-            table: fields
-                .read("table", parse::table(fields.tables))?
-                .unwrap_or(table::MAIN),
-            metric: fields
-                .read("metric", parse::number(0..=u32::MAX))?
-                .unwrap_or(0),
-            tos: fields.read("tos", parse::bits(0..=255))?.unwrap_or(0),
-            from,
-            kind,
-            src,
-            scope: fields.read("scope", parse::scope)?,
-            metrics: metrics::read(fields)?,
-            ..Route::new(dst, nexthops)
-        };
+        let route = Route::new(dst, nexthops)
+            .with_table(
+                fields
+                    .read("table", parse::table(fields.tables))?
+                    .unwrap_or(table::MAIN),
+            )
+            .with_metric(
+                fields
+                    .read("metric", parse::number(0..=u32::MAX))?
+                    .unwrap_or(0),
+            )
+            .with_tos(fields.read("tos", parse::bits(0..=255))?.unwrap_or(0))
+            .with_from(from)
+            .with_kind(kind)
+            .with_src(src)
+            .with_scope(fields.read("scope", parse::scope)?)
+            .with_metrics(metrics::read(fields)?);
         check_families(fields, &route)?;
         Ok(route)
     }
@@ -262,12 +264,10 @@ fn many(fields: &Fields<'_>, list: &Value<'_>) -> Result<NextHops<IfName>> {
 
 /// Reads one next hop, except its weight.
 fn hop(fields: &Fields<'_>) -> Result<NextHop<IfName>> {
-    let hop = NextHop {
-        via: fields.read("via", parse::address)?,
-        dev: fields.read("dev", parse::name)?,
-        weight: 1,
-        onlink: fields.read("onlink", parse::flag)?.unwrap_or(false),
-    };
+    let hop = NextHop::default()
+        .with_via(fields.read("via", parse::address)?)
+        .with_dev(fields.read("dev", parse::name)?)
+        .with_onlink(fields.read("onlink", parse::flag)?.unwrap_or(false));
     if hop.via.is_none() && hop.dev.is_none() {
         return fault(
             fields.at,

@@ -57,25 +57,29 @@ impl FileObject for Rule {
         let family = family(fields, from, to)?;
         let l3mdev = fields.read("l3mdev", parse::flag)?.unwrap_or(false);
         let action = action(fields, priority, l3mdev)?;
-        Ok(Rule {
-            not: fields.read("not", parse::flag)?.unwrap_or(false),
-            from,
-            to,
-            iif: fields.read("iif", parse::name)?,
-            oif: fields.read("oif", parse::name)?,
-            fwmark: fwmark(fields)?,
-            tos: fields.read("tos", parse::bits(0..=255))?.unwrap_or(0),
-            ipproto: fields.read("ipproto", parse::ip_protocol)?,
-            sport: fields.read("sport", parse::span(PORTS))?.map(Into::into),
-            dport: fields.read("dport", parse::span(PORTS))?.map(Into::into),
-            uidrange: fields
-                .read("uidrange", parse::span(0..=u32::MAX - 1))?
-                .map(Into::into),
-            l3mdev,
-            suppress_prefixlength: fields.read("suppress_prefixlength", parse::number(0..=128))?,
-            suppress_ifgroup: fields.read("suppress_ifgroup", parse::number(0..=u32::MAX - 1))?,
-            ..Rule::new(family, priority, action)
-        })
+        Ok(Rule::new(family, priority, action)
+            .with_not(fields.read("not", parse::flag)?.unwrap_or(false))
+            .with_from(from)
+            .with_to(to)
+            .with_iif(fields.read("iif", parse::name)?)
+            .with_oif(fields.read("oif", parse::name)?)
+            .with_fwmark(fwmark(fields)?)
+            .with_tos(fields.read("tos", parse::bits(0..=255))?.unwrap_or(0))
+            .with_ipproto(fields.read("ipproto", parse::ip_protocol)?)
+            .with_sport(fields.read("sport", parse::span(PORTS))?.map(Into::into))
+            .with_dport(fields.read("dport", parse::span(PORTS))?.map(Into::into))
+            .with_uidrange(
+                fields
+                    .read("uidrange", parse::span(0..=u32::MAX - 1))?
+                    .map(Into::into),
+            )
+            .with_l3mdev(l3mdev)
+            .with_suppress_prefixlength(
+                fields.read("suppress_prefixlength", parse::number(0..=128))?,
+            )
+            .with_suppress_ifgroup(
+                fields.read("suppress_ifgroup", parse::number(0..=u32::MAX - 1))?,
+            ))
     }
 
     fn write(&self, table: &mut Table<'static>) {
@@ -111,10 +115,7 @@ impl FileObject for Rule {
     }
 
     fn authored(&self) -> Self {
-        Rule {
-            protocol: 0,
-            ..self.clone()
-        }
+        self.clone().with_protocol(0)
     }
 
     fn key(&self) -> Rule {

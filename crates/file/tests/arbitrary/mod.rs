@@ -81,12 +81,11 @@ fn hop(family: Family) -> impl Strategy<Value = NextHop<IfName>> {
         "next hop",
         |(via, dev, weight, onlink)| {
             let onlink = onlink && via.is_some() && dev.is_some();
-            let hop = NextHop {
-                via,
-                dev,
-                weight,
-                onlink,
-            };
+            let hop = NextHop::default()
+                .with_via(via)
+                .with_dev(dev)
+                .with_weight(weight)
+                .with_onlink(onlink);
             (via.is_some() || dev.is_some()).then_some(hop)
         },
     )
@@ -138,20 +137,18 @@ pub(crate) fn route() -> BoxedStrategy<Route<IfName>> {
             parts.prop_map(
                 move |(dst, (kind, hops), table, metric, tos, from, src, scope, metrics)| {
                     let v4 = family == Family::Inet;
-                    let route = Route {
-                        kind,
-                        table,
-                        metric,
-                        tos: if v4 { tos } else { 0 },
-                        from: from.filter(|_| !v4),
-                        src,
-                        metrics,
-                        ..Route::new(dst, hops)
-                    };
+                    let route = Route::new(dst, hops)
+                        .with_kind(kind)
+                        .with_table(table)
+                        .with_metric(metric)
+                        .with_tos(if v4 { tos } else { 0 })
+                        .with_from(from.filter(|_| !v4))
+                        .with_src(src)
+                        .with_metrics(metrics);
                     // A scope that follows from the rest is not written.
                     let follows = route.clone().canonical().scope;
                     let scope = scope.filter(|scope| v4 && Some(*scope) != follows);
-                    Route { scope, ..route }
+                    route.with_scope(scope)
                 },
             )
         })
@@ -211,13 +208,13 @@ pub(crate) fn neighbour() -> BoxedStrategy<Neighbour<IfName>> {
         any::<[bool; 2]>(),
     );
     parts
-        .prop_map(|(dev, dst, lladdr, [router, ext_learn])| Neighbour {
-            router,
-            ext_learn: ext_learn && lladdr.is_some(),
-            ..match lladdr {
+        .prop_map(|(dev, dst, lladdr, [router, ext_learn])| {
+            match lladdr {
                 Some(lladdr) => Neighbour::new(dev, dst, lladdr),
                 None => Neighbour::proxy(dev, dst),
             }
+            .with_router(router)
+            .with_ext_learn(ext_learn && lladdr.is_some())
         })
         .boxed()
 }
@@ -253,23 +250,21 @@ pub(crate) fn rule() -> BoxedStrategy<Rule> {
         (1..u32::MAX, action, selectors, rest).prop_map(
             move |(priority, action, (from, to, iif, oif, fwmark, ipproto, sport, dport, uids), rest)| {
                 let (not, tos, suppress_prefixlength, suppress_ifgroup) = rest;
-                Rule {
-                    not,
-                    from,
-                    to,
-                    iif,
-                    oif,
-                    fwmark: fwmark.map(|(mark, mask)| FwMark { mark, mask }),
-                    tos,
-                    ipproto,
-                    sport,
-                    dport,
-                    uidrange: uids,
-                    l3mdev: action == RuleAction::Lookup(0),
-                    suppress_prefixlength,
-                    suppress_ifgroup,
-                    ..Rule::new(family, priority, action)
-                }
+                Rule::new(family, priority, action)
+                    .with_not(not)
+                    .with_from(from)
+                    .with_to(to)
+                    .with_iif(iif)
+                    .with_oif(oif)
+                    .with_fwmark(fwmark.map(|(mark, mask)| FwMark { mark, mask }))
+                    .with_tos(tos)
+                    .with_ipproto(ipproto)
+                    .with_sport(sport)
+                    .with_dport(dport)
+                    .with_uidrange(uids)
+                    .with_l3mdev(action == RuleAction::Lookup(0))
+                    .with_suppress_prefixlength(suppress_prefixlength)
+                    .with_suppress_ifgroup(suppress_ifgroup)
             },
         )
     }).boxed()

@@ -168,19 +168,16 @@ pub fn decode(body: &[u8]) -> Result<Option<Address>, Undecodable> {
     if family == Family::Inet6 && flags & IFA_F_TEMPORARY != 0 {
         protocol = PROTO_KERNEL_RA;
     }
-    let address = Address {
-        dev: Dev::index(u32::from_ne_bytes(index)),
-        address: network,
-        peer,
-        scope: Scope(scope),
-        label,
-        broadcast,
-        lifetimes,
-        flags: AddressFlags::from_bits(flags),
-        metric,
-        protocol,
-        secondary: family == Family::Inet && flags & IFA_F_SECONDARY != 0,
-    };
+    let address = Address::new(Dev::index(u32::from_ne_bytes(index)), network)
+        .with_peer(peer)
+        .with_scope(Scope(scope))
+        .with_label(label)
+        .with_broadcast(broadcast)
+        .with_lifetimes(lifetimes)
+        .with_flags(AddressFlags::from_bits(flags))
+        .with_metric(metric)
+        .with_protocol(protocol)
+        .with_secondary(family == Family::Inet && flags & IFA_F_SECONDARY != 0);
     Ok(Some(address.canonical(None)))
 }
 

@@ -156,16 +156,14 @@ pub fn decode(body: &[u8]) -> Result<Option<Neighbour>, Undecodable> {
         state if state & NUD_NOARP != 0 => NeighbourState::NoArp,
         _ => NeighbourState::Dynamic,
     };
-    let neighbour = Neighbour {
-        dev: Dev::index(u32::from_ne_bytes([i0, i1, i2, i3])),
-        dst: dst.ok_or(lost("destination"))?,
-        lladdr,
-        state,
-        router: flags & NTF_ROUTER != 0,
-        ext_learn: flags & NTF_EXT_LEARNED != 0,
-        proxy: flags & NTF_PROXY != 0,
-        protocol,
-    };
+    let dev = Dev::index(u32::from_ne_bytes([i0, i1, i2, i3]));
+    let neighbour = Neighbour::proxy(dev, dst.ok_or(lost("destination"))?)
+        .with_proxy(flags & NTF_PROXY != 0)
+        .with_lladdr(lladdr)
+        .with_state(state)
+        .with_router(flags & NTF_ROUTER != 0)
+        .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
+        .with_protocol(protocol);
     Ok(Some(neighbour.canonical()))
 }
 

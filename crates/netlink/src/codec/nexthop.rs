@@ -99,12 +99,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
     let onlink = u32::from_ne_bytes(flags) & RTNH_F_ONLINK != 0;
     let family = family_from(family);
     let mut id = 0;
-    let mut hop = NextHop {
-        via: None,
-        dev: None,
-        weight: 1,
-        onlink,
-    };
+    let mut hop = NextHop::default().with_onlink(onlink);
     let mut members = None;
     let mut blackhole = false;
     let mut all = true;
@@ -145,12 +140,9 @@ pub fn decode(body: &[u8]) -> Result<Option<Nexthop>, Undecodable> {
             NexthopTarget::One(family, hop)
         }
     };
-    let nexthop = Nexthop {
-        id,
-        target,
-        protocol,
-        unmodelled: !all,
-    };
+    let nexthop = Nexthop::new(id, target)
+        .with_protocol(protocol)
+        .with_unmodelled(!all);
     Ok(Some(nexthop.canonical()))
 }
 

@@ -249,10 +249,7 @@ pub fn delete_unmarked(buffer: &mut Vec<u8>, rule: &Rule) -> Result<(), EncodeEr
 }
 
 fn unmarked(rule: &Rule) -> Rule {
-    Rule {
-        protocol: 0,
-        ..rule.clone()
-    }
+    rule.clone().with_protocol(0)
 }
 
 /// Checks that a rule has a protocol: to a kernel that stores protocols, none means any.

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use trueup_diff::{
-    Action, Address, Desired, Devices, FOREVER, Hold, Item as _, Object, ObjectKey, Op, Plan,
-    Reason, Resolved,
+    Action, Desired, Devices, FOREVER, Hold, Item as _, Object, ObjectKey, Op, Plan, Reason,
+    Resolved,
 };
 use trueup_observe::DirtySet;
 
@@ -241,10 +241,7 @@ fn has_run_down(op: &Op) -> bool {
     else {
         return false;
     };
-    let renewed = Address {
-        lifetimes: wanted.lifetimes,
-        ..was.clone()
-    };
+    let renewed = was.clone().with_lifetimes(wanted.lifetimes);
     let ran = |wanted: u32, left: u32| left == wanted || wanted != FOREVER && left < wanted;
     let (wants, left) = (wanted.lifetimes, was.lifetimes);
     wanted.agrees(&renewed) && ran(wants.valid, left.valid) && ran(wants.preferred, left.preferred)

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use trueup_apply::{Failure, Outcome};
-use trueup_diff::{Action, Address, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
+use trueup_diff::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
 use trueup_observe::Change;
 
 use crate::object_id::{ObjectId, digest, object_id};
@@ -353,14 +353,15 @@ fn lasting(object: &Object, desired: &Object) -> Object {
         _ => 1,
     };
     match (object, desired) {
-        (Object::Address(address), _) => Object::Address(Address {
-            lifetimes: Lifetimes {
-                valid: kept(address.lifetimes.valid),
-                preferred: kept(address.lifetimes.preferred),
-            },
-            secondary: false,
-            ..address.clone()
-        }),
+        (Object::Address(address), _) => Object::Address(
+            address
+                .clone()
+                .with_lifetimes(Lifetimes {
+                    valid: kept(address.lifetimes.valid),
+                    preferred: kept(address.lifetimes.preferred),
+                })
+                .with_secondary(false),
+        ),
         // A recreated link has another index, and another hardware address unless one is desired.
         (Object::Link(link), Object::Link(desired)) => Object::from(
             (**link)

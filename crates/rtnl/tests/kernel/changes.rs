@@ -144,10 +144,7 @@ pub(crate) fn a_route_that_a_writer_took_unheard_is_not_put_behind_his() {
 /// gone.
 pub(crate) fn a_route_that_went_unheard_takes_none_of_another_metric_along() {
     let dst = "10.51.0.0/16";
-    let of_metric = Route {
-        metric: 100,
-        ..via(dst, "10.9.0.9")
-    };
+    let of_metric = via(dst, "10.9.0.9").with_metric(100);
     let mut agent = Agent::settled([via(dst, "10.9.0.9"), of_metric]);
     // Of the two this is the one without a metric.
     ip(&["route", "delete", dst, "proto", "116", "scope", "global"]);

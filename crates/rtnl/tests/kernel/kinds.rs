@@ -346,10 +346,7 @@ pub(crate) fn a_vrf_takes_ports_rules_and_routes_and_goes() {
     let with = |table| {
         let mut inside = via("10.50.0.0/16", "10.9.0.9");
         inside.table = table;
-        let rule = Rule {
-            l3mdev: true,
-            ..Rule::new(Family::Inet, 900, RuleAction::Lookup(0))
-        };
+        let rule = Rule::new(Family::Inet, 900, RuleAction::Lookup(0)).with_l3mdev(true);
         links(vec![port(bridge("br0"), "red"), vrf(table)])
             .with_addresses([
                 address("br0", "10.9.0.1/24"),

@@ -209,13 +209,9 @@ pub(crate) fn a_mark_without_a_mask_is_a_whole_mark() {
         mark: 7,
         mask: u32::MAX,
     });
-    let desired = Desired::default().with_rules([
-        rule.clone(),
-        Rule {
-            family: Family::Inet6,
-            ..rule
-        },
-    ]);
+    let mut of_ipv6 = rule.clone();
+    of_ipv6.family = Family::Inet6;
+    let desired = Desired::default().with_rules([rule, of_ipv6]);
     let report = converge(&desired, &MemoryLedger::default());
     let again = assert_no_changes(|| converge(&desired, report.ledger()));
     assert_eq!(again.ops().count(), 0);

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, Routes,
-    VethAttrs, VxlanAttrs,
+    AddressFlags, Desired, IfName, Link, LinkKind, NextHop, NextHops, Route, Routes, VethAttrs,
+    VxlanAttrs,
 };
 use trueup_reconcile::{Report as _, Source as _};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Rtnl};
@@ -40,14 +40,8 @@ fn everything() -> Vec<String> {
 /// In one pass links come up after their addresses. In two, the first makes the links, and so they
 /// are up before.
 pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
-    let plain = |text: &str| Address {
-        flags: AddressFlags::default(),
-        ..address("v0", text)
-    };
-    let flagged = |text: &str, flags| Address {
-        flags,
-        ..address("v0", text)
-    };
+    let plain = |text: &str| address("v0", text).with_flags(AddressFlags::default());
+    let flagged = |text: &str, flags| address("v0", text).with_flags(flags);
     let addresses = vec![
         plain("fd00:1::1/64"),
         plain("fd00:1::2/64"),
@@ -56,10 +50,7 @@ pub(crate) fn addresses_before_and_after_their_link_comes_up_are_alike() {
         address("v0", "fd00:3::1/64"),
         flagged("fd00:4::1/64", AddressFlags::NOPREFIXROUTE),
         flagged("fd00:5::1/64", AddressFlags::HOMEADDRESS),
-        Address {
-            metric: 77,
-            ..plain("fd00:6::1/64")
-        },
+        plain("fd00:6::1/64").with_metric(77),
         address("v0", "10.1.0.1/24"),
         address("v0", "10.1.0.2/24"),
         address("v1", "10.2.0.1/24"),

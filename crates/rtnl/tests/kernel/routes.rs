@@ -50,10 +50,7 @@ pub(crate) fn a_changed_metric_leaves_exactly_one_route() {
     let none = MemoryLedger::default();
     for (dst, a, _) in BOTH {
         for metric in [0, 100, 50, 2000, 0] {
-            let route = Route {
-                metric,
-                ..via(dst, a)
-            };
+            let route = via(dst, a).with_metric(metric);
             let _report = converge(&routes(vec![route]), &none);
             let rows = routes_to(dst);
             assert_eq!(rows.len(), 1, "metric {metric}: {rows:#?}");
@@ -136,18 +133,9 @@ pub(crate) fn what_the_kernel_stores_otherwise_is_recognized() {
             "0.0.0.0/0"
         };
         for table in [254, 100, 1_000_000] {
-            all.push(Route {
-                table,
-                ..via(dst, a)
-            });
-            all.push(Route {
-                table,
-                ..via(default, a)
-            });
-            all.push(Route {
-                table,
-                ..reject(&dst.replace("50", "52"))
-            });
+            all.push(via(dst, a).with_table(table));
+            all.push(via(default, a).with_table(table));
+            all.push(reject(&dst.replace("50", "52")).with_table(table));
         }
     }
     let wanted = routes(all);
@@ -255,10 +243,9 @@ pub(crate) fn a_local_route_is_made_anew_to_lead_elsewhere() {
     let mut local = Route::of_type(RouteType::Local, dst());
     local.nexthops = NextHops::One(NextHop::dev(name("lo")));
     let first = converge(&routes(vec![local]), &MemoryLedger::default());
-    let hop = NextHop {
-        onlink: true,
-        ..NextHop::via("10.99.0.1".parse().unwrap()).with_dev(name("up0"))
-    };
+    let hop = NextHop::via("10.99.0.1".parse().unwrap())
+        .with_dev(name("up0"))
+        .with_onlink(true);
     let report = converge(
         &routes(vec![Route::new(dst(), NextHops::One(hop))]),
         first.ledger(),

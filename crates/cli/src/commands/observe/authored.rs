@@ -141,11 +141,7 @@ impl Authorable for Address {
 
     fn authored(&self, names: &Names<'_>) -> Option<Address<IfName>> {
         let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
-        Some(Address {
-            protocol: 0,
-            secondary: false,
-            ..authored
-        })
+        Some(authored.with_protocol(0).with_secondary(false))
     }
 
     fn alone(authored: Address<IfName>) -> Desired {
@@ -172,11 +168,7 @@ impl Authorable for Neighbour {
 
     fn authored(&self, names: &Names<'_>) -> Option<Neighbour<IfName>> {
         let authored = self.clone().try_map_dev(|dev| names.name(dev)).ok()?;
-        Some(Neighbour {
-            state: Default::default(),
-            protocol: 0,
-            ..authored
-        })
+        Some(authored.with_state(Default::default()).with_protocol(0))
     }
 
     fn alone(authored: Neighbour<IfName>) -> Desired {
@@ -207,10 +199,7 @@ impl Authorable for Route {
             route.nexthops = hops;
         }
         let authored = route.try_map_dev(|dev| names.name(dev)).ok()?;
-        Some(Route {
-            protocol: 0,
-            ..authored
-        })
+        Some(authored.with_protocol(0))
     }
 
     fn alone(authored: Route<IfName>) -> Desired {
@@ -238,10 +227,7 @@ impl Authorable for Rule {
     type Authored = Rule;
 
     fn authored(&self, _names: &Names<'_>) -> Option<Rule> {
-        Some(Rule {
-            protocol: 0,
-            ..self.clone()
-        })
+        Some(self.clone().with_protocol(0))
     }
 
     fn alone(authored: Rule) -> Desired {

@@ -123,6 +123,7 @@ impl BitOr for AddressFlags {
 /// An address on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Address<D = Dev> {
     /// The device.
     pub dev: D,

@@ -31,6 +31,7 @@ pub enum NeighbourState {
 /// A neighbour entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Neighbour<D = Dev> {
     /// The device.
     pub dev: D,

@@ -14,6 +14,7 @@ mod render;
 /// A nexthop object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Nexthop {
     /// Its number (`NHA_ID`), by which routes point at it. 0 is none.
     pub id: u32,
@@ -56,6 +57,7 @@ impl Nexthop {
 setters! { impl Nexthop {
     with_target(target: NexthopTarget);
     with_protocol(protocol: u8);
+    with_unmodelled(unmodelled: bool);
 } }
 
 impl Nexthop {

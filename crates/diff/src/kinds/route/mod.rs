@@ -103,6 +103,7 @@ impl Scope {
 /// One way to the destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct NextHop<D = Dev> {
     /// The gateway, of either family (`RTA_GATEWAY`, `RTA_VIA`).
     pub via: Option<IpAddr>,
@@ -114,25 +115,27 @@ pub struct NextHop<D = Dev> {
     pub onlink: bool,
 }
 
-impl<D> NextHop<D> {
-    /// Through a gateway, by whatever device leads there.
-    pub fn via(gateway: IpAddr) -> NextHop<D> {
+/// No gateway and no device, with the weight 1.
+impl<D> Default for NextHop<D> {
+    fn default() -> NextHop<D> {
         NextHop {
-            via: Some(gateway),
+            via: None,
             dev: None,
             weight: 1,
             onlink: false,
         }
     }
+}
+
+impl<D> NextHop<D> {
+    /// Through a gateway, by whatever device leads there.
+    pub fn via(gateway: IpAddr) -> NextHop<D> {
+        NextHop::default().with_via(gateway)
+    }
 
     /// Straight out of a device.
     pub fn dev(dev: D) -> NextHop<D> {
-        NextHop {
-            via: None,
-            dev: Some(dev),
-            weight: 1,
-            onlink: false,
-        }
+        NextHop::default().with_dev(dev)
     }
 }
 
@@ -253,6 +256,7 @@ impl NextHops {
 /// A route. `D` is how it names devices: [`Dev`] when indexed, [`crate::IfName`] when authored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Route<D = Dev> {
     /// The table's number, above 255 too (`RTA_TABLE`).
     pub table: u32,
@@ -419,6 +423,7 @@ setters! { impl Route<D> {
     with_scope(scope: impl Into<Option<Scope>>);
     with_metrics(metrics: Metrics);
     with_protocol(protocol: u8);
+    with_unmodelled(unmodelled: bool);
 } }
 
 /// What identifies a route. IPv4 and IPv6 never share a key: the destination tells them apart. The order is that in which the

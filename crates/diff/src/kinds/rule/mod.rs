@@ -35,6 +35,7 @@ pub enum Action {
 /// A policy routing rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Rule {
     /// The family: rules of each are a list of their own.
     pub family: Family,
@@ -188,6 +189,7 @@ setters! { impl Rule {
     with_l3mdev(l3mdev: bool);
     with_suppress_prefixlength(suppress_prefixlength: impl Into<Option<u32>>);
     with_suppress_ifgroup(suppress_ifgroup: impl Into<Option<u32>>);
+    with_unmodelled(unmodelled: bool);
 } }
 
 /// What identifies a rule: all of it but `not` and the target of a `goto`, at which the kernel does

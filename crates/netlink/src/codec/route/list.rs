@@ -32,12 +32,10 @@ pub(super) fn read_hops(family: Family, mut rest: &[u8]) -> Option<(Vec<NextHop>
         let attrs = rest.get(RTNH_LEN..length)?;
         let (flags, weight) = (*rest.get(2)?, *rest.get(3)?);
         let index = read_u32(rest.get(4..RTNH_LEN)?)?;
-        let mut next = NextHop {
-            via: None,
-            dev: (index != 0).then(|| Dev::index(index)),
-            weight: u16::from(weight) + 1,
-            onlink: flags & RTNH_F_ONLINK != 0,
-        };
+        let mut next = NextHop::default()
+            .with_dev((index != 0).then(|| Dev::index(index)))
+            .with_weight(u16::from(weight) + 1)
+            .with_onlink(flags & RTNH_F_ONLINK != 0);
         all &= flags & RTNH_F_PERVASIVE == 0;
         let mut attrs = Attrs::new(attrs);
         for (number, payload) in attrs.by_ref() {

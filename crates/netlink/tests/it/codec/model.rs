@@ -50,11 +50,12 @@ fn link_addr() -> impl Strategy<Value = LinkAddr> {
 
 fn hop() -> impl Strategy<Value = NextHop> {
     let hop = (option::of(any_ip()), dev(), 1..=256u16, any::<bool>());
-    hop.prop_map(|(via, dev, weight, onlink)| NextHop {
-        via,
-        dev: Some(dev),
-        weight,
-        onlink,
+    hop.prop_map(|(via, dev, weight, onlink)| {
+        NextHop::default()
+            .with_via(via)
+            .with_dev(dev)
+            .with_weight(weight)
+            .with_onlink(onlink)
     })
 }
 
@@ -109,20 +110,16 @@ pub(crate) fn route() -> impl Strategy<Value = Route> {
         (key, value, 1..=255u8).prop_map(move |(key, value, protocol)| {
             let (table, dst, metric, tos, from) = key;
             let (kind, nexthops, src, scope, metrics) = value;
-            let route = Route {
-                table,
-                dst,
-                metric,
-                tos,
-                from: from.filter(|_| family == Family::Inet6),
-                kind,
-                nexthops,
-                src,
-                scope: Some(Scope(scope)),
-                metrics,
-                protocol,
-                unmodelled: false,
-            };
+            let route = Route::new(dst, nexthops)
+                .with_table(table)
+                .with_metric(metric)
+                .with_tos(tos)
+                .with_from(from.filter(|_| family == Family::Inet6))
+                .with_kind(kind)
+                .with_src(src)
+                .with_scope(Scope(scope))
+                .with_metrics(metrics)
+                .with_protocol(protocol);
             route.canonical()
         })
     })
@@ -146,19 +143,15 @@ pub(crate) fn address() -> impl Strategy<Value = Address> {
         );
         let rest = (lifetimes, any::<u32>(), any::<u32>(), any::<u8>());
         (identity, ipv4, rest).prop_map(|(identity, ipv4, rest)| {
-            let address = Address {
-                dev: identity.0,
-                address: identity.1,
-                peer: identity.2,
-                scope: Scope(ipv4.0),
-                label: ipv4.1,
-                broadcast: ipv4.2.map(Into::into),
-                lifetimes: rest.0,
-                flags: AddressFlags::from_bits(rest.1),
-                metric: rest.2,
-                protocol: rest.3,
-                secondary: false,
-            };
+            let address = Address::new(identity.0, identity.1)
+                .with_peer(identity.2)
+                .with_scope(Scope(ipv4.0))
+                .with_label(ipv4.1)
+                .with_broadcast(ipv4.2.map(Into::into))
+                .with_lifetimes(rest.0)
+                .with_flags(AddressFlags::from_bits(rest.1))
+                .with_metric(rest.2)
+                .with_protocol(rest.3);
             address.canonical(None)
         })
     })
@@ -178,18 +171,15 @@ pub(crate) fn neighbour() -> impl Strategy<Value = Neighbour> {
     );
     (dev(), any_ip(), value).prop_map(|(dev, dst, (lladdr, state, flags, protocol))| {
         let [router, ext_learn, proxy] = flags;
-        let neighbour = Neighbour {
-            dev,
-            dst,
-            lladdr,
-            state,
-            router,
+        Neighbour::proxy(dev, dst)
+            .with_lladdr(lladdr)
+            .with_state(state)
+            .with_router(router)
             // What the kernel moves can be declared in no other way.
-            ext_learn: ext_learn || state == NeighbourState::Dynamic,
-            proxy,
-            protocol,
-        };
-        neighbour.canonical()
+            .with_ext_learn(ext_learn || state == NeighbourState::Dynamic)
+            .with_proxy(proxy)
+            .with_protocol(protocol)
+            .canonical()
     })
 }
 
@@ -217,27 +207,22 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         let selectors = (networks, names, mark, ports(), ports(), bytes, uids, limits);
         (head, selectors).prop_map(move |(head, selectors)| {
             let (networks, names, mark, sport, dport, bytes, uidrange, limits) = selectors;
-            let rule = Rule {
-                family,
-                priority: head.0,
-                protocol: head.1,
-                action: head.2,
-                not: head.3,
-                from: networks.0,
-                to: networks.1,
-                iif: names.0,
-                oif: names.1,
-                fwmark: mark.map(|(mark, mask)| FwMark { mark, mask }),
-                tos: bytes.0,
-                ipproto: bytes.1,
-                sport,
-                dport,
-                uidrange,
-                l3mdev: bytes.2,
-                suppress_prefixlength: limits.0,
-                suppress_ifgroup: limits.1,
-                unmodelled: false,
-            };
+            let rule = Rule::new(family, head.0, head.2)
+                .with_protocol(head.1)
+                .with_not(head.3)
+                .with_from(networks.0)
+                .with_to(networks.1)
+                .with_iif(names.0)
+                .with_oif(names.1)
+                .with_fwmark(mark.map(|(mark, mask)| FwMark { mark, mask }))
+                .with_tos(bytes.0)
+                .with_ipproto(bytes.1)
+                .with_sport(sport)
+                .with_dport(dport)
+                .with_uidrange(uidrange)
+                .with_l3mdev(bytes.2)
+                .with_suppress_prefixlength(limits.0)
+                .with_suppress_ifgroup(limits.1);
             rule.canonical()
         })
     })

@@ -6,12 +6,7 @@ use trueup_netlink::codec::{EncodeError, existing, nexthop, route};
 use super::net::{FOREIGN, Net, OURS};
 
 fn object(id: u32, way: NexthopTarget) -> Nexthop {
-    Nexthop {
-        id,
-        target: way,
-        protocol: OURS,
-        unmodelled: false,
-    }
+    Nexthop::new(id, way).with_protocol(OURS)
 }
 
 fn via(gateway: &str, dev: Dev) -> NexthopTarget {
@@ -29,10 +24,9 @@ fn create(net: &mut Net, object: &Nexthop) {
 
 pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
     let (mut net, a, b) = Net::with_devices();
-    let onlink = NextHop {
-        onlink: true,
-        ..NextHop::via("203.0.113.9".parse().unwrap()).with_dev(a)
-    };
+    let onlink = NextHop::via("203.0.113.9".parse().unwrap())
+        .with_dev(a)
+        .with_onlink(true);
     let ways = [
         via("10.0.0.9", a),
         via("2001:db8::9", a),
@@ -48,10 +42,7 @@ pub(crate) fn nexthop_objects_come_back_as_desired_and_go_alone() {
     let mut all: Vec<Nexthop> = (1..).zip(ways).map(|(id, way)| object(id, way)).collect();
     all.push(object(*Nexthop::ids(OURS).start(), via("10.0.0.8", a)));
     all.push(object(*Nexthop::ids(255).end(), via("10.0.0.7", a)));
-    let foreign = Nexthop {
-        protocol: FOREIGN,
-        ..object(4242, via("10.0.0.9", a))
-    };
+    let foreign = object(4242, via("10.0.0.9", a)).with_protocol(FOREIGN);
     create(&mut net, &foreign);
     for desired in &all {
         create(&mut net, desired);
@@ -89,10 +80,7 @@ pub(crate) fn a_replace_moves_all_routes_of_an_object() {
     assert_eq!(dumped(&mut net), [second]);
     let moved: Vec<Route> = routes
         .into_iter()
-        .map(|route| Route {
-            nexthops: NextHops::Object(7, vec![b]),
-            ..route
-        })
+        .map(|route| route.with_nexthops(NextHops::Object(7, vec![b])))
         .collect();
     assert_eq!(net.routes(Family::Inet), moved);
 

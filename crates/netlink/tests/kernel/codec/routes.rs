@@ -17,10 +17,7 @@ fn via(gateway: &str, dev: Dev) -> NextHop {
 }
 
 fn onlink(gateway: &str, dev: Dev) -> NextHop {
-    NextHop {
-        onlink: true,
-        ..via(gateway, dev)
-    }
+    via(gateway, dev).with_onlink(true)
 }
 
 fn with(route: Route, change: impl FnOnce(&mut Route)) -> Route {
