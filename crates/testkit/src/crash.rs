@@ -7,7 +7,7 @@
 //! ```
 //! use trueup_netlink::Socket;
 //! use trueup_testkit::crash::Points;
-//! use trueup_testkit::fake::Kernel;
+//! use trueup_testkit::model::Kernel;
 //!
 //! let points = Points::counted();
 //! let kernel = Kernel::new();
@@ -243,7 +243,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::fake::Kernel;
+    use crate::model::Kernel;
     use crate::message::framed;
     use trueup_netlink::{Batch, Push, Socket};
 

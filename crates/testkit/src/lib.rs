@@ -15,6 +15,7 @@ pub mod fields;
 mod layer;
 mod mask;
 pub mod message;
+pub mod model;
 mod runner;
 pub mod settled;
 mod show;

@@ -25,7 +25,7 @@ const BEYOND: u16 = 0x2000;
 ///
 /// ```
 /// use trueup_netlink::{Marker, Socket, markers};
-/// use trueup_testkit::fake::Kernel;
+/// use trueup_testkit::model::Kernel;
 /// use trueup_testkit::{Kind, mask};
 ///
 /// let older = mask(Kernel::new().namespace(), &[Kind::Address]);
@@ -134,7 +134,7 @@ impl Layer for Masked {
 mod tests {
     use super::*;
     use crate::Action;
-    use crate::fake::Kernel;
+    use crate::model::Kernel;
     use crate::message::RawMessage;
 
     fn masked(hidden: &[Kind]) -> Masked {

@@ -7,7 +7,7 @@ use trueup_diff::{Family, Item, Kinds};
 use trueup_netlink::codec::{self, existing};
 use trueup_netlink::{Multicast, Namespace};
 use trueup_observe::{DirtySet, Monitor, RECEIVE_BUFFER, WatchScope};
-use trueup_testkit::fake::Kernel;
+use trueup_testkit::model::Kernel;
 use trueup_testkit::{Snapshot, ip, named_netns};
 
 use crate::hand::{Hand, ONE, OTHER, OURS, THEIRS, blackhole, rule, via};

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use trueup_netlink::Socket;
-//! use trueup_testkit::fake::Kernel;
+//! use trueup_testkit::model::Kernel;
 //! use trueup_testkit::faults::{At, Fault, Faults};
 //!
 //! let kernel = Kernel::new();
@@ -243,7 +243,7 @@ impl Script {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Kernel;
+    use crate::model::Kernel;
     use crate::message::framed;
     use trueup_netlink::{DumpStep, ErrorKind, Socket};
 

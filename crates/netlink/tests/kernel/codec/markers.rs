@@ -11,7 +11,7 @@ use trueup_diff::{
 use trueup_netlink::codec::{address, existing, neighbour, route, rule};
 use trueup_netlink::wire::{MessageWriter, NLM_F_CREATE, NLM_F_EXCL};
 use trueup_netlink::{Connect, Group, Marker, Markers, Namespace, Socket, Transport, markers};
-use trueup_testkit::fake::Kernel;
+use trueup_testkit::model::Kernel;
 use trueup_testkit::{Kind, Snapshot, assert_no_changes, fresh_netns, mask, without_net_admin};
 
 use super::net::{Net, OURS};

@@ -1,0 +1,225 @@
+//! Addresses of both families as rows, and the requests that read them.
+
+use std::collections::BTreeMap;
+
+use crate::message::{Action, Kind, RawMessage};
+
+use super::bag::{Bag, Ip, Prefix, ip, width};
+use super::numbers::{EINVAL, ENODEV, INET, INET6, NLM_F_DUMP_FILTERED};
+use super::request::{Dump, Refusal, Request};
+use super::{Origin, State};
+
+/// The addresses of one family, by link, in the kernel's order. A link whose MTU is too small for
+/// the family has no list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Addresses {
+    pub(super) all: BTreeMap<u32, Vec<Address>>,
+}
+
+/// One address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Address {
+    pub(super) origin: Origin,
+    pub(super) local: Ip,
+    /// The other end, or the same as `local`.
+    pub(super) peer: Ip,
+    pub(super) length: u8,
+    pub(super) scope: u8,
+    /// `IFA_F_*`.
+    pub(super) flags: u32,
+    /// All other attributes; `IFA_CACHEINFO` always.
+    pub(super) attrs: Bag,
+}
+
+// linux/if_addr.h
+pub(super) const IFA_F_SECONDARY: u32 = 0x01;
+pub(super) const IFA_F_DEPRECATED: u32 = 0x20;
+pub(super) const IFA_F_TENTATIVE: u32 = 0x40;
+pub(super) const IFA_F_PERMANENT: u32 = 0x80;
+pub(super) const IFA_F_NOPREFIXROUTE: u32 = 0x200;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+pub(super) const IFA_LABEL: u16 = 3;
+pub(super) const IFA_BROADCAST: u16 = 4;
+pub(super) const IFA_CACHEINFO: u16 = 6;
+const IFA_FLAGS: u16 = 8;
+pub(super) const IFA_RT_PRIORITY: u16 = 9;
+pub(super) const IFA_PROTO: u16 = 11;
+const IFA_MAX: u16 = 11;
+
+impl Address {
+    /// The address that a request states.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` without an address, for a prefix that is too long, and for lifetimes that are over
+    /// or end before they are preferred.
+    pub(super) fn read(request: &Request<'_>) -> Result<Self, Refusal> {
+        let family = request.family();
+        let mut attrs = request.attrs.clone();
+        let address = attrs.get(IFA_ADDRESS).map(ip);
+        // Only IPv6 takes IFA_ADDRESS for the address itself.
+        let local = attrs.get(IFA_LOCAL).map(ip);
+        let local = local
+            .or(address.filter(|_| family == INET6))
+            .ok_or(EINVAL)?;
+        let length = request.header[1];
+        if usize::from(length) > width(family) * 8 {
+            return Err(EINVAL.into());
+        }
+        let mut cache = attrs
+            .array::<8>(IFA_CACHEINFO)
+            .unwrap_or([0xff; 8])
+            .to_vec();
+        let lifetime = |at: usize| crate::message::u32_at(&cache, at);
+        let (preferred, valid) = (lifetime(0), lifetime(4));
+        if valid == 0 || preferred > valid {
+            return Err(EINVAL.into());
+        }
+        let flags = attrs.u32(IFA_FLAGS).unwrap_or(request.header[2].into());
+        let flags = flags & !(IFA_F_PERMANENT | IFA_F_DEPRECATED | IFA_F_TENTATIVE)
+            | if valid == u32::MAX {
+                IFA_F_PERMANENT
+            } else {
+                0
+            }
+            | if preferred == 0 { IFA_F_DEPRECATED } else { 0 };
+        if family == INET && valid == u32::MAX {
+            // A permanent address shows no preferred lifetime, though it may be deprecated.
+            cache = vec![0xff; 8];
+        }
+        cache.resize(16, 0);
+        attrs.set(IFA_CACHEINFO, cache);
+        attrs.remove(&[IFA_ADDRESS, IFA_LOCAL, IFA_FLAGS]);
+        attrs.remove_zeros(&[IFA_PROTO, IFA_RT_PRIORITY, IFA_BROADCAST]);
+        Ok(Self {
+            origin: Origin::default(),
+            local,
+            peer: address.unwrap_or(local),
+            length,
+            scope: request.header[3],
+            flags,
+            attrs,
+        })
+    }
+
+    /// An address that the kernel makes by itself.
+    pub(super) fn of_kernel(local: Ip, length: u8, scope: u8) -> Self {
+        let mut attrs = Bag::default();
+        attrs.set(IFA_CACHEINFO, [[0xff; 8], [0; 8]].concat());
+        Self {
+            local,
+            peer: local,
+            length,
+            scope,
+            flags: IFA_F_PERMANENT,
+            attrs,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// `IFA_RT_PRIORITY`: the metric of the routes made for it.
+    pub(super) fn metric(&self) -> u32 {
+        self.attrs.u32(IFA_RT_PRIORITY).unwrap_or(0)
+    }
+
+    /// The lifetime in seconds, if it is finite.
+    pub(super) fn lifetime(&self) -> Option<u32> {
+        let valid = self.attrs.array::<8>(IFA_CACHEINFO);
+        let valid = valid.map(|cache| crate::message::u32_at(&cache, 4));
+        valid.filter(|_| !self.has(IFA_F_PERMANENT))
+    }
+
+    /// The subnet of the other end, or of the address itself.
+    pub(super) fn subnet(&self) -> Prefix {
+        Prefix::new(self.peer, self.length)
+    }
+
+    /// The prefix of the address itself.
+    pub(super) fn prefix(&self) -> Prefix {
+        Prefix::new(self.local, self.length)
+    }
+
+    pub(super) fn row(&self, family: u8, index: u32, action: Action) -> RawMessage {
+        let mut header = vec![family, self.length, self.flags as u8, self.scope];
+        header.extend(index.to_ne_bytes());
+        let mut attrs = self.attrs.clone();
+        let width = width(family);
+        attrs.set(IFA_ADDRESS, &self.peer[..width]);
+        if family == INET || self.peer != self.local {
+            attrs.set(IFA_LOCAL, &self.local[..width]);
+        }
+        attrs.remove_zeros(&[IFA_ADDRESS]);
+        attrs.set_u32(IFA_FLAGS, self.flags);
+        attrs.row(Kind::Address, action, header)
+    }
+}
+
+impl Addresses {
+    /// The addresses of a link.
+    pub(super) fn of(&self, index: u32) -> &[Address] {
+        self.all.get(&index).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns true if a link has the family at all.
+    pub(super) fn is_on(&self, index: u32) -> bool {
+        self.all.contains_key(&index)
+    }
+}
+
+impl State {
+    pub(super) fn addresses(&self, family: u8) -> &Addresses {
+        match family {
+            INET => &self.addresses4,
+            _ => &self.addresses6,
+        }
+    }
+
+    pub(super) fn dump_addresses(
+        &self,
+        request: &Request<'_>,
+        family: u8,
+    ) -> Result<Dump, Refusal> {
+        let only = if request.is_strict { request.u32(4) } else { 0 };
+        let flags = if only == 0 { 0 } else { NLM_F_DUMP_FILTERED };
+        let missing = only != 0 && self.links.get(only).is_none();
+        let refusal = request.only_filters(&[], IFA_MAX).err();
+        let refusal = refusal.or(missing.then(|| ENODEV.into()));
+        if refusal.is_some() {
+            return Ok(Dump {
+                end_flags: flags,
+                refusal,
+                ..Dump::default()
+            });
+        }
+        let mut rows = Vec::new();
+        for (index, list) in &self.addresses(family).all {
+            if only == 0 || only == *index {
+                rows.extend(
+                    list.iter()
+                        .map(|address| address.row(family, *index, Action::New)),
+                );
+            }
+        }
+        Ok(Dump {
+            rows,
+            flags,
+            end_flags: flags,
+            refusal: None,
+        })
+    }
+
+    pub(super) fn each_address(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+        for family in [INET, INET6] {
+            for (index, list) in &self.addresses(family).all {
+                for address in list {
+                    add(address.row(family, *index, Action::New), address.origin);
+                }
+            }
+        }
+    }
+}

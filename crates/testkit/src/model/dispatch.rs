@@ -1,0 +1,242 @@
+//! From datagrams to requests and back to answers: `netlink_rcv_skb` and `rtnetlink_rcv_msg`.
+
+use crate::message::{Kind, RawMessage, framed, push_attribute, u16_at, u32_at};
+
+use super::State;
+use super::numbers::{
+    BRIDGE, EOPNOTSUPP, EPERM, INET, INET6, NLM_F_ACK, NLM_F_DUMP, NLM_F_MULTI, NLM_F_REQUEST,
+};
+use super::request::{Dump, Refusal, Request};
+
+const HEADER: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSG_MIN_TYPE: u16 = 16;
+const NLM_F_CAPPED: u16 = 0x100;
+const NLM_F_ACK_TLVS: u16 = 0x200;
+const NLMSGERR_ATTR_MSG: u16 = 1;
+/// The kernel fills a datagram of a dump up to so many bytes.
+const DUMP_PART: usize = 32 * 1024 - 320;
+
+const NEW: u16 = 0;
+const DEL: u16 = 1;
+const GET: u16 = 2;
+const SET: u16 = 3;
+
+/// The socket that a datagram came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) port: u32,
+    /// Who changes what the datagram changes.
+    pub(super) writer: u32,
+    /// `CAP_NET_ADMIN`.
+    pub(super) is_admin: bool,
+    pub(super) is_strict: bool,
+    /// Extended and capped acknowledgements.
+    pub(super) is_extended: bool,
+}
+
+/// A datagram for the sender.
+pub(super) enum Reply {
+    /// An acknowledgement or the answer about one object.
+    Answer(Vec<u8>),
+    /// A part of a dump, which the kernel makes as room comes free: it costs no room.
+    Part(Vec<u8>),
+}
+
+enum Answer {
+    Nothing,
+    One(RawMessage),
+    Dump(Dump),
+}
+
+impl State {
+    /// Carries out one message, whole in its netlink header. Announcements and echoes are delivered
+    /// before the answer is given to `reply`.
+    pub(super) fn carry_out(&mut self, from: Sender, bytes: &[u8], reply: &mut dyn FnMut(Reply)) {
+        let (kind, flags) = (u16_at(bytes, 4), u16_at(bytes, 6));
+        let sequence = u32_at(bytes, 8);
+        let body = &bytes[HEADER..];
+        let answer = if flags & NLM_F_REQUEST == 0 || kind < NLMSG_MIN_TYPE || body.is_empty() {
+            Ok(Answer::Nothing)
+        } else {
+            self.request(from, (kind, flags, sequence), body)
+        };
+        match answer {
+            Ok(Answer::Dump(dump)) => {
+                return send_dump(from, sequence, &dump, reply);
+            }
+            Ok(Answer::One(row)) => reply(Reply::Answer(row.encode(0, sequence, from.port))),
+            Ok(Answer::Nothing) => {}
+            Err(refusal) => return reply(acknowledgement(from, bytes, Some(refusal))),
+        }
+        if flags & NLM_F_ACK != 0 {
+            reply(acknowledgement(from, bytes, None));
+        }
+    }
+
+    fn request(
+        &mut self,
+        from: Sender,
+        message: (u16, u16, u32),
+        body: &[u8],
+    ) -> Result<Answer, Refusal> {
+        let (number, flags, _) = message;
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| kind.new_type() == number & !3);
+        let kind = kind.ok_or(EOPNOTSUPP)?;
+        let verb = number & 3;
+        if verb != GET && !from.is_admin {
+            return Err(EPERM.into());
+        }
+        let is_dump = verb == GET && flags & NLM_F_DUMP != 0;
+        let request = match Request::read(kind, message, from.port, from.is_strict, body) {
+            // A dump is refused in its end.
+            Err(refusal) if is_dump => return Ok(Answer::Dump(refusal.into())),
+            read => read?,
+        };
+        let r = &request;
+        if is_dump {
+            return Ok(Answer::Dump(self.dump(kind, r)));
+        }
+        if verb != GET {
+            self.writer = from.writer;
+            self.revision += 1;
+        }
+        let done = match (kind, verb, request.family()) {
+            (Kind::Link, GET, _) => return self.get_link(r).map(Answer::One),
+            (Kind::Link, NEW | SET, _) => self.new_link(r),
+            (Kind::Link, DEL, _) => self.del_link(r),
+            (Kind::Address, NEW, INET) => self.new_address4(r),
+            (Kind::Address, DEL, INET) => self.del_address4(r),
+            (Kind::Address, NEW, INET6) => self.new_address6(r),
+            (Kind::Address, DEL, INET6) => self.del_address6(r),
+            (Kind::Route, NEW, INET) => self.new_route4(r),
+            (Kind::Route, DEL, INET) => self.del_route4(r),
+            (Kind::Route, NEW, INET6) => self.new_route6(r),
+            (Kind::Route, DEL, INET6) => self.del_route6(r),
+            (Kind::Neighbour, NEW, BRIDGE) => self.new_forwarding(r),
+            (Kind::Neighbour, DEL, BRIDGE) => self.del_forwarding(r),
+            (Kind::Neighbour, NEW, _) => self.new_neighbour(r),
+            (Kind::Neighbour, DEL, _) => self.del_neighbour(r),
+            (Kind::Rule, NEW, _) => self.new_rule(r),
+            (Kind::Rule, DEL, _) => self.del_rule(r),
+            (Kind::Nexthop, NEW, _) => self.new_nexthop(r),
+            (Kind::Nexthop, DEL, _) => self.del_nexthop(r),
+            (Kind::Nexthop, GET, _) => return self.get_nexthop(r).map(Answer::One),
+            _ => Err(EOPNOTSUPP.into()),
+        };
+        done.map(|()| Answer::Nothing)
+    }
+
+    /// The rows that a dump requests; without a family those of IPv4 and then of IPv6.
+    fn dump(&self, kind: Kind, request: &Request<'_>) -> Dump {
+        let families: &[u8] = match (kind, request.family()) {
+            (Kind::Address | Kind::Route, INET) => &[INET],
+            (Kind::Address | Kind::Route, INET6) => &[INET6],
+            (Kind::Address | Kind::Route, _) => &[INET, INET6],
+            _ => &[0],
+        };
+        let mut all = Dump::default();
+        for family in families {
+            let one = match kind {
+                Kind::Link => self.dump_links(request),
+                Kind::Address => self.dump_addresses(request, *family),
+                Kind::Route => self.dump_routes(request, *family),
+                Kind::Neighbour if request.family() == BRIDGE => self.dump_forwarding(request),
+                Kind::Neighbour => self.dump_neighbours(request),
+                Kind::Rule => self.dump_rules(request),
+                Kind::Nexthop => self.dump_nexthops(request),
+            };
+            let one = one.unwrap_or_else(Dump::from);
+            all.rows.extend(one.rows);
+            all.flags |= one.flags;
+            all.end_flags |= one.end_flags;
+            all.refusal = one.refusal;
+            if all.refusal.is_some() {
+                break;
+            }
+        }
+        all
+    }
+}
+
+fn send_dump(from: Sender, sequence: u32, dump: &Dump, reply: &mut dyn FnMut(Reply)) {
+    let mut part = Vec::new();
+    for row in &dump.rows {
+        let bytes = row.encode(dump.flags | NLM_F_MULTI, sequence, from.port);
+        if !part.is_empty() && part.len() + bytes.len() > DUMP_PART {
+            reply(Reply::Part(std::mem::take(&mut part)));
+        }
+        part.extend(bytes);
+    }
+    if !part.is_empty() {
+        reply(Reply::Part(part));
+    }
+    let errno = dump.refusal.map_or(0, |refusal| -refusal.errno);
+    let mut body = errno.to_ne_bytes().to_vec();
+    let flags = dump.end_flags | NLM_F_MULTI | push_words(from, &mut body, dump.refusal);
+    reply(Reply::Part(framed(
+        NLMSG_DONE, flags, sequence, from.port, &body,
+    )));
+}
+
+/// `netlink_ack`.
+fn acknowledgement(from: Sender, request: &[u8], refusal: Option<Refusal>) -> Reply {
+    let errno = refusal.map_or(0, |refusal| -refusal.errno);
+    let mut body = errno.to_ne_bytes().to_vec();
+    let mut flags = 0;
+    if refusal.is_some() && !from.is_extended {
+        body.extend(request);
+        body.resize(body.len().next_multiple_of(4), 0);
+    } else {
+        body.extend(&request[..HEADER]);
+        flags |= NLM_F_CAPPED;
+    }
+    flags |= push_words(from, &mut body, refusal);
+    let sequence = u32_at(request, 8);
+    Reply::Answer(framed(NLMSG_ERROR, flags, sequence, from.port, &body))
+}
+
+/// Appends the words of a refusal for those who asked for them; returns the flag that says so.
+fn push_words(from: Sender, body: &mut Vec<u8>, refusal: Option<Refusal>) -> u16 {
+    let words = refusal.and_then(|refusal| refusal.words);
+    let Some(words) = words.filter(|_| from.is_extended) else {
+        return 0;
+    };
+    push_attribute(body, NLMSGERR_ATTR_MSG, &[words.as_bytes(), &[0]].concat());
+    NLM_F_ACK_TLVS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Kernel;
+
+    /// Type and error of the message that ends the answer to a request for a dump.
+    fn end(kind: u16, body: &[u8]) -> (u16, i32) {
+        let mut socket = Kernel::new().namespace().connect().unwrap();
+        socket.prepare_requests().unwrap();
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_DUMP;
+        socket.send(&framed(kind, flags, 1, 0, body)).unwrap();
+        let mut buffer = Vec::with_capacity(32 * 1024);
+        loop {
+            socket.receive(&mut buffer).unwrap();
+            let kind = u16_at(&buffer, 4);
+            if matches!(kind, NLMSG_ERROR | NLMSG_DONE) {
+                return (kind, -u32_at(&buffer, HEADER).cast_signed());
+            }
+        }
+    }
+
+    #[test]
+    fn a_dump_is_refused_in_its_end_and_an_unknown_kind_in_an_error() {
+        const EAFNOSUPPORT: i32 = 97;
+        assert_eq!(end(34, &[INET; 1]), (NLMSG_DONE, 22), "a short header");
+        let other = [77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(end(34, &other), (NLMSG_DONE, EAFNOSUPPORT));
+        assert_eq!(end(18, &[0; 16]), (NLMSG_DONE, 0));
+        assert_eq!(end(202, &[0; 16]), (NLMSG_ERROR, EOPNOTSUPP));
+    }
+}

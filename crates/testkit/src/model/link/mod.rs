@@ -1,0 +1,463 @@
+//! Links (`net/core/rtnetlink.c`, `net/core/dev.c`): what exists, and what follows when one goes up,
+//! goes down, loses its carrier or goes. What the kernel announces of a carrier from a work queue
+//! happens at once. A bridge's spanning tree does not advance.
+
+mod kind;
+mod master;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::message::{Action, Kind, RawMessage};
+
+use super::bag::Bag;
+use super::numbers::{EINVAL, ENODEV, group};
+use super::request::{Dump, Refusal, Request};
+use super::{Origin, State};
+use kind::LinkKind;
+
+/// All links, by index.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Links {
+    all: BTreeMap<u32, Link>,
+    /// Where the search for a free index goes on.
+    cursor: u32,
+    /// Links as they were before a request, or were announced since.
+    announced: BTreeMap<u32, Link>,
+}
+
+/// One link.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) origin: Origin,
+    pub(super) index: u32,
+    pub(super) name: Vec<u8>,
+    /// `IFF_*` without those that only report a state.
+    pub(super) flags: u32,
+    pub(super) carrier: bool,
+    pub(super) mtu: u32,
+    pub(super) kind: &'static LinkKind,
+    /// `IFLA_LINK`: the lower device, or the other end of a pair.
+    below: Option<u32>,
+    pub(super) master: Option<u32>,
+    /// All other attributes.
+    pub(super) attrs: Bag,
+    /// `IFLA_INFO_DATA`.
+    data: Bag,
+    /// A bridge's port that is up, in a bridge that is up.
+    is_enabled: bool,
+    /// The address was written: a bridge keeps it then.
+    has_own_address: bool,
+    /// The MTU was written: a bridge does not follow its ports then.
+    has_own_mtu: bool,
+}
+
+// linux/if.h
+pub(super) const IFF_UP: u32 = 0x1;
+const IFF_BROADCAST: u32 = 0x2;
+const IFF_LOOPBACK: u32 = 0x8;
+const IFF_RUNNING: u32 = 0x40;
+pub(super) const IFF_NOARP: u32 = 0x80;
+const IFF_MASTER: u32 = 0x400;
+const IFF_SLAVE: u32 = 0x800;
+const IFF_MULTICAST: u32 = 0x1000;
+const IFF_LOWER_UP: u32 = 0x1_0000;
+
+// linux/if_link.h
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_BROADCAST: u16 = 2;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_GROUP: u16 = 27;
+const IFLA_EXT_MASK: u16 = 29;
+const IFLA_CARRIER: u16 = 33;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+/// The greatest attribute that the kernel knows.
+const IFLA_MAX: u16 = 69;
+
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_LOOPBACK: u16 = 772;
+const IF_OPER_UNKNOWN: u8 = 0;
+const IF_OPER_DOWN: u8 = 2;
+const IF_OPER_LOWERLAYERDOWN: u8 = 3;
+const IF_OPER_UP: u8 = 6;
+
+impl Link {
+    pub(super) fn is(&self, word: &str) -> bool {
+        self.kind.word == word
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.flags & IFF_UP != 0
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        self.flags & IFF_LOOPBACK != 0
+    }
+
+    /// True if it could carry packets: `IFF_RUNNING` and `IFF_LOWER_UP` are set.
+    pub(super) fn is_running(&self) -> bool {
+        self.is_up() && self.carrier
+    }
+
+    /// The hardware address.
+    pub(super) fn address(&self) -> &[u8] {
+        self.attrs.get(IFLA_ADDRESS).unwrap_or(&[])
+    }
+
+    pub(super) fn broadcast(&self) -> &[u8] {
+        self.attrs.get(IFLA_BROADCAST).unwrap_or(&[])
+    }
+
+    /// The attributes of its kind.
+    pub(super) fn data(&self) -> &Bag {
+        &self.data
+    }
+
+    fn group(&self) -> u32 {
+        self.attrs.u32(IFLA_GROUP).unwrap_or(0)
+    }
+
+    fn row(&self, action: Action, slave_kind: Option<&str>) -> RawMessage {
+        let mut flags = self.flags;
+        if self.is_running() {
+            flags |= IFF_RUNNING | IFF_LOWER_UP;
+        }
+        let arp_type = match self.is_loopback() {
+            true => ARPHRD_LOOPBACK,
+            false => ARPHRD_ETHER,
+        };
+        let mut header = vec![0, 0];
+        header.extend(arp_type.to_ne_bytes());
+        header.extend(self.index.to_ne_bytes());
+        header.extend(flags.to_ne_bytes());
+        header.extend([0; 4]);
+        let mut attrs = self.attrs.clone();
+        attrs.set_text(IFLA_IFNAME, &self.name);
+        attrs.set_u32(IFLA_MTU, self.mtu);
+        attrs.set(IFLA_CARRIER, [u8::from(self.carrier)]);
+        attrs.set(IFLA_OPERSTATE, [self.operational_state()]);
+        for (number, index) in [(IFLA_LINK, self.below), (IFLA_MASTER, self.master)] {
+            if let Some(index) = index {
+                attrs.set_u32(number, index);
+            }
+        }
+        let mut info = Bag::default();
+        if !self.is("") {
+            info.set_text(IFLA_INFO_KIND, self.kind.word.as_bytes());
+        }
+        if self.data != Bag::default() {
+            info.set(IFLA_INFO_DATA, self.data.bytes());
+        }
+        if let Some(kind) = slave_kind {
+            info.set_text(IFLA_INFO_SLAVE_KIND, kind.as_bytes());
+        }
+        if info != Bag::default() {
+            attrs.set(IFLA_LINKINFO, info.bytes());
+        }
+        attrs.row(Kind::Link, action, header)
+    }
+
+    /// `IFLA_OPERSTATE`: what never lost its carrier is unknown.
+    fn operational_state(&self) -> u8 {
+        let follows = self.below.is_some() || self.is("bridge");
+        match (self.carrier, self.is_up()) {
+            (_, false) => IF_OPER_DOWN,
+            (true, true) if follows => IF_OPER_UP,
+            (true, true) => IF_OPER_UNKNOWN,
+            (false, true) if self.below.is_some() => IF_OPER_LOWERLAYERDOWN,
+            (false, true) => IF_OPER_DOWN,
+        }
+    }
+
+    /// True if both are announced alike. The other end of a pair is not announced when it comes.
+    fn is_announced_as(&self, other: &Self) -> bool {
+        let below = |link: &Self| link.below.filter(|_| !link.is("veth"));
+        (&self.name, self.flags, self.carrier, self.mtu)
+            == (&other.name, other.flags, other.carrier, other.mtu)
+            && below(self) == below(other)
+            && self.master == other.master
+            && self.attrs == other.attrs
+            && self.data == other.data
+    }
+}
+
+impl Links {
+    pub(super) fn get(&self, index: u32) -> Option<&Link> {
+        self.all.get(&index)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Link> {
+        self.all.values()
+    }
+
+    pub(super) fn named(&self, name: &[u8]) -> Option<&Link> {
+        self.iter().find(|link| link.name == name)
+    }
+
+    fn row(&self, link: &Link, action: Action) -> RawMessage {
+        let master = link.master.and_then(|master| self.get(master));
+        link.row(action, master.map(|master| master.kind.word))
+    }
+
+    fn remember(&mut self) {
+        self.announced.clone_from(&self.all);
+    }
+
+    /// The next one that is free, round and round.
+    fn free_index(&mut self) -> u32 {
+        let free = |index: &u32| !self.all.contains_key(index);
+        let next = self.cursor.max(1);
+        let index = (next..=i32::MAX as u32)
+            .chain(1..next)
+            .find(free)
+            .unwrap_or(0);
+        self.cursor = index.saturating_add(1);
+        index
+    }
+
+    /// Those put on a link.
+    fn on(&self, index: u32) -> Vec<u32> {
+        let on = |link: &&Link| link.kind.is_stacked && link.lower() == Some(index);
+        self.iter().filter(on).map(|link| link.index).collect()
+    }
+
+    fn ports(&self, master: u32) -> Vec<u32> {
+        let of = |link: &&Link| link.master == Some(master);
+        self.iter().filter(of).map(|link| link.index).collect()
+    }
+}
+
+impl State {
+    fn register_link(&mut self, link: Link) {
+        let index = link.index;
+        self.links.all.insert(index, link);
+        self.link_registered(index);
+    }
+
+    fn with_link(&mut self, index: u32, change: impl FnOnce(&mut Link)) {
+        let writer = self.writer;
+        if let Some(link) = self.links.all.get_mut(&index) {
+            link.origin.changed_by = writer;
+            change(link);
+        }
+    }
+
+    /// `dev_open` and `dev_close`, with what follows for others that hang on it.
+    fn set_link_up(&mut self, index: u32, up: bool) {
+        if self.is_up(index) == up {
+            return;
+        }
+        if !up {
+            for vlan in self.vlans(index) {
+                self.set_link_up(vlan, false);
+            }
+        }
+        self.with_link(index, |link| link.flags ^= IFF_UP);
+        if up {
+            self.link_up(index);
+        } else {
+            // Before what goes with it (`dev_close_many`, `__dev_notify_flags`).
+            self.announce_link(index);
+            self.link_down(index);
+        }
+        self.update_carriers(index);
+        if up {
+            for vlan in self.vlans(index) {
+                self.set_link_up(vlan, true);
+            }
+        }
+    }
+
+    /// VLANs go up and down with their lower device (`vlan_device_event`).
+    fn vlans(&self, lower: u32) -> Vec<u32> {
+        let on = self.links.on(lower).into_iter();
+        on.filter(|index| self.links.get(*index).is_some_and(|link| link.is("vlan")))
+            .collect()
+    }
+
+    /// Sets the carrier of each link by what it hangs on, until nothing moves; of one link before
+    /// the others, as `veth_open` announces its own end first.
+    fn update_carriers(&mut self, first: u32) {
+        loop {
+            self.enable_ports();
+            let links = self.links.get(first).into_iter().chain(self.links.iter());
+            let moved = links.into_iter().find_map(|link| {
+                let carrier = self.expected_carrier(link)?;
+                (carrier != link.carrier).then_some((link.index, carrier))
+            });
+            let Some((index, carrier)) = moved else {
+                return;
+            };
+            self.set_carrier(index, carrier);
+        }
+    }
+
+    /// The carrier of a link that is down changes without an event.
+    fn set_carrier(&mut self, index: u32, carrier: bool) {
+        self.with_link(index, |link| link.carrier = carrier);
+        if self.is_up(index) {
+            self.link_carrier(index, carrier);
+        }
+    }
+
+    /// What a link's carrier follows from; `None` if it is what it was made.
+    fn expected_carrier(&self, link: &Link) -> Option<bool> {
+        let below = link.below.and_then(|below| self.links.get(below));
+        match link.kind.word {
+            "veth" => Some(link.is_up() && below.is_some_and(Link::is_up)),
+            "macvlan" | "vlan" => Some(below.is_some_and(|below| below.carrier)),
+            "bond" => Some(
+                self.links
+                    .ports(link.index)
+                    .iter()
+                    .any(|port| self.links.get(*port).is_some_and(Link::is_running)),
+            ),
+            _ => None,
+        }
+    }
+
+    /// `unregister_netdevice_many`: links and all that cannot be without them go. One that was
+    /// never announced goes without an announcement.
+    fn unregister_links(&mut self, first: &[u32], unannounced: Option<u32>) {
+        let mut going = BTreeSet::new();
+        let mut found = first.to_vec();
+        while let Some(index) = found.pop() {
+            if going.insert(index) {
+                found.extend(self.links.on(index));
+                let pair = self.links.get(index).filter(|link| link.is("veth"));
+                found.extend(pair.and_then(|link| link.below));
+            }
+        }
+        going.retain(|index| self.links.get(*index).is_some());
+        for index in &going {
+            for port in self.links.ports(*index) {
+                self.drop_port(port);
+            }
+        }
+        for index in &going {
+            self.set_link_up(*index, false);
+        }
+        for index in &going {
+            self.release_port(*index);
+            self.link_gone(*index);
+        }
+        for index in going {
+            self.forwarding_gone(index);
+            let Some(mut link) = self.links.all.remove(&index) else {
+                continue;
+            };
+            if link.is("veth") {
+                link.below = Some(0); // veth_dellink parts them first
+            }
+            if unannounced != Some(index) {
+                let row = self.links.row(&link, Action::Del);
+                self.announce(group::LINK, &row, None);
+            }
+            if let Some(lower) = link.lower() {
+                self.announce_link(lower);
+            }
+        }
+        self.update_carriers(0);
+    }
+
+    /// Announces the links that are not as they were announced.
+    fn announce_changed_links(&mut self) {
+        let announced = std::mem::take(&mut self.links.announced);
+        let is_changed = |link: &&Link| {
+            let before = announced.get(&link.index);
+            !before.is_some_and(|before| before.is_announced_as(link))
+        };
+        let changed = self.links.iter().filter(is_changed);
+        let rows: Vec<_> = changed
+            .map(|link| self.links.row(link, Action::New))
+            .collect();
+        for row in rows {
+            self.announce(group::LINK, &row, None);
+        }
+    }
+
+    /// A change that the kernel announces with `netif_state_change`: always, but not while the link
+    /// is down.
+    fn change_state(&mut self, index: u32, change: impl FnOnce(&mut Link)) {
+        self.announce_changed_links();
+        self.with_link(index, change);
+        self.links.remember();
+        if self.is_up(index) {
+            self.links.announced.remove(&index);
+            self.addresses6_carrier(index, self.has_carrier(index));
+        }
+    }
+
+    /// Announces a link whether it changed or not.
+    fn announce_link(&mut self, index: u32) {
+        if let Some(link) = self.links.get(index).cloned() {
+            let row = self.links.row(&link, Action::New);
+            self.links.announced.insert(index, link);
+            self.announce(group::LINK, &row, None);
+        }
+    }
+
+    /// `lo`, up.
+    pub(super) fn create_loopback(&mut self) {
+        let kind = LinkKind::loopback();
+        let mut attrs = Bag::default();
+        attrs.set(IFLA_ADDRESS, [0; 6]);
+        attrs.set(IFLA_BROADCAST, [0; 6]);
+        attrs.set_u32(IFLA_GROUP, 0);
+        let index = self.links.free_index();
+        self.register_link(Link {
+            origin: Origin::default(),
+            index,
+            name: b"lo".to_vec(),
+            flags: IFF_LOOPBACK,
+            mtu: 65536,
+            attrs,
+            ..Link::new(kind)
+        });
+        self.set_link_up(index, true);
+    }
+
+    /// The link that a request names: by its index, or else by its name.
+    fn requested_link(&self, request: &Request<'_>) -> Result<&Link, Refusal> {
+        let found = match (request.u32(4), request.attrs.text(IFLA_IFNAME)) {
+            (1..=0x7fff_ffff, _) => self.links.get(request.u32(4)),
+            (_, Some(name)) => self.links.named(name),
+            (_, None) => return Err(EINVAL.into()),
+        };
+        found.ok_or(ENODEV.into())
+    }
+
+    pub(super) fn get_link(&self, request: &Request<'_>) -> Result<RawMessage, Refusal> {
+        let link = self.requested_link(request)?;
+        Ok(self.links.row(link, Action::New))
+    }
+
+    /// All links, or the ports of a master, or those of a kind.
+    pub(super) fn dump_links(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
+        request.only_filters(&[IFLA_EXT_MASK, IFLA_MASTER, IFLA_LINKINFO], IFLA_MAX)?;
+        let master = request.attrs.u32(IFLA_MASTER).filter(|master| *master != 0);
+        let info = request.attrs.nested(IFLA_LINKINFO).unwrap_or_default();
+        let kind = info.text(IFLA_INFO_KIND).and_then(LinkKind::named);
+        let is_shown = |link: &&Link| {
+            master.is_none_or(|master| link.master == Some(master))
+                && kind.is_none_or(|kind| link.is(kind.word))
+        };
+        let rows = self.links.iter().filter(is_shown);
+        let rows = rows.map(|link| self.links.row(link, Action::New)).collect();
+        Dump::filtered(rows, master.is_some() || kind.is_some())
+    }
+
+    pub(super) fn each_link(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+        for link in self.links.iter() {
+            add(self.links.row(link, Action::New), link.origin);
+        }
+    }
+}

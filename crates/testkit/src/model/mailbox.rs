@@ -1,0 +1,119 @@
+//! [`Mailbox`]: what waits for one socket, with the accounting of the kernel's receive queue.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::numbers::{EAGAIN, ENOBUFS};
+
+/// `net.core.rmem_default` and twice `net.core.rmem_max`: what a socket has, and may ask for.
+const RECEIVE_BUFFER: usize = 212_992;
+const RECEIVE_BUFFER_MAX: usize = 425_984;
+/// What the queue is charged for a datagram beyond its bytes.
+const CHARGE: usize = 576;
+const CHARGE_STEP: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    pub(super) port: u32,
+    inner: Mutex<Inner>,
+    /// An event counter that is readable while something waits.
+    pub(super) readable: OwnedFd,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Datagrams, each with its charge.
+    queue: VecDeque<(Vec<u8>, usize)>,
+    /// Bit n-1 is group n.
+    groups: u64,
+    charged: usize,
+    limit: usize,
+    /// Something was lost, and the reader does not know it yet.
+    is_overrun: bool,
+}
+
+impl Mailbox {
+    pub(super) fn open(port: u32) -> io::Result<Self> {
+        Ok(Self {
+            port,
+            inner: Mutex::new(Inner {
+                queue: VecDeque::new(),
+                groups: 0,
+                charged: 0,
+                limit: RECEIVE_BUFFER,
+                is_overrun: false,
+            }),
+            readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn join(&self, group: u32) {
+        self.lock().groups |= 1 << (group - 1);
+    }
+
+    pub(super) fn listens(&self, group: u32) -> bool {
+        self.lock().groups >> (group - 1) & 1 == 1
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.lock().limit
+    }
+
+    pub(super) fn set_limit(&self, bytes: usize) {
+        self.lock().limit = bytes.clamp(2304, RECEIVE_BUFFER_MAX);
+    }
+
+    /// Queues an answer or an announcement, or loses it where there is no room.
+    pub(super) fn deliver(&self, bytes: Vec<u8>) {
+        let charge = CHARGE + (bytes.len() + 1).next_multiple_of(CHARGE_STEP);
+        let mut inner = self.lock();
+        // One always fits, however large it is.
+        if inner.charged > 0 && inner.charged + charge > inner.limit {
+            inner.is_overrun = true;
+        } else {
+            inner.charged += charge;
+            inner.queue.push_back((bytes, charge));
+        }
+        self.ring(&inner);
+    }
+
+    /// Queues a part of a dump.
+    pub(super) fn deliver_part(&self, bytes: Vec<u8>) {
+        let mut inner = self.lock();
+        inner.queue.push_back((bytes, 0));
+        self.ring(&inner);
+    }
+
+    fn ring(&self, inner: &Inner) {
+        if inner.queue.len() + usize::from(inner.is_overrun) == 1 {
+            let _infallible = rustix::io::write(&self.readable, &1_u64.to_ne_bytes());
+        }
+    }
+
+    pub(super) fn take(&self) -> io::Result<Vec<u8>> {
+        let mut inner = self.lock();
+        let taken = if std::mem::take(&mut inner.is_overrun) {
+            Err(io::Error::from_raw_os_error(ENOBUFS))
+        } else {
+            match inner.queue.pop_front() {
+                Some((bytes, charge)) => {
+                    inner.charged -= charge;
+                    Ok(bytes)
+                }
+                None => return Err(io::Error::from_raw_os_error(EAGAIN)),
+            }
+        };
+        if inner.queue.is_empty() {
+            let _was_readable = rustix::io::read(&self.readable, &mut [0; 8]);
+        }
+        taken
+    }
+}

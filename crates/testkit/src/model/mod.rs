@@ -1,0 +1,454 @@
+//! A small model of the kernel to simulate on: rtnetlink in memory, without privileges, without a
+//! clock, threads or chance. The same messages always give the same answers.
+//!
+//! An object is a key and a bag of attributes. The model knows which requests create, replace,
+//! append and delete, what goes along with what, what is announced, and with which errno a request
+//! is refused. It knows links, addresses, neighbours, forwarding entries, nexthop objects, routes
+//! and rules. It is compared with the running kernel (`tests/differential`).
+//!
+//! It does not know the policies of attributes, the kernel's messages, or what the kernel does with
+//! malformed requests: test that on real kernels. It does not forward, resolve or learn, lifetimes
+//! do not run, and addresses have no duplicate address detection.
+//!
+//! [`Kernel::namespace`] gives what stands for a network namespace in trueup's crates, so an agent
+//! built on them runs on the model unchanged:
+//!
+//! ```
+//! use trueup_netlink::Socket;
+//! use trueup_testkit::model::Kernel;
+//!
+//! let kernel = Kernel::new();
+//! let mut socket = Socket::open(&kernel.namespace())?;
+//! socket.check_privilege()?;
+//! # Ok::<(), trueup_netlink::Error>(())
+//! ```
+//!
+//! For judges of a simulation, [`Kernel::objects`] lists everything with its [`Origin`]: which
+//! writer created an object, and which changed it last. A writer is whoever uses a namespace of
+//! [`Kernel::namespace_of`].
+
+mod address;
+mod address4;
+mod address6;
+mod bag;
+mod derived;
+mod dispatch;
+mod forwarding;
+mod link;
+mod lookup;
+mod mailbox;
+mod neighbour;
+mod nexthop;
+mod numbers;
+mod request;
+mod route;
+mod route4;
+mod route6;
+mod rule;
+mod socket;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use trueup_netlink::Namespace;
+
+use crate::message::RawMessage;
+
+use address::Addresses;
+use address6::Devices6;
+use forwarding::Forwarding;
+use link::Links;
+use mailbox::Mailbox;
+use neighbour::Neighbours;
+use nexthop::Nexthops;
+use numbers::NLM_F_ECHO;
+use request::Request;
+use route::Routes;
+use rule::Rules;
+use socket::Access;
+
+/// The kernel that the model is compared with: Linux 6.18.
+pub const VERSION: (u32, u32) = (6, 18);
+
+/// A model of one network namespace. Clones are the same one; [`copy`](Self::copy) makes another.
+#[derive(Clone)]
+pub struct Kernel {
+    state: Arc<Mutex<State>>,
+    cookie: u64,
+}
+
+/// The writers of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// Unique for the object, as long as the namespace exists. A route that takes the place of
+    /// another is another object.
+    pub id: u64,
+    /// The writer whose request created it, be it as a consequence.
+    pub created_by: u32,
+    /// The writer whose request changed it last.
+    pub changed_by: u32,
+}
+
+/// An object of the namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Object {
+    /// Its row, as in a dump. Each next hop of an IPv6 route is an object of its own.
+    pub row: RawMessage,
+    /// Its writers.
+    pub origin: Origin,
+}
+
+/// A rule of the kernel that the model can be told to break, to show that tests notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// An IPv6 route without a metric keeps 0 instead of becoming 1024.
+    Ipv6MetricStaysZero,
+    /// IPv4 routes survive their link going down.
+    Ipv4RoutesSurviveLinkDown,
+    /// A route delete does not look at the protocol.
+    DeleteIgnoresProtocol,
+    /// An address replaced without a lifetime keeps the one it had.
+    AddressKeepsLifetime,
+    /// A rule that exists already may be added once more.
+    RuleTwice,
+    /// A neighbour replaced without `NDA_PROTOCOL` loses it.
+    NeighbourLosesProtocol,
+    /// A group keeps a nexthop object that is deleted.
+    GroupsOutliveTheirNexthops,
+    /// A destination appended to a forwarding entry takes the place of the others.
+    AppendReplaces,
+    /// A link's MTU may be anything.
+    MtuUnchecked,
+}
+
+impl Kernel {
+    /// Makes a namespace as [`quiet_netns`](crate::quiet_netns) does: `lo` is up, and addresses are
+    /// usable at once. Its cookie is unique in this process.
+    pub fn new() -> Self {
+        static COOKIES: AtomicU64 = AtomicU64::new(1 << 32);
+        Self::with_cookie(COOKIES.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes a namespace as [`new`](Self::new) does, with this cookie, for runs that are repeated.
+    pub fn with_cookie(cookie: u64) -> Self {
+        let mut state = State::default();
+        state.create_default_rules();
+        state.create_loopback();
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            cookie,
+        }
+    }
+
+    /// Makes a namespace with a rule of the kernel broken, for tests that must notice.
+    pub fn flawed(flaw: Flaw) -> Self {
+        let kernel = Self::new();
+        kernel.lock().flaw = Some(flaw);
+        kernel
+    }
+
+    /// Returns another namespace with the same objects, the same cookie, and no sockets.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let mut state = self.lock().clone();
+        state.mailboxes.clear();
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            cookie: self.cookie,
+        }
+    }
+
+    /// Returns what stands for the namespace: sockets opened in it reach this kernel, with
+    /// `CAP_NET_ADMIN`. Its writer is 0.
+    pub fn namespace(&self) -> Namespace {
+        self.namespace_of(0)
+    }
+
+    /// Returns what [`namespace`](Self::namespace) does, for another writer.
+    pub fn namespace_of(&self, writer: u32) -> Namespace {
+        self.access(writer, true)
+    }
+
+    /// Returns what [`namespace`](Self::namespace) does, without `CAP_NET_ADMIN`: everything can be
+    /// read and nothing changed.
+    pub fn namespace_unprivileged(&self) -> Namespace {
+        self.access(0, false)
+    }
+
+    fn access(&self, writer: u32, is_admin: bool) -> Namespace {
+        Namespace::through(Arc::new(Access {
+            kernel: self.clone(),
+            writer,
+            is_admin,
+        }))
+    }
+
+    /// Returns all objects with their writers, in a fixed order: links, addresses, neighbours,
+    /// forwarding entries, nexthop objects, routes, rules.
+    pub fn objects(&self) -> Vec<Object> {
+        let state = self.lock();
+        let mut all = Vec::new();
+        let mut add = |row, origin| all.push(Object { row, origin });
+        state.each_link(&mut add);
+        state.each_address(&mut add);
+        state.each_neighbour(&mut add);
+        state.each_forwarding(&mut add);
+        state.each_nexthop(&mut add);
+        state.each_route(&mut add);
+        state.each_rule(&mut add);
+        all
+    }
+
+    /// Returns the rows of all [`objects`](Self::objects).
+    pub fn rows(&self) -> Vec<RawMessage> {
+        self.objects()
+            .into_iter()
+            .map(|object| object.row)
+            .collect()
+    }
+
+    /// Returns the count of requests so far that may have changed something: as long as it is the
+    /// same, so are the [`objects`](Self::objects).
+    pub fn revision(&self) -> u64 {
+        self.lock().revision
+    }
+
+    /// Writes a setting below `/proc/sys/net`, such as `net.ipv6.conf.v0.disable_ipv6`; parts may
+    /// be separated by slashes, for devices with a dot in their name. There are `disable_ipv6`,
+    /// `keep_addr_on_down` and `addr_gen_mode` (0 and 1) for a device, `all` or `default`, and
+    /// `net.ipv6.route.skip_notify_on_dev_down`.
+    ///
+    /// # Errors
+    ///
+    /// The name, when there is no such setting, device or value.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), String> {
+        let mut state = self.lock();
+        state.revision += 1;
+        let number = value.trim().parse().ok();
+        let done = number.and_then(|number| state.set_ipv6(name, number));
+        done.ok_or_else(|| format!("the model has no setting {name} = {value}"))
+    }
+
+    /// A panic of one test thread must not be hidden by another's on the lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "model kernel {}", self.cookie)
+    }
+}
+
+/// Everything in the namespace. Each kind has a file with its part and its `impl State`; they reach
+/// each other through the methods of `State` alone.
+#[derive(Clone, Debug, Default)]
+struct State {
+    links: Links,
+    addresses4: Addresses,
+    addresses6: Addresses,
+    devices6: Devices6,
+    forwarding: Forwarding,
+    neighbours: Neighbours,
+    nexthops: Nexthops,
+    routes: Routes,
+    rules: Rules,
+    flaw: Option<Flaw>,
+    /// The writer of the request that is carried out.
+    writer: u32,
+    created: u64,
+    revision: u64,
+    mailboxes: Vec<Weak<Mailbox>>,
+    ports: u32,
+}
+
+/// A request in whose name something is announced: the announcement has its sender and sequence.
+/// What follows from a request is announced in the kernel's own name.
+type By<'a, 'b> = Option<&'a Request<'b>>;
+
+impl State {
+    fn has_flaw(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// The origin of a new object.
+    fn new_origin(&mut self) -> Origin {
+        self.created += 1;
+        Origin {
+            id: self.created,
+            created_by: self.writer,
+            changed_by: self.writer,
+        }
+    }
+
+    fn announce(&mut self, group: u32, message: &RawMessage, by: By<'_, '_>) {
+        self.announce_with(0, group, message, by);
+    }
+
+    /// Announces with flags: for routes they say what was done.
+    fn announce_with(&mut self, flags: u16, group: u32, message: &RawMessage, by: By<'_, '_>) {
+        let (sequence, port) = by.map_or((0, 0), |by| (by.sequence, by.port));
+        let echo = by.filter(|by| by.has(NLM_F_ECHO)).map(|by| by.port);
+        self.announce_as(group, message, (flags, sequence, port), echo);
+    }
+
+    /// Announces with flags, sequence and port; to `echo`, a port, whether it listens or not.
+    fn announce_as(
+        &mut self,
+        group: u32,
+        message: &RawMessage,
+        (flags, sequence, port): (u16, u32, u32),
+        echo: Option<u32>,
+    ) {
+        let mut bytes = None;
+        self.mailboxes.retain(|mailbox| {
+            let Some(mailbox) = mailbox.upgrade() else {
+                return false;
+            };
+            if mailbox.listens(group) || echo == Some(mailbox.port) {
+                let bytes = bytes.get_or_insert_with(|| message.encode(flags, sequence, port));
+                mailbox.deliver(bytes.clone());
+            }
+            true
+        });
+    }
+
+    // Cascades: what a change of a link does to the rest, in the order of the kernel's notifiers.
+    // `link.rs` calls them after it has changed the link.
+
+    /// A link exists, and is down.
+    fn link_registered(&mut self, index: u32) {
+        self.addresses4_registered(index);
+        self.addresses6_registered(index);
+    }
+
+    fn link_up(&mut self, index: u32) {
+        self.addresses4_up(index);
+        self.routes4_up(index);
+        self.addresses6_up(index);
+        if self.has_carrier(index) {
+            self.routes6_carrier(index, true);
+        }
+    }
+
+    fn link_down(&mut self, index: u32) {
+        self.nexthops_down(index, false);
+        self.routes4_down(index);
+        self.neighbours_down(index);
+        // addrconf_ifdown takes the routes first.
+        self.routes6_down(index);
+        self.addresses6_down(index);
+        self.forwarding_down(index);
+    }
+
+    /// The carrier of a link that is up came or went.
+    fn link_carrier(&mut self, index: u32, on: bool) {
+        if !on {
+            self.nexthops_down(index, false);
+        }
+        self.routes4_carrier(index, on);
+        if !on {
+            self.neighbours_carrier_lost(index);
+        }
+        self.addresses6_carrier(index, on);
+        self.routes6_carrier(index, on);
+    }
+
+    /// A link is about to go; it was set down before, and is still in `links`.
+    fn link_gone(&mut self, index: u32) {
+        self.nexthops_down(index, true);
+        self.addresses4_gone(index);
+        self.routes4_gone(index);
+        self.neighbours_down(index);
+        self.routes6_gone(index);
+        self.addresses6_gone(index);
+    }
+
+    fn link_mtu(&mut self, index: u32, before: u32) {
+        self.addresses4_mtu(index);
+        self.addresses6_mtu(index);
+        self.routes6_mtu(index, before);
+    }
+
+    fn has_carrier(&self, index: u32) -> bool {
+        self.links.get(index).is_some_and(|link| link.carrier)
+    }
+
+    fn is_up(&self, index: u32) -> bool {
+        self.links.get(index).is_some_and(|link| link.is_up())
+    }
+
+    fn is_loopback(&self, index: u32) -> bool {
+        self.links.get(index).is_some_and(|link| link.is_loopback())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Kind, framed, push_attribute};
+
+    fn rule(namespace: &Namespace, sequence: u32, priority: u32) {
+        let mut body = vec![0; Kind::Rule.header_len()];
+        (body[0], body[7]) = (2, 1);
+        push_attribute(&mut body, 6, &priority.to_ne_bytes());
+        let message = framed(32, 0x401, sequence, 0, &body);
+        namespace.connect().unwrap().send(&message).unwrap();
+    }
+
+    #[test]
+    fn each_object_has_its_writers_and_a_copy_goes_its_own_way() {
+        let kernel = Kernel::with_cookie(7);
+        let before = kernel.objects();
+        assert!(before.iter().all(|object| object.origin.created_by == 0));
+        rule(&kernel.namespace_of(5), 1, 10);
+        let new = |kernel: &Kernel| -> Vec<_> {
+            let objects = kernel.objects().into_iter();
+            objects.filter(|object| !before.contains(object)).collect()
+        };
+        let copy = kernel.copy();
+        assert_eq!(kernel.revision(), copy.revision());
+        rule(&copy.namespace_of(6), 1, 11);
+        assert_eq!(new(&copy).len(), 2);
+        let [object] = &new(&kernel)[..] else {
+            panic!("one rule was created");
+        };
+        assert_eq!((object.origin.created_by, object.origin.changed_by), (5, 5));
+        let cookie = |kernel: &Kernel| kernel.namespace().connect().unwrap().netns_cookie();
+        assert_eq!(cookie(&kernel).unwrap(), cookie(&copy).unwrap());
+    }
+
+    #[test]
+    fn settings_are_known_by_name_device_and_value() {
+        let kernel = Kernel::new();
+        let addresses = || {
+            let rows = kernel.rows().into_iter();
+            rows.filter(|row| row.kind == Kind::Address).count()
+        };
+        assert_eq!(addresses(), 2);
+        kernel
+            .sysctl("net.ipv6.conf.all.disable_ipv6", "1")
+            .unwrap();
+        assert_eq!(addresses(), 1, "lo loses ::1");
+        kernel.sysctl("net/ipv6/conf/lo/disable_ipv6", "0").unwrap();
+        assert_eq!(addresses(), 2);
+        for (name, value) in [
+            ("net.ipv6.conf.nosuch.disable_ipv6", "1"),
+            ("net.ipv6.conf.lo.disable_ipv6", "x"),
+            ("net.ipv6.conf.lo.addr_gen_mode", "7"),
+            ("net.ipv6.conf.lo.forwarding", "1"),
+            ("kernel.hostname", "a"),
+        ] {
+            assert!(kernel.sysctl(name, value).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, those of forwarding entries, and
+//! groups by threshold.
+
+use std::collections::BTreeMap;
+
+use crate::message::{Action, Kind, RawMessage, u32_at};
+
+use super::bag::{Bag, width};
+use super::numbers::{
+    EEXIST, EINVAL, ENETDOWN, ENOENT, EOPNOTSUPP, INET, INET6, LOOPBACK, NLM_F_CREATE,
+    NLM_F_REPLACE, SCOPE_HOST, SCOPE_LINK, TABLE_MAIN, group,
+};
+use super::request::{Dump, Refusal, Request};
+use super::route::{Gateway, Leg, RTNH_F_ONLINK};
+use super::{By, Flaw, Origin, State};
+
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+const NHA_GROUP_TYPE: u16 = 3;
+const NHA_BLACKHOLE: u16 = 4;
+const NHA_OIF: u16 = 5;
+const NHA_GATEWAY: u16 = 6;
+const NHA_GROUPS: u16 = 9;
+const NHA_MASTER: u16 = 10;
+const NHA_FDB: u16 = 11;
+const NHA_OP_FLAGS: u16 = 14;
+const NHA_MAX: u16 = 16;
+/// In `NHA_OP_FLAGS` of a row: weights above 256 are understood.
+const RESP_GRP_RESVD_0: u32 = 1 << 31;
+
+/// All nexthop objects, by id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nexthops {
+    all: BTreeMap<u32, Nexthop>,
+    /// The last id that was given to one without.
+    last: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Nexthop {
+    origin: Origin,
+    family: u8,
+    protocol: u8,
+    flags: u8,
+    leg: Leg,
+    /// All attributes but the way out. Of a group, `NHA_GROUP` has the members.
+    attrs: Bag,
+}
+
+impl Nexthop {
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for attributes that exclude each other, `EOPNOTSUPP` for resilient groups.
+    fn read(request: &Request<'_>) -> Result<Self, Refusal> {
+        let [family, _, protocol, _, flags, ..] = *request.header else {
+            return Err(EINVAL.into());
+        };
+        let attrs = &request.attrs;
+        let device = attrs.u32(NHA_OIF);
+        let gateway = attrs.get(NHA_GATEWAY);
+        let is_group = attrs.has(NHA_GROUP);
+        let is_fdb = attrs.has(NHA_FDB);
+        let is_blackhole = attrs.has(NHA_BLACKHOLE);
+        let names_leg = device.is_some() || gateway.is_some();
+        let is_bad = match is_group {
+            true => family != 0 || names_leg || is_blackhole,
+            false => {
+                !matches!(family, INET | INET6)
+                    || is_blackhole && (names_leg || is_fdb)
+                    || is_fdb && (device.is_some() || flags != 0)
+                    || device.is_none() && !is_fdb && !is_blackhole
+                    || gateway.is_none() && flags != 0 && !is_blackhole
+                    || gateway.is_some_and(|gateway| gateway.len() != width(family))
+            }
+        };
+        if is_bad {
+            return Err(EINVAL.into());
+        }
+        let mut read = Self {
+            origin: Origin::default(),
+            family,
+            protocol,
+            flags,
+            leg: Leg {
+                flags,
+                scope: SCOPE_LINK,
+                ..Leg::to_device(device.unwrap_or(0))
+            },
+            attrs: attrs.clone(),
+        };
+        read.attrs.remove(&[NHA_OIF, NHA_GATEWAY]);
+        if let Some(gateway) = gateway {
+            let ip = super::bag::ip(gateway);
+            read.leg.gateway = (ip != [0; 16]).then_some(Gateway { family, ip });
+        }
+        if is_blackhole {
+            read.leg.device = LOOPBACK;
+        }
+        if is_group {
+            match attrs.u16(NHA_GROUP_TYPE).unwrap_or(0) {
+                0 => {}
+                1 => return Err(EOPNOTSUPP.into()),
+                _ => return Err(EINVAL.into()),
+            }
+            let members = read.members();
+            let is_twice = |at: usize| members[..at].iter().any(|(id, _)| *id == members[at].0);
+            if members.is_empty() || (0..members.len()).any(is_twice) {
+                return Err(EINVAL.into());
+            }
+            read.attrs.set(NHA_GROUP_TYPE, [0; 2]);
+            read.attrs.set_u32(NHA_OP_FLAGS, RESP_GRP_RESVD_0);
+        }
+        Ok(read)
+    }
+
+    fn is_group(&self) -> bool {
+        self.attrs.has(NHA_GROUP)
+    }
+
+    /// True for one of forwarding entries.
+    fn is_fdb(&self) -> bool {
+        self.attrs.has(NHA_FDB)
+    }
+
+    fn is_blackhole(&self) -> bool {
+        self.attrs.has(NHA_BLACKHOLE)
+    }
+
+    /// The ids of a group's members, with their weights.
+    fn members(&self) -> Vec<(u32, u16)> {
+        let group = self.attrs.get(NHA_GROUP).unwrap_or(&[]);
+        let member = |entry: &[u8]| {
+            let weight = u16::from_be_bytes([entry[5], entry[4]]);
+            (u32_at(entry, 0), weight.wrapping_add(1))
+        };
+        group.chunks_exact(8).map(member).collect()
+    }
+
+    fn has_member(&self, id: u32) -> bool {
+        self.members().iter().any(|(member, _)| *member == id)
+    }
+
+    fn row(&self, id: u32, action: Action) -> RawMessage {
+        let mut attrs = self.attrs.clone();
+        attrs.set_u32(NHA_ID, id);
+        let mut scope = 0;
+        if !self.is_group() && !self.is_blackhole() {
+            scope = self.leg.scope;
+            if !self.is_fdb() {
+                attrs.set_u32(NHA_OIF, self.leg.device);
+            }
+            if let Some(gateway) = self.leg.gateway {
+                attrs.set(NHA_GATEWAY, &gateway.ip[..width(gateway.family)]);
+            }
+        }
+        let mut header = vec![self.family, scope, self.protocol, 0];
+        header.extend(u32::from(self.flags).to_ne_bytes());
+        attrs.row(Kind::Nexthop, action, header)
+    }
+}
+
+impl State {
+    fn nexthop(&self, id: u32) -> Option<&Nexthop> {
+        self.nexthops.all.get(&id)
+    }
+
+    pub(super) fn has_nexthop(&self, id: u32) -> bool {
+        self.nexthop(id).is_some()
+    }
+
+    pub(super) fn is_group(&self, id: u32) -> bool {
+        self.nexthop(id).is_some_and(Nexthop::is_group)
+    }
+
+    /// The ways out of a nexthop object, with their weights.
+    pub(super) fn legs_of_nexthop(&self, id: u32) -> Vec<Leg> {
+        let Some(nexthop) = self.nexthop(id) else {
+            return Vec::new();
+        };
+        if !nexthop.is_group() {
+            return vec![nexthop.leg.clone()];
+        }
+        let leg = |(id, weight): (u32, u16)| {
+            let leg = self.nexthop(id)?.leg.clone();
+            Some(Leg { weight, ..leg })
+        };
+        nexthop.members().into_iter().filter_map(leg).collect()
+    }
+
+    /// Returns true if packets end at a nexthop object: a blackhole, or a group of one alone.
+    pub(super) fn is_blackhole(&self, id: u32) -> bool {
+        self.nexthop(id)
+            .is_some_and(|nexthop| match nexthop.members()[..] {
+                [(member, _)] => self.nexthop(member).is_some_and(Nexthop::is_blackhole),
+                _ => nexthop.is_blackhole(),
+            })
+    }
+
+    fn groups_with(&self, id: u32) -> Vec<u32> {
+        let groups = self
+            .nexthops
+            .all
+            .iter()
+            .filter(|(_, nexthop)| nexthop.has_member(id));
+        groups.map(|(group, _)| *group).collect()
+    }
+
+    pub(super) fn new_nexthop(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let mut new = Nexthop::read(request)?;
+        let replaces = request.has(NLM_F_REPLACE);
+        let mut id = request.attrs.u32(NHA_ID).unwrap_or(0);
+        if replaces && id == 0 {
+            return Err(EINVAL.into());
+        }
+        self.check_nexthop(&mut new)?;
+        while id == 0 || request.attrs.u32(NHA_ID).is_none() && self.has_nexthop(id) {
+            self.nexthops.last = self.nexthops.last.wrapping_add(1);
+            id = self.nexthops.last;
+        }
+        if let Some(old) = self.nexthop(id) {
+            if !replaces {
+                return Err(EEXIST.into());
+            }
+            self.check_replace(id, old, &new)?;
+            if new.is_group() {
+                // A quirk: a group keeps the protocol that it was made with.
+                (new.protocol, new.flags) = (old.protocol, old.flags);
+            }
+            new.origin = Origin {
+                changed_by: self.writer,
+                ..old.origin
+            };
+            self.nexthops.all.insert(id, new);
+            self.announce_nexthop(id, Action::New, Some(request));
+            for id in [vec![id], self.groups_with(id)].concat() {
+                self.nexthop_replaced4(id, Some(request));
+                self.nexthop_replaced6(id, Some(request));
+            }
+            return Ok(());
+        }
+        if replaces && !request.has(NLM_F_CREATE) {
+            return Err(ENOENT.into());
+        }
+        new.origin = self.new_origin();
+        self.nexthops.all.insert(id, new);
+        self.announce_nexthop(id, Action::New, Some(request));
+        Ok(())
+    }
+
+    /// What a nexthop object names has to exist and to be within reach.
+    fn check_nexthop(&self, new: &mut Nexthop) -> Result<(), Refusal> {
+        if new.is_group() {
+            return self.check_members(new);
+        }
+        if new.is_fdb() {
+            if new.family == INET6 && new.leg.gateway.is_none() {
+                new.leg.gateway = Some(Gateway {
+                    family: INET6,
+                    ip: [0; 16],
+                });
+            }
+            return Ok(());
+        }
+        if !new.is_blackhole() {
+            let link = self.links.get(new.leg.device).ok_or(EINVAL)?;
+            if !link.is_running() {
+                return Err(ENETDOWN.into());
+            }
+        }
+        if new.family == INET {
+            self.check_leg4(&mut new.leg, TABLE_MAIN, 0)?;
+            new.flags = new.leg.flags;
+        } else if !new.is_blackhole() {
+            new.leg.device = self.check_leg6(&new.leg, 0, None)?;
+        }
+        Ok(())
+    }
+
+    fn check_members(&self, group: &Nexthop) -> Result<(), Refusal> {
+        let members = group.members();
+        let mut families = Vec::new();
+        for (id, _) in &members {
+            let member = self.nexthop(*id).ok_or(EINVAL)?;
+            families.push(member.family);
+            let is_bad = member.is_group()
+                || member.is_blackhole() && members.len() > 1
+                || group.is_fdb() != member.is_fdb();
+            if is_bad {
+                return Err(EINVAL.into());
+            }
+        }
+        families.dedup();
+        match group.is_fdb() && families.len() > 1 {
+            true => Err(EINVAL.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// `replace_nexthop`: the routes that have it must suit the new one.
+    fn check_replace(&self, id: u32, old: &Nexthop, new: &Nexthop) -> Result<(), Refusal> {
+        let groups = self.groups_with(id);
+        for user in [vec![id], groups.clone()].concat() {
+            let is_many = self
+                .nexthop(user)
+                .is_some_and(|user| user.members().len() > 1);
+            if user != id && new.is_blackhole() && is_many {
+                return Err(EINVAL.into());
+            }
+            for (_, route) in self
+                .routes
+                .of(INET)
+                .filter(|(_, route)| route.nexthop == user)
+            {
+                self.suits4(new, route.scope)?;
+            }
+            if self
+                .routes
+                .of(INET6)
+                .any(|(_, route)| route.nexthop == user)
+            {
+                self.suits6(new)?;
+            }
+        }
+        let is_other = old.is_group() != new.is_group();
+        match is_other || old.is_fdb() != new.is_fdb() && !groups.is_empty() {
+            true => Err(EINVAL.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// `fib_check_nexthop`: whether an IPv4 route of a scope may have it.
+    pub(super) fn nexthop_suits4(&self, id: u32, scope: u8) -> Result<(), Refusal> {
+        self.suits4(self.nexthop(id).ok_or(ENOENT)?, scope)
+    }
+
+    fn suits4(&self, nexthop: &Nexthop, scope: u8) -> Result<(), Refusal> {
+        let single = match nexthop.members().first() {
+            Some((first, _)) => self.nexthop(*first).ok_or(EINVAL)?,
+            None => nexthop,
+        };
+        let is_bad = nexthop.is_fdb()
+            || scope == SCOPE_HOST && (nexthop.is_group() || single.leg.gateway.is_some())
+            || scope >= SCOPE_LINK && single.leg.has(RTNH_F_ONLINK);
+        if is_bad { Err(EINVAL.into()) } else { Ok(()) }
+    }
+
+    /// `fib6_check_nexthop`: whether an IPv6 route may have it.
+    pub(super) fn nexthop_suits6(&self, id: u32) -> Result<(), Refusal> {
+        self.suits6(self.nexthop(id).ok_or(EINVAL)?)
+    }
+
+    fn suits6(&self, nexthop: &Nexthop) -> Result<(), Refusal> {
+        let is_v4 = |id: u32| self.nexthop(id).is_some_and(|member| member.family == INET);
+        let mut members = nexthop.members().into_iter();
+        let is_bad = nexthop.is_fdb() || nexthop.family == INET || members.any(|(id, _)| is_v4(id));
+        if is_bad { Err(EINVAL.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn del_nexthop(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let id = id(request)?;
+        if !self.has_nexthop(id) {
+            return Err(ENOENT.into());
+        }
+        self.remove_nexthop(id, Some(request));
+        Ok(())
+    }
+
+    /// `remove_nexthop`: its routes follow, groups lose it, and a group that loses its last member
+    /// follows. Without a request it is not announced.
+    fn remove_nexthop(&mut self, id: u32, by: By<'_, '_>) {
+        if by.is_some() {
+            self.announce_nexthop(id, Action::Del, by);
+        }
+        self.nexthop_gone4(id);
+        self.nexthop_gone6(id);
+        for group in self.groups_with(id) {
+            if self.has_flaw(Flaw::GroupsOutliveTheirNexthops) {
+                break;
+            }
+            let Some(nexthop) = self.nexthops.all.get_mut(&group) else {
+                continue;
+            };
+            if nexthop.members().len() == 1 {
+                self.remove_nexthop(group, by);
+                continue;
+            }
+            let entries = nexthop.attrs.get(NHA_GROUP).unwrap_or(&[]).chunks_exact(8);
+            let rest: Vec<_> = entries.filter(|entry| u32_at(entry, 0) != id).collect();
+            let rest = rest.concat();
+            nexthop.attrs.set(NHA_GROUP, rest);
+            nexthop.origin.changed_by = self.writer;
+            if by.is_some() {
+                self.announce_nexthop(group, Action::New, by);
+            }
+        }
+        self.nexthops.all.remove(&id);
+    }
+
+    /// With the flags of the request.
+    fn announce_nexthop(&mut self, id: u32, action: Action, by: By<'_, '_>) {
+        if let Some(nexthop) = self.nexthop(id) {
+            let row = nexthop.row(id, action);
+            let flags = by.map_or(0, |by| by.flags);
+            self.announce_with(flags, group::NEXTHOP, &row, by);
+        }
+    }
+
+    pub(super) fn get_nexthop(&self, request: &Request<'_>) -> Result<RawMessage, Refusal> {
+        let id = id(request)?;
+        Ok(self.nexthop(id).ok_or(ENOENT)?.row(id, Action::New))
+    }
+
+    /// All nexthop objects, or those of a family, over a device or over the ports of a master, or
+    /// groups alone.
+    pub(super) fn dump_nexthops(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
+        let filters = [NHA_OIF, NHA_GROUPS, NHA_MASTER, NHA_FDB, NHA_OP_FLAGS];
+        request.only_filters(&filters, NHA_MAX)?;
+        let number = |number| request.attrs.u32(number).unwrap_or(0);
+        let (family, device, master) = (request.family(), number(NHA_OIF), number(NHA_MASTER));
+        let groups = request.attrs.has(NHA_GROUPS);
+        let is_shown = |nexthop: &Nexthop| {
+            if groups && !nexthop.is_group() {
+                return false;
+            }
+            if (family, device, master) == (0, 0, 0) {
+                return true;
+            }
+            let link = self
+                .links
+                .get(nexthop.leg.device)
+                .filter(|_| !nexthop.is_fdb());
+            !nexthop.is_group()
+                && (family == 0 || family == nexthop.family)
+                && (device == 0 || link.is_some_and(|link| link.index == device))
+                && (master == 0 || link.is_some_and(|link| link.master == Some(master)))
+        };
+        let shown = self
+            .nexthops
+            .all
+            .iter()
+            .filter(|(_, nexthop)| is_shown(nexthop));
+        let rows = shown
+            .map(|(id, nexthop)| nexthop.row(*id, Action::New))
+            .collect();
+        Dump::filtered(rows, false)
+    }
+
+    pub(super) fn each_nexthop(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+        for (id, nexthop) in &self.nexthops.all {
+            add(nexthop.row(*id, Action::New), nexthop.origin);
+        }
+    }
+
+    /// `nexthop_flush_dev`: those over the link go, not announced, when it is set down, loses its
+    /// carrier or goes. Blackholes, which are on `lo`, go with it alone.
+    pub(super) fn nexthops_down(&mut self, index: u32, takes_blackholes: bool) {
+        let is_over = |nexthop: &Nexthop| {
+            nexthop.leg.device == index
+                && !nexthop.is_group()
+                && !nexthop.is_fdb()
+                && (takes_blackholes || !nexthop.is_blackhole())
+        };
+        let over = self
+            .nexthops
+            .all
+            .iter()
+            .filter(|(_, nexthop)| is_over(nexthop));
+        let gone: Vec<_> = over.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.remove_nexthop(id, None);
+        }
+    }
+}
+
+/// The id of a request for one object.
+fn id(request: &Request<'_>) -> Result<u32, Refusal> {
+    let id = request.attrs.u32(NHA_ID).filter(|id| *id != 0);
+    id.ok_or(EINVAL.into())
+}

@@ -1,0 +1,454 @@
+//! IPv4 routes (`net/ipv4/fib_trie.c`, `fib_semantics.c`): adding and deleting, and what links,
+//! addresses and nexthop objects do to them. Most of that is not announced.
+
+use crate::message::Action;
+
+use super::address::Address;
+use super::bag::Ip;
+use super::numbers::{
+    EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, ESRCH, INET, INET6, NLM_F_APPEND, NLM_F_CREATE,
+    NLM_F_EXCL, NLM_F_REPLACE, RTN_LOCAL, RTN_UNICAST, SCOPE_HOST, SCOPE_LINK, SCOPE_NOWHERE,
+    TABLE_LOCAL, TABLE_MAIN, group,
+};
+use super::request::{Refusal, Request};
+use super::route::{
+    Key, Leg, RTA_METRICS, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK, Route, Wanted, metrics,
+};
+use super::{By, Flaw, State};
+
+const IPV4_MIN_MTU: u32 = 68;
+
+/// The widest scope of a type of routes.
+fn scope_of(kind: u8) -> u8 {
+    match kind {
+        2 => SCOPE_HOST,
+        3 | 4 => SCOPE_LINK,
+        0 | 10.. => SCOPE_NOWHERE,
+        _ => 0,
+    }
+}
+
+/// Returns true if both share a `fib_info`: all but TOS and destination.
+fn is_same(a: &Route, b: &Route) -> bool {
+    (a.protocol, a.scope, a.kind, a.metric, a.nexthop)
+        == (b.protocol, b.scope, b.kind, b.metric, b.nexthop)
+        && a.attrs == b.attrs
+        && a.legs.len() == b.legs.len()
+        && a.legs.iter().zip(&b.legs).all(|(a, b)| a.is_same(b))
+}
+
+/// How a device is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Carrier,
+    Down,
+    /// With its last address, routes of host scope go, too.
+    Addresses,
+    Gone,
+}
+
+impl State {
+    pub(super) fn new_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let wanted = Wanted::read(request)?;
+        self.routes.tables.insert((INET, wanted.key.table));
+        self.insert_route4(wanted, request.flags, Some(request))
+    }
+
+    pub(super) fn del_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let wanted = Wanted::read(request)?;
+        if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
+            return Err(EINVAL.into());
+        }
+        if !self.has_table(INET, wanted.key.table) {
+            return Err(ESRCH.into());
+        }
+        self.delete_route4(&wanted, Some(request))
+    }
+
+    /// `fib_table_insert`.
+    pub(super) fn insert_route4(
+        &mut self,
+        mut wanted: Wanted,
+        flags: u16,
+        by: By<'_, '_>,
+    ) -> Result<(), Refusal> {
+        self.check_route4(&mut wanted)?;
+        let key = wanted.key;
+        let mut route = wanted.route;
+        route.origin = self.new_origin();
+        let list = self.routes.at(&key);
+        let first = first4(list, route.tos, route.metric);
+        let mut at = first.unwrap_or(list.len());
+        let mut done = NLM_F_CREATE | NLM_F_EXCL;
+        let is_equal = |other: &&Route| (other.tos, other.metric) == (route.tos, route.metric);
+        let equals = list[at..].iter().take_while(is_equal).count();
+        if equals > 0 {
+            if flags & NLM_F_EXCL != 0 {
+                return Err(EEXIST.into());
+            }
+            let mut equal = list[at..at + equals].iter();
+            let same = equal.position(|other| is_same(other, &route));
+            if flags & NLM_F_REPLACE != 0 {
+                match same {
+                    Some(0) => return Ok(()),
+                    Some(_) => return Err(EEXIST.into()),
+                    None => {}
+                }
+                self.routes.all.entry(key).or_default()[at] = route.clone();
+                self.announce_route4(&key, &route, Action::New, NLM_F_REPLACE, by);
+                return Ok(());
+            }
+            if same.is_some() {
+                return Err(EEXIST.into());
+            }
+            done = NLM_F_CREATE | flags & NLM_F_APPEND;
+            if flags & NLM_F_APPEND != 0 {
+                at += equals;
+            }
+        }
+        if flags & NLM_F_CREATE == 0 {
+            return Err(ENOENT.into());
+        }
+        self.routes
+            .all
+            .entry(key)
+            .or_default()
+            .insert(at, route.clone());
+        self.announce_route4(&key, &route, Action::New, done, by);
+        Ok(())
+    }
+
+    /// `fib_create_info`.
+    fn check_route4(&self, wanted: &mut Wanted) -> Result<(), Refusal> {
+        let (table, kind, scope) = (wanted.key.table, wanted.route.kind, wanted.route.scope);
+        if scope_of(kind) > scope || wanted.route.tos & 3 != 0 {
+            return Err(EINVAL.into());
+        }
+        if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
+            return Err(EINVAL.into());
+        }
+        if (6..=9).contains(&kind) {
+            let names_leg = wanted.named_leg().is_some() || wanted.is_multipath;
+            for leg in &mut wanted.route.legs {
+                leg.flags = 0;
+            }
+            return if names_leg {
+                Err(EINVAL.into())
+            } else {
+                Ok(())
+            };
+        }
+        if !(1..=5).contains(&kind) || scope > SCOPE_HOST {
+            return Err(EINVAL.into());
+        }
+        if wanted.route.nexthop != 0 {
+            self.nexthop_suits4(wanted.route.nexthop, scope)?;
+        } else if scope == SCOPE_HOST {
+            let [leg] = &mut wanted.route.legs[..] else {
+                return Err(EINVAL.into());
+            };
+            if leg.gateway.is_some() {
+                return Err(EINVAL.into());
+            }
+            leg.scope = SCOPE_NOWHERE;
+            leg.flags &= RTNH_F_ONLINK;
+            self.links.get(leg.device).ok_or(ENODEV)?;
+        } else {
+            for leg in &mut wanted.route.legs {
+                self.check_leg4(leg, table, scope)?;
+            }
+            if wanted.route.legs.iter().all(|leg| leg.has(RTNH_F_LINKDOWN)) {
+                wanted.route.flags |= RTNH_F_LINKDOWN;
+            }
+        }
+        match wanted.prefsrc() {
+            Some(source) if !self.is_valid_source(wanted, source) => Err(EINVAL.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// `fib_valid_prefsrc`: an address of this host, or one that becomes it by this route.
+    fn is_valid_source(&self, wanted: &Wanted, source: Ip) -> bool {
+        let table = match wanted.key.table {
+            TABLE_MAIN => TABLE_LOCAL,
+            table => table,
+        };
+        wanted.route.kind == RTN_LOCAL && wanted.key.dst.address == source
+            || [table, TABLE_LOCAL]
+                .iter()
+                .any(|table| self.address_kind(source, *table) == RTN_LOCAL)
+    }
+
+    /// `fib_check_nh`: finds the device of a way out.
+    pub(super) fn check_leg4(&self, leg: &mut Leg, table: u32, scope: u8) -> Result<(), Refusal> {
+        let is_onlink = leg.has(RTNH_F_ONLINK);
+        let Some(gateway) = leg.gateway else {
+            if is_onlink {
+                return Err(EINVAL.into());
+            }
+            let link = self
+                .links
+                .get(leg.device)
+                .filter(|link| link.mtu >= IPV4_MIN_MTU);
+            if !link.ok_or(ENODEV)?.is_up() {
+                return Err(ENETDOWN.into());
+            }
+            leg.scope = SCOPE_HOST;
+            self.mark_carrier(leg);
+            return Ok(());
+        };
+        if gateway.family == INET6 {
+            leg.device = self.check_leg6(leg, table, None)?;
+            leg.scope = SCOPE_LINK;
+            return Ok(());
+        }
+        if is_onlink {
+            if scope >= SCOPE_LINK {
+                return Err(EINVAL.into());
+            }
+            if !self.links.get(leg.device).ok_or(ENODEV)?.is_up() {
+                return Err(ENETDOWN.into());
+            }
+            if self.address_kind(gateway.ip, TABLE_LOCAL) != RTN_UNICAST {
+                return Err(EINVAL.into());
+            }
+            leg.scope = SCOPE_LINK;
+        } else {
+            let least = scope.saturating_add(1).max(SCOPE_LINK);
+            let found = self.find_gateway4(gateway.ip, table, least, leg.device)?;
+            if found.kind != RTN_UNICAST && found.kind != RTN_LOCAL {
+                return Err(EINVAL.into());
+            }
+            leg.device = found.device;
+            leg.scope = found.scope;
+            if !self.links.get(leg.device).ok_or(EINVAL)?.is_up() {
+                return Err(ENETDOWN.into());
+            }
+        }
+        self.mark_carrier(leg);
+        Ok(())
+    }
+
+    pub(super) fn mark_carrier(&self, leg: &mut Leg) {
+        if !self.has_carrier(leg.device) {
+            leg.flags |= RTNH_F_LINKDOWN;
+        }
+    }
+
+    /// `fib_table_delete`: the first route that has all that is stated.
+    pub(super) fn delete_route4(&mut self, wanted: &Wanted, by: By<'_, '_>) -> Result<(), Refusal> {
+        let list = self.routes.at(&wanted.key);
+        let asked = &wanted.route;
+        let first = first4(list, asked.tos, 0).ok_or(ESRCH)?;
+        let any_protocol = asked.protocol == 0 || self.has_flaw(Flaw::DeleteIgnoresProtocol);
+        let is_meant = |other: &&Route| {
+            (asked.kind == 0 || other.kind == asked.kind)
+                && (asked.scope == SCOPE_NOWHERE || other.scope == asked.scope)
+                && (asked.prefsrc().is_none() || other.prefsrc() == asked.prefsrc())
+                && (any_protocol || other.protocol == asked.protocol)
+                && (asked.metric == 0 || asked.metric == other.metric)
+                && has_ways(wanted, other)
+                && (!asked.attrs.has(RTA_METRICS) || has_metrics(asked, other))
+        };
+        let mut equal = list[first..]
+            .iter()
+            .take_while(|other| other.tos == asked.tos);
+        let found = equal.find(is_meant).cloned().ok_or(ESRCH)?;
+        self.announce_route4(&wanted.key, &found, Action::Del, 0, by);
+        self.routes.remove(&wanted.key, found.origin.id);
+        Ok(())
+    }
+
+    fn announce_route4(
+        &mut self,
+        key: &Key,
+        route: &Route,
+        action: Action,
+        flags: u16,
+        by: By<'_, '_>,
+    ) {
+        let row = self.route_row(key, route, action);
+        self.announce_with(flags, group::IPV4_ROUTE, &row, by);
+    }
+
+    /// Takes routes without an announcement.
+    fn take_routes4(&mut self, is_gone: impl Fn(&Route) -> bool) {
+        self.routes.all.retain(|key, list| {
+            if key.family == INET {
+                list.retain(|route| !is_gone(route));
+            }
+            !list.is_empty()
+        });
+    }
+
+    pub(super) fn routes4_up(&mut self, index: u32) {
+        for address in self.addresses4.of(index).to_vec() {
+            self.add_address_routes(index, &address);
+        }
+        self.restore_legs4(index, RTNH_F_DEAD);
+    }
+
+    pub(super) fn routes4_down(&mut self, index: u32) {
+        if self.addresses4.is_on(index) && !self.has_flaw(Flaw::Ipv4RoutesSurviveLinkDown) {
+            self.lose_legs4(index, Loss::Down);
+        }
+    }
+
+    /// Routes lose or gain a flag, and none goes.
+    pub(super) fn routes4_carrier(&mut self, index: u32, on: bool) {
+        match on {
+            true => self.restore_legs4(index, RTNH_F_LINKDOWN),
+            false => self.lose_legs4(index, Loss::Carrier),
+        }
+    }
+
+    pub(super) fn routes4_gone(&mut self, index: u32) {
+        self.lose_legs4(index, Loss::Gone);
+    }
+
+    /// An address has come; it is in the list already.
+    pub(super) fn address4_added(&mut self, index: u32, address: &Address) {
+        self.add_address_routes(index, address);
+        self.restore_legs4(index, RTNH_F_DEAD);
+    }
+
+    /// An address has left the list. With its last one a link loses all routes.
+    pub(super) fn address4_removed(&mut self, index: u32, address: &Address) {
+        self.remove_address_routes(index, address);
+        if self.addresses4.of(index).is_empty() {
+            self.lose_legs4(index, Loss::Addresses);
+            self.neighbours4_down(index);
+        }
+    }
+
+    /// `fib_sync_down_addr`: the routes of table main with this preferred source go, announced.
+    pub(super) fn source_gone4(&mut self, source: Ip) {
+        let has_source =
+            |key: &Key, route: &Route| key.table == TABLE_MAIN && route.prefsrc() == Some(source);
+        let gone = self
+            .routes
+            .of(INET)
+            .filter(|(key, route)| has_source(key, route));
+        let gone: Vec<_> = gone.map(|(key, route)| (*key, route.clone())).collect();
+        for (key, route) in gone {
+            self.announce_route4(&key, &route, Action::Del, 0, None);
+            self.routes.remove(&key, route.origin.id);
+        }
+    }
+
+    /// The routes with a nexthop object go with it, without an announcement.
+    pub(super) fn nexthop_gone4(&mut self, id: u32) {
+        self.take_routes4(|route| route.nexthop == id);
+    }
+
+    /// The routes with a nexthop object are announced anew, as it was replaced.
+    pub(super) fn nexthop_replaced4(&mut self, id: u32, by: By<'_, '_>) {
+        let with = self
+            .routes
+            .of(INET)
+            .filter(|(_, route)| route.nexthop == id);
+        let with: Vec<_> = with.map(|(key, route)| (*key, route.clone())).collect();
+        for (key, route) in with {
+            self.announce_route4(&key, &route, Action::New, NLM_F_REPLACE, by);
+        }
+    }
+
+    /// `fib_sync_down_dev`, and the flush of what died by it.
+    fn lose_legs4(&mut self, index: u32, loss: Loss) {
+        let spares_host = matches!(loss, Loss::Down | Loss::Carrier);
+        let flags = match loss {
+            Loss::Carrier => RTNH_F_LINKDOWN,
+            _ => RTNH_F_LINKDOWN | RTNH_F_DEAD,
+        };
+        for route in self.routes.of_mut(INET) {
+            if !route.is_over(index) {
+                continue;
+            }
+            let mut dead = 0;
+            for leg in &mut route.legs {
+                let is_lost = leg.device == index;
+                if leg.has(RTNH_F_DEAD) {
+                    dead += 1;
+                } else if is_lost && !(spares_host && leg.scope == SCOPE_NOWHERE) {
+                    leg.flags |= flags;
+                    dead += 1;
+                }
+                if is_lost && loss == Loss::Gone {
+                    dead = usize::MAX;
+                    break;
+                }
+            }
+            if dead >= route.legs.len() {
+                route.flags |= flags;
+            }
+        }
+        if loss != Loss::Carrier {
+            self.take_routes4(|route| route.flags & RTNH_F_DEAD != 0);
+        }
+    }
+
+    /// `fib_sync_up`.
+    fn restore_legs4(&mut self, index: u32, flags: u8) {
+        let Some(link) = self.links.get(index).filter(|link| link.is_up()) else {
+            return;
+        };
+        let flags = match flags == RTNH_F_DEAD && link.is_running() {
+            true => RTNH_F_DEAD | RTNH_F_LINKDOWN,
+            false => flags,
+        };
+        if !self.addresses4.is_on(index) {
+            return;
+        }
+        for route in self
+            .routes
+            .of_mut(INET)
+            .filter(|route| route.is_over(index))
+        {
+            for leg in route.legs.iter_mut().filter(|leg| leg.device == index) {
+                leg.flags &= !flags;
+            }
+            if route.legs.iter().any(|leg| !leg.has(flags)) {
+                route.flags &= !flags;
+            }
+        }
+    }
+}
+
+/// `fib_find_alias`: the first with this TOS and at least this metric, or the first with a smaller
+/// TOS.
+fn first4(list: &[Route], tos: u8, metric: u32) -> Option<usize> {
+    list.iter()
+        .position(|other| other.tos < tos || other.tos == tos && other.metric >= metric)
+}
+
+/// `fib_nh_match`: whether a route has the ways out that a delete states.
+fn has_ways(wanted: &Wanted, other: &Route) -> bool {
+    let asked = &wanted.route;
+    if asked.nexthop != 0 {
+        return other.nexthop == asked.nexthop;
+    }
+    let fits = |asked: &Leg, leg: &Leg| {
+        (asked.device == 0 || asked.device == leg.device)
+            && (asked.gateway.is_none() || asked.gateway == leg.gateway)
+    };
+    if let Some(named) = wanted.named_leg() {
+        return other.legs.first().is_some_and(|leg| fits(named, leg));
+    }
+    let legs = asked.legs.iter().zip(&other.legs);
+    match wanted.is_multipath {
+        false => true,
+        true => {
+            other.nexthop == 0
+                && asked.legs.len() >= other.legs.len()
+                && legs.into_iter().all(|(asked, leg)| fits(asked, leg))
+        }
+    }
+}
+
+/// Returns true if a route has the metrics that a delete states.
+fn has_metrics(asked: &Route, other: &Route) -> bool {
+    let (asked, other) = (metrics(asked), metrics(other));
+    asked
+        .numbers()
+        .all(|number| asked.get(number) == other.get(number))
+}

@@ -1,0 +1,614 @@
+//! IPv6 routes (`net/ipv6/route.c`, `ip6_fib.c`): adding and deleting, the routes that addresses
+//! bring along, and what links and nexthop objects do to them.
+
+use crate::message::Action;
+
+use super::bag::{Ip, Prefix};
+use super::numbers::{
+    EACCES, EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, ESRCH, INET6, LOOPBACK, NLM_F_APPEND,
+    NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, PROTOCOL_KERNEL, RTN_LOCAL, RTN_MULTICAST,
+    RTN_UNICAST, TABLE_LOCAL, TABLE_MAIN, group,
+};
+use super::request::{Refusal, Request};
+use super::route::{
+    Key, Leg, RTA_EXPIRES, RTA_METRICS, RTA_PREFSRC, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK,
+    Route, Wanted, metrics,
+};
+use super::{By, Flaw, State};
+
+const PROTOCOL_BOOT: u8 = 3;
+/// `IP6_RT_PRIO_USER`, `IP6_RT_PRIO_ADDRCONF`: the metrics of a route that was given none.
+const METRIC_USER: u32 = 1024;
+const METRIC_ADDRCONF: u32 = 256;
+const RTA_PREF: u16 = 20;
+/// `RTAX_LOCK`, `RTAX_MTU`.
+const LOCK: u16 = 1;
+const MTU: u16 = 2;
+const IPV6_MIN_MTU: u32 = 1280;
+
+impl Route {
+    /// `RTA_PREF` as it is stored: low 3, medium 0, high 1.
+    pub(super) fn preference6(&self) -> u8 {
+        self.attrs
+            .u8(RTA_PREF)
+            .filter(|one| matches!(one, 1 | 3))
+            .unwrap_or(0)
+    }
+
+    /// `rt6_duplicate_nexthop`.
+    fn leads_as(&self, other: &Self) -> bool {
+        let way = |route: &Self| {
+            let leg = route.legs.first();
+            (leg.map(|leg| (leg.device, leg.gateway)), route.nexthop)
+        };
+        way(self) == way(other)
+    }
+}
+
+fn is_reject_kind(kind: u8) -> bool {
+    (6..=9).contains(&kind)
+}
+
+impl State {
+    pub(super) fn new_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let mut wanted = Wanted::read(request)?;
+        let route = &mut wanted.route;
+        if route.tos != 0 || route.nexthop != 0 && wanted.key.src.length > 0 {
+            return Err(EINVAL.into());
+        }
+        if route.metric == 0 && !self.has_flaw(Flaw::Ipv6MetricStaysZero) {
+            route.metric = METRIC_USER;
+        }
+        if wanted.is_multipath {
+            return self.add_multipath6(wanted, request);
+        }
+        let route = self.make_route6(wanted.key, wanted.route)?;
+        self.insert_route6(wanted.key, route, request.flags, Some(request))
+    }
+
+    /// A route with its way out checked, not in its table yet, whose table is made.
+    fn make_route6(&mut self, key: Key, mut route: Route) -> Result<Route, Refusal> {
+        self.routes.tables.insert((INET6, key.table));
+        if route.protocol == 0 {
+            route.protocol = PROTOCOL_BOOT;
+        }
+        if route.kind == 0 {
+            route.kind = RTN_UNICAST;
+        }
+        let mut device = None;
+        if route.nexthop != 0 {
+            self.nexthop_suits6(route.nexthop)?;
+            device = self
+                .legs_of_nexthop(route.nexthop)
+                .first()
+                .map(|leg| leg.device);
+        } else if let Some(leg) = route.legs.first_mut() {
+            leg.flags &= RTNH_F_ONLINK;
+            if is_reject_kind(route.kind) {
+                // It goes by lo, whatever device and gateway were asked for.
+                *leg = Leg::to_device(LOOPBACK);
+            } else {
+                let source = route.attrs.get(RTA_PREFSRC).map(super::bag::ip);
+                leg.device = self.check_leg6(leg, key.table, source)?;
+                if route.kind != RTN_LOCAL {
+                    self.mark_carrier(leg);
+                }
+            }
+            device = Some(leg.device);
+        }
+        match route.prefsrc() {
+            Some(source) if !self.is_own6(source, device) => return Err(EINVAL.into()),
+            _ => {}
+        }
+        route.origin = self.new_origin();
+        Ok(route)
+    }
+
+    /// `fib6_nh_init`: the device of a way out.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` without a device that has IPv6, `ENETDOWN` when it is down, `EACCES` when IPv6 is
+    /// disabled on it, and what refuses a gateway.
+    pub(super) fn check_leg6(
+        &self,
+        leg: &Leg,
+        table: u32,
+        source: Option<Ip>,
+    ) -> Result<u32, Refusal> {
+        if leg.device != 0 && !self.addresses6.is_on(leg.device) {
+            return Err(ENODEV.into());
+        }
+        if leg.has(RTNH_F_ONLINK) {
+            if leg.device == 0 {
+                return Err(ENODEV.into());
+            }
+            if !self.is_up(leg.device) {
+                return Err(ENETDOWN.into());
+            }
+        }
+        let device = match leg.gateway {
+            Some(gateway) => self.gateway_device6(leg, gateway.ip, table, source)?,
+            None => leg.device,
+        };
+        if device == 0 {
+            return Err(ENODEV.into());
+        }
+        if !self.is_usable6(device) {
+            return Err(EACCES.into());
+        }
+        match self.is_up(device) {
+            true => Ok(device),
+            false => Err(ENETDOWN.into()),
+        }
+    }
+
+    /// `fib6_is_reject`: also a route by lo to a destination that is not lo's own.
+    pub(super) fn rejects6(&self, key: &Key, route: &Route) -> bool {
+        is_reject_kind(route.kind)
+            || route.is_over(LOOPBACK)
+                && key.dst.address[..15] != [0; 15]
+                && !matches!(route.kind, RTN_LOCAL | 4)
+    }
+
+    /// Puts a route into its list as the flags say, and returns those of the announcement
+    /// (`fib6_add`). What it replaces goes without an announcement.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` where `NLM_F_EXCL` forbids the same metric, and where the way out exists already;
+    /// `ENOENT` where there is nothing to replace and nothing may be created.
+    fn place6(&mut self, key: &Key, route: Route, flags: u16) -> Result<u16, i32> {
+        let replaces = flags & NLM_F_REPLACE != 0;
+        let may_create = !replaces || flags & NLM_F_CREATE != 0;
+        let mut done = NLM_F_CREATE | NLM_F_EXCL | flags & NLM_F_APPEND;
+        let empty = Vec::new();
+        let list = self.routes.all.get(key).unwrap_or(&empty);
+        let start = list.partition_point(|other| other.metric < route.metric);
+        let end = list.partition_point(|other| other.metric <= route.metric);
+        let equal = &list[start..end];
+        let mut found = None;
+        if !equal.is_empty() {
+            if flags & NLM_F_EXCL != 0 {
+                return Err(EEXIST);
+            }
+            done &= !NLM_F_EXCL;
+            if replaces {
+                let is_alike =
+                    |other: &Route| other.may_have_siblings() == route.may_have_siblings();
+                found = Some(start + equal.iter().position(is_alike).unwrap_or(0));
+            } else if let Some(at) = equal.iter().position(|other| other.leads_as(&route)) {
+                self.refresh6(key, start + at, &route);
+                return Err(EEXIST);
+            }
+        }
+        if found.is_none() && !may_create {
+            return Err(ENOENT);
+        }
+        let list = self.routes.all.entry(*key).or_default();
+        let Some(found) = found else {
+            list.insert(end, route);
+            return Ok(done);
+        };
+        let (id, metric) = (route.origin.id, route.metric);
+        let old = std::mem::replace(&mut list[found], route);
+        if old.may_have_siblings() {
+            list.retain(|other| {
+                other.origin.id == id || other.metric != metric || !other.may_have_siblings()
+            });
+        }
+        Ok(NLM_F_REPLACE)
+    }
+
+    /// What an equal route that is refused leaves behind in one that has a lifetime.
+    fn refresh6(&mut self, key: &Key, at: usize, new: &Route) {
+        let list = self.routes.all.get_mut(key);
+        if let Some(route) = list.and_then(|list| list.get_mut(at))
+            && route.attrs.has(RTA_EXPIRES)
+        {
+            route.attrs.take_from(&new.attrs, RTA_EXPIRES);
+        }
+    }
+
+    /// Puts a route into its table and announces it with its siblings.
+    fn insert_route6(
+        &mut self,
+        key: Key,
+        route: Route,
+        flags: u16,
+        by: By<'_, '_>,
+    ) -> Result<(), Refusal> {
+        let flags = self.place6(&key, route.clone(), flags)?;
+        let row = self.route_row(&key, &route, Action::New);
+        self.announce_with(flags, group::IPV6_ROUTE, &row, by);
+        Ok(())
+    }
+
+    /// `ip6_route_multipath_add`: each next hop is a route of its own. All are checked before the
+    /// first is added; when one cannot be added those before it are announced, and taken back.
+    fn add_multipath6(&mut self, wanted: Wanted, request: &Request<'_>) -> Result<(), Refusal> {
+        let key = wanted.key;
+        let mut routes: Vec<Route> = Vec::new();
+        for leg in &wanted.route.legs {
+            if leg.gateway.is_none() {
+                return Err(EINVAL.into());
+            }
+            let one = Route {
+                legs: vec![leg.clone()],
+                ..wanted.route.clone()
+            };
+            let one = self.make_route6(key, one)?;
+            if routes.iter().any(|other| other.leads_as(&one)) {
+                return Err(EEXIST.into());
+            }
+            routes.push(one);
+        }
+        let mut flags = request.flags;
+        let mut added = 0;
+        let mut failed = Ok(());
+        for route in &routes {
+            if let Err(errno) = self.place6(&key, route.clone(), flags) {
+                failed = Err(errno.into());
+                break;
+            }
+            added += 1;
+            flags = flags & !(NLM_F_EXCL | NLM_F_REPLACE) | NLM_F_CREATE;
+        }
+        routes.truncate(added);
+        if let [first, .., last] | [first @ last] = &routes[..] {
+            // Appended next hops are announced behind those that were there.
+            let siblings = self.routes.siblings(&key, last);
+            let head = siblings.get(1).filter(|_| request.has(NLM_F_APPEND));
+            let row = self.route_row(&key, head.unwrap_or(&first), Action::New);
+            let done = match request.has(NLM_F_REPLACE) {
+                true => NLM_F_REPLACE,
+                false => NLM_F_CREATE,
+            } | request.flags & NLM_F_APPEND;
+            self.announce_with(done, group::IPV6_ROUTE, &row, Some(request));
+        }
+        if failed.is_err() {
+            for route in &routes {
+                self.remove_route6(&key, route, Some(request));
+            }
+        }
+        failed
+    }
+
+    pub(super) fn del_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let wanted = Wanted::read(request)?;
+        if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
+            return Err(EINVAL.into());
+        }
+        let mut last = Ok(());
+        for leg in &wanted.route.legs {
+            let deleted = self.delete_route6(&wanted, leg, request);
+            last = deleted.err().map_or(last, Err);
+        }
+        match wanted.route.legs.is_empty() {
+            true => self.delete_route6(&wanted, &Leg::default(), request),
+            false => last,
+        }
+    }
+
+    /// `ip6_route_del`: the first route that has all that is stated; without a gateway all its
+    /// siblings, too, unless the request is about next hops.
+    fn delete_route6(
+        &mut self,
+        wanted: &Wanted,
+        leg: &Leg,
+        request: &Request<'_>,
+    ) -> Result<(), Refusal> {
+        if !self.has_table(INET6, wanted.key.table) {
+            return Err(ESRCH.into());
+        }
+        let asked = &wanted.route;
+        let any_protocol = asked.protocol == 0 || self.has_flaw(Flaw::DeleteIgnoresProtocol);
+        let is_meant = |other: &&Route| {
+            let leads = match other.legs.first() {
+                // What is stated of a device and a gateway does not count.
+                None => asked.nexthop == 0 || asked.nexthop == other.nexthop,
+                Some(own) => {
+                    (leg.device == 0 || leg.device == own.device)
+                        && (leg.gateway.is_none() || leg.gateway == own.gateway)
+                        && asked.nexthop == 0
+                }
+            };
+            (asked.metric == 0 || asked.metric == other.metric)
+                && (any_protocol || asked.protocol == other.protocol)
+                && leads
+        };
+        let key = self.locate6(&wanted.key);
+        let found = self.routes.at(&key).iter().find(is_meant).cloned();
+        let Some(route) = found else {
+            // A quirk: an empty table has an entry for the default route, which nothing deletes.
+            let is_default = key.dst.length == 0 && self.routes.at(&key).is_empty();
+            let states_none = matches!(asked.metric, 0 | u32::MAX)
+                && matches!(asked.protocol, 0 | PROTOCOL_KERNEL)
+                && matches!(leg.device, 0 | LOOPBACK)
+                && leg.gateway.is_none()
+                && asked.nexthop == 0;
+            return Err(if is_default && states_none {
+                ENOENT
+            } else {
+                ESRCH
+            }
+            .into());
+        };
+        let siblings: Vec<_> = self
+            .routes
+            .siblings(&key, &route)
+            .into_iter()
+            .cloned()
+            .collect();
+        if !wanted.is_multipath && leg.gateway.is_none() && siblings.len() > 1 {
+            let row = self.route_row(&key, &route, Action::Del);
+            self.announce(group::IPV6_ROUTE, &row, Some(request));
+            for sibling in siblings {
+                self.routes.remove(&key, sibling.origin.id);
+            }
+        } else {
+            self.remove_route6(&key, &route, Some(request));
+        }
+        Ok(())
+    }
+
+    /// `fib6_locate`. A quirk: where no route of the destination has a source, a request for one
+    /// finds those without.
+    fn locate6(&self, key: &Key) -> Key {
+        let bare = Key::new(INET6, key.table, key.dst);
+        let of_dst = self.routes.all.range(bare..).take_while(|(other, _)| {
+            (other.family, other.table, other.dst) == (key.family, key.table, key.dst)
+        });
+        match of_dst.into_iter().any(|(other, _)| other.src.length > 0) {
+            true => *key,
+            false => bare,
+        }
+    }
+
+    /// `fib6_del`: takes one route out and announces it alone.
+    fn remove_route6(&mut self, key: &Key, route: &Route, by: By<'_, '_>) {
+        if let Some(route) = self.routes.remove(key, route.origin.id) {
+            let row = self.single_route_row(key, &route, Action::Del);
+            self.announce(group::IPV6_ROUTE, &row, by);
+        }
+    }
+
+    /// A route of the kernel's own; it is not added where one leads the same way.
+    fn add_own_route6(&mut self, index: u32, table: u32, dst: Prefix, route: Route) {
+        let key = Key::new(INET6, table, dst);
+        let route = Route {
+            protocol: PROTOCOL_KERNEL,
+            legs: vec![Leg::to_device(index)],
+            ..route
+        };
+        // The route of an address needs no link that is up.
+        let made = match route.kind {
+            RTN_LOCAL if self.is_usable6(index) => {
+                let origin = self.new_origin();
+                self.routes.tables.insert((INET6, table));
+                Ok(Route { origin, ..route })
+            }
+            _ => self.make_route6(key, route),
+        };
+        if let Ok(route) = made {
+            let _exists = self.insert_route6(key, route, NLM_F_CREATE, None);
+        }
+    }
+
+    /// An address's own route.
+    pub(super) fn local_added6(&mut self, index: u32, ip: Ip) {
+        let route = Route {
+            kind: RTN_LOCAL,
+            ..Route::default()
+        };
+        self.add_own_route6(index, TABLE_LOCAL, Prefix::new(ip, 128), route);
+    }
+
+    pub(super) fn local_removed6(&mut self, index: u32, ip: Ip) {
+        let key = Key::new(INET6, TABLE_LOCAL, Prefix::new(ip, 128));
+        let is_own =
+            |route: &&Route| route.kind == RTN_LOCAL && route.metric == 0 && route.is_over(index);
+        if let Some(route) = self.routes.at(&key).iter().find(is_own).cloned() {
+            self.remove_route6(&key, &route, None);
+        }
+    }
+
+    /// `addrconf_prefix_route`: a metric of 0 is 256.
+    pub(super) fn prefix_added6(
+        &mut self,
+        index: u32,
+        prefix: Prefix,
+        metric: u32,
+        lifetime: Option<u32>,
+    ) {
+        let mut route = Route {
+            kind: RTN_UNICAST,
+            metric: if metric == 0 { METRIC_ADDRCONF } else { metric },
+            ..Route::default()
+        };
+        if let Some(lifetime) = lifetime {
+            route.attrs.set_u32(RTA_EXPIRES, lifetime);
+        }
+        self.add_own_route6(index, TABLE_MAIN, prefix, route);
+    }
+
+    /// `addrconf_get_prefix_route`: the first route of a prefix over a device without a gateway,
+    /// whoever made it.
+    fn prefix_route6(&self, index: u32, prefix: Prefix) -> Option<(Key, Route)> {
+        let key = Key::new(INET6, TABLE_MAIN, prefix);
+        let leads = |route: &&Route| route.is_over(index) && !route.may_have_siblings();
+        let found = self.routes.at(&key).iter().find(leads);
+        found.map(|route| (key, route.clone()))
+    }
+
+    pub(super) fn prefix_removed6(&mut self, index: u32, prefix: Prefix) {
+        if let Some((key, route)) = self.prefix_route6(index, prefix) {
+            self.remove_route6(&key, &route, None);
+        }
+    }
+
+    /// `modify_prefix_route`: gives the prefix route another lifetime; one of another metric is
+    /// made anew. Returns whether there was one.
+    pub(super) fn prefix_modified6(
+        &mut self,
+        index: u32,
+        prefix: Prefix,
+        metric: u32,
+        lifetime: Option<u32>,
+    ) -> bool {
+        let Some((key, route)) = self.prefix_route6(index, prefix) else {
+            return false;
+        };
+        let wanted = if metric == 0 { METRIC_ADDRCONF } else { metric };
+        if route.metric != wanted {
+            self.remove_route6(&key, &route, None);
+            self.prefix_added6(index, prefix, metric, lifetime);
+            return true;
+        }
+        let list = self.routes.all.entry(key).or_default().iter_mut();
+        for same in list.filter(|other| other.origin.id == route.origin.id) {
+            match lifetime {
+                Some(lifetime) => same.attrs.set_u32(RTA_EXPIRES, lifetime),
+                None => same.attrs.remove(&[RTA_EXPIRES]),
+            }
+        }
+        true
+    }
+
+    /// `addrconf_add_mroute`: `ff00::/8` in table local.
+    pub(super) fn multicast_added6(&mut self, index: u32) {
+        let mut all = [0; 16];
+        all[0] = 0xff;
+        let route = Route {
+            kind: RTN_MULTICAST,
+            metric: METRIC_ADDRCONF,
+            ..Route::default()
+        };
+        self.add_own_route6(index, TABLE_LOCAL, Prefix::new(all, 8), route);
+    }
+
+    /// `rt6_remove_prefsrc`: no route prefers an address that does not exist. It is not announced.
+    pub(super) fn source_gone6(&mut self, ip: Ip) {
+        let lost = |route: &Route| {
+            let device = route.legs.first().map(|leg| leg.device);
+            route.prefsrc() == Some(ip) && device.is_some() && !self.is_own6(ip, device)
+        };
+        let lost: Vec<_> = self
+            .routes
+            .of(INET6)
+            .filter(|(_, route)| lost(route))
+            .map(|(_, route)| route.origin.id)
+            .collect();
+        for route in self.routes.of_mut(INET6) {
+            if lost.contains(&route.origin.id) {
+                route.attrs.remove(&[RTA_PREFSRC]);
+            }
+        }
+    }
+
+    /// The routes of a nexthop object go before it does, and are announced.
+    pub(super) fn nexthop_gone6(&mut self, id: u32) {
+        for (key, route) in self.with_nexthop6(id) {
+            self.remove_route6(&key, &route, None);
+        }
+    }
+
+    fn with_nexthop6(&self, id: u32) -> Vec<(Key, Route)> {
+        let with = self
+            .routes
+            .of(INET6)
+            .filter(|(_, route)| route.nexthop == id);
+        with.map(|(key, route)| (*key, route.clone())).collect()
+    }
+
+    /// The routes of a nexthop object that was replaced are announced anew.
+    pub(super) fn nexthop_replaced6(&mut self, id: u32, by: By<'_, '_>) {
+        for (key, route) in self.with_nexthop6(id) {
+            let row = self.single_route_row(&key, &route, Action::New);
+            self.announce_with(NLM_F_REPLACE, group::IPV6_ROUTE, &row, by);
+        }
+    }
+
+    /// `fib6_ifdown`, `NETDEV_DOWN`: routes over the link go, each announced. Those with siblings
+    /// go once all of them are on links that are down; until then they are only marked.
+    pub(super) fn routes6_down(&mut self, index: u32) {
+        let (mut gone, mut marked) = (Vec::new(), Vec::new());
+        for (key, route) in self.routes.of(INET6) {
+            let siblings = self.routes.siblings(key, route);
+            let is_dead = |sibling: &&&Route| {
+                sibling.is_over(index) || sibling.legs.iter().any(|leg| leg.has(RTNH_F_DEAD))
+            };
+            if !siblings.iter().any(|sibling| sibling.is_over(index)) {
+                continue;
+            }
+            if siblings.iter().filter(is_dead).count() == siblings.len() {
+                gone.push((*key, route.clone()));
+            } else if route.is_over(index) {
+                marked.push(route.origin.id);
+            }
+        }
+        for route in self.routes.of_mut(INET6) {
+            if marked.contains(&route.origin.id) {
+                route.legs[0].flags |= RTNH_F_DEAD | RTNH_F_LINKDOWN;
+            }
+        }
+        self.remove_routes_of_link6(gone);
+    }
+
+    fn remove_routes_of_link6(&mut self, gone: Vec<(Key, Route)>) {
+        for (key, route) in gone {
+            match self.routes.go_silently {
+                true => drop(self.routes.remove(&key, route.origin.id)),
+                false => self.remove_route6(&key, &route, None),
+            }
+        }
+    }
+
+    /// `rt6_sync_up` and `NETDEV_CHANGE` of `fib6_ifdown`: marks only.
+    pub(super) fn routes6_carrier(&mut self, index: u32, on: bool) {
+        for route in self.routes.of_mut(INET6) {
+            let is_local = route.kind == RTN_LOCAL;
+            for leg in route.legs.iter_mut().filter(|leg| leg.device == index) {
+                match on {
+                    true => leg.flags &= !(RTNH_F_DEAD | RTNH_F_LINKDOWN),
+                    false if !is_local => leg.flags |= RTNH_F_LINKDOWN,
+                    false => {}
+                }
+            }
+        }
+    }
+
+    /// `NETDEV_UNREGISTER`: every next hop over the link goes, its siblings stay.
+    pub(super) fn routes6_gone(&mut self, index: u32) {
+        let over = self
+            .routes
+            .of(INET6)
+            .filter(|(_, route)| route.is_over(index));
+        let gone = over.map(|(key, route)| (*key, route.clone())).collect();
+        self.remove_routes_of_link6(gone);
+    }
+
+    /// `rt6_mtu_change`: a route's own MTU is cut to the link's, and grows with it when it was the
+    /// link's.
+    pub(super) fn routes6_mtu(&mut self, index: u32, before: u32) {
+        let now = self.links.get(index).map_or(0, |link| link.mtu);
+        if now < IPV6_MIN_MTU {
+            return; // The link has lost IPv6, and its routes.
+        }
+        for route in self
+            .routes
+            .of_mut(INET6)
+            .filter(|route| route.is_over(index))
+        {
+            let mut metrics = metrics(route);
+            let is_locked = metrics.u32(LOCK).is_some_and(|lock| lock >> MTU & 1 == 1);
+            if let Some(mtu) = metrics.u32(MTU)
+                && !is_locked
+                && (mtu >= now || mtu == before)
+            {
+                metrics.set_u32(MTU, now);
+                route.attrs.set(RTA_METRICS, metrics.bytes());
+            }
+        }
+    }
+}
