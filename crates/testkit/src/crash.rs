@@ -243,8 +243,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::model::Kernel;
     use crate::message::framed;
+    use crate::model::Kernel;
     use trueup_netlink::{Batch, Push, Socket};
 
     const AT: &str = "TESTKIT_CRASH_AT";

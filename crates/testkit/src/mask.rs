@@ -134,8 +134,8 @@ impl Layer for Masked {
 mod tests {
     use super::*;
     use crate::Action;
-    use crate::model::Kernel;
     use crate::message::RawMessage;
+    use crate::model::Kernel;
 
     fn masked(hidden: &[Kind]) -> Masked {
         Masked {

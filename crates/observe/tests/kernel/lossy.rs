@@ -11,8 +11,8 @@ use trueup_netlink::codec::{self, existing};
 use trueup_netlink::wire::{HEADER_LEN, Header, Messages, NLMSG_DONE, align};
 use trueup_netlink::{Connect, Group, Namespace, Transport};
 use trueup_observe::{Incomplete, Observer, ReadScope};
-use trueup_testkit::model::Kernel;
 use trueup_testkit::faults::{At, Fault, Faults};
+use trueup_testkit::model::Kernel;
 
 use crate::hand::{Hand, ONE, OURS, THEIRS, blackhole};
 

@@ -297,9 +297,9 @@ mod tests {
     use trueup_diff::{Address, Desired, IpNetwork, Link};
     use trueup_netlink::Namespace;
     use trueup_reconcile::{Claim, Ledger as _, MemoryLedger, Report as _, Source as _};
-    use trueup_testkit::model::Kernel;
     use trueup_testkit::faults::{At, Fault, Faults};
     use trueup_testkit::mask;
+    use trueup_testkit::model::Kernel;
 
     use crate::{Options, Rtnl};
 

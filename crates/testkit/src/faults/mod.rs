@@ -243,8 +243,8 @@ impl Script {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Kernel;
     use crate::message::framed;
+    use crate::model::Kernel;
     use trueup_netlink::{DumpStep, ErrorKind, Socket};
 
     fn links(socket: &mut Socket) -> Result<(usize, bool), trueup_netlink::Error> {
