@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::machine::{Machine, has_link, sysctl_path};
 use super::run::{description, run};
+use super::writer::sysctl_path;
 use super::{Need, Scenario, parse};
-use trueup_testkit::{enter, fresh_netns, may_skip, panic_text, quiet_netns, running_version};
+use trueup_testkit::{enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
 /// on an emulated machine some hundred.
@@ -32,7 +32,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 ///
 /// A run of all scenarios writes what each shows, and how it ended, to the file `results`: a line
 /// of JSON for each scenario. `cargo xtask scenarios` reads it.
-pub fn main(directory: &Path, results: &Path) -> ExitCode {
+///
+/// `runner` are tests of the runner itself.
+pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCode {
     let forbidden = enter().err().map(|error| error.to_string());
     let skip = forbidden.is_some() && may_skip(|name| std::env::var(name).ok());
     if let (Some(reason), true) = (&forbidden, skip) {
@@ -41,7 +43,14 @@ pub fn main(directory: &Path, results: &Path) -> ExitCode {
     let mut files = Vec::new();
     collect(directory, &mut files);
     files.sort();
-    let mut trials = Vec::new();
+    let runner = runner.iter().map(|&(name, test)| {
+        let test = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(format!("runner::{name}"), test).with_ignored_flag(skip)
+    });
+    let mut trials: Vec<_> = runner.collect();
     let mut has = BTreeMap::new();
     let mut left_out = Vec::new();
     let ended = Arc::<Ended>::default();
@@ -177,7 +186,7 @@ fn asked(need: &Need) -> bool {
     let asking = thread::spawn(move || {
         fresh_netns();
         match need {
-            Need::Link(kind) => has_link(&kind),
+            Need::Link(kind) => !lacks_kind(&kind),
             Need::Sysctl(name) => fs::exists(sysctl_path(&name)).unwrap_or(false),
             Need::Kernel(_) | Need::Markers => true,
         }
@@ -185,16 +194,23 @@ fn asked(need: &Need) -> bool {
     asking.join().unwrap_or(false)
 }
 
+/// Runs a scenario that fails; returns how.
+///
+/// # Panics
+///
+/// When it is no scenario, or passes.
+pub fn failure(text: &str) -> String {
+    let scenario = parse(text).unwrap().into();
+    let failed = carry_out("x.scenario", &scenario, false).unwrap_err();
+    failed.message().unwrap_or_default().to_owned()
+}
+
 /// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
 /// threads.
 fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
     let (sender, result) = mpsc::channel();
-    let work = move || {
-        quiet_netns();
-        let machine = Machine::kernel().map_err(|trouble| trouble.message)?;
-        run(&name, &shown, machine, by_ledger)
-    };
+    let work = move || run(&name, &shown, by_ledger);
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
         // The receiver is gone if it took too long.
