@@ -10,6 +10,8 @@
 mod codec;
 mod file;
 mod journal;
+#[cfg(test)]
+mod mutations;
 mod namespace;
 mod pass;
 mod script;

@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, each for a time.
-//! What they find on the way stays below `fuzz/target`; the corpus in the repository grows by hand,
+//! What they find on the way stays below `target/fuzz`; the corpus in the repository grows by hand,
 //! from `--seeds` and from findings.
 
 use std::fs;
@@ -52,15 +52,8 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
 /// Records the running kernel's own words.
 fn seeds() -> Result<()> {
     need_ip()?;
-    let manifest = ["--manifest-path", "fuzz/Cargo.toml"];
-    show_and_run(&mut cargo(&[
-        "run",
-        "--quiet",
-        manifest[0],
-        manifest[1],
-        "--example",
-        "seeds",
-    ]))
+    let package = ["--package", "trueup-fuzz", "--example", "seeds"];
+    show_and_run(cargo(&["run", "--quiet"]).args(package))
 }
 
 /// The names of all targets, in their order.
@@ -119,7 +112,7 @@ impl Options {
 /// Runs one target; what it said, and whether it found something.
 fn drive(target: &str, seconds: u64) -> Result<(String, bool)> {
     // libFuzzer writes what it finds worth keeping into the first folder.
-    let work = root().join("fuzz/target/corpus").join(target);
+    let work = root().join("target/fuzz/corpus").join(target);
     fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
     let (work, corpus) = (work.to_string_lossy(), format!("fuzz/corpus/{target}"));
     let time = format!("-max_total_time={seconds}");

@@ -9,6 +9,7 @@ mod nightly;
 #[cfg(test)]
 mod pages;
 mod plant;
+mod programs;
 mod prove;
 mod sanitize;
 mod scenarios;
@@ -46,7 +47,7 @@ None needs root; all need `ip` (iproute2).";
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["test"] => test::run(),
+        ["test", ref options @ ..] => test::run(options),
         ["bench", ref options @ ..] => bench::run(options),
         ["counts", ref options @ ..] => counts::run(options),
         ["demo"] => demo::run(),

@@ -28,7 +28,7 @@ const CASES: &str = "2000";
 /// Runs it.
 pub(crate) fn run() -> Result<()> {
     need_ip()?;
-    let mut steps = Steps::default();
+    let steps = Steps::default();
     steps.run("every kill point", || {
         show_and_run(cargo(&KILL_POINTS).env("TRUEUP_CRASH", "all"))
     });

@@ -1,28 +1,36 @@
 //! The steps of a command: all run, so that one call shows all that is wrong, each with the time
-//! that it took.
+//! that it took. Some run beside others.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::tools::Result;
 
 /// What came of the steps so far.
 #[derive(Default)]
-pub(crate) struct Steps {
-    lines: Vec<String>,
-    errors: Vec<String>,
+pub(crate) struct Steps(Mutex<Vec<Step>>);
+
+/// A step that has ended.
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) seconds: u64,
+    /// What it has to say for itself, or what went wrong.
+    pub(crate) result: Result<String>,
 }
 
 impl Steps {
-    /// Runs a step, whatever became of those before it.
-    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> Result<()>) {
+    /// Runs a step, whatever became of those before it. Returns what it gives.
+    pub(crate) fn run<T: Told>(&self, name: &str, step: impl FnOnce() -> Result<T>) -> Option<T> {
         let begun = Instant::now();
         let result = step();
-        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
-        let seconds = begun.elapsed().as_secs();
-        self.lines
-            .push(format!("{seconds:>6} s  {name}: {verdict}"));
-        self.errors
-            .extend(result.err().map(|error| format!("{name}: {error}")));
+        let step = Step {
+            name: name.to_owned(),
+            seconds: begun.elapsed().as_secs(),
+            result: result.as_ref().map(Told::told).map_err(String::clone),
+        };
+        let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.push(step);
+        result.ok()
     }
 
     /// Prints the times.
@@ -31,15 +39,46 @@ impl Steps {
     ///
     /// Those of all steps.
     pub(crate) fn end(self) -> Result<()> {
-        for line in self.lines {
-            println!("{line}");
+        let steps = self.into_inner();
+        let mut errors = Vec::new();
+        for Step {
+            name,
+            seconds,
+            result,
+        } in steps
+        {
+            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+            println!("{seconds:>6} s  {name}: {verdict}");
+            errors.extend(result.err().map(|error| format!("{name}: {error}")));
         }
-        match self.errors.is_empty() {
+        match errors.is_empty() {
             true => Ok(()),
-            false => Err(self.errors.join("\nxtask: ")),
+            false => Err(errors.join("\nxtask: ")),
         }
     }
+
+    fn into_inner(self) -> Vec<Step> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+/// What a step can give.
+pub(crate) trait Told {
+    /// One line about it.
+    fn told(&self) -> String {
+        String::new()
+    }
+}
+
+impl Told for () {}
+
+impl Told for String {
+    fn told(&self) -> String {
+        self.clone()
+    }
+}
+
+impl<T> Told for Vec<T> {}
 
 #[cfg(test)]
 mod tests {
@@ -48,12 +87,13 @@ mod tests {
     #[test]
     fn a_step_that_fails_stops_none_and_every_error_is_kept() {
         let mut ran = 0;
-        let mut steps = Steps::default();
+        let steps = Steps::default();
         for name in ["first", "second"] {
-            steps.run(name, || {
+            let given = steps.run(name, || {
                 ran += 1;
-                Err("wrong".to_owned())
+                Err::<(), _>("wrong".to_owned())
             });
+            assert!(given.is_none());
         }
         assert_eq!(
             steps.end().unwrap_err(),

@@ -2,9 +2,12 @@
 
 use std::env;
 use std::fs;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// What went wrong, for a person.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -33,6 +36,52 @@ pub(crate) fn show_and_run(command: &mut Command) -> Result<()> {
         .success()
         .then_some(())
         .ok_or_else(|| format!("{line}: {status}"))
+}
+
+/// Runs a command to its end, and shows its output whole, after its command line: for commands that
+/// run beside others.
+pub(crate) fn run_and_show(command: &mut Command) -> (String, Result<()>) {
+    let ran = captured(command);
+    let line = line(command);
+    match ran {
+        Ok((output, status)) => {
+            println!("$ {line}\n{output}");
+            let done = status.success().then_some(());
+            (output, done.ok_or_else(|| format!("{line}: {status}")))
+        }
+        Err(error) => (String::new(), Err(format!("{line}: {error}"))),
+    }
+}
+
+/// Runs a command to its end. Returns all that it prints, in order.
+fn captured(command: &mut Command) -> io::Result<(String, ExitStatus)> {
+    let (mut reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.stdin(Stdio::null()).spawn()?;
+    // The command holds its ends of the pipe until it has others.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output)?;
+    let output = String::from_utf8_lossy(&output).into_owned();
+    Ok((output, child.wait()?))
+}
+
+/// Waits for a process, at most for a time; then it is killed.
+pub(crate) fn wait(child: &mut Child, bound: Duration) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) if begun.elapsed() < bound => thread::sleep(Duration::from_millis(20)),
+            Ok(None) => {
+                // It may have ended by itself by now.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("not done after {} s", bound.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
 }
 
 /// A command as one would type it.

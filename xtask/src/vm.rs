@@ -17,15 +17,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::tools::{IP, Result, Tool, need, root};
+use crate::programs::Program;
+use crate::tools::{self, IP, Result, Tool, root};
 use boot::Accel;
 use programs::Programs;
 use ran::Ran;
 
-const TOOLS: [Tool; 5] = [
+const TOOLS: [Tool; 6] = [
     Tool {
         program: "qemu-system-x86_64",
         package: "qemu-system-x86",
+    },
+    Tool {
+        program: "objcopy",
+        package: "binutils",
     },
     Tool {
         program: "busybox",
@@ -50,7 +55,7 @@ const SERIES: [&str; 2] = ["6.1", "6.12"];
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+pub(crate) struct Asked {
     kernels: Vec<&'static str>,
     accel: Option<Accel>,
     /// A single test program.
@@ -63,18 +68,42 @@ struct Asked {
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
     let asked = Asked::parse(options)?;
+    need()?;
+    let mut programs = Programs::build(asked.only.as_deref())?;
+    programs.filter.clone_from(&asked.filter);
+    on_each(&asked, &programs)?;
+    if asked.write {
+        table::write(&dir()?, &root().join("docs/kernels.md"))?;
+    }
+    Ok(())
+}
+
+/// Runs programs that are built already, and linked statically.
+pub(crate) fn test(asked: &Asked, built: &[Program]) -> Result<()> {
+    on_each(asked, &Programs::of(built, None)?)
+}
+
+/// Makes sure that a virtual machine can be made.
+pub(crate) fn need() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the kernel packages are for x86-64, which this machine is not".to_owned());
     }
-    need(&TOOLS)?;
+    tools::need(&TOOLS)
+}
+
+/// Where packages, images and logs are.
+fn dir() -> Result<PathBuf> {
     let dir = root().join("target/vm");
     fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    let mut programs = Programs::build(&dir.join("build"), asked.only.as_deref())?;
-    programs.filter.clone_from(&asked.filter);
+    Ok(dir)
+}
+
+fn on_each(asked: &Asked, programs: &Programs) -> Result<()> {
+    let dir = dir()?;
     let mut failed = Vec::new();
     for kernel in &asked.kernels {
         let start = Instant::now();
-        match on(kernel, asked.accel, &programs, &dir) {
+        match on(kernel, asked.accel, programs, &dir) {
             Ok(ran) => {
                 let seconds = start.elapsed().as_secs();
                 println!("{kernel} ({}), {seconds} s: {}", ran.release, ran.summary());
@@ -88,13 +117,10 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
             Err(error) => failed.push(format!("{kernel}: {error}")),
         }
     }
-    if !failed.is_empty() {
-        return Err(failed.join("\nxtask: "));
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\nxtask: ")),
     }
-    if asked.write {
-        table::write(&dir, &root().join("docs/kernels.md"))?;
-    }
-    Ok(())
 }
 
 /// Runs the programs on one kernel.
@@ -117,7 +143,7 @@ fn on(kernel: &str, accel: Option<Accel>, programs: &Programs, dir: &Path) -> Re
 }
 
 impl Asked {
-    fn parse(options: &[&str]) -> Result<Asked> {
+    pub(crate) fn parse(options: &[&str]) -> Result<Asked> {
         let (mut kernels, mut accel, mut write) = (Vec::new(), None, false);
         let (mut only, mut filter) = (None, String::new());
         let mut words = options.iter();

@@ -57,8 +57,12 @@ pub(super) fn write(path: &Path, package: &Package, programs: &Programs) -> Resu
     };
     put().map_err(told)?;
     let tests = programs.tests.iter().map(|program| &program.path);
+    let stripped = path.with_extension("stripped");
     for program in tests.chain(&programs.others) {
-        copy(&mut archive, program, program)?;
+        // Debug information is nine tenths of what the guest would have to hold.
+        let mut objcopy = Command::new(find("objcopy")?);
+        output(objcopy.arg("--strip-debug").arg(program).arg(&stripped))?;
+        copy(&mut archive, &stripped, program)?;
     }
     // Busybox's own shell takes its own `ip` for any other.
     for (program, at) in [

@@ -1,12 +1,10 @@
 //! The test programs that need a kernel, linked statically, so that they run where nothing else is.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
 
-use serde_json::Value;
-
-use crate::tools::{Result, cargo, line, root};
+use crate::programs::{Linked, Program, build};
+use crate::tools::{Result, root};
 
 /// What a guest runs, and what that needs beside it.
 pub(super) struct Programs {
@@ -17,93 +15,41 @@ pub(super) struct Programs {
     pub(super) filter: String,
 }
 
-/// A test program.
-pub(super) struct Program {
-    /// Package and target, such as `rtnl/kernel`.
-    pub(super) name: String,
-    pub(super) path: PathBuf,
-    /// The package's folder, in which `cargo test` would run it.
-    pub(super) dir: PathBuf,
-}
-
-/// Without debug information: it would be nine tenths of what the guest has to hold. With a little
-/// optimization: an emulated machine is slow enough.
-const PROFILE: [&str; 6] = [
-    "--config",
-    "profile.dev.debug=false",
-    "--config",
-    "profile.dev.strip='debuginfo'",
-    "--config",
-    "profile.dev.opt-level=1",
-];
-
 impl Programs {
-    /// Builds them all, or `only` the one of a name, in a target directory of its own, as the flags
-    /// are not those of other builds.
-    pub(super) fn build(target: &Path, only: Option<&str>) -> Result<Programs> {
-        let targets = targets(only)?;
+    /// Builds them all, or `only` the one of a name.
+    pub(super) fn build(only: Option<&str>) -> Result<Programs> {
+        let mut names: Vec<_> = targets(only)?.into_iter().map(|(_, name)| name).collect();
+        names.sort();
+        names.dedup();
+        let words: Vec<_> = names.iter().flat_map(|name| ["--test", name]).collect();
+        Programs::of(&build(Linked::Statically, &words)?, only)
+    }
+
+    /// Picks those that need a kernel, or `only` the one of a name.
+    pub(super) fn of(built: &[Program], only: Option<&str>) -> Result<Programs> {
         let mut programs = Programs {
             tests: Vec::new(),
             others: Vec::new(),
             filter: String::new(),
         };
-        let mut packages: Vec<&str> = Vec::new();
-        let mut tests: Vec<&str> = Vec::new();
-        for (package, target) in &targets {
-            packages.extend(["--package", package]);
-            tests.extend(["--test", target]);
-        }
-        let mut build = cargo(&["test", "--no-run", "--all-features"]);
-        build
-            .args(&packages)
-            .args(&tests)
-            .args(["--target", "x86_64-unknown-linux-gnu"])
-            .arg("--message-format=json-render-diagnostics")
-            .args(PROFILE)
-            .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            .env("CARGO_TARGET_DIR", target)
-            .stderr(Stdio::inherit());
-        let line = line(&build);
-        println!("$ {line}");
-        let built = build.output().map_err(|error| format!("{line}: {error}"))?;
-        if !built.status.success() {
-            return Err(format!("{line}: {}", built.status));
-        }
-        for message in String::from_utf8_lossy(&built.stdout).lines() {
-            programs.take(message, &targets);
+        let wanted: Vec<_> = targets(only)?
+            .iter()
+            .map(|(package, target)| name_of(package, target))
+            .collect();
+        for program in built {
+            if !program.is_test {
+                programs.others.push(program.path.clone());
+            } else if wanted.contains(&program.name) {
+                programs.tests.push(program.clone());
+            }
         }
         programs.tests.sort_by(|a, b| a.name.cmp(&b.name));
-        if programs.tests.len() != targets.len() {
-            let built = programs.tests.len();
-            return Err(format!("{built} programs for {} targets", targets.len()));
-        }
-        Ok(programs)
-    }
-
-    /// Takes in what cargo says about one artifact.
-    fn take(&mut self, message: &str, targets: &[(String, String)]) {
-        let Ok(message) = serde_json::from_str::<Value>(message) else {
-            return;
-        };
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let (Some(path), Some(manifest), Some(target)) = (
-            text(&message["executable"]).map(PathBuf::from),
-            text(&message["manifest_path"]).map(PathBuf::from),
-            text(&message["target"]["name"]),
-        ) else {
-            return;
-        };
-        let dir = manifest.parent().map(PathBuf::from).unwrap_or_default();
-        // A package's folder is named after its role.
-        let role = dir.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("{role}/{target}");
-        if message["target"]["kind"][0] != "test" {
-            self.others.push(path);
-        } else if targets
+        match wanted
             .iter()
-            .any(|(package, target)| name_of(package, target) == name)
+            .find(|name| programs.tests.iter().all(|test| test.name != **name))
         {
-            self.tests.push(Program { name, path, dir });
+            Some(name) => Err(format!("{name} was not built")),
+            None => Ok(programs),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use trueup_fuzz::TARGETS;
+use crate::TARGETS;
 
 /// Numbers without pattern (Knuth's 64-bit linear congruential generator).
 struct Numbers(u64);

@@ -1,0 +1,330 @@
+//! The workspace's test programs: one call of cargo builds them, and several run at once, as most
+//! of them wait for the kernel.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::tools::{Result, cargo, line, root, wait};
+
+/// What `cargo test` builds of all members. One set of features for all commands: a package that is
+/// selected alone has other ones, and all that it depends on is built once more.
+pub(crate) const WORKSPACE: [&str; 2] = ["--workspace", "--all-features"];
+
+/// The cases of properties are the same each time, unless another seed is given: a change is not to
+/// fail by what it did not do.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
+
+/// A bound on the time of one program, which no program comes near to.
+const BOUND: Duration = Duration::from_secs(15 * 60);
+
+/// The programs that begin first, as they take longest.
+const LONG: [&str; 6] = [
+    "e2e/crash",
+    "e2e/cli",
+    "rtnl/kernel",
+    "observe/kernel",
+    "e2e/judges",
+    "journal/journal",
+];
+
+/// The programs that run alone, after all others: they measure time.
+const ALONE: [&str; 2] = ["e2e/drift", "e2e/scale"];
+
+/// How programs are linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linked {
+    /// As cargo does by default.
+    Dynamically,
+    /// With the C library in each program, so that it runs where nothing else is.
+    Statically,
+}
+
+impl Linked {
+    /// Makes cargo link so. Programs that are linked statically have a folder of their own.
+    pub(crate) fn set(self, command: &mut Command) {
+        if self == Linked::Statically {
+            let flags = "-C target-feature=+crt-static";
+            command
+                .args(["--target", "x86_64-unknown-linux-gnu"])
+                .env("RUSTFLAGS", flags)
+                .env("RUSTDOCFLAGS", flags);
+        }
+    }
+}
+
+/// A program that cargo built.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// Package and target, such as `rtnl/kernel`; of unit tests the package alone.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    /// The package's folder, in which `cargo test` would run it.
+    pub(crate) dir: PathBuf,
+    /// Whether it runs tests; the other programs are started by tests.
+    pub(crate) is_test: bool,
+}
+
+impl Program {
+    /// Reads what cargo says about one artifact.
+    fn read(message: &str) -> Option<Program> {
+        let message: Value = serde_json::from_str(message).ok()?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let manifest = PathBuf::from(text(&message["manifest_path"])?);
+        let dir = manifest.parent()?.to_owned();
+        // A package's folder is named after its role.
+        let role = dir.file_name()?.to_string_lossy().into_owned();
+        let name = match message["target"]["kind"][0].as_str()? {
+            "lib" | "proc-macro" => role,
+            _ => format!("{role}/{}", text(&message["target"]["name"])?),
+        };
+        Some(Program {
+            name,
+            path: text(&message["executable"])?.into(),
+            dir,
+            is_test: message["profile"]["test"] == true,
+        })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .current_dir(&self.dir)
+            .env("CARGO_MANIFEST_DIR", &self.dir)
+            .stdin(Stdio::null());
+        if env::var_os(SEED.0).is_none() {
+            command.env(SEED.0, SEED.1);
+        }
+        command
+    }
+}
+
+/// Builds the test programs, and those that they start; of some targets, if any are named, such as
+/// `--test`, `kernel`.
+pub(crate) fn build(linked: Linked, targets: &[&str]) -> Result<Vec<Program>> {
+    let mut build = cargo(&["test", "--no-run"]);
+    build.args(WORKSPACE).args(targets);
+    build.arg("--message-format=json-render-diagnostics");
+    linked.set(&mut build);
+    let line = line(&build);
+    println!("$ {line}");
+    let built = build
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("{line}: {error}"))?;
+    if !built.status.success() {
+        return Err(format!("{line}: {}", built.status));
+    }
+    let messages = String::from_utf8_lossy(&built.stdout);
+    Ok(messages.lines().filter_map(Program::read).collect())
+}
+
+/// Runs the tests of all programs: several at once, except those that measure time, which
+/// [`run_alone`] runs.
+pub(crate) fn run_together(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
+    let mut waiting: Vec<_> = (programs.iter())
+        .filter(|program| program.is_test && !ALONE.contains(&&*program.name))
+        .collect();
+    let rank = |program: &Program| LONG.iter().position(|long| *long == program.name);
+    waiting.sort_by_key(|program| rank(program).unwrap_or(LONG.len()));
+    let waiting = Mutex::new(VecDeque::from(waiting));
+    let failures = Mutex::new(Vec::new());
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..2 * cores {
+            scope.spawn(|| {
+                while let Some(program) = locked(&waiting, VecDeque::pop_front) {
+                    if let Err(error) = run(program, count) {
+                        locked(&failures, |failures| failures.push(error));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    joined(failures)
+}
+
+/// Runs the tests of the programs that measure time, one after the other.
+pub(crate) fn run_alone(programs: &[Program], count: &Mutex<Count>) -> Result<()> {
+    let alone = programs
+        .iter()
+        .filter(|program| program.is_test && ALONE.contains(&&*program.name));
+    joined(
+        alone
+            .filter_map(|program| run(program, count).err())
+            .collect(),
+    )
+}
+
+/// Runs one program, and prints all of its output when it has ended.
+fn run(program: &Program, count: &Mutex<Count>) -> Result<()> {
+    let name = &program.name;
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    // A file, not a pipe: a process that a test leaves behind would hold the pipe open.
+    let log = log(name).map_err(failed)?;
+    let output = File::create(&log).map_err(failed)?;
+    let begun = Instant::now();
+    let mut child = program
+        .command()
+        .stdout(output.try_clone().map_err(failed)?)
+        .stderr(output)
+        .spawn()
+        .map_err(failed)?;
+    let status = wait(&mut child, BOUND).map_err(|error| format!("{name}: {error}"));
+    let output = fs::read(&log).map_err(failed)?;
+    let output = String::from_utf8_lossy(&output);
+    let seconds = begun.elapsed().as_secs_f32();
+    let text = format!("     Running {name} ({seconds:.1} s)\n{output}\n");
+    // One call, so that no other program's output comes between.
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(failed)?;
+    locked(count, |count| {
+        output.lines().for_each(|line| count.add(line))
+    });
+    let status = status?;
+    status
+        .success()
+        .then_some(())
+        .ok_or_else(|| format!("{name}: {status}"))
+}
+
+/// The file of a program's output.
+fn log(name: &str) -> std::io::Result<PathBuf> {
+    let logs = root().join("target/test-output");
+    fs::create_dir_all(&logs)?;
+    Ok(logs.join(name.replace('/', "-")).with_extension("log"))
+}
+
+fn joined(failures: Vec<String>) -> Result<()> {
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\nxtask: ")),
+    }
+}
+
+/// Works on what a lock guards; a test that panics elsewhere is reported there.
+fn locked<T, R>(mutex: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
+    act(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The sum over the summaries of all test programs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Count {
+    /// Takes in a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`; others count
+    /// nothing.
+    pub(crate) fn add(&mut self, line: &str) {
+        let Some((_, numbers)) = line
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for part in numbers.split("; ") {
+            if let Some((number, word)) = part.split_once(' ')
+                && let Ok(number) = number.parse::<u64>()
+            {
+                match word {
+                    "passed" => self.passed += number,
+                    "failed" => self.failed += number,
+                    "ignored" => self.skipped += number,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Finds a program by its name.
+pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Path> {
+    let found = programs
+        .iter()
+        .find(|program| program.name == name && !program.is_test);
+    found
+        .map(|program| &*program.path)
+        .ok_or_else(|| format!("{name} was not built"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_add_up_and_other_lines_do_not_count() {
+        let mut count = Count::default();
+        for line in [
+            "test result: ok. 11 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 1 passed; 3 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.2s",
+            "test 9 passed; ... ok",
+            "test result: nonsense",
+        ] {
+            count.add(line);
+        }
+        let (passed, failed, skipped) = (12, 3, 2);
+        assert_eq!(
+            count,
+            Count {
+                passed,
+                failed,
+                skipped
+            }
+        );
+    }
+
+    #[test]
+    fn programs_are_named_after_package_and_target() {
+        let read = |kind: &str, target: &str, test: bool| {
+            let message = format!(
+                r#"{{ "manifest_path": "/w/crates/rtnl/Cargo.toml", "executable": "/w/target/x",
+                "target": {{ "kind": ["{kind}"], "name": "{target}" }}, "profile": {{ "test": {test} }} }}"#
+            );
+            Program::read(&message.replace('\n', "")).unwrap()
+        };
+        let test = read("test", "kernel", true);
+        assert_eq!((&*test.name, test.is_test), ("rtnl/kernel", true));
+        assert_eq!(read("lib", "trueup_rtnl", true).name, "rtnl");
+        assert!(!read("bin", "demo", false).is_test);
+        assert!(Program::read(r#"{ "reason": "build-finished", "success": true }"#).is_none());
+    }
+
+    #[test]
+    fn what_fails_is_named_and_what_hangs_is_stopped() {
+        let program = |name: &str, path: &str| Program {
+            name: name.to_owned(),
+            path: path.into(),
+            dir: "/".into(),
+            is_test: true,
+        };
+        let count = Mutex::default();
+        let programs = [
+            program("x/true", "/bin/true"),
+            program("x/false", "/bin/false"),
+        ];
+        let error = run_together(&programs, &count).unwrap_err();
+        assert!(
+            error.starts_with("x/false: ") && !error.contains("true"),
+            "{error}"
+        );
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let error = wait(&mut child, Duration::from_millis(100)).unwrap_err();
+        assert!(error.contains("not done after"), "{error}");
+    }
+}
