@@ -1,7 +1,8 @@
 //! The interface indexes of new links.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::ops::Range;
 
 use trueup_diff::{Dev, Plan};
@@ -29,10 +30,30 @@ pub fn draw_indexes(plan: &Plan) -> BTreeMap<Dev, u32> {
         .collect()
 }
 
+thread_local! {
+    /// The seed of the numbers that this thread draws, and how many it drew.
+    static SEED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Makes the numbers that the calling thread draws from now on depend on a seed alone, for
+/// simulation.
+#[doc(hidden)]
+pub fn seed_random(seed: u64) {
+    SEED.set(Some((seed, 0)));
+}
+
 /// Returns a random number of a range.
 pub(crate) fn random(among: Range<u32>) -> u32 {
-    // Each `RandomState` has its own keys, from the operating system.
-    let random = RandomState::new().build_hasher().finish();
+    let random = match SEED.get() {
+        Some((seed, drawn)) => {
+            SEED.set(Some((seed, drawn + 1)));
+            let mut hasher = DefaultHasher::new();
+            (seed, drawn).hash(&mut hasher);
+            hasher.finish()
+        }
+        // Each `RandomState` has its own keys, from the operating system.
+        None => RandomState::new().build_hasher().finish(),
+    };
     let span = u64::from(among.end - among.start);
     among.start + (random % span) as u32
 }

@@ -11,6 +11,8 @@ mod run;
 
 pub use trueup_reconcile::ErrorClass;
 
+#[doc(hidden)]
+pub use indexes::seed_random;
 pub use indexes::{draw_indexes, is_drawn_index};
 pub use outcome::{Failure, Outcome, Outcomes, Pending, StoredForms};
 pub use run::{apply, apply_with_echo};

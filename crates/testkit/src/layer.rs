@@ -6,19 +6,40 @@ use std::os::fd::{AsFd, BorrowedFd};
 use trueup_netlink::filter::Instruction;
 use trueup_netlink::{Group, Namespace, Transport};
 
-pub(crate) trait Layer: Send {
+/// What a layer does with the messages that pass through it.
+pub trait Layer: Send {
+    /// Sends a datagram on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transport::send`].
     fn send(&mut self, inner: &mut dyn Transport, datagram: &[u8]) -> io::Result<()>;
 
+    /// Receives a datagram.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transport::receive`].
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         inner.receive(buffer)
+    }
+
+    /// Returns the cookie of the namespace.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transport::netns_cookie`].
+    fn netns_cookie(&self, inner: &dyn Transport) -> io::Result<u64> {
+        inner.netns_cookie()
     }
 }
 
 /// Connects to a namespace through a layer.
-pub(crate) fn connect(
-    inner: &Namespace,
-    layer: impl Layer + 'static,
-) -> io::Result<Box<dyn Transport>> {
+///
+/// # Errors
+///
+/// When the namespace cannot be connected to.
+pub fn connect(inner: &Namespace, layer: impl Layer + 'static) -> io::Result<Box<dyn Transport>> {
     let inner = inner.connect().map_err(|error| match error.errno() {
         Some(errno) => io::Error::from_raw_os_error(errno),
         None => io::Error::other(error.to_string()),
@@ -53,7 +74,7 @@ impl<L: Layer> Transport for Layered<L> {
     }
 
     fn netns_cookie(&self) -> io::Result<u64> {
-        self.inner.netns_cookie()
+        self.layer.netns_cookie(&*self.inner)
     }
 
     fn set_filter(&mut self, program: &[Instruction]) -> io::Result<()> {

@@ -12,7 +12,7 @@ mod enter;
 pub mod fake;
 pub mod faults;
 pub mod fields;
-mod layer;
+pub mod layer;
 mod mask;
 pub mod message;
 pub mod model;
@@ -39,5 +39,5 @@ pub use topology::{
     NamedNetns, bridge, index_of, ip, ip_batch, ip_fails, ip_force, ip_json, named_netns, uplinks,
     veth_pair, wait_until,
 };
-pub use wire::{lacks_kind, raw_dump, raw_dump_proxies, raw_request};
+pub use wire::{raw_dump, raw_dump_proxies};
 pub use writer::Writer;

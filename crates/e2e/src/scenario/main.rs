@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use super::machine::{Machine, has_link, sysctl_path};
 use super::run::{description, run};
-use super::writer::sysctl_path;
 use super::{Need, Scenario, parse};
-use trueup_testkit::{enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version};
+use trueup_testkit::{
+    enter, fake, fresh_netns, may_skip, panic_text, quiet_netns, running_version,
+};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
 /// on an emulated machine some hundred.
@@ -32,9 +34,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 ///
 /// A run of all scenarios writes what each shows, and how it ended, to the file `results`: a line
 /// of JSON for each scenario. `cargo xtask scenarios` reads it.
-///
-/// `runner` are tests of the runner itself.
-pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCode {
+pub fn main(directory: &Path, results: &Path) -> ExitCode {
     let forbidden = enter().err().map(|error| error.to_string());
     let skip = forbidden.is_some() && may_skip(|name| std::env::var(name).ok());
     if let (Some(reason), true) = (&forbidden, skip) {
@@ -43,14 +43,7 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
     let mut files = Vec::new();
     collect(directory, &mut files);
     files.sort();
-    let runner = runner.iter().map(|&(name, test)| {
-        let test = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(format!("runner::{name}"), test).with_ignored_flag(skip)
-    });
-    let mut trials: Vec<_> = runner.collect();
+    let mut trials = Vec::new();
     let mut has = BTreeMap::new();
     let mut left_out = Vec::new();
     let ended = Arc::<Ended>::default();
@@ -75,28 +68,45 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
             }
         };
         shown.push((name.clone(), scenario.clone()));
-        let mut is_known = |need: &Need| *has.entry(need.clone()).or_insert_with(|| asked(need));
-        for (place, by_ledger) in [("kernel", false), ("ledger", true)] {
+        let lacks = |version, knows: &mut dyn FnMut(&Need) -> bool, markers: bool| {
+            let needs = scenario.needs.iter().find(|need| match need {
+                Need::Kernel(wanted) => !wanted.admits(version),
+                Need::Link(_) | Need::Sysctl(_) => !knows(need),
+                Need::Markers => !markers,
+            });
+            needs.map(|need| format!("needs {need}"))
+        };
+        let fakes = [("fake", false), ("ledger", true)];
+        for (place, by_ledger) in fakes {
             if by_ledger && !scenario.has_agent() {
                 continue;
             }
-            let name = format!("{place}::{name}");
-            let mut lacks = |need: &Need| match need {
-                Need::Kernel(wanted) => !wanted.admits(running_version()),
-                Need::Markers => by_ledger,
-                Need::Link(_) | Need::Sysctl(_) => forbidden.is_none() && !is_known(need),
-            };
-            if let Some(need) = scenario.needs.iter().find(|need| lacks(need)) {
-                left_out.push(ended.left_out(name, &format!("needs {need}")));
-                continue;
+            let (on_fake, called) = (scenario.clone(), file.clone());
+            let on_fake = move || carry_out(&called, &on_fake, by_ledger, Machine::fake);
+            match lacks(fake::VERSION, &mut |_| true, !by_ledger) {
+                None => trials.push(ended.trial(format!("{place}::{name}"), on_fake)),
+                Some(why) => left_out.push(ended.left_out(format!("{place}::{name}"), &why)),
             }
-            let (forbidden, file, scenario) = (forbidden.clone(), file.clone(), scenario.clone());
-            let test = move || match forbidden {
-                Some(reason) => Err(reason.into()),
-                None => carry_out(&file, &scenario, by_ledger),
-            };
-            trials.push(ended.trial(name, test).with_ignored_flag(skip));
         }
+        let mut is_known = |need: &Need| *has.entry(need.clone()).or_insert_with(|| asked(need));
+        let lacks = match &forbidden {
+            None => lacks(running_version(), &mut is_known, true),
+            Some(_) => None,
+        };
+        if let Some(why) = lacks {
+            left_out.push(ended.left_out(format!("kernel::{name}"), &why));
+            continue;
+        }
+        let forbidden = forbidden.clone();
+        let on_kernel = move || match forbidden {
+            Some(reason) => Err(reason.into()),
+            None => carry_out(&file, &scenario, false, || {
+                quiet_netns();
+                Machine::kernel()
+            }),
+        };
+        let trial = ended.trial(format!("kernel::{name}"), on_kernel);
+        trials.push(trial.with_ignored_flag(skip));
     }
     let arguments = Arguments::from_args();
     if !arguments.list && !left_out.is_empty() {
@@ -186,7 +196,7 @@ fn asked(need: &Need) -> bool {
     let asking = thread::spawn(move || {
         fresh_netns();
         match need {
-            Need::Link(kind) => !lacks_kind(&kind),
+            Need::Link(kind) => has_link(&kind),
             Need::Sysctl(name) => fs::exists(sysctl_path(&name)).unwrap_or(false),
             Need::Kernel(_) | Need::Markers => true,
         }
@@ -194,23 +204,20 @@ fn asked(need: &Need) -> bool {
     asking.join().unwrap_or(false)
 }
 
-/// Runs a scenario that fails; returns how.
-///
-/// # Panics
-///
-/// When it is no scenario, or passes.
-pub fn failure(text: &str) -> String {
-    let scenario = parse(text).unwrap().into();
-    let failed = carry_out("x.scenario", &scenario, false).unwrap_err();
-    failed.message().unwrap_or_default().to_owned()
-}
-
 /// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
 /// threads.
-fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<(), Failed> {
+fn carry_out(
+    file: &str,
+    scenario: &Arc<Scenario>,
+    by_ledger: bool,
+    machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
+) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
     let (sender, result) = mpsc::channel();
-    let work = move || run(&name, &shown, by_ledger);
+    let work = move || {
+        let machine = machine().map_err(|trouble| trouble.message)?;
+        run(&name, &shown, machine, by_ledger)
+    };
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
         // The receiver is gone if it took too long.

@@ -128,9 +128,22 @@ pub struct Faults {
     script: Arc<Mutex<Script>>,
 }
 
+/// A function that is called with each fault at a request, and the request.
+#[derive(Clone)]
+struct Watcher(Arc<WatchFault>);
+
+type WatchFault = dyn Fn(&Fault, &[u8]) + Send + Sync;
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
 #[derive(Debug, Default)]
 struct Script {
     faults: Vec<Armed>,
+    watcher: Option<Watcher>,
     /// Messages sent that ask for a change.
     changes: u32,
     /// The process is dead: nothing is sent or received.
@@ -165,6 +178,12 @@ impl Faults {
         self.lock().faults.push(armed);
     }
 
+    /// Calls `watch` with each fault just before it happens, and the request at which it does; with
+    /// an empty request for faults of announcements.
+    pub fn watch(&self, watch: impl Fn(&Fault, &[u8]) + Send + Sync + 'static) {
+        self.lock().watcher = Some(Watcher(Arc::new(watch)));
+    }
+
     /// Removes all faults, and revives a process that died.
     pub fn clear(&self) {
         let mut script = self.lock();
@@ -175,6 +194,13 @@ impl Faults {
     /// How many messages that ask for a change were sent so far.
     pub fn changes(&self) -> u32 {
         self.lock().changes
+    }
+
+    fn report(&self, faults: &[Fault], request: &[u8]) {
+        let watcher = self.lock().watcher.clone();
+        if let Some(Watcher(watch)) = watcher {
+            faults.iter().for_each(|fault| watch(fault, request));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Script> {
@@ -191,7 +217,13 @@ impl Connect for Faults {
 /// The panic payload of a process that died: only the destructors of its values run on.
 struct Died;
 
-/// Runs something that may die by [`Fault::DieBefore`] or [`Fault::DieAfter`]; `None` when it did.
+/// Ends the process that [`died`] runs.
+pub fn die() -> ! {
+    resume_unwind(Box::new(Died))
+}
+
+/// Runs something that may die by [`Fault::DieBefore`], [`Fault::DieAfter`] or [`die`]; `None` when
+/// it did.
 /// Other panics go through.
 pub fn died<T>(work: impl FnOnce() -> T) -> Option<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
@@ -236,7 +268,7 @@ impl Script {
 
     fn die(&mut self) -> ! {
         self.dead = true;
-        resume_unwind(Box::new(Died))
+        die()
     }
 }
 

@@ -38,6 +38,7 @@ impl Faulty {
     /// One request, with its faults.
     fn request(&mut self, inner: &mut dyn Transport, request: &[u8]) -> io::Result<()> {
         let due = self.faults.lock().due(request);
+        self.faults.report(&due, request);
         for fault in &due {
             match fault {
                 // Not under the lock: it may well speak through the same faults.
@@ -97,7 +98,11 @@ impl Layer for Faulty {
         if !self.asks && !self.heard && self.queue.is_empty() {
             let due = self.faults.lock().at_announcements();
             if !due.is_empty() {
-                self.queue = garble(&due, drain(inner));
+                let announced = drain(inner);
+                if !announced.is_empty() {
+                    self.faults.report(&due, &[]);
+                }
+                self.queue = garble(&due, announced);
                 self.heard = true;
             }
         }

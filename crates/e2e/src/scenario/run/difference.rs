@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::writer::Trouble;
+use super::super::machine::Trouble;
 
 /// Why a step ended.
 pub(super) enum Stop {

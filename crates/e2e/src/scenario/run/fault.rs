@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::FaultKind;
+use super::super::machine::Wire;
+use super::super::{FaultKind, WriterLine};
 use super::Run;
 use super::difference::Stop;
 use trueup_testkit::faults::Fault;
@@ -27,16 +28,27 @@ impl Run<'_> {
             FaultKind::Repeat => Fault::Repeat,
             FaultKind::Reverse => Fault::Reverse,
             FaultKind::Invent(act) => {
-                let names = self.machine.names();
-                Fault::Invent(act.request(names)?.message.encode(0, 0, 0))
+                let act = self.machine.resolved(act)?;
+                Fault::Invent(self.machine.wire.unsent(&act.command)?)
             }
             FaultKind::Writer(act) => {
-                let names = self.machine.names().clone();
-                let act = act.resolved(&names)?;
-                // On the thread of the pass, and so in its namespace.
+                let WriterLine {
+                    command,
+                    errno,
+                    text,
+                    ..
+                } = self.machine.resolved(act)?;
+                let namespace = self.machine.namespace();
                 Fault::Writer(Arc::new(move || {
-                    let ended = act.carry_out(&names);
-                    ended.unwrap_or_else(|trouble| panic!("another writer: {}", trouble.message));
+                    let ended =
+                        Wire::open(&namespace).and_then(|mut wire| wire.carry_out(&command));
+                    let ended = ended
+                        .unwrap_or_else(|trouble| panic!("another writer: {}", trouble.message));
+                    assert_eq!(
+                        ended,
+                        errno.unwrap_or(0),
+                        "the other writer's `{text}` ended so"
+                    );
                 }))
             }
         })

@@ -1,0 +1,140 @@
+//! The judges: what holds after each step, told from the kernel's rows and from the messages that
+//! the agent sends.
+
+mod converged;
+mod messages;
+mod owners;
+mod report;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use trueup_diff::Desired;
+use trueup_testkit::RawMessage;
+
+use crate::script::Setup;
+use messages::PassMessages;
+use owners::Owners;
+use trueup_e2e::world::{Id, World as Rows};
+
+/// A broken invariant, by its number in `docs/safety.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) invariant: u8,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = trueup_e2e::scenario::INVARIANTS[usize::from(self.invariant) - 1];
+        write!(f, "invariant {}: {name}: {}", self.invariant, self.what)
+    }
+}
+
+pub(crate) struct Judge {
+    /// The first.
+    pub(crate) violation: Option<Violation>,
+    owners: Owners,
+    /// What was there before the agent and the others came.
+    base: Option<Rows>,
+    pass: PassMessages,
+    /// What other writers have changed, and when.
+    writes: BTreeMap<Id, (RawMessage, u64)>,
+    desired: Desired,
+    /// Nothing has happened since a pass that converged.
+    is_quiet: bool,
+    /// The namespace that the agent is subscribed to.
+    bound: Option<u64>,
+}
+
+impl Judge {
+    pub(crate) fn new(setup: &Setup) -> Judge {
+        Judge {
+            violation: None,
+            owners: Owners::new(setup),
+            base: None,
+            pass: PassMessages::default(),
+            writes: BTreeMap::new(),
+            desired: Desired::default(),
+            is_quiet: false,
+            bound: None,
+        }
+    }
+
+    pub(crate) fn fail(&mut self, invariant: u8, what: String) {
+        self.violation.get_or_insert(Violation { invariant, what });
+    }
+
+    pub(crate) fn set_base(&mut self, base: Rows) {
+        self.base = Some(base);
+    }
+
+    pub(crate) fn set_desired(&mut self, desired: &Desired) {
+        self.desired = desired.clone();
+        self.is_quiet = false;
+    }
+
+    pub(crate) fn set_bound(&mut self, namespace: Option<u64>) {
+        self.bound = namespace;
+    }
+
+    pub(crate) fn recreated(&mut self) {
+        self.owners.clear();
+        self.is_quiet = false;
+    }
+
+    pub(crate) fn fault_happened(&mut self) {
+        self.is_quiet = false;
+    }
+
+    /// Another writer has changed the rows.
+    pub(crate) fn writer_acted(&mut self, before: &Rows, after: &Rows, step: u64) {
+        let ids = before.rows.keys().chain(after.rows.keys());
+        for id in ids.filter(|id| before.rows.get(id) != after.rows.get(id)) {
+            let rows = before.rows.get(id).or_else(|| after.rows.get(id));
+            if let Some(row) = rows.and_then(|rows| rows.first()) {
+                self.writes.insert(id.clone(), (row.clone(), step));
+            }
+            self.is_quiet = false;
+        }
+        self.owners.writer_acted(before, after, step);
+    }
+
+    /// A message of the agent has changed the rows.
+    pub(crate) fn agent_changed(&mut self, before: &Rows, after: &Rows) {
+        let pass = &self.pass;
+        let changed = self
+            .owners
+            .agent_changed(before, after, |kind| pass.read_at(kind));
+        if let Err(what) = changed {
+            self.fail(1, what);
+        }
+    }
+
+    /// What of ours is there, a line each.
+    pub(crate) fn ours(&self, rows: &Rows) -> String {
+        self.owners.lines_of_ours(rows)
+    }
+
+    pub(crate) fn is_foreign(&self, id: &Id) -> bool {
+        !self.owners.is_ours(id)
+    }
+
+    /// Everything is undeclared, other writers' objects are gone: all is as in the beginning.
+    pub(crate) fn all_is_gone(&mut self, rows: &Rows) {
+        let Some(base) = &self.base else {
+            return;
+        };
+        let (left, lost) = (base.lacks(rows), rows.lacks(base));
+        if !left.is_empty() || !lost.is_empty() {
+            self.fail(5, format!("left is\n{left}and lost is\n{lost}"));
+        }
+    }
+
+    /// The rows that were there in the beginning.
+    pub(crate) fn is_base(&self, id: &Id) -> bool {
+        self.base
+            .as_ref()
+            .is_some_and(|base| base.rows.contains_key(id))
+    }
+}

@@ -1,0 +1,124 @@
+//! Invariant 1: whose an object is, told from whose message made it, and that no message of the
+//! agent changes or loses what is another writer's.
+//!
+//! The kernel knows no guard for some messages: a replace does not look at whom it replaces. What
+//! another writer wrote after the agent has last read the kind may be lost, and that alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trueup_testkit::{Kind, RawMessage};
+
+use crate::script::Setup;
+use crate::writers::OURS;
+use trueup_e2e::world::{Id, Place, World as Rows};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Ours,
+    /// Another writer's, who last changed it at this step.
+    Foreign(u64),
+    /// Cannot be known: another writer has made anew what was ours, where no marker tells it.
+    Open,
+}
+
+pub(super) struct Owners {
+    setup: Setup,
+    owners: BTreeMap<Id, Owner>,
+    /// Where objects of ours were.
+    once_ours: BTreeSet<Place>,
+}
+
+impl Owners {
+    pub(super) fn new(setup: &Setup) -> Owners {
+        Owners {
+            setup: *setup,
+            owners: BTreeMap::new(),
+            once_ours: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.owners.clear();
+        self.once_ours.clear();
+    }
+
+    fn is_by_marker(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Link => false,
+            Kind::Nexthop => true,
+            Kind::Route => !self.setup.by_ledger,
+            _ => !self.setup.by_ledger && !self.setup.is_masked,
+        }
+    }
+
+    pub(super) fn is_ours(&self, id: &Id) -> bool {
+        self.owners.get(id) == Some(&Owner::Ours)
+    }
+
+    pub(super) fn lines_of_ours(&self, rows: &Rows) -> String {
+        let ours = rows.rows.iter().filter(|(id, _)| self.is_ours(id));
+        let lines = ours.flat_map(|(_, all)| all);
+        lines.map(|row| rows.line(row) + "\n").collect()
+    }
+
+    pub(super) fn writer_acted(&mut self, before: &Rows, after: &Rows, step: u64) {
+        for (id, rows) in after.declared() {
+            let by_marker = self.is_by_marker(id.kind);
+            let owner = match before.rows.get(id) {
+                Some(former) if former == rows => continue,
+                Some(_) => match self.owners.get(id) {
+                    Some(Owner::Foreign(_)) | None => Owner::Foreign(step),
+                    Some(_) if is_renamed(id, before, after) => Owner::Open,
+                    Some(_) if !by_marker && id.kind != Kind::Link => Owner::Open,
+                    Some(owner) => *owner,
+                },
+                None if by_marker && id.protocol == OURS => Owner::Ours,
+                None if !by_marker && self.once_ours.contains(&id.place()) => Owner::Open,
+                None => Owner::Foreign(step),
+            };
+            self.owners.insert(id.clone(), owner);
+        }
+        self.owners.retain(|id, _| after.rows.contains_key(id));
+    }
+
+    /// `read_at` says when the agent has last read the rows beside one.
+    pub(super) fn agent_changed(
+        &mut self,
+        before: &Rows,
+        after: &Rows,
+        read_at: impl Fn(&RawMessage) -> u64,
+    ) -> Result<(), String> {
+        let mut wrong = String::new();
+        for (id, rows) in before.declared() {
+            let Some(Owner::Foreign(since)) = self.owners.get(id) else {
+                continue;
+            };
+            if after.rows.get(id) == Some(rows) || before.kept_of(id) == after.kept_of(id) {
+                continue;
+            }
+            if *since > read_at(&rows[0]) {
+                continue;
+            }
+            let was = rows.iter().map(|row| format!("was {}\n", before.line(row)));
+            wrong.extend(was);
+            for row in after.rows.get(id).into_iter().flatten() {
+                wrong += &format!("is  {}\n", after.line(row));
+            }
+        }
+        for (id, _) in after.declared() {
+            if !before.rows.contains_key(id) {
+                self.owners.insert(id.clone(), Owner::Ours);
+                self.once_ours.insert(id.place());
+            }
+        }
+        self.owners.retain(|id, _| after.rows.contains_key(id));
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(format!("another writer's object was touched:\n{wrong}")),
+        }
+    }
+}
+
+fn is_renamed(id: &Id, before: &Rows, after: &Rows) -> bool {
+    id.device != 0 && before.names.get(&id.device) != after.names.get(&id.device)
+}

@@ -1,0 +1,195 @@
+//! A run as data: what is desired when, what other writers do, and which faults happen where. It is
+//! drawn from a seed, carried out, and shrunk.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use trueup_diff::{Desired, NexthopMode};
+use trueup_e2e::desired::nothing;
+use trueup_netlink::Namespace;
+use trueup_testkit::faults::{At, Fault};
+use trueup_testkit::{Kind, mask};
+
+use crate::disk::DiskFault;
+use crate::draw;
+use crate::writers::Change;
+
+#[derive(Clone)]
+pub(crate) struct Script {
+    pub(crate) seed: u64,
+    pub(crate) setup: Setup,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// What holds for a whole run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// The ledger is the proof of every kind.
+    pub(crate) by_ledger: bool,
+    /// The kernel keeps no marker on addresses, neighbours and rules.
+    pub(crate) is_masked: bool,
+    /// How long orphans are left alone.
+    pub(crate) grace: Duration,
+    /// How many changes a second, if that is limited.
+    pub(crate) limit: Option<u32>,
+}
+
+impl Setup {
+    /// The namespace of the kernel that the host has.
+    pub(crate) fn kernel(&self, namespace: Namespace) -> Namespace {
+        match self.is_masked {
+            true => mask(namespace, &[Kind::Address, Kind::Neighbour, Kind::Rule]),
+            false => namespace,
+        }
+    }
+}
+
+/// What happens before a pass, and in it.
+#[derive(Clone, Default)]
+pub(crate) struct Turn {
+    pub(crate) event: Option<Event>,
+    pub(crate) desired: Option<Desired>,
+    pub(crate) acts: Vec<Act>,
+    pub(crate) faults: Vec<(At, Injection)>,
+    pub(crate) disk: Vec<(u32, DiskFault)>,
+}
+
+/// What happens to the agent or its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Restart,
+    Recreate { is_noticed: bool },
+    ClockStands,
+    Later(Duration),
+}
+
+/// What happens at a message of a pass.
+#[derive(Clone)]
+pub(crate) enum Injection {
+    Fault(Fault),
+    Act(Act),
+}
+
+/// What another writer does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Drawn when its time comes, from what is there then.
+    Drawn(u64),
+    Known(Vec<Change>),
+}
+
+impl Script {
+    pub(crate) fn draw(seed: u64) -> Script {
+        let mut rng = Rng::with_seed(seed);
+        let is_masked = rng.u8(..4) == 0;
+        let setup = Setup {
+            by_ledger: rng.u8(..3) == 0,
+            is_masked,
+            grace: Duration::from_secs(if rng.u8(..4) == 0 { 10 } else { 0 }),
+            limit: (rng.u8(..6) == 0).then(|| rng.u32(1..20)),
+        };
+        let turns = rng.usize(2..10);
+        let turns = (0..turns).map(|at| Turn::draw(&mut rng, at == 0)).collect();
+        Script { seed, setup, turns }
+    }
+}
+
+impl Turn {
+    fn draw(rng: &mut Rng, is_first: bool) -> Turn {
+        let mut turn = Turn::default();
+        if is_first || rng.u8(..3) == 0 {
+            turn.desired = Some(desired(rng));
+        }
+        turn.event = match rng.u8(..24) {
+            _ if is_first => None,
+            0 | 1 => Some(Event::Restart),
+            2 => Some(Event::Recreate {
+                is_noticed: rng.bool(),
+            }),
+            3 => Some(Event::ClockStands),
+            4 => Some(Event::Later(Duration::from_secs(rng.u64(1..100)))),
+            _ => None,
+        };
+        for _ in 0..rng.u8(..5) {
+            turn.acts.push(Act::Drawn(rng.u64(..)));
+        }
+        for _ in 0..rng.u8(..5).saturating_sub(1) {
+            let (at, injection) = injection(rng);
+            turn.faults.push((at, injection));
+        }
+        if rng.u8(..8) == 0 {
+            let fault = match rng.u8(..4) {
+                0 => DiskFault::KillBefore,
+                1 => DiskFault::KillAfter,
+                2 => DiskFault::Full,
+                _ => DiskFault::SyncFails,
+            };
+            turn.disk.push((rng.u32(1..20), fault));
+        }
+        turn
+    }
+}
+
+/// Everything is declared, a few sections, or nothing.
+fn desired(rng: &mut Rng) -> Desired {
+    if rng.u8(..8) == 0 {
+        return nothing();
+    }
+    let mut desired = draw::desired(rng.u64(..));
+    if rng.u8(..4) == 0 {
+        desired.nexthops = NexthopMode::Objects;
+    }
+    // An absent section is unknown, an empty one known to be empty.
+    if rng.u8(..8) == 0 {
+        desired.rules = None;
+    }
+    if rng.u8(..8) == 0 {
+        desired.neighbours = None;
+    }
+    if rng.u8(..8) == 0 {
+        desired.routes = None;
+    }
+    desired
+}
+
+fn injection(rng: &mut Rng) -> (At, Injection) {
+    let dumped = [
+        Kind::Link,
+        Kind::Address,
+        Kind::Neighbour,
+        Kind::Route,
+        Kind::Rule,
+    ];
+    let dumped = *rng.choice(&dumped).unwrap_or(&Kind::Link);
+    let at_change = At::Change(rng.u32(1..12));
+    let at_dump = At::Dump(dumped, rng.u32(1..5));
+    let row = rng.usize(1..6);
+    let fault = match rng.u8(..32) {
+        0..=7 => return (at_change, Injection::Act(Act::Drawn(rng.u64(..)))),
+        8..=13 => return (at_dump, Injection::Act(Act::Drawn(rng.u64(..)))),
+        14 => (
+            at_change,
+            Fault::Refuse(*rng.choice(&[1, 16, 12, 105]).unwrap_or(&16)),
+        ),
+        15 | 16 => (at_change, Fault::LoseAnswer),
+        17 | 18 => (at_change, Fault::DieBefore),
+        19 | 20 => (at_change, Fault::DieAfter),
+        21 => (at_dump, Fault::DieBefore),
+        22 => (At::EveryDump(dumped), Fault::Interrupt),
+        23 => (at_dump, Fault::Interrupt),
+        24 => (at_dump, Fault::RepeatRow(row)),
+        25 => (at_dump, Fault::SpoilRow(row)),
+        26 => (At::EveryDump(dumped), Fault::SpoilRow(row)),
+        27 => {
+            // What a rule or a route says with an attribute that is not known is not known either.
+            let kinds = [Kind::Link, Kind::Address, Kind::Neighbour];
+            let kind = *rng.choice(&kinds).unwrap_or(&Kind::Link);
+            (At::EveryDump(kind), Fault::UnknownAttribute)
+        }
+        28 => (at_dump, Fault::Overrun),
+        29 => (at_dump, Fault::BreakOff(12)),
+        30 => (at_dump, Fault::Refuse(12)),
+        _ => (At::Announcements, Fault::Overrun),
+    };
+    (fault.0, Injection::Fault(fault.1))
+}
