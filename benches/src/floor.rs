@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 use trueup_diff::{Family, Rule};
 use trueup_rtnl::DEFAULT_PROTOCOL;
 use trueup_testkit::{index_of, ip_batch, ip_json, veth_pair, wait_until};
@@ -122,7 +123,7 @@ fn gateway_object(size: usize) -> Result<Took> {
 /// (`linkwatch_event`). Until then an address is cheaper to add, as nothing is sent for it.
 pub fn wait_until_up(link: &str) {
     wait_until("the link is up", || {
-        ip_json(&["link", "show", "dev", link])[0]["operstate"] == "UP"
+        ip_json::<Value>(&["link", "show", "dev", link])[0]["operstate"] == "UP"
     });
 }
 

@@ -22,7 +22,7 @@ use crate::wire::lacks_kind;
 ///
 /// ```no_run
 /// fn loopback_is_up() {
-///     let links = trueup_testkit::ip_json(&["link", "show", "up"]);
+///     let links: serde_json::Value = trueup_testkit::ip_json(&["link", "show", "up"]);
 ///     assert_eq!(links[0]["ifname"], "lo");
 /// }
 ///

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Runs `ip ARGS...` in the calling thread's namespace and returns its output.
@@ -76,7 +77,8 @@ pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
     messages
 }
 
-/// Returns what `ip -json -details ARGS...` reports; an empty array where it prints nothing.
+/// Returns what `ip -json -details ARGS...` reports, as a `serde_json::Value` or a type of the
+/// caller's; an empty array where it prints nothing.
 ///
 /// Version 6.1 leaves out routes with hundreds of next hops: [`raw_dump`](crate::raw_dump) has
 /// them.
@@ -85,12 +87,13 @@ pub fn ip_force<S: AsRef<str>>(lines: &[S]) -> String {
 ///
 /// When it fails or prints something else than JSON.
 #[track_caller]
-pub fn ip_json(args: &[&str]) -> Value {
+pub fn ip_json<T: DeserializeOwned>(args: &[&str]) -> T {
     let text = ip(&[&["-json", "-details"], args].concat());
-    if text.trim().is_empty() {
-        return Value::Array(Vec::new());
-    }
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("ip {}: {error}", args.join(" ")))
+    let json = match text.trim() {
+        "" => "[]",
+        rows => rows,
+    };
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("ip {}: {error}", args.join(" ")))
 }
 
 /// The index of a link.
@@ -100,7 +103,7 @@ pub fn ip_json(args: &[&str]) -> Value {
 /// When there is none of that name.
 #[track_caller]
 pub fn index_of(name: &str) -> u32 {
-    let index = ip_json(&["link", "show", "dev", name])[0]["ifindex"].as_u64();
+    let index = ip_json::<Value>(&["link", "show", "dev", name])[0]["ifindex"].as_u64();
     index
         .and_then(|index| u32::try_from(index).ok())
         .expect("a link has an index")

@@ -7,6 +7,7 @@ use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
 
+use serde_json::Value;
 use trueup_testkit::{
     Action, Changes, Kind, Snapshot, assert_no_changes, bridge, fresh_netns, index_of, ip,
     ip_batch, ip_fails, ip_json, named_netns, quiet_netns, raw_dump, uplinks, veth_pair,
@@ -46,7 +47,7 @@ fn is_root_of_a_namespace_of_its_own() {
 }
 
 fn each_test_starts_empty() {
-    let links = ip_json(&["link", "show"]);
+    let links = ip_json::<Value>(&["link", "show"]);
     assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
     assert!(links[0]["flags"].as_array().unwrap().contains(&"UP".into()));
     veth_pair("same", "name");
@@ -58,7 +59,7 @@ fn each_test_starts_empty_as_well() {
 
 fn lo_is_down_where_asked() {
     fresh_netns();
-    let links = ip_json(&["link", "show", "dev", "lo"]);
+    let links = ip_json::<Value>(&["link", "show", "dev", "lo"]);
     assert_eq!(links[0]["operstate"], "DOWN");
     quiet_netns();
     assert_eq!(index_of("lo"), 1);
@@ -111,7 +112,7 @@ fn raw_dump_agrees_with_iproute2() {
             )
         })
         .collect();
-    let message: BTreeSet<_> = ip_json(&["-4", "-N", "route", "show", "table", "all"])
+    let message: BTreeSet<_> = ip_json::<Value>(&["-4", "-N", "route", "show", "table", "all"])
         .as_array()
         .unwrap()
         .iter()
@@ -241,14 +242,14 @@ fn announcements_are_seen() {
     }
     assert!(changes.take().is_empty());
     assert_eq!(
-        assert_no_changes(|| ip_json(&["link", "show"])[0]["ifname"].clone()),
+        assert_no_changes(|| ip_json::<Value>(&["link", "show"])[0]["ifname"].clone()),
         "lo"
     );
 }
 
 fn carrier_is_no_change() {
     uplinks(1);
-    let operstate = || ip_json(&["link", "show", "up0"])[0]["operstate"].clone();
+    let operstate = || ip_json::<Value>(&["link", "show", "up0"])[0]["operstate"].clone();
     trueup_testkit::wait_until("up0 has a carrier", || operstate() == "UP");
     let mut changes = Changes::watch();
     let near = index_of("up0");

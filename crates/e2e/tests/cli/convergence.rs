@@ -96,10 +96,10 @@ pub(crate) fn from_nothing_to_the_example_in_one_apply() {
             "1001: from all fwmark 0x7 lookup 1000000",
         ]
     );
-    let addresses = ip_json(&["address", "show", "dev", "wan0"]);
+    let addresses = ip_json::<Value>(&["address", "show", "dev", "wan0"]);
     assert_eq!(addresses[0]["ifalias"], "uplink to the provider");
     assert_eq!(
-        ip_json(&["link", "show", "dev", "guest0"])[0]["master"],
+        ip_json::<Value>(&["link", "show", "dev", "guest0"])[0]["master"],
         "br0"
     );
 
@@ -128,7 +128,7 @@ pub(crate) fn a_route_moves_to_another_gateway_in_one_replace() {
             .map(|row| row.action)
             .collect();
         assert_eq!(changes, [Action::New], "{}", words.family);
-        let there = ip_json(&[words.flag, "route", "show", words.dst]);
+        let there = ip_json::<Value>(&[words.flag, "route", "show", words.dst]);
         assert_eq!(there.as_array().unwrap().len(), 1, "{there}");
         assert_eq!(there[0]["gateway"], b);
     }
@@ -147,7 +147,7 @@ pub(crate) fn a_changed_metric_leaves_one_route() {
         };
         agent.settle(&with(100));
         agent.settle(&with(50));
-        let there = ip_json(&[words.flag, "route", "show", words.dst]);
+        let there = ip_json::<Value>(&[words.flag, "route", "show", words.dst]);
         assert_eq!(there.as_array().unwrap().len(), 1, "{there}");
         assert_eq!(there[0]["metric"], 50);
     }
@@ -205,7 +205,7 @@ pub(crate) fn an_address_and_a_route_on_a_veth_of_the_same_file() {
     let agent = Agent::new();
     agent.settle(text);
     for words in FAMILIES {
-        let there = ip_json(&[words.flag, "route", "show", words.dst]);
+        let there = ip_json::<Value>(&[words.flag, "route", "show", words.dst]);
         assert_eq!(there[0]["dev"], "one", "{there}");
     }
 }

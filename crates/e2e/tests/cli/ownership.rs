@@ -1,5 +1,6 @@
 //! What is not ours is not touched, and one thing that fails holds nothing else back.
 
+use serde_json::Value;
 use trueup_testkit::{Kind, Snapshot, ip, ip_batch, ip_json, uplinks, veth_pair};
 
 use crate::agent::{Agent, FAMILIES, counts, route, via};
@@ -145,7 +146,7 @@ pub(crate) fn a_foreign_route_on_our_key_is_a_conflict() {
             "{conflict}"
         );
         before.assert_same(&Snapshot::settled().without_protocol(116));
-        let there = ip_json(&[words.flag, "route", "show", words.other]);
+        let there = ip_json::<Value>(&[words.flag, "route", "show", words.other]);
         assert_eq!(there[0]["gateway"], ours);
 
         let text = agent.run(&["apply", "f.toml"]).out;
@@ -160,7 +161,7 @@ pub(crate) fn a_foreign_route_on_our_key_is_a_conflict() {
     }
 }
 
-fn counts_of_plan(plan: &serde_json::Value) -> [usize; 2] {
+fn counts_of_plan(plan: &Value) -> [usize; 2] {
     ["ops", "conflicts"].map(|list| plan[list].as_array().unwrap().len())
 }
 

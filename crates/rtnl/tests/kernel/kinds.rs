@@ -151,7 +151,7 @@ fn go_through(states: &[Desired], see: impl Fn(usize)) {
 }
 
 fn shown(dev: &str) -> Value {
-    ip_json(&["link", "show", "dev", dev])[0].clone()
+    ip_json::<Value>(&["link", "show", "dev", dev])[0].clone()
 }
 
 /// What iproute2 shows of a link's kind.
