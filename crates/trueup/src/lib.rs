@@ -1,18 +1,23 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use trueup_apply as apply;
 pub use trueup_diff as diff;
+#[cfg(feature = "journal")]
 pub use trueup_journal as journal;
 pub use trueup_loop as driver;
 pub use trueup_netlink as netlink;
 pub use trueup_observe as observe;
 pub use trueup_reconcile as reconcile;
 pub use trueup_rtnl as rtnl;
+#[cfg(feature = "sysctl")]
 pub use trueup_sysctl as sysctl;
 
 pub use trueup_diff::{
-    Address, Desired, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType, Rule,
+    Address, Desired, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Plan, Prefix, Route,
+    RouteType, Rule,
 };
-pub use trueup_reconcile::{MemoryLedger, Report, Source};
+pub use trueup_loop::{Config, Handle, Loop};
+pub use trueup_reconcile::{Ledger, MemoryLedger, Report, Source};
 pub use trueup_rtnl::{Namespace, Options, Rtnl};
