@@ -1,11 +1,15 @@
 //! The workspace's own commands, run as `cargo xtask COMMAND`. Nothing here is part of trueup.
 
+mod api;
 mod bench;
 mod counts;
 mod demo;
+mod deny;
 mod fuzz;
 mod kinds;
 mod nightly;
+mod package;
+mod packages;
 #[cfg(test)]
 mod pages;
 mod plant;
@@ -29,6 +33,10 @@ usage: cargo xtask COMMAND
          tests on Linux 6.1 and 6.12
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help)
+  api    the public API of each crate, compared with crates/*/api.txt [--write]
+  deny   licences, sources, duplicates and advisories of the dependencies; installs cargo-deny
+  package  each public crate alone with each feature, on the oldest Rust, its documentation and its package,
+         and a crate outside the workspace that is built on the packages
   demo   trueup on docs/examples/edge.toml, in a throwaway network namespace
   counts instructions of diff and codec, counted by valgrind and compared with benches/counts.toml [--write]
   kinds  the places that match over four and more kinds of objects by hand: [ROOT]
@@ -48,14 +56,17 @@ fn main() -> ExitCode {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test", ref options @ ..] => test::run(options),
+        ["api", ref options @ ..] => api::run(options),
         ["bench", ref options @ ..] => bench::run(options),
         ["counts", ref options @ ..] => counts::run(options),
         ["demo"] => demo::run(),
+        ["deny"] => deny::run(),
         ["fuzz", ref options @ ..] => fuzz::run(options),
         ["kinds"] => kinds::run(None),
         ["kinds", root] => kinds::run(Some(root)),
         ["miri"] => sanitize::miri(),
         ["sanitize"] => sanitize::address(),
+        ["package"] => package::run(),
         ["prove"] => prove::run(),
         ["plant", ref only @ ..] => plant::run(only),
         ["scenarios", ref options @ ..] => scenarios::run(options),

@@ -4,7 +4,7 @@
 
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, need_ip, show_and_run};
-use crate::{plant, vm};
+use crate::{deny, package, plant, vm};
 
 /// The matrices of which `cargo xtask test` tries a sample.
 const KILL_POINTS: [&str; 6] = [
@@ -49,6 +49,8 @@ pub(crate) fn run() -> Result<()> {
         });
     }
     steps.run("planted faults", || plant::run(&[]));
+    steps.run("packages", package::run);
+    steps.run("dependencies", deny::run);
     steps.run("other kernels", || vm::run(&[]));
     steps.end()
 }

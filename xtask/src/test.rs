@@ -12,7 +12,7 @@ use std::thread;
 use crate::programs::{self, Count, Linked, Program, WORKSPACE};
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, need_component, need_ip, run_and_show, show_and_run};
-use crate::{scenarios, vm};
+use crate::{api, scenarios, vm};
 
 /// Runs it; with `--kernel` on another kernel as well, in a virtual machine, at the same time.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
@@ -71,6 +71,7 @@ fn beside(steps: &Steps, linked: Linked, count: &Mutex<Count>) {
         let mut docs = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
         run_and_show(docs.env("RUSTDOCFLAGS", "-Dwarnings")).1
     });
+    steps.run("public API", || api::run(&[]));
     steps.run("tests of the documentation", || {
         let mut tests = cargo(&["test", "--doc", "--no-fail-fast"]);
         linked.set(&mut tests);

@@ -192,6 +192,22 @@ pub(crate) fn need_component(command: &str, component: &str) -> Result<()> {
     }
 }
 
+/// Makes sure that a program of that version from the registry is there, below the target folder.
+pub(crate) fn install(name: &str, version: &str) -> Result<PathBuf> {
+    let folder = root().join("target/tools");
+    let program = folder.join("bin").join(name);
+    let found = output(Command::new(&program).arg("--version"));
+    if !found.is_ok_and(|text| text.split_whitespace().any(|word| word == version)) {
+        let mut install = cargo(&["install", "--locked", "--force", "--root"]);
+        // Built elsewhere, as its dependencies are not ours.
+        install
+            .args([&folder, &PathBuf::from(format!("{name}@{version}"))])
+            .env("CARGO_TARGET_DIR", folder.join("build"));
+        show_and_run(&mut install)?;
+    }
+    Ok(program)
+}
+
 fn runs(program: &str, args: &[&str]) -> bool {
     let status = Command::new(program)
         .args(args)

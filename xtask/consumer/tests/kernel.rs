@@ -1,0 +1,64 @@
+//! The agent in a namespace of its own, beside another writer.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use trueup::{Desired, MemoryLedger, Options, Report, Route, Rtnl, Source};
+use trueup_testkit::faults::{At, Fault, Faults};
+use trueup_testkit::{Snapshot, assert_no_changes, ip, uplinks, wait_until};
+
+trueup_testkit::kernel_tests![
+    the_plan_names_the_route,
+    the_loop_restores_what_is_removed,
+    a_refused_change_is_tried_again,
+];
+
+fn consumer() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_consumer"))
+}
+
+fn the_plan_names_the_route() {
+    let output = assert_no_changes(|| consumer().output().unwrap());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("+ route 10.2.0.0/16 dev up0"), "{text}");
+}
+
+fn the_loop_restores_what_is_removed() {
+    uplinks(1);
+    let before = Snapshot::settled();
+    let journal = std::env::temp_dir().join(format!("consumer-{}", std::process::id()));
+    let mut agent = consumer()
+        .arg(&journal)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(agent.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "converged: true\n");
+
+    let is_there = || ip(&["route", "show", "10.2.0.0/16"]).contains("dev up0");
+    assert!(is_there());
+    ip(&["route", "del", "10.2.0.0/16"]);
+    wait_until("the route is there again", is_there);
+
+    drop(agent.stdin.take());
+    assert!(agent.wait().unwrap().success());
+    before.assert_same(&Snapshot::settled());
+    std::fs::remove_file(journal).unwrap();
+}
+
+fn a_refused_change_is_tried_again() {
+    let faults = Faults::over(trueup::Namespace::current());
+    let here = faults.namespace();
+    let desired = Desired::default().with_routes([Route::of_type(
+        trueup::RouteType::Blackhole,
+        "10.3.0.0/16".parse().unwrap(),
+    )]);
+    let mut ledger = MemoryLedger::default();
+    let mut pass = || Rtnl::new().reconcile(&here, &desired, &mut ledger, &Options::default());
+    faults.add(At::Change(1), Fault::Refuse(16)); // EBUSY
+    assert!(!pass().unwrap().converged());
+    assert!(pass().unwrap().converged());
+}

@@ -1,0 +1,236 @@
+//! `cargo xtask api`: the public API of each crate, compared with the text that is checked in as
+//! `crates/*/api.txt`. A change of the API shows as a change of that file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use public_api::{Builder, PublicApi};
+
+use crate::packages::{Package, public};
+use crate::tools::{Result, cargo, output, root};
+
+/// The crates that may have a part in the public API, apart from trueup's own.
+const ALLOWED: [&str; 6] = ["alloc", "core", "std", "serde", "serde_core", "ipnetwork"];
+
+/// Compares, or with `--write` writes the files.
+pub(crate) fn run(options: &[&str]) -> Result<()> {
+    let write = match options {
+        [] => false,
+        ["--write"] => true,
+        _ => return Err("api takes --write or nothing".to_owned()),
+    };
+    let libraries: Vec<Package> = public()?
+        .into_iter()
+        .filter(|package| package.library.is_some())
+        .collect();
+    let folder = document(&libraries)?;
+    let mut lines = Vec::new();
+    for package in &libraries {
+        let name = package.library.as_deref().unwrap_or_default();
+        lines.push(items(&folder.join(format!("{name}.json")))?);
+    }
+    let modules: BTreeSet<String> = lines
+        .iter()
+        .flatten()
+        .filter_map(|line| module(line))
+        .collect();
+    let mut errors = Vec::new();
+    for (package, lines) in libraries.iter().zip(&lines) {
+        let text = text(lines, &modules);
+        let foreign = foreign(&text);
+        if !foreign.is_empty() {
+            let name = &package.name;
+            errors.push(format!("{name}: types of other crates: {foreign:?}"));
+        }
+        let file = package.folder.join("api.txt");
+        if write {
+            fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+            continue;
+        }
+        let known = fs::read_to_string(&file).unwrap_or_default();
+        if known != text {
+            print!("{}", difference(&file, &known, &text));
+            errors.push(format!("{}: the public API changed", package.name));
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false if write => Err(errors.join("\n")),
+        false => Err(format!(
+            "{}\nif that is meant, run `cargo xtask api --write`, and commit what it writes",
+            errors.join("\n")
+        )),
+    }
+}
+
+/// Has rustdoc write what it knows of the libraries as JSON. Returns the folder.
+fn document(libraries: &[Package]) -> Result<PathBuf> {
+    let rustdoc = root().join("target/rustdoc-json");
+    // The form is not stable: the variable lets the stable toolchain write it. It must not reach
+    // cargo, which would build all dependencies again.
+    let script = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
+    let failed = |error: std::io::Error| format!("{}: {error}", rustdoc.display());
+    fs::create_dir_all(root().join("target")).map_err(failed)?;
+    fs::write(&rustdoc, script).map_err(failed)?;
+    fs::set_permissions(&rustdoc, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    let mut doc = cargo(&["doc", "--quiet", "--lib", "--no-deps", "--all-features"]);
+    doc.args(["--target-dir", "target"]);
+    for package in libraries {
+        doc.args(["--package", &package.name]);
+    }
+    doc.env("RUSTDOC", &rustdoc)
+        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json");
+    output(&mut doc)?;
+    Ok(root().join("target/doc"))
+}
+
+/// The public items in such a file, a line each.
+fn items(json: &Path) -> Result<Vec<String>> {
+    let api: PublicApi = Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .build()
+        .map_err(|error| format!("{}: {error}", json.display()))?;
+    Ok(api.items().map(ToString::to_string).collect())
+}
+
+/// The path of a public module.
+fn module(line: &str) -> Option<String> {
+    line.strip_prefix("pub mod ").map(str::to_owned)
+}
+
+/// The lines as they are checked in: what a trait says already is not repeated for each type that
+/// implements it.
+fn text(lines: &[String], modules: &BTreeSet<String>) -> String {
+    let mut known = BTreeSet::new();
+    let mut implementor = String::new();
+    let mut text = String::new();
+    for line in lines {
+        if let Some((head, of)) = line.split_once(" for ")
+            && head.starts_with("impl")
+        {
+            implementor = of.split(" where ").next().unwrap_or(of).to_owned();
+            if head.ends_with("::StructuralPartialEq") {
+                continue;
+            }
+        } else if line.starts_with("impl") {
+            implementor.clear();
+        } else if let Some((_, name)) = line.split_once("fn ")
+            && !implementor.is_empty()
+            && name
+                .strip_prefix(&implementor)
+                .is_some_and(|rest| rest.starts_with("::"))
+        {
+            continue;
+        }
+        let line = public_paths(line, modules);
+        // What implements a trait comes with the type, and with the trait again.
+        if known.insert(line.clone()) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A line without the private modules in the paths of trueup's crates: where a type is defined may
+/// change.
+fn public_paths(line: &str, modules: &BTreeSet<String>) -> String {
+    let mut rest = line;
+    let mut public = String::new();
+    while let Some(at) = rest.find("trueup") {
+        let (before, path) = rest.split_at(at);
+        let end = path
+            .find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
+            .unwrap_or(path.len());
+        let (path, after) = path.split_at(end);
+        let segments: Vec<&str> = path.split("::").collect();
+        let mut kept = segments[0].to_owned();
+        for (number, segment) in segments.iter().enumerate().skip(1) {
+            let longer = format!("{kept}::{segment}");
+            let is_module = number + 1 < segments.len()
+                && segment.starts_with(|letter: char| letter.is_lowercase());
+            if !is_module || modules.contains(&longer) {
+                kept = longer;
+            }
+        }
+        public.push_str(before);
+        public.push_str(&kept);
+        rest = after;
+    }
+    public + rest
+}
+
+/// The crates in an API's text that may not be in it.
+fn foreign(text: &str) -> BTreeSet<&str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    text.split(|letter: char| !is_part(letter))
+        .filter_map(|path| path.split_once("::"))
+        .map(|(first, _)| first)
+        .filter(|first| first.starts_with(|letter: char| letter.is_lowercase()))
+        .filter(|first| !ALLOWED.contains(first) && !first.starts_with("trueup"))
+        .collect()
+}
+
+/// The lines that are in one text alone.
+fn difference(file: &Path, old: &str, new: &str) -> String {
+    let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+        (old.lines().collect(), new.lines().collect());
+    let gone = old.lines().filter(|line| !after.contains(line));
+    let come = new.lines().filter(|line| !before.contains(line));
+    let lines = gone
+        .map(|line| format!("- {line}\n"))
+        .chain(come.map(|line| format!("+ {line}\n")));
+    format!("{}\n{}", file.display(), lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_a_trait_says_is_not_repeated() {
+        let lines = [
+            "pub struct trueup_x::A",
+            "impl trueup_x::A",
+            "pub fn trueup_x::A::new() -> Self",
+            "impl core::clone::Clone for trueup_x::A",
+            "pub fn trueup_x::A::clone(&self) -> trueup_x::A",
+            "impl core::marker::StructuralPartialEq for trueup_x::A",
+            "impl trueup_y::kinds::Trait for trueup_x::A",
+            "pub type trueup_x::A::Key = u8",
+            "pub fn trueup_x::A::key(&self)",
+            "impl trueup_y::kinds::Trait for trueup_x::A",
+            "pub fn trueup_x::A::key(&self)",
+            "pub fn trueup_x::free() -> trueup_y::codec::B",
+        ];
+        let modules = BTreeSet::from(["trueup_y::codec".to_owned()]);
+        let shown = "pub struct trueup_x::A\n\
+                     impl trueup_x::A\n\
+                     pub fn trueup_x::A::new() -> Self\n\
+                     impl core::clone::Clone for trueup_x::A\n\
+                     impl trueup_y::Trait for trueup_x::A\n\
+                     pub type trueup_x::A::Key = u8\n\
+                     pub fn trueup_x::free() -> trueup_y::codec::B\n";
+        assert_eq!(text(&strings(&lines), &modules), shown);
+    }
+
+    #[test]
+    fn only_types_of_a_few_other_crates_may_show() {
+        let text = "pub fn trueup_x::f<T>(core::time::Duration, &mut T::A) -> libc::c_int\n\
+                    pub fn trueup_x::g(ipnetwork::IpNetwork) -> <T as redb::Key>::Self";
+        assert_eq!(foreign(text), BTreeSet::from(["libc", "redb"]));
+    }
+
+    #[test]
+    fn a_difference_names_the_lines() {
+        let shown = difference(Path::new("api.txt"), "a\nb\n", "b\nc\n");
+        assert_eq!(shown, "api.txt\n- a\n+ c\n");
+    }
+}

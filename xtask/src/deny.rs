@@ -1,0 +1,30 @@
+//! `cargo xtask deny`: licences, sources, duplicates and known vulnerabilities of the dependencies,
+//! by cargo-deny and `deny.toml`.
+
+use std::process::Command;
+
+use crate::tools::{Result, install, output, root, show_and_run};
+
+const VERSION: &str = "0.20.2";
+
+/// Checks all that needs no network, and the advisories where their database can be had.
+pub(crate) fn run() -> Result<()> {
+    let program = install("cargo-deny", VERSION)?;
+    let check = |what: &[&str]| {
+        let mut command = Command::new(&program);
+        command
+            .args(["--locked", "check", "--hide-inclusion-graph"])
+            .args(what)
+            .current_dir(root());
+        command
+    };
+    show_and_run(&mut check(&["bans", "licenses", "sources"]))?;
+    match output(&mut check(&["advisories"])) {
+        Ok(_) => println!("advisories ok"),
+        Err(error) if error.contains("failed to fetch advisory database") => {
+            println!("advisories: not checked, as their database cannot be reached");
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `cargo xtask package`: each public crate as its users get it. Every crate alone with each of its
+//! features, the oldest Rust, the documentation as docs.rs builds it, the packages, and a crate
+//! outside the workspace that is built on them.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::nightly;
+use crate::packages::{Package, public};
+use crate::steps::Steps;
+use crate::tools::{Result, cargo, need_ip, output, root, show_and_run};
+
+/// Runs it.
+pub(crate) fn run() -> Result<()> {
+    need_ip()?;
+    let packages = public()?;
+    let steps = Steps::default();
+    steps.run("features", || features(&packages));
+    steps.run("oldest Rust", || oldest(&packages));
+    steps.run("documentation as on docs.rs", || documentation(&packages));
+    steps.run("packages", || {
+        // What is not committed yet is packaged, too.
+        let words = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
+        show_and_run(cargo(&words).args(["--target-dir", "target"]))
+    });
+    steps.run("a crate that uses the packages", || consumer(&packages));
+    steps.end()
+}
+
+/// Builds each crate alone: in a build of several a feature that one asks for is there for all.
+fn features(packages: &[Package]) -> Result<()> {
+    for package in packages {
+        let check = |words: &[&str]| {
+            let common = ["clippy", "--quiet", "--package", &package.name];
+            show_and_run(&mut cargo(
+                &[&common, words, &["--", "-Dwarnings"]].concat(),
+            ))
+        };
+        check(&[])?;
+        if package.features.is_empty() {
+            continue;
+        }
+        check(&["--all-features"])?;
+        check(&["--no-default-features"])?;
+        for feature in package.features.iter().filter(|name| *name != "default") {
+            check(&["--no-default-features", "--features", feature])?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds the crates on the Rust that their manifests name, where rustup has it or can get it.
+fn oldest(packages: &[Package]) -> Result<()> {
+    let Some(version) = packages.first().map(|package| &package.rust_version) else {
+        return Ok(());
+    };
+    let mut check = Command::new("rustup");
+    check.args(["run", version, "cargo", "check", "--quiet"]);
+    // Not the toolchain that runs this.
+    check.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    if !has_toolchain(version, None) {
+        let home = root().join("target/rustup");
+        if !has_toolchain(version, Some(&home)) {
+            let mut install = Command::new("rustup");
+            install
+                .args(["toolchain", "install", version, "--profile", "minimal"])
+                .arg("--no-self-update")
+                .env("RUSTUP_HOME", &home);
+            if show_and_run(&mut install).is_err() {
+                println!("Rust {version}: not checked, as rustup cannot get it");
+                return Ok(());
+            }
+        }
+        check.env("RUSTUP_HOME", home);
+    }
+    for package in packages {
+        check.args(["--package", &package.name]);
+    }
+    check.args(["--all-features", "--target-dir", "target/oldest"]);
+    show_and_run(check.current_dir(root()))
+}
+
+fn has_toolchain(version: &str, home: Option<&Path>) -> bool {
+    let mut rustc = Command::new("rustup");
+    rustc.args(["run", version, "rustc", "--version"]);
+    if let Some(home) = home {
+        rustc.env("RUSTUP_HOME", home);
+    }
+    let status = rustc.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Builds the documentation with the flags of docs.rs, on nightly where there is one: features are
+/// shown beside what needs them only there.
+fn documentation(packages: &[Package]) -> Result<()> {
+    let words = ["doc", "--quiet", "--no-deps", "--lib", "--all-features"];
+    let mut doc = match nightly::need() {
+        Ok(()) => nightly::cargo(&words),
+        Err(_) => cargo(&words),
+    };
+    let flags = match nightly::need() {
+        Ok(()) => "-Dwarnings --cfg docsrs",
+        Err(_) => "-Dwarnings",
+    };
+    for package in packages.iter().filter(|package| package.library.is_some()) {
+        doc.args(["--package", &package.name]);
+    }
+    doc.args(["--target-dir", "target/docs-rs"]);
+    show_and_run(doc.env("RUSTDOCFLAGS", flags))
+}
+
+/// Runs and tests the crate in `xtask/consumer` on what the packages hold, out of the workspace.
+fn consumer(packages: &[Package]) -> Result<()> {
+    let folder = env::temp_dir().join(format!("trueup-consumer-{}", std::process::id()));
+    let result = unpack(packages, &folder).and_then(|()| {
+        for words in [&["run", "--quiet"][..], &["test", "--quiet"]] {
+            let mut command = cargo(words);
+            command
+                .env("CARGO_TARGET_DIR", root().join("target/consumer"))
+                .current_dir(folder.join("consumer"));
+            show_and_run(&mut command)?;
+        }
+        Ok(())
+    });
+    let _ = fs::remove_dir_all(&folder);
+    result
+}
+
+/// Writes the packages and the crate that uses them into a folder.
+fn unpack(packages: &[Package], folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut copy = Command::new("cp");
+    copy.arg("-R")
+        .arg(root().join("xtask/consumer"))
+        .arg(folder);
+    output(&mut copy)?;
+    // The versions of dependencies that all tests ran with.
+    let consumer = folder.join("consumer");
+    let failed = |error: std::io::Error| format!("{}: {error}", consumer.display());
+    fs::copy(root().join("Cargo.lock"), consumer.join("Cargo.lock")).map_err(failed)?;
+    let mut config = "[patch.crates-io]\n".to_owned();
+    for Package { name, version, .. } in packages {
+        let file = root().join(format!("target/package/{name}-{version}.crate"));
+        let mut tar = Command::new("tar");
+        tar.arg("-xzf").arg(file).arg("-C").arg(folder);
+        output(&mut tar)?;
+        config += &format!("{name}.path = \"../{name}-{version}\"\n");
+    }
+    let file = consumer.join(".cargo/config.toml");
+    fs::create_dir_all(consumer.join(".cargo")).map_err(failed)?;
+    fs::write(file, config).map_err(failed)
+}
