@@ -1,8 +1,11 @@
 //! Tests of the pages under `docs/`: the paths that they name exist.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::tools::root;
+
+const REPOSITORY: &str = "https://github.com/trueup/trueup/blob/main/";
 
 /// The folders with which a path in backticks begins.
 const FOLDERS: [&str; 5] = ["crates/", "docs/", "xtask/", "benches/", "fuzz/"];
@@ -36,4 +39,54 @@ fn every_path_that_the_architecture_page_names_exists() {
     for path in paths {
         assert!(root().join(&path).exists(), "{path}");
     }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut pages = vec![];
+    for (folder, name) in [("docs", ""), ("crates", "README.md"), ("", "")] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let page = entry.unwrap().path().join(name);
+            let page = page.components().collect::<PathBuf>();
+            if page.extension().is_some_and(|ending| ending == "md") && page.is_file() {
+                pages.push(page);
+            }
+        }
+    }
+    assert!(pages.len() > 20, "{pages:?}");
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let links = text.split("](").skip(1);
+        for link in links.filter_map(|rest| rest.split_once(')')) {
+            let link = link.0;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            // Pages that a registry shows as well name others of the repository in full.
+            let target = match path.strip_prefix(REPOSITORY) {
+                Some(path) => root().join(path),
+                None if path.contains("://") || path.contains(['\n', ' ']) => continue,
+                None if path.is_empty() => page.clone(),
+                None => page.parent().unwrap().join(path),
+            };
+            let shown = format!("{}: {link}", page.display());
+            assert!(target.exists(), "{shown}");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(target).unwrap();
+                assert!(text.lines().any(|line| leads(line) == anchor), "{shown}");
+            }
+        }
+    }
+}
+
+/// The anchor of a heading, as the pages' readers make it.
+fn leads(line: &str) -> String {
+    let Some(heading) = line.strip_prefix('#') else {
+        return String::new();
+    };
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
+    heading
+        .chars()
+        .filter(kept)
+        .collect::<String>()
+        .replace(' ', "-")
 }
