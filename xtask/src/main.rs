@@ -44,6 +44,7 @@ usage: cargo xtask COMMAND
          given) [--accel kvm|tcg] [--only PROGRAM[:TEST], such as rtnl/kernel:kinds] [--write] (also the tables of
          docs/kernels.md, and for that on the local kernel)
   scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
+         [--last] (as the last run of all of them ended)
   plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it: [NUMBER]...
   fuzz   the targets of fuzz/ under libFuzzer, on a nightly toolchain: [--seconds N] (60 unless given) [TARGET]...
          or --seeds: records the corpus anew from what the running kernel says

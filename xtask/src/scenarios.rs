@@ -46,12 +46,10 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         ["--last"] => (false, true),
         _ => return Err("scenarios takes --write, or --last, or nothing".to_owned()),
     };
-    if !last {
-        run_all()?;
-    }
+    let passed = last || run_all()?;
     let scenarios = results()?;
     let local: Ran = scenarios.iter().flat_map(Scenario::ran).collect();
-    let mut columns = vec![("fake", local.clone()), ("local", local)];
+    let mut columns = vec![("local", local)];
     for machine in MACHINES {
         let log = root().join(format!("target/vm/{machine}.log"));
         columns.push((
@@ -65,9 +63,12 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let table = table(&shown, &columns);
     print!("{table}");
     let mut wrong = missing(&shown);
+    if !passed {
+        wrong.push("the scenarios failed: `cargo test -p trueup-e2e --test scenarios`".to_owned());
+    }
     for (column, ran) in &columns {
         let failed = ran.iter().filter(|(name, ended)| {
-            is_of(column, name)
+            is_scenario(name)
                 && !matches!(ended.as_str(), "ok")
                 && !ended.starts_with("not applicable")
         });
@@ -135,8 +136,8 @@ impl Scenario {
     }
 }
 
-/// Runs all scenarios here.
-fn run_all() -> Result<()> {
+/// Runs all scenarios here; false if one failed.
+fn run_all() -> Result<bool> {
     need_ip()?;
     let mut command = cargo(&[
         "test",
@@ -146,10 +147,10 @@ fn run_all() -> Result<()> {
         "--test",
         "scenarios",
     ]);
-    // A run that fails is in the results as well.
     let name = line(&command);
     let ended = command.stdout(Stdio::null()).status();
-    ended.map_err(|error| format!("{name}: {error}")).map(drop)
+    let ended = ended.map_err(|error| format!("{name}: {error}"))?;
+    Ok(ended.success())
 }
 
 /// Reads the results of the last run of all scenarios.
@@ -172,11 +173,9 @@ fn ran(text: &str) -> Ran {
     text.lines().filter_map(of).collect()
 }
 
-fn is_of(column: &str, name: &str) -> bool {
-    match column {
-        "fake" => name.starts_with("fake::") || name.starts_with("read::"),
-        _ => name.starts_with("kernel::"),
-    }
+fn is_scenario(name: &str) -> bool {
+    let places = ["kernel::", "ledger::", "read::"];
+    places.iter().any(|place| name.starts_with(place))
 }
 
 /// What shows each fact, fault and invariant, by its label.
@@ -288,15 +287,17 @@ fn ended(one: &Shown, column: &str, ran: &Ran) -> String {
             .iter()
             .find(|(name, _)| **name == one.name || name.ends_with(&suffix));
         return match (column, found) {
-            ("fake", _) => "-".to_owned(),
             ("local", None) => "`cargo xtask test`".to_owned(),
             (_, Some((_, ended))) => ended.clone(),
             (_, None) => "-".to_owned(),
         };
     }
-    let machine = if column == "fake" { "fake" } else { "kernel" };
-    let ended = ran.get(&format!("{machine}::{}", one.name));
-    ended.cloned().unwrap_or_else(|| "not run".to_owned())
+    let of = |place: &str| ran.get(&format!("{place}::{}", one.name));
+    match (of("kernel"), of("ledger")) {
+        (None, _) => "not run".to_owned(),
+        (Some(_), Some(ledger)) if ledger == "FAILED" => "FAILED without markers".to_owned(),
+        (Some(ended), _) => ended.clone(),
+    }
 }
 
 /// Numbers that nothing shows.
@@ -373,10 +374,10 @@ mod tests {
     fn lines_of_a_run_are_read() {
         let ran = ran("test kernel::route/x ... ok\n\
              test kernel::link/vrf ... not applicable (needs vrf)\n\
-             test fake::route/x   ... FAILED\nrunning 2 tests\n");
+             test ledger::route/x   ... FAILED\nrunning 2 tests\n");
         assert_eq!(ran["kernel::route/x"], "ok");
         assert_eq!(ran["kernel::link/vrf"], "not applicable (needs vrf)");
-        assert_eq!(ran["fake::route/x"], "FAILED");
+        assert_eq!(ran["ledger::route/x"], "FAILED");
         assert_eq!(ran.len(), 3);
     }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::RecvFlags;
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 
 use crate::message::{Kind, RawMessage};
 use crate::snapshot::Snapshot;
@@ -37,6 +37,17 @@ pub struct Announcement {
 /// Groups 1 to 32: links, neighbours, addresses, routes and rules of both families, nexthops and
 /// the rest.
 const ALL_GROUPS: u32 = u32::MAX;
+/// Links, neighbours, and of both families addresses, routes and rules; nexthop objects.
+const OBJECTS: u32 = mask(&[1, 3, 5, 7, 8, 9, 11, 19, 32]);
+
+const fn mask(groups: &[u32]) -> u32 {
+    let (mut mask, mut at) = (0, 0);
+    while at < groups.len() {
+        mask |= 1 << (groups[at] - 1);
+        at += 1;
+    }
+    mask
+}
 
 impl Changes {
     /// Waits for the namespace to settle, then listens.
@@ -46,10 +57,27 @@ impl Changes {
     /// When it does not settle, or without a socket.
     pub fn watch() -> Self {
         Snapshot::settled();
-        let socket = open(ALL_GROUPS).expect("a socket for all rtnetlink groups");
-        // Refused in a user namespace; the default then holds a few hundred messages, and an
-        // overrun is reported.
-        let _best_effort = set_socket_recv_buffer_size_force(&socket, 64 << 20);
+        Self::of(ALL_GROUPS)
+    }
+
+    /// Listens at once, to what is announced of objects alone: a link is not announced once more
+    /// for its IPv6 settings.
+    ///
+    /// # Panics
+    ///
+    /// Without a socket.
+    pub fn of_objects() -> Self {
+        Self::of(OBJECTS)
+    }
+
+    fn of(groups: u32) -> Self {
+        let socket = open(groups).expect("a socket for rtnetlink groups");
+        const ENOUGH: usize = 64 << 20;
+        // Refused in a user namespace; the most that is allowed then holds a few hundred messages,
+        // and an overrun is reported.
+        if set_socket_recv_buffer_size_force(&socket, ENOUGH).is_err() {
+            let _best_effort = set_socket_recv_buffer_size(&socket, ENOUGH);
+        }
         let links = raw_dump(Kind::Link, 0)
             .iter()
             .filter_map(stable)

@@ -39,5 +39,5 @@ pub use topology::{
     NamedNetns, bridge, index_of, ip, ip_batch, ip_fails, ip_force, ip_json, named_netns, uplinks,
     veth_pair, wait_until,
 };
-pub use wire::{raw_dump, raw_dump_proxies};
+pub use wire::{lacks_kind, raw_dump, raw_dump_proxies, raw_request};
 pub use writer::Writer;

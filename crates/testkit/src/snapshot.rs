@@ -82,6 +82,11 @@ impl Snapshot {
         last.expect("read at least once")
     }
 
+    /// All rows, sorted.
+    pub fn into_rows(self) -> Vec<RawMessage> {
+        self.rows
+    }
+
     /// The rows of one kind.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &RawMessage> {
         self.rows.iter().filter(move |row| row.kind == kind)

@@ -102,10 +102,16 @@ fn dump_once(kind: Kind, header: &[u8]) -> io::Result<Option<Vec<RawMessage>>> {
 
 /// Sends one message that asks for a change and waits for its acknowledgement.
 pub(crate) fn request(message_type: u16, body: &[u8]) -> io::Result<()> {
-    request_with(message_type, 0, body)
+    raw_request(message_type, 0, body)
 }
 
-fn request_with(message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+/// Sends one message with these flags, in the calling thread's namespace, and waits for its
+/// acknowledgement.
+///
+/// # Errors
+///
+/// The kernel's errno.
+pub fn raw_request(message_type: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     ask(&open(0)?, message_type, flags, body)
 }
 
@@ -125,7 +131,11 @@ pub(crate) fn ask(socket: &OwnedFd, message_type: u16, flags: u16, body: &[u8]) 
 /// Returns true if the kernel does not know a kind of link, and has no module for it either: it
 /// looks for the kind before it looks at anything else of a request for a new link, and says
 /// `EOPNOTSUPP`. What is made by asking is unmade.
-pub(crate) fn lacks_kind(kind: &str) -> bool {
+///
+/// # Panics
+///
+/// When what was made cannot be deleted.
+pub fn lacks_kind(kind: &str) -> bool {
     const IFLA_IFNAME: u16 = 3;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_INFO_KIND: u16 = 1;
@@ -142,7 +152,7 @@ pub(crate) fn lacks_kind(kind: &str) -> bool {
     let name = attr(IFLA_IFNAME, b"probed0\0");
     let info = attr(IFLA_LINKINFO, &attr(IFLA_INFO_KIND, kind.as_bytes()));
     let body = [&[0; 16][..], &name, &info].concat();
-    let asked = request_with(Kind::Link.new_type(), CREATE_EXCL, &body);
+    let asked = raw_request(Kind::Link.new_type(), CREATE_EXCL, &body);
     if asked.is_ok() {
         let gone = request(Kind::Link.new_type() + 1, &[&[0; 16][..], &name].concat());
         gone.expect("a link just made can be deleted");

@@ -301,7 +301,7 @@ mod tests {
         use std::collections::BTreeMap;
         use trueup_reconcile::{Claim, Ledger as _};
 
-        let namespace = trueup_testkit::fake::Kernel::new().namespace();
+        let namespace = Namespace::current();
         let mut agents = Agents::new(false).unwrap();
         let owned = |agents: &mut Agents| {
             let (agent, host) = agents.acting();

@@ -5,27 +5,25 @@ use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use super::machine::{Machine, has_link, sysctl_path};
+use super::results::Ended;
 use super::run::{description, run};
+use super::writer::sysctl_path;
 use super::{Need, Scenario, parse};
-use trueup_testkit::{
-    enter, fake, fresh_netns, may_skip, panic_text, quiet_netns, running_version,
-};
+use trueup_testkit::{enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
 /// on an emulated machine some hundred.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Runs all scenarios below a directory, named after their files: `fake::route/NAME`,
-/// `kernel::route/NAME`; those in which an agent acts once more where no marker proves anything,
-/// `ledger::route/NAME`: on a fake kernel that keeps none on addresses, neighbours and rules, with
-/// the ledger asked for routes.
+/// Runs all scenarios below a directory, named after their files: `kernel::route/NAME`; those in
+/// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: with the
+/// markers of addresses, neighbours and rules masked, and the ledger asked for routes.
 ///
 /// A scenario that needs a feature that the running kernel lacks is left out there, and a line says
 /// so: `test kernel::NAME ... not applicable (needs vrf)`. Where namespaces are forbidden those on
@@ -34,7 +32,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 ///
 /// A run of all scenarios writes what each shows, and how it ended, to the file `results`: a line
 /// of JSON for each scenario. `cargo xtask scenarios` reads it.
-pub fn main(directory: &Path, results: &Path) -> ExitCode {
+///
+/// `runner` are tests of the runner itself.
+pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCode {
     let forbidden = enter().err().map(|error| error.to_string());
     let skip = forbidden.is_some() && may_skip(|name| std::env::var(name).ok());
     if let (Some(reason), true) = (&forbidden, skip) {
@@ -43,7 +43,14 @@ pub fn main(directory: &Path, results: &Path) -> ExitCode {
     let mut files = Vec::new();
     collect(directory, &mut files);
     files.sort();
-    let mut trials = Vec::new();
+    let runner = runner.iter().map(|&(name, test)| {
+        let test = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(format!("runner::{name}"), test).with_ignored_flag(skip)
+    });
+    let mut trials: Vec<_> = runner.collect();
     let mut has = BTreeMap::new();
     let mut left_out = Vec::new();
     let ended = Arc::<Ended>::default();
@@ -68,47 +75,31 @@ pub fn main(directory: &Path, results: &Path) -> ExitCode {
             }
         };
         shown.push((name.clone(), scenario.clone()));
-        let lacks = |version, knows: &mut dyn FnMut(&Need) -> bool, markers: bool| {
-            let needs = scenario.needs.iter().find(|need| match need {
-                Need::Kernel(wanted) => !wanted.admits(version),
-                Need::Link(_) | Need::Sysctl(_) => !knows(need),
-                Need::Markers => !markers,
-            });
-            needs.map(|need| format!("needs {need}"))
-        };
-        let fakes = [("fake", false), ("ledger", true)];
-        for (place, by_ledger) in fakes {
+        let mut is_known = |need: &Need| *has.entry(need.clone()).or_insert_with(|| asked(need));
+        for (place, by_ledger) in [("kernel", false), ("ledger", true)] {
             if by_ledger && !scenario.has_agent() {
                 continue;
             }
-            let (on_fake, called) = (scenario.clone(), file.clone());
-            let on_fake = move || carry_out(&called, &on_fake, by_ledger, Machine::fake);
-            match lacks(fake::VERSION, &mut |_| true, !by_ledger) {
-                None => trials.push(ended.trial(format!("{place}::{name}"), on_fake)),
-                Some(why) => left_out.push(ended.left_out(format!("{place}::{name}"), &why)),
+            let name = format!("{place}::{name}");
+            let mut lacks = |need: &Need| match need {
+                Need::Kernel(wanted) => !wanted.admits(running_version()),
+                Need::Markers => by_ledger,
+                Need::Link(_) | Need::Sysctl(_) => forbidden.is_none() && !is_known(need),
+            };
+            if let Some(need) = scenario.needs.iter().find(|need| lacks(need)) {
+                left_out.push(ended.left_out(name, &format!("needs {need}")));
+                continue;
             }
+            let (forbidden, file, scenario) = (forbidden.clone(), file.clone(), scenario.clone());
+            let test = move || match forbidden {
+                Some(reason) => Err(reason.into()),
+                None => carry_out(&file, &scenario, by_ledger),
+            };
+            trials.push(ended.trial(name, test).with_ignored_flag(skip));
         }
-        let mut is_known = |need: &Need| *has.entry(need.clone()).or_insert_with(|| asked(need));
-        let lacks = match &forbidden {
-            None => lacks(running_version(), &mut is_known, true),
-            Some(_) => None,
-        };
-        if let Some(why) = lacks {
-            left_out.push(ended.left_out(format!("kernel::{name}"), &why));
-            continue;
-        }
-        let forbidden = forbidden.clone();
-        let on_kernel = move || match forbidden {
-            Some(reason) => Err(reason.into()),
-            None => carry_out(&file, &scenario, false, || {
-                quiet_netns();
-                Machine::kernel()
-            }),
-        };
-        let trial = ended.trial(format!("kernel::{name}"), on_kernel);
-        trials.push(trial.with_ignored_flag(skip));
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert_with(threads);
     if !arguments.list && !left_out.is_empty() {
         println!("{}", left_out.join("\n"));
         println!("not applicable here: {} scenarios", left_out.len());
@@ -122,57 +113,12 @@ pub fn main(directory: &Path, results: &Path) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// How each test ended, by its name: `ok`, `FAILED` or `not applicable (WHY)`.
-#[derive(Default)]
-struct Ended(Mutex<BTreeMap<String, String>>);
-
-impl Ended {
-    fn record(&self, name: String, ended: String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(name, ended);
-    }
-
-    fn trial(
-        self: &Arc<Self>,
-        name: String,
-        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-    ) -> Trial {
-        let (all, called) = (self.clone(), name.clone());
-        Trial::test(name, move || {
-            let result = test();
-            let ended = if result.is_ok() { "ok" } else { "FAILED" };
-            all.record(called, ended.to_owned());
-            result
-        })
-    }
-
-    /// Returns the line for standard output.
-    fn left_out(&self, name: String, why: &str) -> String {
-        let ended = format!("not applicable ({why})");
-        let line = format!("test {name} ... {ended}");
-        self.record(name, ended);
-        line
-    }
-
-    /// A line of JSON for each scenario.
-    fn lines(&self, scenarios: &[(String, Arc<Scenario>)]) -> String {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = |(name, scenario): &(String, Arc<Scenario>)| {
-            let runs = all.iter().filter_map(|(test, ended)| {
-                let (place, of) = test.split_once("::")?;
-                (of == name).then_some((place, ended))
-            });
-            let runs: BTreeMap<_, _> = runs.collect();
-            let line = serde_json::json!({
-                "name": name,
-                "facts": scenario.facts,
-                "faults": scenario.faults,
-                "invariants": scenario.invariants,
-                "runs": runs,
-            });
-            format!("{line}\n")
-        };
-        scenarios.iter().map(line).collect()
+/// Scenarios wait for the kernel, so more of them run at once than there are cores. A machine with
+/// one core is an emulated one, where the bounds of waits are tight enough.
+fn threads() -> usize {
+    match thread::available_parallelism().map_or(1, usize::from) {
+        1 => 1,
+        cores => cores * 4,
     }
 }
 
@@ -196,7 +142,7 @@ fn asked(need: &Need) -> bool {
     let asking = thread::spawn(move || {
         fresh_netns();
         match need {
-            Need::Link(kind) => has_link(&kind),
+            Need::Link(kind) => !lacks_kind(&kind),
             Need::Sysctl(name) => fs::exists(sysctl_path(&name)).unwrap_or(false),
             Need::Kernel(_) | Need::Markers => true,
         }
@@ -204,20 +150,23 @@ fn asked(need: &Need) -> bool {
     asking.join().unwrap_or(false)
 }
 
+/// Runs a scenario that fails; returns how.
+///
+/// # Panics
+///
+/// When it is no scenario, or passes.
+pub fn failure(text: &str) -> String {
+    let scenario = parse(text).unwrap().into();
+    let failed = carry_out("x.scenario", &scenario, false).unwrap_err();
+    failed.message().unwrap_or_default().to_owned()
+}
+
 /// On a thread of its own, as a network namespace belongs to the thread and the harness reuses its
 /// threads.
-fn carry_out(
-    file: &str,
-    scenario: &Arc<Scenario>,
-    by_ledger: bool,
-    machine: impl FnOnce() -> Result<Machine, super::machine::Trouble> + Send + 'static,
-) -> Result<(), Failed> {
+fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<(), Failed> {
     let (name, shown) = (file.to_owned(), scenario.clone());
     let (sender, result) = mpsc::channel();
-    let work = move || {
-        let machine = machine().map_err(|trouble| trouble.message)?;
-        run(&name, &shown, machine, by_ledger)
-    };
+    let work = move || run(&name, &shown, by_ledger);
     thread::Builder::new().spawn(move || {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
         // The receiver is gone if it took too long.

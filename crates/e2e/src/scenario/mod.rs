@@ -1,31 +1,34 @@
 //! Scenarios: behaviours written as text, one file each, in iproute2's words. `scenarios/README.md`
 //! describes the format. This module has its parser, which is pure and never panics, and its runner.
 //!
-//! The same code runs a scenario on the fake kernel and on the running one, through a transport. It
-//! writes and reads messages without the codecs under test.
+//! A scenario runs in a namespace of its own of the running kernel. Other writers speak through `ip`;
+//! rows and announcements are read without the codecs under test.
 
 mod agent;
-mod command;
 mod errno;
 mod machine;
 mod main;
+mod numbers;
 mod object;
 mod parse;
 mod pass;
+mod raw;
+mod results;
 mod run;
 mod text;
+mod writer;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use agent::options;
-pub use main::main;
+pub use main::{failure, main};
 pub use parse::parse;
 
-use command::Command;
 use text::Expected;
 use trueup_testkit::Kind;
 use trueup_testkit::faults::At;
+use writer::WriterLine;
 
 /// The invariants of trueup, by number from 1. A failing scenario names them.
 pub const INVARIANTS: [&str; 9] = [
@@ -200,19 +203,6 @@ enum StepKind {
     Settle,
 }
 
-/// A line of another writer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct WriterLine {
-    line: usize,
-    /// As written, for `ip`.
-    text: String,
-    command: Command,
-    /// Sent as a raw message, even where `ip` exists.
-    raw: bool,
-    /// The errno that it must fail with.
-    errno: Option<i32>,
-}
-
 /// A `fault` line of `apply`, `drain` or `converge`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FaultLine {
@@ -241,19 +231,6 @@ enum FaultKind {
     Repeat,
     Reverse,
     Invent(WriterLine),
-}
-
-/// Replaces `@NAME` by the index that an interface of that name has or had. The error is a name
-/// that never existed.
-fn resolved(text: &str, index: impl Fn(&str) -> Option<u32>) -> Result<String, String> {
-    let mut words = Vec::new();
-    for word in text.split(' ') {
-        words.push(match word.strip_prefix('@') {
-            Some(name) => index(name).ok_or_else(|| name.to_owned())?.to_string(),
-            None => word.to_owned(),
-        });
-    }
-    Ok(words.join(" "))
 }
 
 /// The objects that a `state` step selects.

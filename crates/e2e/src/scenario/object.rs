@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Selection;
-use super::command::{BRIDGE, INET, INET6};
+use super::numbers::{BRIDGE, INET, INET6};
 use super::text::Phrase;
 use trueup_testkit::message::{Action, Kind, RawMessage, u16_at, u32_at};
 

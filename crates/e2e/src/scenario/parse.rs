@@ -6,9 +6,11 @@ mod head;
 mod line;
 mod step;
 
-use super::command;
+use super::numbers;
+use super::raw::RawRequest;
 use super::text::Expected;
-use super::{Error, Scenario, Step, WriterLine, errno};
+use super::writer::{Tool, WriterLine};
+use super::{Error, Scenario, Step, errno};
 use head::{header, version};
 use line::Line;
 use step::step;
@@ -100,14 +102,23 @@ fn act(line: Line<'_>, start: usize, raw: bool) -> Result<WriterLine, Error> {
             (text.trim_end(), Some(number))
         }
     };
-    // What index a name had is known only when it is carried out.
-    let read = super::resolved(text, |_| Some(1)).unwrap_or_default();
-    let command = command::parse(&read, raw).map_err(|fault| line.fault(start, fault))?;
+    let tool = if raw {
+        // What index a name had is known only when it is carried out.
+        let read = RawRequest::parse(text, |_| Some(1));
+        read.map_err(|(at, message)| line.error(start + at, message))?;
+        Tool::Socket
+    } else {
+        Tool::of(text).ok_or_else(|| {
+            line.error(
+                start,
+                "write a line of ip (link, addr, route, neigh, rule, nexthop), bridge, or sysctl NAME=VALUE",
+            )
+        })?
+    };
     Ok(WriterLine {
         line: line.number,
         text: text.to_owned(),
-        command,
-        raw,
+        tool,
         errno,
     })
 }
@@ -124,7 +135,7 @@ fn kind(word: &str) -> Option<(Kind, u8)> {
         "neighbours" | "neighbour" => (Kind::Neighbour, 0),
         "rules" | "rule" => (Kind::Rule, 0),
         "nexthops" | "nexthop" => (Kind::Nexthop, 0),
-        "fdb" => (Kind::Neighbour, command::BRIDGE),
+        "fdb" => (Kind::Neighbour, numbers::BRIDGE),
         _ => return None,
     })
 }
@@ -183,20 +194,16 @@ mod tests {
             ("# t\nsetp\n", "2:1", "is no step"),
             ("# t\nsetup\n", "2:1", "indented lines below"),
             (
-                "# t\nsetup\n  link add v0 tipe veth\n",
-                "3:15",
-                "not understood here",
+                "# t\nsetup\n  lnik add v0 type veth\n",
+                "3:3",
+                "write a line of ip",
             ),
             (
                 "# t\nsetup\n  route add 10.0.0.0/8 -> ENOPE\n",
                 "3:27",
                 "by its name",
             ),
-            (
-                "# t\nsetup\n  route create+excl 10.0.0.0/8\n",
-                "3:9",
-                "is no verb",
-            ),
+            ("# t\nsend\n  route add 10.0.0.0/8\n", "3:9", "is no verb"),
             ("# t\nstate doors\n", "2:1", "write routes"),
             ("# t\napply\n  done\n", "3:3", "begins no expectation"),
             (
@@ -214,7 +221,7 @@ mod tests {
             (
                 "# t\ndrain\n  fault announcements: explode\n",
                 "3:24",
-                "invent LINE",
+                "invent MESSAGE",
             ),
             (
                 "# t\napply\n  fault announcements: lose\n",

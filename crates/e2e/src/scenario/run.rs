@@ -11,13 +11,14 @@ use trueup_netlink::Namespace;
 use trueup_reconcile::Drained;
 
 use super::agent::{Agent, Agents, Host};
-use super::machine::{Machine, Trouble};
+use super::machine::Machine;
 use super::text::Expected;
+use super::writer::Trouble;
 use super::{FaultKind, FaultLine, INVARIANTS, Scenario, StepKind};
 use difference::{Stop, same};
 use trueup_testkit::faults::{Faults, died};
-use trueup_testkit::mask;
 use trueup_testkit::message::{Kind, RawMessage};
+use trueup_testkit::{mask, running_version};
 
 /// A difference from the scenario, and its line.
 struct Differs {
@@ -30,19 +31,14 @@ type Result<T, E = Differs> = std::result::Result<T, E>;
 /// Kinds that bear a marker on newer kernels only.
 const MARKED: [Kind; 3] = [Kind::Address, Kind::Neighbour, Kind::Rule];
 
-/// Runs a scenario; `file` is its name in the error. `by_ledger`: no marker proves ownership, and
+/// Runs a scenario in a namespace of its own, to which the calling thread moves; `file` is its name in the error. `by_ledger`: no marker proves ownership, and
 /// the expected markers of kinds that may bear none do not count.
-pub(super) fn run(
-    file: &str,
-    scenario: &Scenario,
-    machine: Machine,
-    by_ledger: bool,
-) -> Result<(), String> {
+pub(super) fn run(file: &str, scenario: &Scenario, by_ledger: bool) -> Result<(), String> {
     let masked = if by_ledger { &MARKED[..] } else { &[] };
     let agents = Agents::new(by_ledger).map_err(|error| format!("{file}: {error}"))?;
     let mut run = Run {
         file,
-        machine,
+        machine: Machine::new(),
         agents,
         masked: masked.to_owned(),
         unmarked: masked.to_owned(),
@@ -103,7 +99,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn scenario(&mut self, scenario: &Scenario) -> Result<()> {
-        let version = self.machine.version();
+        let version = running_version();
         for step in &scenario.steps {
             if step.only.is_some_and(|only| !only.admits(version)) {
                 continue;
@@ -123,7 +119,7 @@ impl Run<'_> {
                 message: trouble.message,
             };
             if acts {
-                self.machine.announced().map_err(at)?;
+                self.machine.announced();
             }
             let done = self.step(&step.kind);
             done.map_err(|stop| match stop {
@@ -134,7 +130,7 @@ impl Run<'_> {
                 },
             })?;
             if acts && !matches!(step.kind, StepKind::Again(_) | StepKind::Idle) {
-                self.announced = self.machine.announced().map_err(at)?;
+                self.announced = self.machine.announced();
                 self.agents.record_deleted_links(&self.announced);
             }
         }
@@ -143,7 +139,7 @@ impl Run<'_> {
 
     /// The kernel as the agents see it.
     fn namespace(&self) -> Namespace {
-        let namespace = self.machine.namespace();
+        let namespace = Namespace::current();
         if self.masked.is_empty() {
             return namespace;
         }
@@ -197,7 +193,7 @@ impl Run<'_> {
             }
             StepKind::Reboot => self.agents.reboot(),
             StepKind::Recreate { noticed } => {
-                self.machine.recreate()?;
+                self.machine.recreate();
                 if *noticed {
                     self.agents.restart();
                 }
@@ -241,7 +237,7 @@ impl Run<'_> {
         faults: &[FaultLine],
         pass: impl FnOnce(&mut Agent, &Host, &Namespace) -> (Vec<Expected>, usize),
     ) -> Result<Option<Vec<Expected>>, Stop> {
-        self.before = self.machine.everything()?;
+        self.before = self.machine.everything();
         let writers = faults
             .iter()
             .any(|fault| matches!(fault.kind, FaultKind::Writer(_)));
@@ -263,7 +259,7 @@ impl Run<'_> {
         if passed.is_none() {
             agent.restart(host);
         }
-        let after = self.machine.everything()?;
+        let after = self.machine.everything();
         if !writers && !unreported {
             self.foreign_is_untouched(&after)?;
         }
@@ -293,7 +289,7 @@ impl Run<'_> {
             )));
         }
         let (got, ops) = agent.pass(host, &namespace);
-        let changes = self.machine.announced()?;
+        let changes = self.machine.announced();
         assert_no_op(&got, ops, changes)?;
         let converged = Expected::parse("converged").map_err(Stop::Differs)?;
         let expected = if expected.is_empty() {
@@ -352,68 +348,4 @@ fn assert_no_op(got: &[Expected], ops: usize, changes: Vec<RawMessage>) -> Resul
         let _infallible = writeln!(text, "  announced: {change}");
     }
     Err(Stop::Differs(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::parse;
-
-    fn failure(text: &str) -> String {
-        let machine = Machine::fake().map_err(|trouble| trouble.message).unwrap();
-        run("x.scenario", &parse(text).unwrap(), machine, false).unwrap_err()
-    }
-
-    #[test]
-    fn a_failure_names_its_place_the_difference_and_what_it_shows() {
-        let text = failure(
-            "# A rule stays.\nfacts 10\ninvariant 1\nsetup\n  rule add pref 900 from 10.0.0.0/8 table 100\n\
-             state rules\n  pref 901 from 10.0.0.0/8 table 100\n",
-        );
-        for part in [
-            "x.scenario:6: ",
-            "- pref 901 from 10.0.0.0/8 table 100",
-            "+ pref 900 from 10.0.0.0/8 table 100",
-            "A rule stays.",
-            "invariant 1: Foreign state is never touched",
-            "facts 10",
-        ] {
-            assert!(text.contains(part), "{part} is not in:\n{text}");
-        }
-    }
-
-    #[test]
-    fn a_line_of_a_writer_that_ends_otherwise_is_reported_at_its_line() {
-        let text =
-            failure("# t\nsetup\n  rule add pref 900 table 100\n  rule add pref 900 table 100\n");
-        assert!(
-            text.starts_with("x.scenario:4: ") && text.contains("EEXIST"),
-            "{text}"
-        );
-        let text = failure("# t\nsetup\n  rule add pref 900 table 100 -> EINVAL\n");
-        assert!(
-            text.contains("ended in success, EINVAL was expected"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_wrong_file_is_reported_with_the_line_of_the_scenario() {
-        let text =
-            failure("# t\n\ndesired\n  [[route]]\n  dst = \"10.0.0.1/8\"\n  via = \"10.0.0.2\"\n");
-        assert!(text.contains("x.scenario:5:9: "), "{text}");
-    }
-
-    #[test]
-    fn a_pass_that_takes_a_writers_rule_breaks_the_first_invariant() {
-        // The rule bears our marker; `unchanged` compares it under another one, as foreign.
-        let text = failure(
-            "# t\nsetup\n  rule add pref 900 table 100 protocol 116\ndesired\n  protocol = 117\n  rule = []\n\
-             apply\nwriter\n  rule del pref 900 table 100\nunchanged\n",
-        );
-        assert!(
-            text.contains("invariant 1: ") && text.contains("- rule"),
-            "{text}"
-        );
-    }
 }

@@ -5,7 +5,7 @@ mod expected;
 
 use std::fmt;
 
-use super::command::{PROTOCOLS, SCOPES, TABLES};
+use super::numbers::{PROTOCOLS, SCOPES, TABLES};
 pub(super) use expected::Expected;
 use trueup_testkit::Kind;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::command::INET;
+use super::super::numbers::INET;
 use super::{Say, by_number, ip, lladdr, number, text};
 use trueup_testkit::message::{attributes, u16_at, u32_at};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::command::{INET6, RTAX, TYPES};
+use super::super::numbers::{INET6, RTAX, TYPES};
 use super::{Say, by_number, ip, number, text};
 use trueup_testkit::message::{attributes, u16_at, u32_at};
 

@@ -1,7 +1,6 @@
 //! The `fault` lines of `apply`, `drain` and `converge`.
 
-use super::super::command::Command;
-use super::super::{Error, FaultKind, FaultLine, WriterLine, errno};
+use super::super::{Error, FaultKind, FaultLine, errno};
 use super::line::Line;
 use super::{act, kind};
 use trueup_testkit::faults::At;
@@ -27,11 +26,11 @@ pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
     })?;
     let words: Vec<_> = what.split_whitespace().collect();
     let row = |n: &str| n.parse::<usize>().ok().filter(|n| *n > 0);
-    let behind = |word: &str| {
+    let behind = |word: &str, raw: bool| {
         let from = start + what.find(word).unwrap_or(0) + word.len();
         let rest = line.text.get(from..).unwrap_or_default();
         let at = from + (rest.len() - rest.trim_start().len());
-        act(line, at, true)
+        act(line, at, raw)
     };
     if at == At::Announcements {
         let fault = match words[..] {
@@ -39,21 +38,19 @@ pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
             ["lose"] => Some(FaultKind::Lose),
             ["repeat"] => Some(FaultKind::Repeat),
             ["reverse"] => Some(FaultKind::Reverse),
-            ["invent", ..] => Some(behind("invent")?)
-                .filter(is_message)
-                .map(FaultKind::Invent),
+            ["invent", ..] => Some(FaultKind::Invent(behind("invent", true)?)),
             _ => None,
         };
         let kind = fault.ok_or_else(|| {
             line.error(
                 start,
-                "what goes wrong with announcements is one of: overrun, lose, repeat, reverse, invent LINE of one message",
+                "what goes wrong with announcements is one of: overrun, lose, repeat, reverse, invent MESSAGE",
             )
         })?;
         return Ok(FaultLine { at, kind });
     }
     let fault = match words[..] {
-        ["writer", ..] => Some(FaultKind::Writer(behind("writer")?)),
+        ["writer", ..] => Some(FaultKind::Writer(behind("writer", false)?)),
         ["refuse", name] => errno::number(name).map(FaultKind::Refuse),
         ["break", "off", name] => errno::number(name).map(FaultKind::BreakOff),
         ["lose", "answer"] => Some(FaultKind::LoseAnswer),
@@ -77,8 +74,4 @@ pub(super) fn fault_line(line: Line<'_>) -> Result<FaultLine, Error> {
         )
     })?;
     Ok(FaultLine { at, kind })
-}
-
-fn is_message(act: &WriterLine) -> bool {
-    matches!(act.command, Command::Message(_))
 }

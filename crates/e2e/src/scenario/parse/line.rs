@@ -1,7 +1,6 @@
 //! A line of a scenario, and errors with their place in it.
 
 use super::super::Error;
-use super::super::command::Fault;
 
 /// A line that says something, in a block or at its head.
 #[derive(Clone, Copy)]
@@ -43,10 +42,5 @@ impl<'a> Line<'a> {
     /// An error at its first word.
     pub(super) fn wrong(self, message: impl Into<String>) -> Error {
         self.error(self.start(), message)
-    }
-
-    /// An error in a part of it that begins at a byte.
-    pub(super) fn fault(self, start: usize, fault: Fault) -> Error {
-        self.error(start + fault.at, fault.message)
     }
 }

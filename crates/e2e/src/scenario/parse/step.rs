@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::text;
-use super::super::{Error, Selection, StepKind, command};
+use super::super::{Error, Selection, StepKind, numbers};
 use super::fault::fault_line;
 use super::line::Line;
 use super::{act, expected, kind, not_a_kind};
@@ -160,8 +160,8 @@ fn selection(head: Line<'_>, rest: &[&str]) -> Result<Selection, Error> {
     loop {
         match rest {
             [] => break,
-            ["-4", more @ ..] => (family, rest) = (command::INET, more),
-            ["-6", more @ ..] => (family, rest) = (command::INET6, more),
+            ["-4", more @ ..] => (family, rest) = (numbers::INET, more),
+            ["-6", more @ ..] => (family, rest) = (numbers::INET6, more),
             ["details", more @ ..] => (details, rest) = (true, more),
             [word, value, more @ ..] => {
                 with.push(text::pair(word, value));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::command::BRIDGE;
+use super::super::numbers::BRIDGE;
 use super::super::object::{self, is_the_kernels_own};
 use super::super::{INVARIANTS, Selection};
 use super::Run;
@@ -41,8 +41,8 @@ impl Run<'_> {
     }
 
     pub(super) fn state(&mut self, selection: &Selection, expected: &[String]) -> Result<(), Stop> {
-        let rows = self.machine.rows(selection.kind, selection.family)?;
-        let names = self.machine.names()?.clone();
+        let rows = self.machine.rows(selection.kind, selection.family);
+        let names = self.machine.names().clone();
         let stay = |row: &&RawMessage| {
             row.kind != Kind::Neighbour
                 || row.family() == BRIDGE
@@ -81,7 +81,7 @@ impl Run<'_> {
     }
 
     pub(super) fn unchanged(&mut self, except: &[String]) -> Result<(), Stop> {
-        let names = self.machine.names()?.clone();
+        let names = self.machine.names().clone();
         let (agent, _) = self.agents.acting();
         let foreign = |row: &&RawMessage| {
             let named = |name: &String| names.get(&row.device()) == Some(name);
@@ -94,13 +94,13 @@ impl Run<'_> {
                 .collect::<Vec<_>>()
         };
         let before = lines(&self.before);
-        let after = lines(&self.machine.everything()?);
+        let after = lines(&self.machine.everything());
         same("the foreign objects", &before, &after)
             .map_err(|stop| stop.with(&format!("invariant 1: {}\n", INVARIANTS[0])))
     }
 
     pub(super) fn events(&mut self, kinds: &[Kind], expected: &[String]) -> Result<(), Stop> {
-        let names = self.machine.names()?.clone();
+        let names = self.machine.names().clone();
         let all = kinds.is_empty();
         let shown = self.announced.iter().filter(|row| {
             all && expected.is_empty()

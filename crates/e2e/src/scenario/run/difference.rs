@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::machine::Trouble;
+use super::super::writer::Trouble;
 
 /// Why a step ended.
 pub(super) enum Stop {

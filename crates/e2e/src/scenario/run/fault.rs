@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::machine::Wire;
-use super::super::{FaultKind, WriterLine};
+use super::super::FaultKind;
 use super::Run;
 use super::difference::Stop;
 use trueup_testkit::faults::Fault;
@@ -28,27 +27,16 @@ impl Run<'_> {
             FaultKind::Repeat => Fault::Repeat,
             FaultKind::Reverse => Fault::Reverse,
             FaultKind::Invent(act) => {
-                let act = self.machine.resolved(act)?;
-                Fault::Invent(self.machine.wire.unsent(&act.command)?)
+                let names = self.machine.names();
+                Fault::Invent(act.request(names)?.message.encode(0, 0, 0))
             }
             FaultKind::Writer(act) => {
-                let WriterLine {
-                    command,
-                    errno,
-                    text,
-                    ..
-                } = self.machine.resolved(act)?;
-                let namespace = self.machine.namespace();
+                let names = self.machine.names().clone();
+                let act = act.resolved(&names)?;
+                // On the thread of the pass, and so in its namespace.
                 Fault::Writer(Arc::new(move || {
-                    let ended =
-                        Wire::open(&namespace).and_then(|mut wire| wire.carry_out(&command));
-                    let ended = ended
-                        .unwrap_or_else(|trouble| panic!("another writer: {}", trouble.message));
-                    assert_eq!(
-                        ended,
-                        errno.unwrap_or(0),
-                        "the other writer's `{text}` ended so"
-                    );
+                    let ended = act.carry_out(&names);
+                    ended.unwrap_or_else(|trouble| panic!("another writer: {}", trouble.message));
                 }))
             }
         })

@@ -1,7 +1,14 @@
-//! Names that iproute2 has for numbers, where scenarios use them.
+//! Numbers of the kernel, with the names that iproute2 has for them, where scenarios use them.
+
+/// `AF_INET`.
+pub(super) const INET: u8 = 2;
+/// `AF_INET6`.
+pub(super) const INET6: u8 = 10;
+/// `AF_BRIDGE`, the family of forwarding entries.
+pub(super) const BRIDGE: u8 = 7;
 
 /// `rtm_protocol`, of `/etc/iproute2/rt_protos`.
-pub(crate) const PROTOCOLS: &[(&str, u32)] = &[
+pub(super) const PROTOCOLS: &[(&str, u32)] = &[
     ("unspec", 0),
     ("redirect", 1),
     ("kernel", 2),
@@ -21,7 +28,7 @@ pub(crate) const PROTOCOLS: &[(&str, u32)] = &[
 ];
 
 /// `rtm_scope`.
-pub(crate) const SCOPES: &[(&str, u32)] = &[
+pub(super) const SCOPES: &[(&str, u32)] = &[
     ("global", 0),
     ("universe", 0),
     ("site", 200),
@@ -31,10 +38,10 @@ pub(crate) const SCOPES: &[(&str, u32)] = &[
 ];
 
 /// `rtm_table`.
-pub(crate) const TABLES: &[(&str, u32)] = &[("default", 253), ("main", 254), ("local", 255)];
+pub(super) const TABLES: &[(&str, u32)] = &[("default", 253), ("main", 254), ("local", 255)];
 
 /// `rtm_type`.
-pub(crate) const TYPES: &[(&str, u32)] = &[
+pub(super) const TYPES: &[(&str, u32)] = &[
     ("unicast", 1),
     ("local", 2),
     ("broadcast", 3),
@@ -48,7 +55,7 @@ pub(crate) const TYPES: &[(&str, u32)] = &[
 ];
 
 /// Route metrics, `RTAX_*`.
-pub(crate) const RTAX: &[(&str, u32)] = &[
+pub(super) const RTAX: &[(&str, u32)] = &[
     ("lock", 1),
     ("mtu", 2),
     ("window", 3),
