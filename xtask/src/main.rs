@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         ["sanitize"] => sanitize::address(),
         ["package"] => package::run(),
         ["prove"] => prove::run(),
-        ["plant", ref only @ ..] => plant::run(only),
+        ["plant", ref only @ ..] => plant::run(only).map(drop),
         ["scenarios", ref options @ ..] => scenarios::run(options),
         ["vm", ref options @ ..] => vm::run(options),
         ["help" | "--help" | "-h"] => {

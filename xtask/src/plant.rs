@@ -1,6 +1,6 @@
 //! `cargo xtask plant`: breaks each invariant on purpose in a scratch copy, one line at a time, and
-//! looks whether the scenarios notice and name it. A suite that passes with a fault planted proves
-//! nothing.
+//! looks whether the scenarios notice and name it, and whether the simulation finds it by itself. A
+//! suite that passes with a fault planted proves nothing.
 //!
 //! The faults are patches under `crates/e2e/plants/`, named after the invariant's number:
 //! `3-*.patch` breaks the third.
@@ -11,67 +11,72 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::tools::{Result, cargo, need_ip, root};
+use crate::programs::{self, Linked, Program};
+use crate::tools::{Result, need_ip, root, run_within};
 
 const PLANTS: &str = "crates/e2e/plants";
 const INVARIANTS: u32 = 9;
-/// The scenarios, on the fake kernel and on the running one.
-const TEST: [&str; 7] = [
-    "test",
-    "--package",
-    "trueup-e2e",
-    "--test",
-    "scenarios",
-    "--color",
-    "never",
-];
+/// The two programs, which are all that is built of a copy.
+const SCENARIOS: &str = "e2e/scenarios";
+const SIMULATION: &str = "e2e/simulate";
+const TARGETS: [&str; 4] = ["--test", "scenarios", "--test", "simulate"];
+/// So many steps the simulation has to find a fault in.
+const STEPS: &str = "200000";
+/// How long each of the two may run: with a fault in it a pass may never end.
+const BOUND: Duration = Duration::from_secs(10 * 60);
 
-/// Runs it; with numbers, for those invariants alone.
-pub(crate) fn run(only: &[&str]) -> Result<()> {
+/// Runs it; with numbers, for those invariants alone. Returns what came of it, in one line.
+pub(crate) fn run(only: &[&str]) -> Result<String> {
     need_ip()?;
     let plants = plants()?;
     let tree = root().join("target/plant/tree");
     copy_tree(&tree)?;
     println!("without a fault:");
-    let sound = scenarios(&tree)?;
-    if !sound.passed {
-        return Err(format!(
-            "the scenarios fail without any fault:\n{}",
-            sound.output
-        ));
+    let sound = try_out(&tree)?;
+    if !sound.scenarios.is_empty() || sound.steps.is_some() {
+        return Err(format!("a test fails without any fault: {sound:?}"));
     }
-    println!("  all scenarios pass");
-    let mut missed = Vec::new();
+    println!("  all scenarios pass, and the simulation finds nothing");
+    let (mut missed, mut steps) = (Vec::new(), Vec::new());
     for (number, plant) in plants {
         if !only.is_empty() && !only.contains(&number.to_string().as_str()) {
             continue;
         }
-        let name = plant
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = plant.file_stem().unwrap_or_default().to_string_lossy();
         println!("{name}:");
         git_apply(&tree, &plant, &[])?;
-        let seen = scenarios(&tree);
+        let noticed = try_out(&tree);
         git_apply(&tree, &plant, &["--reverse"])?;
-        let seen = seen?;
-        let named = seen.output.contains(&format!("invariant {number}"));
-        for test in &seen.failed {
+        let noticed = noticed?;
+        for test in &noticed.scenarios {
             println!("  {test}");
         }
-        if seen.failed.is_empty() || !named {
-            println!("  NOT NOTICED");
-            missed.push(name);
+        if noticed.scenarios.is_empty() || !noticed.named.contains(&number) {
+            println!("  NOT NOTICED by a scenario");
+            missed.push(format!("no scenario names the fault {name}"));
+        }
+        match noticed.steps {
+            Some(found) => {
+                println!("  found by the simulation after {found} steps");
+                steps.push(found);
+            }
+            None => {
+                println!("  NOT FOUND by the simulation");
+                missed.push(format!("the simulation does not find the fault {name}"));
+            }
         }
     }
-    if missed.is_empty() {
-        return Ok(());
+    if !missed.is_empty() {
+        return Err(missed.join("\nxtask: "));
     }
-    Err(format!(
-        "no scenario names the fault: {}",
-        missed.join(", ")
+    let (least, most) = (steps.iter().min(), steps.iter().max());
+    Ok(format!(
+        "{} faults, each named by a scenario; the simulation finds each after {} to {} steps",
+        steps.len(),
+        least.unwrap_or(&0),
+        most.unwrap_or(&0)
     ))
 }
 
@@ -164,40 +169,88 @@ fn git_apply(tree: &Path, patch: &Path, more: &[&str]) -> Result<()> {
     ))
 }
 
-struct Seen {
-    passed: bool,
-    /// The tests that failed.
-    failed: Vec<String>,
-    output: String,
+/// What notices a fault.
+#[derive(Debug, Default)]
+struct Noticed {
+    /// The scenarios that fail.
+    scenarios: Vec<String>,
+    /// The invariants that they name.
+    named: BTreeSet<u32>,
+    /// After how many steps the simulation fails.
+    steps: Option<u64>,
 }
 
-fn scenarios(tree: &Path) -> Result<Seen> {
-    let output = cargo(&TEST)
-        .current_dir(tree)
-        .env("CARGO_TARGET_DIR", root().join("target/plant/build"))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cargo: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if !text.contains("test result: ") {
-        return Err(format!("the scenarios did not run:\n{text}{said}"));
+/// Builds the two programs of a tree, and runs them.
+fn try_out(tree: &Path) -> Result<Noticed> {
+    let target = root().join("target/plant/build");
+    let built = programs::build_in(tree, Some(&target), Linked::Dynamically, &TARGETS)?;
+    let run = |name: &str| {
+        let is_it = |program: &&Program| program.is_test && program.name == name;
+        let program = built.iter().find(is_it);
+        let program = program.ok_or_else(|| format!("{name} was not built"))?;
+        let mut command = program.command();
+        command.arg("--color=never").stdin(Stdio::null());
+        // What fails is counted here, and not to be understood.
+        command.env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
+        Ok::<_, String>(run_within(&mut command, BOUND))
+    };
+    let (scenarios, _) = run(SCENARIOS)?;
+    let mut noticed = Noticed::read(&scenarios);
+    if !scenarios.contains("test result: ") {
+        // What hangs is stopped, and no scenario has a name then.
+        println!("  the scenarios did not end");
     }
-    let failed = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("test ")?.strip_suffix("FAILED"))
-        .map(|name| name.trim_end_matches([' ', '.']).to_owned())
-        .collect();
-    Ok(Seen {
-        passed: output.status.success(),
-        failed,
-        output: format!("{text}{said}"),
-    })
+    let (simulation, ended) = run(SIMULATION)?;
+    noticed.steps = match ended {
+        Ok(()) => None,
+        Err(_) => steps(&simulation),
+    };
+    Ok(noticed)
+}
+
+impl Noticed {
+    /// Reads what the scenarios print.
+    fn read(output: &str) -> Noticed {
+        let failed = |line: &str| {
+            let name = line.strip_prefix("test ")?.strip_suffix("FAILED")?;
+            Some(name.trim_end_matches([' ', '.']).to_owned())
+        };
+        Noticed {
+            scenarios: output.lines().filter_map(failed).collect(),
+            named: (1..=INVARIANTS)
+                .filter(|number| output.contains(&format!("invariant {number}")))
+                .collect(),
+            steps: None,
+        }
+    }
+}
+
+/// Reads how many steps the simulation made: `after 512 steps`.
+fn steps(output: &str) -> Option<u64> {
+    let found = |line: &str| {
+        let (before, _) = line.split_once(" steps")?;
+        before.rsplit_once("after ")?.1.parse().ok()
+    };
+    output.lines().find_map(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_two_programs_say_is_read() {
+        let noticed = Noticed::read(
+            "test kernel::dump/x ... FAILED\ntest kernel::dump/y ... ok\ninvariant 6 broken\n",
+        );
+        assert_eq!(noticed.scenarios, ["kernel::dump/x"]);
+        assert_eq!(noticed.named, [6].into());
+        assert_eq!(
+            steps("invariant 6: x\nafter 512 steps, seed 3\n"),
+            Some(512)
+        );
+        assert_eq!(steps("10000 steps in 2 s"), None);
+    }
 
     #[test]
     fn every_fault_can_still_be_planted() {

@@ -95,7 +95,8 @@ impl Program {
         })
     }
 
-    fn command(&self) -> Command {
+    /// The command that runs it.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command
             .current_dir(&self.dir)
@@ -111,7 +112,21 @@ impl Program {
 /// Builds the test programs, and those that they start; of some targets, if any are named, such as
 /// `--test`, `kernel`.
 pub(crate) fn build(linked: Linked, targets: &[&str]) -> Result<Vec<Program>> {
+    build_in(&root(), None, linked, targets)
+}
+
+/// As [`build`], of another tree, in a target directory of its own.
+pub(crate) fn build_in(
+    tree: &Path,
+    target_directory: Option<&Path>,
+    linked: Linked,
+    targets: &[&str],
+) -> Result<Vec<Program>> {
     let mut build = cargo(&["test", "--no-run"]);
+    build.current_dir(tree);
+    if let Some(directory) = target_directory {
+        build.arg("--target-dir").arg(directory);
+    }
     build.args(WORKSPACE).args(targets);
     build.arg("--message-format=json-render-diagnostics");
     linked.set(&mut build);

@@ -1,7 +1,7 @@
 //! The programs that the commands run, and what to say when one is missing.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -64,6 +64,30 @@ fn captured(command: &mut Command) -> io::Result<(String, ExitStatus)> {
     reader.read_to_end(&mut output)?;
     let output = String::from_utf8_lossy(&output).into_owned();
     Ok((output, child.wait()?))
+}
+
+/// Runs a command to its end, or to the end of a time, and shows nothing. Returns all that it
+/// prints.
+pub(crate) fn run_within(command: &mut Command, bound: Duration) -> (String, Result<()>) {
+    let line = line(command);
+    let failed = |error: io::Error| (String::new(), Err(format!("{line}: {error}")));
+    // A file, not a pipe: a process that is left behind would hold the pipe open.
+    let log = root().join("target/output.log");
+    let output = match File::create(&log).and_then(|file| Ok((file.try_clone()?, file))) {
+        Ok((stdout, stderr)) => command.stdout(stdout).stderr(stderr).spawn(),
+        Err(error) => return failed(error),
+    };
+    let ended = match output {
+        Ok(mut child) => wait(&mut child, bound),
+        Err(error) => return failed(error),
+    };
+    let output = fs::read(&log).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let ended = ended.and_then(|status| match status.success() {
+        true => Ok(()),
+        false => Err(status.to_string()),
+    });
+    (output, ended.map_err(|error| format!("{line}: {error}")))
 }
 
 /// Waits for a process, at most for a time; then it is killed.
