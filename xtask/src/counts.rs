@@ -105,7 +105,7 @@ impl Counts {
         let (rustc, host) = (&self.rustc, &self.host);
         let mut text = format!(
             "# Instructions that each work of benches/counts takes for an item. `{REWRITE}` writes this file, `cargo xtask\n\
-             # test` compares: more than {TOLERANCE} % above it is a failure.\n\
+             # prove` compares: more than {TOLERANCE} % above it is a failure.\n\
              rustc = \"{rustc}\"\nhost = \"{host}\"\n\n[instructions]\n"
         );
         for (name, count) in &self.instructions {

@@ -6,26 +6,25 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::nightly;
-use crate::tools::{Result, cargo, line, need_ip, root, show_and_run};
+use crate::tools::{Result, cargo, install, line, need_ip, root, show_and_run};
 
+const VERSION: &str = "0.13.2";
 /// How long a target runs unless said otherwise.
 const SECONDS: u64 = 60;
 
-/// Runs it.
-pub(crate) fn run(args: &[&str]) -> Result<()> {
+/// Runs it. Returns what came of it, in one line.
+pub(crate) fn run(args: &[&str]) -> Result<String> {
     if args == ["--seeds"] {
-        return seeds();
+        return seeds().map(|()| "seeds recorded".to_owned());
     }
     let all = targets()?;
     let Options { seconds, targets } = Options::read(args, &all)?;
     nightly::need()?;
-    if !nightly::answers(&["fuzz", "--version"]) {
-        show_and_run(&mut cargo(&["install", "--locked", "cargo-fuzz"]))?;
-    }
+    install("cargo-fuzz", VERSION)?;
     for target in &targets {
         show_and_run(&mut nightly::cargo(&["fuzz", "build", target]))?;
     }
-    let mut failed = Vec::new();
+    let (mut failed, mut all) = (Vec::new(), 0);
     println!(
         "{:<12}{:>14}{:>10}{:>10}",
         "target", "executions", "seconds", "coverage"
@@ -38,13 +37,18 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
             coverage,
         } = Numbers::of(&log);
         println!("{target:<12}{executions:>14}{seconds:>10}{coverage:>10}");
+        all += executions;
         if finding {
             eprintln!("{}", finding_of(&log));
             failed.push(format!("{target}: a finding, see above"));
         }
     }
     match failed.is_empty() {
-        true => Ok(()),
+        true => Ok(format!(
+            "{all} executions of {} targets, {} s each: no finding",
+            targets.len(),
+            seconds
+        )),
         false => Err(failed.join("\nxtask: ")),
     }
 }
@@ -85,14 +89,16 @@ impl Options {
             seconds: SECONDS,
             targets: Vec::new(),
         };
-        let mut args = args.iter();
+        let number = |word: Option<&&str>| {
+            let number = word.and_then(|word| word.parse().ok());
+            let number = number.filter(|number: &u64| *number > 0);
+            number.ok_or("--seconds and --total take a number from 1")
+        };
+        let (mut total, mut args) = (None, args.iter());
         while let Some(arg) = args.next() {
             match *arg {
-                "--seconds" => {
-                    let seconds = args.next().and_then(|number| number.parse().ok());
-                    let seconds = seconds.filter(|seconds| *seconds > 0);
-                    options.seconds = seconds.ok_or("--seconds takes a number from 1")?;
-                }
+                "--seconds" => options.seconds = number(args.next())?,
+                "--total" => total = Some(number(args.next())?),
                 name if all.iter().any(|known| known == name) => {
                     options.targets.push(name.to_owned());
                 }
@@ -104,6 +110,9 @@ impl Options {
         }
         if options.targets.is_empty() {
             options.targets = all.to_vec();
+        }
+        if let Some(total) = total {
+            options.seconds = (total / options.targets.len() as u64).max(1);
         }
         Ok(options)
     }
@@ -201,6 +210,10 @@ mod tests {
         assert_eq!(
             read(&["--seconds", "5", "route"]),
             Ok(options(5, &["route"]))
+        );
+        assert_eq!(
+            read(&["--total", "60"]),
+            Ok(options(30, &["file", "route"]))
         );
         for wrong in [
             &["rout"][..],

@@ -7,6 +7,7 @@ mod demo;
 mod deny;
 mod fuzz;
 mod kinds;
+mod mutants;
 mod nightly;
 mod package;
 mod packages;
@@ -27,10 +28,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test   format check, clippy, documentation, all tests (unit, property, doc and kernel),
-         the scenarios, the demo, and the counts
-  prove  what takes longer: every kill point, 2,000 random cases of each generator, the planted faults, the kernel
-         tests on Linux 6.1 and 6.12
+  test   format check, all tests (unit, property, doc and kernel), clippy, documentation, and whether the scenarios show
+         all that is known; [--kernel 6.1|6.12]: the kernel tests on that kernel as well, beside the others
+  prove  what takes longer, hours in all: [STEP]... [--without STEP]...; writes the table of docs/safety.md. Steps:
+         kill-points generators long-runs simulation model plants mutants kernels fuzz crates
   bench  what passes take, against the floor and against other programs, in turn: [--quick] [--work NAME]... [--write]
          and others (--help)
   api    the public API of each crate, compared with crates/*/api.txt [--write]
@@ -45,9 +46,12 @@ usage: cargo xtask COMMAND
          docs/kernels.md, and for that on the local kernel)
   scenarios  what each shows, and on which kernels it passed [--write] (also the table of docs/kernels.md)
          [--last] (as the last run of all of them ended)
-  plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it: [NUMBER]...
-  fuzz   the targets of fuzz/ under libFuzzer, on a nightly toolchain: [--seconds N] (60 unless given) [TARGET]...
-         or --seeds: records the corpus anew from what the running kernel says
+  plant  breaks each invariant on purpose, in a scratch copy, and looks whether the scenarios name it and the
+         simulation finds it: [NUMBER]...
+  mutants  a sample of small changes to the code, another one each day, each of which a test has to notice:
+         [--seed N] [diff|reconcile|loop|apply|codecs|ledger]...; installs cargo-mutants
+  fuzz   the targets of fuzz/ under libFuzzer, on a nightly toolchain: [--seconds N] (60 unless given; --total N is
+         shared by the targets) [TARGET]...; or --seeds: records the corpus anew from what the running kernel says
   sanitize  what has no kernel in it under AddressSanitizer, on a nightly toolchain
   miri   the same under Miri, where the nightly toolchain has it
 
@@ -62,16 +66,17 @@ fn main() -> ExitCode {
         ["counts", ref options @ ..] => counts::run(options),
         ["demo"] => demo::run(),
         ["deny"] => deny::run(),
-        ["fuzz", ref options @ ..] => fuzz::run(options),
+        ["fuzz", ref options @ ..] => fuzz::run(options).map(drop),
         ["kinds"] => kinds::run(None),
         ["kinds", root] => kinds::run(Some(root)),
         ["miri"] => sanitize::miri(),
         ["sanitize"] => sanitize::address(),
         ["package"] => package::run(),
-        ["prove"] => prove::run(),
+        ["prove", ref options @ ..] => prove::run(options),
+        ["mutants", ref options @ ..] => mutants::run(options).map(drop),
         ["plant", ref only @ ..] => plant::run(only).map(drop),
         ["scenarios", ref options @ ..] => scenarios::run(options),
-        ["vm", ref options @ ..] => vm::run(options),
+        ["vm", ref options @ ..] => vm::run(options).map(drop),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::tools::{Result, root};
+use crate::tools::{Result, path_with_tools, root};
 
 /// The nightly toolchain's cargo, in the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
@@ -12,6 +12,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
         .args(args)
         // That of the toolchain that runs this.
         .env_remove("CARGO")
+        .env("PATH", path_with_tools())
         .current_dir(root());
     command
 }

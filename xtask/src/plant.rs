@@ -104,7 +104,7 @@ fn plants() -> Result<Vec<(u32, PathBuf)>> {
 
 /// Brings a copy of the tree up to date, as far as git would take its files. What is equal stays
 /// untouched, so that little is built again; what is no longer there goes.
-fn copy_tree(tree: &Path) -> Result<()> {
+pub(crate) fn copy_tree(tree: &Path) -> Result<()> {
     let list = Command::new("git")
         .args([
             "ls-files",

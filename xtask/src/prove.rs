@@ -1,56 +1,217 @@
-//! `cargo xtask prove`: what takes longer than a change should wait for. Every kill point instead
-//! of a sample, two thousand cases of what draws at random, the faults planted on purpose, and the
-//! kernel tests on the other kernels.
+//! `cargo xtask prove`: what takes longer than a change should wait for. It writes what came of it
+//! into the table of `docs/safety.md`.
 
+mod table;
+
+use std::cell::OnceCell;
+use std::time::Instant;
+
+use crate::programs::{self, Linked, Program};
 use crate::steps::Steps;
-use crate::tools::{Result, cargo, need_ip, show_and_run};
-use crate::{deny, package, plant, vm};
+use crate::tools::{Result, need_ip, run_and_show};
+use crate::{counts, deny, fuzz, mutants, package, plant, vm};
 
-/// The matrices of which `cargo xtask test` tries a sample.
-const KILL_POINTS: [&str; 6] = [
-    "test",
-    "--all-features",
-    "--package",
-    "trueup-e2e",
-    "--test",
-    "crash",
+/// A step, by the name that selects it.
+struct Step {
+    name: &'static str,
+    /// What it does, for the table.
+    what: &'static str,
+    run: fn(&Built) -> Result<String>,
+}
+
+const STEPS: [Step; 10] = [
+    Step {
+        name: "kill-points",
+        what: "a kill at every point of a pass, instead of a sample of each class",
+        run: |built| {
+            built.run("e2e/crash", &[("TRUEUP_CRASH", "all")], |output| {
+                let kills = |line: &str| {
+                    line.split_once(" kills")?
+                        .0
+                        .rsplit_once(' ')?
+                        .1
+                        .parse()
+                        .ok()
+                };
+                let matrix = output
+                    .lines()
+                    .filter(|line| line.starts_with("crash matrix"));
+                let (matrices, kills) = matrix
+                    .filter_map(kills)
+                    .fold((0, 0), |sum, kills: u64| (sum.0 + 1, sum.1 + kills));
+                format!("{kills} kills in {matrices} matrices")
+            })
+        },
+    },
+    Step {
+        name: "generators",
+        what: "2,000 random desired states, and 2,000 of what another writer hangs on ours",
+        run: |built| built.run("e2e/judges", &RANDOM, passed),
+    },
+    Step {
+        name: "long-runs",
+        what: "storms, contention and namespaces that come and go, at full length; 2,000 cases of other writers",
+        run: |built| {
+            let drift = built.run("e2e/drift", &[("TRUEUP_LONG", "1")], |output| {
+                passed(output)
+            })?;
+            let writers = built.run("e2e/writers", &RANDOM, passed)?;
+            Ok(format!("drift: {drift}; writers: {writers}"))
+        },
+    },
+    Step {
+        name: "simulation",
+        what: "1,000,000 steps of the whole agent among other writers and faults",
+        run: |built| {
+            built.run("e2e/simulate", &[("TRUEUP_STEPS", "1000000")], |output| {
+                let line = output.lines().find(|line| line.contains(" steps in "));
+                line.unwrap_or("no count of steps").to_owned()
+            })
+        },
+    },
+    Step {
+        name: "model",
+        what: "2,000 random sequences of messages a domain, to the model and to the running kernel",
+        run: |built| built.run("testkit/differential", &RANDOM, passed),
+    },
+    Step {
+        name: "plants",
+        what: "faults planted on purpose, in a scratch copy",
+        run: |_| plant::run(&[]),
+    },
+    Step {
+        name: "mutants",
+        what: "a sample of small changes to the code, another one each day",
+        run: |_| mutants::run(&[]),
+    },
+    Step {
+        name: "kernels",
+        what: "the kernel tests on Linux 6.1 and 6.12",
+        run: |_| vm::run(&[]),
+    },
+    Step {
+        name: "fuzz",
+        what: "an hour of fuzzing, spread over the targets",
+        run: |_| fuzz::run(&["--total", "3600"]),
+    },
+    Step {
+        name: "crates",
+        what: "licences; instructions counted; each public crate alone, packaged, and used from outside",
+        run: |_| {
+            deny::run()?;
+            counts::run(&[])?;
+            package::run()?;
+            Ok("as published".to_owned())
+        },
+    },
 ];
 
-/// The generators that look for more: random desired states, and what another writer hangs on ours.
-const GENERATORS: [&str; 2] = [
-    "no_declaration_is_written_by_a_second_pass",
-    "nothing_of_another_writer_goes_unnamed",
-];
+/// What makes a generator draw other cases than the test command, and more.
+const RANDOM: [(&str, &str); 2] = [("TRUEUP_CASES", "2000"), ("TRUEUP_SEED", "random")];
 
-/// How many cases each of them draws.
-const CASES: &str = "2000";
-
-/// Runs it.
-pub(crate) fn run() -> Result<()> {
+/// Runs all steps, or those named; `--without STEP` leaves one out.
+pub(crate) fn run(options: &[&str]) -> Result<()> {
+    let chosen = chosen(options)?;
     need_ip()?;
-    let steps = Steps::default();
-    steps.run("every kill point", || {
-        show_and_run(cargo(&KILL_POINTS).env("TRUEUP_CRASH", "all"))
-    });
-    for test in GENERATORS {
-        steps.run(test, || {
-            let words = [
-                "test",
-                "--all-features",
-                "--package",
-                "trueup-e2e",
-                "--test",
-                "judges",
-                test,
-            ];
-            let mut generator = cargo(&words);
-            generator.env("TRUEUP_CASES", CASES);
-            show_and_run(generator.env("TRUEUP_SEED", "random"))
+    let built = Built::default();
+    let (steps, mut rows) = (Steps::default(), Vec::new());
+    for step in &chosen {
+        let begun = Instant::now();
+        let mut result = String::new();
+        steps.run(step.name, || {
+            let ended = (step.run)(&built);
+            result = match &ended {
+                Ok(told) => format!("ok: {told}"),
+                Err(error) => format!("FAILED: {error}"),
+            };
+            ended
         });
+        rows.push(table::Row::new(
+            step.name,
+            step.what,
+            &result,
+            begun.elapsed(),
+        ));
+        // After each step: what was found out is kept, whatever comes.
+        table::write(&rows)?;
     }
-    steps.run("planted faults", || plant::run(&[]));
-    steps.run("packages", package::run);
-    steps.run("dependencies", deny::run);
-    steps.run("other kernels", || vm::run(&[]));
     steps.end()
+}
+
+/// The steps that the options ask for.
+fn chosen(options: &[&str]) -> Result<Vec<&'static Step>> {
+    let find = |name: &str| {
+        let known = || STEPS.map(|step| step.name).join(", ");
+        let found = STEPS.iter().find(|step| step.name == name);
+        found.ok_or_else(|| format!("no step {name:?}: there are {}", known()))
+    };
+    let (mut named, mut without) = (Vec::new(), Vec::new());
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        match *option {
+            "--without" => {
+                let name = options.next().ok_or("--without takes a step")?;
+                without.push(find(name)?.name);
+            }
+            name => named.push(find(name)?.name),
+        }
+    }
+    let is_chosen = |step: &&Step| {
+        (named.is_empty() || named.contains(&step.name)) && !without.contains(&step.name)
+    };
+    Ok(STEPS.iter().filter(is_chosen).collect())
+}
+
+/// The test programs, built once, by the first step that needs them.
+#[derive(Default)]
+struct Built(OnceCell<Result<Vec<Program>>>);
+
+impl Built {
+    /// Runs the tests of a program. Returns what its output tells.
+    fn run(
+        &self,
+        name: &str,
+        variables: &[(&str, &str)],
+        tell: fn(&str) -> String,
+    ) -> Result<String> {
+        let programs = (self.0)
+            .get_or_init(|| programs::build(Linked::Dynamically, &[]))
+            .as_ref()
+            .map_err(String::clone)?;
+        let program = programs
+            .iter()
+            .find(|program| program.is_test && program.name == name)
+            .ok_or_else(|| format!("{name} was not built"))?;
+        let mut command = program.command();
+        command.arg("--color=never").envs(variables.iter().copied());
+        let (output, ended) = run_and_show(&mut command);
+        ended.map(|()| tell(&output))
+    }
+}
+
+/// The count of tests that passed.
+fn passed(output: &str) -> String {
+    let mut count = programs::Count::default();
+    output.lines().for_each(|line| count.add(line));
+    format!("{} tests passed", count.passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name_or_left_out() {
+        let names = |options: &[&str]| {
+            let steps = chosen(options)?;
+            Ok::<_, String>(steps.iter().map(|step| step.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(names(&["fuzz", "plants"]).unwrap(), ["plants", "fuzz"]);
+        let without = names(&["--without", "kernels"]).unwrap();
+        assert_eq!(without.len(), STEPS.len() - 1);
+        for wrong in [&["fuz"][..], &["--without"], &["--without", "x"]] {
+            assert!(names(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

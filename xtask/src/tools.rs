@@ -1,6 +1,7 @@
 //! The programs that the commands run, and what to say when one is missing.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
@@ -214,6 +215,14 @@ pub(crate) fn need_component(command: &str, component: &str) -> Result<()> {
             "`cargo {command}` is missing: run `rustup component add {component}`"
         )),
     }
+}
+
+/// The search path, with what [`install`] installed before all else.
+pub(crate) fn path_with_tools() -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let tools = root().join("target/tools/bin");
+    let folders = std::iter::once(tools).chain(env::split_paths(&path));
+    env::join_paths(folders).unwrap_or(path)
 }
 
 /// Makes sure that a program of that version from the registry is there, below the target folder.

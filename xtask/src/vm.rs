@@ -65,21 +65,21 @@ pub(crate) struct Asked {
     write: bool,
 }
 
-/// Runs it.
-pub(crate) fn run(options: &[&str]) -> Result<()> {
+/// Runs it. Returns what came of it, in one line.
+pub(crate) fn run(options: &[&str]) -> Result<String> {
     let asked = Asked::parse(options)?;
     need()?;
     let mut programs = Programs::build(asked.only.as_deref())?;
     programs.filter.clone_from(&asked.filter);
-    on_each(&asked, &programs)?;
+    let told = on_each(&asked, &programs)?;
     if asked.write {
         table::write(&dir()?, &root().join("docs/kernels.md"))?;
     }
-    Ok(())
+    Ok(told)
 }
 
 /// Runs programs that are built already, and linked statically.
-pub(crate) fn test(asked: &Asked, built: &[Program]) -> Result<()> {
+pub(crate) fn test(asked: &Asked, built: &[Program]) -> Result<String> {
     on_each(asked, &Programs::of(built, None)?)
 }
 
@@ -98,15 +98,16 @@ fn dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-fn on_each(asked: &Asked, programs: &Programs) -> Result<()> {
+fn on_each(asked: &Asked, programs: &Programs) -> Result<String> {
     let dir = dir()?;
-    let mut failed = Vec::new();
+    let (mut failed, mut told) = (Vec::new(), Vec::new());
     for kernel in &asked.kernels {
         let start = Instant::now();
         match on(kernel, asked.accel, programs, &dir) {
             Ok(ran) => {
                 let seconds = start.elapsed().as_secs();
                 println!("{kernel} ({}), {seconds} s: {}", ran.release, ran.summary());
+                told.push(format!("{}: {}", ran.release, ran.summary()));
                 let json = dir.join(format!("{kernel}.json"));
                 if asked.only.is_none() {
                     fs::write(&json, ran.to_json())
@@ -118,7 +119,7 @@ fn on_each(asked: &Asked, programs: &Programs) -> Result<()> {
         }
     }
     match failed.is_empty() {
-        true => Ok(()),
+        true => Ok(told.join("; ")),
         false => Err(failed.join("\nxtask: ")),
     }
 }

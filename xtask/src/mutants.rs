@@ -1,0 +1,255 @@
+//! `cargo xtask mutants`: small changes to the code, one at a time, made by cargo-mutants; some test
+//! has to fail for each. A run takes a sample, another one each day, as all of them take days.
+//!
+//! What no test notices is explained in `xtask/mutants.toml`, or is an error.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use crate::plant::copy_tree;
+use crate::tools::{Result, install, root, show_and_run};
+
+const VERSION: &str = "27.1.0";
+const EXPLAINED: &str = "xtask/mutants.toml";
+/// About so many mutants are in a sample.
+const SAMPLE: usize = 30;
+
+/// Files, and the tests that have to notice what is changed in them.
+struct Group {
+    name: &'static str,
+    files: &'static [&'static str],
+    /// Which tests of which packages, as words for cargo-mutants and for cargo.
+    packages: &'static [&'static str],
+    tests: &'static [&'static str],
+}
+
+const GROUPS: [Group; 6] = [
+    Group {
+        name: "diff",
+        files: &["crates/diff/src/**"],
+        packages: &["trueup-diff"],
+        tests: &["--lib", "--test", "it"],
+    },
+    Group {
+        name: "reconcile",
+        files: &["crates/reconcile/src/**"],
+        packages: &["trueup-reconcile", "trueup-loop"],
+        tests: &["--lib", "--test", "it"],
+    },
+    Group {
+        name: "loop",
+        files: &["crates/loop/src/**"],
+        packages: &["trueup-loop"],
+        tests: &["--lib", "--test", "it", "--test", "model"],
+    },
+    Group {
+        name: "apply",
+        files: &["crates/apply/src/**"],
+        packages: &["trueup-apply", "trueup-e2e"],
+        tests: &["--lib", "--test", "scenarios", "--test", "simulate"],
+    },
+    Group {
+        name: "codecs",
+        files: &["crates/netlink/src/codec/**"],
+        packages: &["trueup-netlink"],
+        tests: &["--lib", "--test", "it", "--test", "kernel"],
+    },
+    Group {
+        name: "ledger",
+        files: &["crates/rtnl/src/ownership/**"],
+        packages: &["trueup-rtnl", "trueup-e2e"],
+        tests: &["--lib", "--test", "scenarios", "--test", "simulate"],
+    },
+];
+
+/// Runs a sample: of all groups, or of those named; `--seed N` for another one than today's.
+/// Returns what came of it, in one line.
+pub(crate) fn run(options: &[&str]) -> Result<String> {
+    let (seed, names) = match options {
+        ["--seed", seed, names @ ..] => {
+            let seed = seed.parse().map_err(|_| format!("no seed: {seed}"))?;
+            (seed, names)
+        }
+        names => (today(), names),
+    };
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| GROUPS.iter().all(|group| group.name != **name))
+    {
+        return Err(format!("no group of mutants {unknown:?}"));
+    }
+    let explained = Explained::read()?;
+    let program = install("cargo-mutants", VERSION)?;
+    // Files are changed in place, so that little is built again: in a copy.
+    let tree = root().join("target/mutants/tree");
+    copy_tree(&tree)?;
+    let mut sum = Sum::default();
+    for group in GROUPS {
+        if !names.is_empty() && !names.contains(&group.name) {
+            continue;
+        }
+        let command = || {
+            let mut command = std::process::Command::new(&program);
+            command
+                .arg("mutants")
+                .args(["--dir".as_ref(), tree.as_os_str()]);
+            for file in group.files {
+                command.args(["--file", file]);
+            }
+            // Such a change compiles to the same, or shows a thing to people only.
+            command.args(["--exclude-re", "impl (fmt::)?(Debug|Display) for"]);
+            command
+        };
+        let all = crate::tools::output(command().arg("--list"))?
+            .lines()
+            .count();
+        let shards = (all * GROUPS.len() / SAMPLE).max(1);
+        let output = root().join("target/mutants").join(group.name);
+        let mut run = command();
+        run.args(["--in-place", "--baseline", "skip", "--timeout", "300"])
+            .args(["--shard", &format!("{}/{shards}", seed % shards)])
+            .args(["--no-shuffle", "--colors", "never", "--annotations", "none"])
+            .arg("--output")
+            .arg(&output)
+            .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
+            .env("PROPTEST_RNG_SEED", "116");
+        for package in group.packages {
+            run.args(["--test-package", package]);
+        }
+        // It fails for what is missed, which is looked up below.
+        let ended = show_and_run(run.arg("--").args(group.tests));
+        let told = |file: &str| lines(&output.join("mutants.out").join(file));
+        let caught = told("caught.txt").len() + told("timeout.txt").len();
+        if caught == 0 {
+            ended?;
+        }
+        sum.all += all;
+        sum.caught += caught;
+        sum.unviable += told("unviable.txt").len();
+        for mutant in told("missed.txt") {
+            match explained.reason(&mutant) {
+                Some(reason) => {
+                    println!("{mutant}: not noticed: {reason}");
+                    sum.explained += 1;
+                }
+                None => sum.missed.push(mutant),
+            }
+        }
+    }
+    sum.told(seed)
+}
+
+/// The number of the day: each has another sample.
+fn today() -> usize {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
+    (since.as_secs() / (24 * 60 * 60)) as usize
+}
+
+fn lines(path: &std::path::Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// What came of a sample.
+#[derive(Default)]
+struct Sum {
+    all: usize,
+    caught: usize,
+    unviable: usize,
+    explained: usize,
+    missed: Vec<String>,
+}
+
+impl Sum {
+    fn told(self, seed: usize) -> Result<String> {
+        let Sum {
+            all,
+            caught,
+            unviable,
+            explained,
+            missed,
+        } = self;
+        if !missed.is_empty() {
+            return Err(format!(
+                "no test notices, and {EXPLAINED} does not explain:\n  {}",
+                missed.join("\n  ")
+            ));
+        }
+        let tried = caught + explained + unviable;
+        Ok(format!(
+            "{tried} of {all} mutants, sample {seed}: {caught} noticed, {unviable} do not compile, {explained} explained"
+        ))
+    }
+}
+
+/// Mutants that no test can notice, each with the reason.
+struct Explained(Vec<(String, String)>);
+
+impl Explained {
+    fn read() -> Result<Explained> {
+        let path = root().join(EXPLAINED);
+        let text = fs::read_to_string(&path).map_err(|error| format!("{EXPLAINED}: {error}"))?;
+        Explained::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Explained> {
+        let table: toml::Table = toml::from_str(text).map_err(|e| format!("{EXPLAINED}: {e}"))?;
+        let explained = table.into_iter().map(|(mutant, reason)| {
+            let reason = reason.as_str().filter(|reason| !reason.is_empty());
+            let reason = reason.ok_or_else(|| format!("{EXPLAINED}: {mutant}: no reason"))?;
+            Ok((mutant, reason.to_owned()))
+        });
+        explained.collect::<Result<_>>().map(Explained)
+    }
+
+    /// The reason of a mutant, such as `crates/a/src/b.rs:190:17: replace < with <= in c`.
+    fn reason(&self, mutant: &str) -> Option<&str> {
+        let mutant = without_place(mutant);
+        let found = self.0.iter().find(|(explained, _)| *explained == mutant);
+        found.map(|(_, reason)| &**reason)
+    }
+}
+
+/// A mutant without line and column, which other changes move.
+fn without_place(mutant: &str) -> String {
+    let mut parts = mutant.splitn(4, ':');
+    match (parts.next(), parts.nth(2)) {
+        (Some(file), Some(change)) => format!("{file}:{change}"),
+        _ => mutant.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mutant_is_explained_wherever_it_moves() {
+        let text = "\"crates/a/src/b.rs: replace < with <= in c\" = \"they are never equal\"\n";
+        let explained = Explained::parse(text).unwrap();
+        let reason = |mutant| explained.reason(mutant);
+        let moved = "crates/a/src/b.rs:191:3: replace < with <= in c";
+        assert_eq!(reason(moved), Some("they are never equal"));
+        assert_eq!(
+            reason("crates/a/src/b.rs:191:3: replace < with == in c"),
+            None
+        );
+        assert!(Explained::parse("\"a\" = \"\"").is_err());
+    }
+
+    #[test]
+    fn the_list_of_explained_mutants_is_read() {
+        Explained::read().unwrap();
+    }
+
+    #[test]
+    fn a_mutant_that_no_test_notices_is_an_error() {
+        let mut sum = Sum {
+            all: 9,
+            caught: 2,
+            ..Sum::default()
+        };
+        sum.missed.push("crates/a/src/b.rs:1:1: x".to_owned());
+        assert!(sum.told(1).unwrap_err().contains("b.rs"));
+    }
+}

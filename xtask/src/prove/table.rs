@@ -1,0 +1,121 @@
+//! The table of `docs/safety.md`: a row for each step, as of its last run.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::tools::{Result, output, root};
+
+const PAGE: &str = "docs/safety.md";
+const BEGIN: &str = "<!-- begin: written by `cargo xtask prove` -->\n";
+const END: &str = "<!-- end -->";
+const HEAD: &str = "| step | what it does | result | time | commit |\n|---|---|---|---|---|\n";
+
+/// A row of the table.
+pub(super) struct Row {
+    step: String,
+    line: String,
+}
+
+impl Row {
+    pub(super) fn new(step: &str, what: &str, result: &str, time: Duration) -> Row {
+        // A row is one line.
+        let result = result
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .replace('|', "\\|");
+        let minutes = time.as_secs().div_ceil(60);
+        let commit = commit();
+        Row {
+            step: step.to_owned(),
+            line: format!("| {step} | {what} | {result} | {minutes} min | {commit} |\n"),
+        }
+    }
+
+    /// Reads a row of the page.
+    fn read(line: &str) -> Option<Row> {
+        let step = line.strip_prefix("| ")?.split_once(" |")?.0;
+        (step != "step").then(|| Row {
+            step: step.to_owned(),
+            line: format!("{line}\n"),
+        })
+    }
+}
+
+/// Rewrites the rows of some steps; the others stay.
+pub(super) fn write(rows: &[Row]) -> Result<()> {
+    let path = root().join(PAGE);
+    let told = |error: std::io::Error| format!("{PAGE}: {error}");
+    let page = rewritten(&fs::read_to_string(&path).map_err(told)?, rows)?;
+    fs::write(&path, page).map_err(told)
+}
+
+fn rewritten(page: &str, rows: &[Row]) -> Result<String> {
+    let parts = page
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
+    let (before, (table, after)) =
+        parts.ok_or_else(|| format!("{PAGE}: no marks for the table"))?;
+    let mut all: Vec<_> = table.lines().filter_map(Row::read).collect();
+    for row in rows {
+        let line = row.line.clone();
+        match all.iter_mut().find(|known| known.step == row.step) {
+            Some(known) => known.line = line,
+            None => all.push(Row {
+                step: row.step.clone(),
+                line,
+            }),
+        }
+    }
+    let lines: String = all.iter().map(|row| &*row.line).collect();
+    Ok(format!("{before}{BEGIN}{HEAD}{lines}{END}{after}"))
+}
+
+/// The commit that is checked out, and whether there is more than that.
+fn commit() -> String {
+    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
+    let name = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default();
+    // The page itself is rewritten by each step.
+    let changed = git(&["status", "--porcelain", "--", ".", ":!docs/safety.md"]);
+    let more = if changed.is_ok_and(|changed| changed.trim().is_empty()) {
+        ""
+    } else {
+        ", changed"
+    };
+    format!("{}{more}", name.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_of_steps_that_ran_are_rewritten_and_others_stay() {
+        let page = format!("a\n{BEGIN}{HEAD}| fuzz | x | ok | 60 min | abc |\n{END}\nb\n");
+        let minute = Duration::from_secs(60);
+        let row = |step, result| Row::new(step, "what", result, minute);
+        let page = rewritten(
+            &page,
+            &[row("plants", "ok: 29\nmore"), row("fuzz", "a | b")],
+        );
+        let page = page.unwrap();
+        let lines: Vec<_> = page.lines().collect();
+        assert!(
+            lines[4].starts_with("| fuzz | what | a \\| b | 1 min | "),
+            "{page}"
+        );
+        assert!(
+            lines[5].starts_with("| plants | what | ok: 29 | 1 min | "),
+            "{page}"
+        );
+        assert_eq!(lines[6..], [END, "b"]);
+        assert!(rewritten("no marks", &[]).is_err());
+    }
+
+    #[test]
+    fn the_page_has_a_place_for_the_table() {
+        let page = fs::read_to_string(root().join(PAGE)).unwrap();
+        rewritten(&page, &[]).unwrap();
+    }
+}
