@@ -1,8 +1,8 @@
-//! How a property is run: the same seed each time unless asked for another, so that what a change
+//! How a property is run: the same seeds each time unless asked for another, so that what a change
 //! is judged by does not depend on luck, and whoever looks for more can.
 //!
-//! `TRUEUP_CASES` sets the number of cases, `TRUEUP_SEED` the seed: 32 hex bytes, as printed, or
-//! `random`.
+//! `TRUEUP_CASES` sets the number of cases, `TRUEUP_SEED` the seed: 32 hex bytes, as printed by a
+//! failure, or `random`.
 
 use std::env;
 use std::fmt::Debug;
@@ -10,39 +10,67 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use trueup_testkit::crash::in_parallel;
+
+/// Threads that share the cases of a property, each with a seed of its own: a case waits for the
+/// kernel most of the time.
+const THREADS: u32 = 4;
 
 /// Runs so many cases of a property unless told otherwise; what it gives as its error is what fails
 /// it.
-pub fn run<T: Debug>(
+pub fn run<T: Debug, S: Strategy<Value = T>>(
     name: &str,
+    cases: u32,
+    strategy: impl Fn() -> S + Sync,
+    property: impl Fn(&T) -> Result<(), String> + Sync,
+) {
+    let cases = env::var("TRUEUP_CASES").map_or(cases, |text| text.parse().unwrap());
+    let (first, threads) = match env::var("TRUEUP_SEED") {
+        Ok(text) if text == "random" => (fresh_seed(), THREADS),
+        // The one that failed, alone.
+        Ok(text) => (from_hex(&text), 1),
+        Err(_) => ([116; 32], THREADS),
+    };
+    eprintln!("{name}: {cases} cases, TRUEUP_SEED={}", to_hex(&first));
+    let shares: Vec<_> = (0..threads)
+        .map(|thread| {
+            let mut seed = first;
+            seed[31] ^= thread as u8;
+            (seed, cases / threads + u32::from(thread < cases % threads))
+        })
+        .collect();
+    in_parallel(&shares, shares.len(), |(seed, cases)| {
+        run_share(seed, *cases, strategy(), &property);
+    });
+}
+
+fn run_share<T: Debug>(
+    seed: &[u8; 32],
     cases: u32,
     strategy: impl Strategy<Value = T>,
     property: impl Fn(&T) -> Result<(), String>,
 ) {
-    let cases = env::var("TRUEUP_CASES").map_or(cases, |text| text.parse().unwrap());
-    let seed = match env::var("TRUEUP_SEED") {
-        Ok(text) if text == "random" => fresh_seed(),
-        Ok(text) => from_hex(&text),
-        Err(_) => [116; 32],
-    };
-    let hex: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
-    eprintln!("{name}: {cases} cases, TRUEUP_SEED={hex}");
     let config = Config {
         cases,
         failure_persistence: None,
         max_shrink_iters: 300,
         ..Config::default()
     };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, seed);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let result = runner.run(&strategy, |case| {
         property(&case).map_err(TestCaseError::fail)
     });
+    let hex = to_hex(seed);
     match result {
         Ok(()) => {}
         Err(TestError::Fail(reason, _)) => panic!("{reason}\n\nTRUEUP_SEED={hex}"),
         Err(error) => panic!("{error}\n\nTRUEUP_SEED={hex}"),
     }
+}
+
+fn to_hex(seed: &[u8; 32]) -> String {
+    seed.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> [u8; 32] {

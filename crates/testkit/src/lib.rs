@@ -32,7 +32,9 @@ pub use enter::{
 };
 pub use mask::mask;
 pub use message::{Action, Kind, RawMessage};
-pub use runner::{TestWhere, example, main, main_where, may_skip, panic_text, running_version};
+pub use runner::{
+    TestWhere, example, main, main_where, may_skip, panic_text, running_version, tests_at_once,
+};
 pub use snapshot::Snapshot;
 pub use stable::stable;
 pub use topology::{

@@ -95,7 +95,19 @@ fn run_all(tests: &[(&'static str, fn())], entered: Result<(), Forbidden>) -> Ex
             .with_ignored_flag(skip)
         })
         .collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert_with(tests_at_once);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Returns how many kernel tests run at once unless `--test-threads` says otherwise: more than
+/// there are processors, as a test waits for the kernel most of the time. A machine with one
+/// processor is an emulated one, where the bounds of waits are tight enough.
+pub fn tests_at_once() -> usize {
+    match thread::available_parallelism().map_or(1, usize::from) {
+        1 => 1,
+        processors => 4 * processors,
+    }
 }
 
 /// The version of the running kernel, such as (6, 18).

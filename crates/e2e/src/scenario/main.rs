@@ -15,7 +15,9 @@ use super::results::Ended;
 use super::run::{description, run};
 use super::writer::sysctl_path;
 use super::{Need, Scenario, parse};
-use trueup_testkit::{enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version};
+use trueup_testkit::{
+    enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version, tests_at_once,
+};
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
 /// on an emulated machine some hundred.
@@ -99,7 +101,7 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
         }
     }
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert_with(threads);
+    arguments.test_threads.get_or_insert_with(tests_at_once);
     if !arguments.list && !left_out.is_empty() {
         println!("{}", left_out.join("\n"));
         println!("not applicable here: {} scenarios", left_out.len());
@@ -111,15 +113,6 @@ pub fn main(directory: &Path, results: &Path, runner: &[(&str, fn())]) -> ExitCo
         let _best_effort = fs::write(results, ended.lines(&shown));
     }
     conclusion.exit_code()
-}
-
-/// Scenarios wait for the kernel, so more of them run at once than there are cores. A machine with
-/// one core is an emulated one, where the bounds of waits are tight enough.
-fn threads() -> usize {
-    match thread::available_parallelism().map_or(1, usize::from) {
-        1 => 1,
-        cores => cores * 4,
-    }
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

@@ -40,21 +40,23 @@ struct Case {
 }
 
 pub(crate) fn nothing_of_another_writer_goes_unnamed() {
-    let case = (
-        any::<u16>(),
-        vec((0..28_u8, 0..16_u8, 0..6_u8), 1..9),
-        vec((0..12_u8, 0..16_u8), 1..5),
-    );
-    let case = case.prop_map(|(topology, foreign, changes)| Case {
-        topology,
-        foreign,
-        changes,
-    });
+    let case = || {
+        let case = (
+            any::<u16>(),
+            vec((0..28_u8, 0..16_u8, 0..6_u8), 1..9),
+            vec((0..12_u8, 0..16_u8), 1..5),
+        );
+        case.prop_map(|(topology, foreign, changes)| Case {
+            topology,
+            foreign,
+            changes,
+        })
+    };
     let kinds: Vec<_> = ["vlan", "vrf", "bond", "dummy"]
         .into_iter()
         .filter(|kind| has(kind))
         .collect();
-    property::run("collateral", 40, case, |case| run(case, &kinds));
+    property::run("collateral", 40, case, |case: &Case| run(case, &kinds));
 }
 
 /// Returns true if the kernel has a kind of link.

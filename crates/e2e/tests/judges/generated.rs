@@ -6,9 +6,9 @@
 #[path = "../../../file/tests/arbitrary/mod.rs"]
 mod arbitrary;
 
-use std::cell::Cell;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ipnetwork::IpNetwork;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ const DEVICES: [&str; 4] = ["lo", "v0", "v1", "br0"];
 
 pub(crate) fn no_declaration_is_written_by_a_second_pass() {
     let counts = Counts::default();
-    let case = (arbitrary::desired(), any::<u64>());
+    let case = || (arbitrary::desired(), any::<u64>());
     property::run("generated", 60, case, |(desired, seed)| {
         run(desired.clone(), *seed, &counts)
     });
@@ -37,27 +37,27 @@ pub(crate) fn no_declaration_is_written_by_a_second_pass() {
         applied,
         failed,
         otherwise,
-    } = &counts;
+    } = counts;
     eprintln!(
         "generated: {} objects refused, {} ops applied, {} failed, {} stored otherwise",
-        refused.get(),
-        applied.get(),
-        failed.get(),
-        otherwise.get()
+        refused.into_inner(),
+        applied.into_inner(),
+        failed.into_inner(),
+        otherwise.into_inner()
     );
 }
 
 /// What became of what was drawn.
 #[derive(Default)]
 struct Counts {
-    refused: Cell<usize>,
-    applied: Cell<usize>,
-    failed: Cell<usize>,
-    otherwise: Cell<usize>,
+    refused: AtomicUsize,
+    applied: AtomicUsize,
+    failed: AtomicUsize,
+    otherwise: AtomicUsize,
 }
 
-fn add(count: &Cell<usize>, more: usize) {
-    count.set(count.get() + more);
+fn add(count: &AtomicUsize, more: usize) {
+    count.fetch_add(more, Ordering::Relaxed);
 }
 
 fn run(desired: Desired, seed: u64, counts: &Counts) -> Result<(), String> {

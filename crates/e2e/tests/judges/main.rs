@@ -48,5 +48,5 @@ fn writers_are_left_alone() {
 }
 
 fn judge(clean: bool) {
-    property::run("judge", 100, spec::case(clean), case::run);
+    property::run("judge", 100, || spec::case(clean), case::run);
 }

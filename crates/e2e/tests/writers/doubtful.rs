@@ -25,7 +25,7 @@ const MANY: usize = 10;
 const PATIENCE: (usize, Duration) = (20, Duration::from_millis(25));
 
 pub(crate) fn what_was_not_announced_of_needed_no_look() {
-    property::run("doubtful", 16, act::case(), |case| {
+    property::run("doubtful", 16, act::case, |case| {
         quiet_netns();
         let mut run = Run::start(case);
         run.turns(case).map_err(|wrong| {

@@ -30,7 +30,7 @@ use crate::run::{Run, desired};
 const NLM_F_REPLACE: u16 = 0x100;
 
 pub(crate) fn whatever_he_does_while_we_pass_his_stays_and_ours_comes() {
-    property::run("race", 8, act::case(), |case| {
+    property::run("race", 8, act::case, |case| {
         quiet_netns();
         let mut run = Run::start(case, OnConflict::Report);
         race(&mut run, case).map_err(|wrong| run.describe(&wrong))

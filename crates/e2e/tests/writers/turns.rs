@@ -9,7 +9,7 @@ use crate::act::{self, Case};
 use crate::run::{Run, desired};
 
 pub(crate) fn whatever_he_does_between_our_passes_his_stays_and_ours_comes() {
-    property::run("turns", 20, act::case(), |case| {
+    property::run("turns", 20, act::case, |case| {
         turns(case, OnConflict::Report)
     });
 }
@@ -18,7 +18,7 @@ pub(crate) fn whatever_he_does_between_our_passes_his_stays_and_ours_comes() {
 /// longer desired he has it back as it was, unless he laid hands on it meanwhile. He writes nothing
 /// under our marker here.
 pub(crate) fn what_is_taken_from_him_is_given_back() {
-    property::run("take", 10, act::case(), |case| {
+    property::run("take", 10, act::case, |case| {
         let mut case = case.clone();
         case.stays = true;
         for act in case.turns.iter_mut().flat_map(|turn| &mut turn.acts) {
