@@ -43,7 +43,8 @@ pub struct Points(Arc<Mutex<Passed>>);
 #[derive(Debug)]
 struct Passed {
     points: Vec<String>,
-    deadly: Option<usize>,
+    /// A point, and how often it is yet to be passed, with the deadly time.
+    deadly: Option<(String, usize)>,
 }
 
 impl Points {
@@ -52,13 +53,13 @@ impl Points {
         Self::new(None)
     }
 
-    /// The `at`-th is, from 1: the process says on standard output which it is, and kills itself
-    /// (`SIGKILL`).
-    pub fn deadly(at: usize) -> Self {
-        Self::new(Some(at))
+    /// A point is, when it is passed for the `nth` time, from 1: the process names it on standard
+    /// output, and kills itself (`SIGKILL`). See [`nth_of`].
+    pub fn deadly(point: &str, nth: usize) -> Self {
+        Self::new(Some((point.to_owned(), nth)))
     }
 
-    fn new(deadly: Option<usize>) -> Self {
+    fn new(deadly: Option<(String, usize)>) -> Self {
         let points = Vec::new();
         Self(Arc::new(Mutex::new(Passed { points, deadly })))
     }
@@ -66,8 +67,15 @@ impl Points {
     /// A point, by what has just been done or is just to be done.
     pub fn pass(&self, point: String) {
         let mut passed = self.lock();
+        let is_deadly = match &mut passed.deadly {
+            Some((deadly, left)) if *deadly == point => {
+                *left = left.saturating_sub(1);
+                *left == 0
+            }
+            _ => false,
+        };
         passed.points.push(point);
-        if passed.deadly == Some(passed.points.len()) {
+        if is_deadly {
             die(passed.points.last());
         }
     }
@@ -97,6 +105,14 @@ impl Points {
     fn lock(&self) -> MutexGuard<'_, Passed> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns how often the point at an index of a list has been passed by then, from 1. A point is
+/// found again by this number rather than by its place: a dump that was interrupted is repeated, and
+/// then all later points have other places.
+pub fn nth_of(points: &[String], at: usize) -> usize {
+    let same = points[..=at].iter().filter(|point| **point == points[at]);
+    same.count()
 }
 
 /// Keeps the runs that this process makes. `TRUEUP_CRASH` says which: `all`, or the name of a
@@ -317,28 +333,42 @@ mod tests {
     /// Not a test of its own: the process that dies.
     #[test]
     fn child() {
-        if let Some(at) = env::var_os(AT) {
-            batch(&Points::deadly(at.to_str().unwrap().parse().unwrap()));
+        if let Ok(deadly) = env::var(AT) {
+            let (nth, point) = deadly.split_once(' ').unwrap();
+            batch(&Points::deadly(point, nth.parse().unwrap()));
         }
     }
 
     #[test]
     fn a_process_dies_at_each_point_and_lives_after_the_last() {
-        for at in 1..=7 {
+        let points = Points::counted();
+        batch(&points);
+        let points = points.passed();
+        assert_eq!(points.len(), 6);
+        let runs = points
+            .iter()
+            .map(|point| (point, 1))
+            .chain([(&points[5], 2)]);
+        for (point, nth) in runs {
             let output = Command::new(env::current_exe().unwrap())
                 .args(["crash::tests::child", "--exact", "--nocapture"])
-                .env(AT, at.to_string())
+                .env(AT, format!("{nth} {point}"))
                 .output()
                 .unwrap();
-            if at == 7 {
+            if nth == 2 {
                 assert!(output.status.success(), "{output:?}");
-                break;
+                continue;
             }
             assert_eq!(output.status.signal(), Some(9), "{output:?}");
             let message = String::from_utf8(output.stdout).unwrap();
-            let points = Points::counted();
-            batch(&points);
-            assert_eq!(message.lines().last(), Some(&*points.passed()[at - 1]));
+            assert_eq!(message.lines().last(), Some(&**point));
         }
+    }
+
+    #[test]
+    fn a_point_passed_again_has_another_number() {
+        let points = ["a", "b", "a", "a", "b"].map(str::to_owned);
+        let numbers: Vec<_> = (0..5).map(|at| nth_of(&points, at)).collect();
+        assert_eq!(numbers, [1, 1, 2, 3, 2]);
     }
 }

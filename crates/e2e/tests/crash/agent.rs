@@ -2,6 +2,7 @@
 //! one of its own that dies.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -74,6 +75,12 @@ impl Agent {
         Agent { proof, directory }
     }
 
+    /// Forgets all, as an agent that has never run.
+    pub(crate) fn forget(&self) {
+        fs::remove_dir_all(&self.directory).unwrap();
+        fs::create_dir(&self.directory).unwrap();
+    }
+
     fn path(&self) -> PathBuf {
         self.directory.join("journal")
     }
@@ -116,14 +123,16 @@ impl Agent {
         }
     }
 
-    /// A pass in a process of its own that dies at its `at`-th point. What it said at last: the
-    /// point.
-    pub(crate) fn killed(&self, file: File, at: usize) -> Died {
+    /// A pass in a process of its own that dies when it passes a point for the `nth` time; `None`
+    /// is nowhere.
+    pub(crate) fn killed(&self, file: File, deadly: Option<(&str, usize)>) -> Died {
+        let (point, nth) = deadly.unwrap_or_default();
         let will = Will {
             proof: self.proof,
             path: self.path(),
             file,
-            at,
+            point: point.to_owned(),
+            nth,
         };
         let output = Command::new("/proc/self/exe")
             .args(will.words())
@@ -171,27 +180,29 @@ pub(crate) struct Will {
     proof: Proof,
     path: PathBuf,
     file: File,
-    /// From 1; 0 is nowhere.
-    at: usize,
+    point: String,
+    /// The time that the point is passed, from 1; 0 is never.
+    nth: usize,
 }
 
 /// What tells such a process from one that runs tests.
 const AGENT: &str = "agent-that-dies";
 
 impl Will {
-    fn words(&self) -> [String; 5] {
+    fn words(&self) -> [String; 6] {
         [
             AGENT.to_owned(),
             self.proof.to_string(),
             self.path.to_str().unwrap().to_owned(),
             self.file.name().to_owned(),
-            self.at.to_string(),
+            self.point.clone(),
+            self.nth.to_string(),
         ]
     }
 
     /// By a command line.
     pub(crate) fn describe(words: &[String]) -> Option<Will> {
-        let [_, first, proof, path, file, at] = words else {
+        let [_, first, proof, path, file, point, nth] = words else {
             return None;
         };
         (first == AGENT).then(|| Will {
@@ -201,16 +212,17 @@ impl Will {
                 .unwrap(),
             path: path.into(),
             file: File::named(file).unwrap(),
-            at: at.parse().unwrap(),
+            point: point.clone(),
+            nth: nth.parse().unwrap(),
         })
     }
 }
 
 /// The process that dies; if it does not, it tells all points.
 pub(crate) fn live(will: &Will) -> ExitCode {
-    let points = match will.at {
+    let points = match will.nth {
         0 => Points::counted(),
-        at => Points::deadly(at),
+        nth => Points::deadly(&will.point, nth),
     };
     let journal = storage::open(&will.path, &points);
     let namespace = points.namespace(will.proof.namespace());

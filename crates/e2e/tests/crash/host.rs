@@ -37,10 +37,7 @@ impl Host {
 
     /// Waits until the namespace holds these rows and no others, bit for bit.
     pub(crate) fn becomes(&self, expected: &Snapshot) {
-        until(Snapshot::take, |seen| {
-            let diff = expected.diff(seen);
-            diff.is_empty().then_some(()).ok_or(diff)
-        });
+        until_it_is(expected);
     }
 
     /// Waits until it looks so.
@@ -63,15 +60,27 @@ impl Drop for Host {
     }
 }
 
+/// Waits until the namespace of the calling thread holds these rows and no others, bit for bit.
+#[track_caller]
+pub(crate) fn until_it_is(expected: &Snapshot) {
+    until(Snapshot::take, |seen| {
+        let diff = expected.diff(seen);
+        diff.is_empty().then_some(()).ok_or(diff)
+    });
+}
+
 /// Asks until the answer is right: the kernel finishes in its own time what a write has started
 /// (carrier, and the IPv6 rows that wait for it), which takes long where all namespaces are busy.
 /// Fails after a minute with what is wrong.
 #[track_caller]
 fn until<T>(see: impl Fn() -> T, judge: impl Fn(&T) -> Result<(), String>) {
     let end = Instant::now() + Duration::from_secs(60);
+    let mut pause = Duration::from_millis(5);
     while let Err(wrong) = judge(&see()) {
         assert!(Instant::now() < end, "not as expected:\n{wrong}");
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(pause);
+        // To ask costs others the kernel's time.
+        pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 

@@ -4,8 +4,8 @@
 //! emptied one. Whatever was half done, that one ends what the file says, leaves nothing behind,
 //! and touches nothing that was there before.
 //!
-//! A first process passes all points and lists them. Then one process dies at each, or at a sample
-//! of each class of points (`trueup_testkit::crash::select`), and none dies at one more.
+//! Two processes that pass all points have to list the same ones. Then one process dies at each, or
+//! at a sample of each class of points (`trueup_testkit::crash::select`).
 
 #![allow(
     clippy::unwrap_used,

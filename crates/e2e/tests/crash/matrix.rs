@@ -1,15 +1,16 @@
 //! Every point of a pass, times what comes after the kill.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use trueup_e2e::report::describe;
 use trueup_reconcile::Report as _;
 use trueup_testkit::Snapshot;
-use trueup_testkit::crash::{in_parallel, select};
+use trueup_testkit::crash::{in_parallel, nth_of, select};
 
 use crate::agent::{Again, Died, Proof};
 use crate::file::File;
@@ -67,100 +68,150 @@ const PER_CLASS: usize = 2;
 const AT_ONCE: usize = 8;
 
 /// How often a process may go another way than the first one (a dump that was interrupted is
-/// repeated, and then all later points have other numbers) before its point counts as out of reach.
+/// repeated) before its point counts as out of reach.
 const TRIES: usize = 20;
 
 pub(crate) fn killed_at_every_point(proof: Proof) {
+    let begun = Instant::now();
     let known = Known::of(proof);
-    for story in STORIES {
-        let begun = Instant::now();
-        let points = whole(proof, story);
+    for (story, points) in STORIES.iter().zip(&known.points) {
         for &(verb, kinds) in story.does {
             for kind in kinds {
                 let send = format!("before send: {verb} {kind}");
                 assert!(points.contains(&send), "{}: nowhere: {send}", story.name);
             }
         }
-        let after = after(story);
-        let runs: Vec<_> = (1..=points.len())
-            .flat_map(|at| after.map(|file| (at, file)))
-            .collect();
-        let runs = select(
-            runs,
-            PER_CLASS,
-            |(at, _)| points[at - 1].clone(),
-            |(at, file)| called(story, *at, *file),
-        );
-        let elsewhere = AtomicUsize::new(0);
-        in_parallel(&runs, AT_ONCE, |&(at, file)| {
-            let there = || kill(&known, story, at, file) == points[at - 1];
-            let before = (0..TRIES).position(|_| there());
-            let before = before.unwrap_or_else(|| panic!("out of reach: {}", points[at - 1]));
-            elsewhere.fetch_add(before, Ordering::Relaxed);
-        });
-        let after_the_last = || die(proof, story, points.len() + 1);
-        let lives = (0..TRIES).any(|_| matches!(after_the_last(), Died::Not(_)));
-        assert!(lives, "there are more points than were told");
+    }
+    let runs = select(
+        all_runs(&known.points),
+        PER_CLASS,
+        |run| format!("{}: {}", run.story().name, known.point(run)),
+        Run::name,
+    );
+    let elsewhere = AtomicUsize::new(0);
+    in_parallel(&runs, AT_ONCE, |run| {
+        let there = || kill(&known, run) == known.point(run);
+        let before = (0..TRIES).position(|_| there());
+        let before = before.unwrap_or_else(|| panic!("out of reach: {}", known.point(run)));
+        elsewhere.fetch_add(before, Ordering::Relaxed);
+    });
+    for (index, (story, points)) in STORIES.iter().zip(&known.points).enumerate() {
+        let kills = runs.iter().filter(|run| run.story == index).count();
         println!(
-            "crash matrix, by {proof}, {}: {} kill points x {} restarts, {} kills (and {} elsewhere) in {:.0} s",
+            "crash matrix, by {proof}, {}: {} kill points x 3 restarts, {kills} kills",
             story.name,
-            points.len(),
-            after.len(),
-            runs.len(),
-            elsewhere.into_inner(),
-            begun.elapsed().as_secs_f64()
+            points.len()
         );
+    }
+    println!(
+        "crash matrix, by {proof}: {} kills elsewhere, {:.0} s",
+        elsewhere.into_inner(),
+        begun.elapsed().as_secs_f64()
+    );
+}
+
+/// A kill, and what the next process is given.
+struct Run {
+    /// Of [`STORIES`].
+    story: usize,
+    /// Index of the point.
+    at: usize,
+    after: File,
+}
+
+impl Run {
+    fn story(&self) -> Story {
+        STORIES[self.story]
+    }
+
+    fn name(&self) -> String {
+        let (name, at) = (self.story().name, self.at + 1);
+        format!("{name} killed at {at}, then {}", self.after.name())
     }
 }
 
-/// The restarts: with the same file, with another, and with an emptied one.
-fn after(story: Story) -> [File; 3] {
-    [story.file, File::Third, File::Nothing]
+/// Each point of each story, with each restart: with the same file, with another, and with an
+/// emptied one.
+fn all_runs(points: &[Vec<String>; 2]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (index, points) in points.iter().enumerate() {
+        for at in 0..points.len() {
+            let files = [STORIES[index].file, File::Third, File::Nothing];
+            runs.extend(files.map(|after| Run {
+                story: index,
+                at,
+                after,
+            }));
+        }
+    }
+    runs
 }
 
-fn called(story: Story, at: usize, file: File) -> String {
-    format!("{} killed at {at}, then {}", story.name, file.name())
-}
-
-/// What is to be seen of a host on which no process was killed.
+/// What is to be seen of hosts on which no process was killed.
 struct Known {
     proof: Proof,
     /// Before us, and after us.
     foreign: Snapshot,
     after: BTreeMap<File, Vec<String>>,
+    /// The points of each story.
+    points: [Vec<String>; 2],
 }
 
 impl Known {
     fn of(proof: Proof) -> Known {
         let host = Host::new(proof);
-        // The kernel tells of carriers once a second at most.
+        // The kernel announces carriers once a second at most.
         thread::sleep(Duration::from_millis(1500));
         let foreign = Snapshot::settled();
-        let mut after = BTreeMap::new();
-        for file in [File::First, File::Second, File::Third] {
-            let host = Host::new(proof);
-            host.becomes(&foreign);
-            converge(&host, file);
-            thread::sleep(Duration::from_millis(1500));
-            let _settled = Snapshot::settled();
-            after.insert(file, seen());
-            converge(&host, File::Nothing);
-            host.becomes(&foreign);
-        }
         drop(host);
-        Known {
-            proof,
-            foreign,
-            after,
-        }
+        thread::scope(|scope| {
+            let after = [File::First, File::Second, File::Third].map(|file| {
+                let foreign = &foreign;
+                (file, scope.spawn(move || converged(proof, foreign, file)))
+            });
+            let points = STORIES.map(|story| scope.spawn(move || whole(proof, story)));
+            Known {
+                proof,
+                after: after.map(|(file, rows)| (file, joined(rows))).into(),
+                points: points.map(joined),
+                foreign: foreign.clone(),
+            }
+        })
     }
+
+    fn point(&self, run: &Run) -> String {
+        self.points[run.story][run.at].clone()
+    }
+}
+
+fn joined<T>(thread: ScopedJoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// What is to be seen of a host that is as a file says.
+fn converged(proof: Proof, foreign: &Snapshot, file: File) -> Vec<String> {
+    let host = Host::new(proof);
+    host.becomes(foreign);
+    converge(&host, file);
+    thread::sleep(Duration::from_millis(1500));
+    let _settled = Snapshot::settled();
+    let rows = seen();
+    converge(&host, File::Nothing);
+    host.becomes(foreign);
+    rows
 }
 
 /// The points of a pass that no process kills, as soon as two passes agree on them.
 fn whole(proof: Proof, story: Story) -> Vec<String> {
-    let points = || match die(proof, story, 0) {
-        Died::Not(points) => points,
-        Died::At(point) => panic!("killed at {point}"),
+    let points = || {
+        let host = Host::new(proof);
+        if let Some(file) = story.before {
+            converge(&host, file);
+        }
+        match host.agent.killed(story.file, None) {
+            Died::Not(points) => points,
+            Died::At(point) => panic!("killed at {point}"),
+        }
     };
     let mut last = points();
     for _ in 0..TRIES {
@@ -173,29 +224,33 @@ fn whole(proof: Proof, story: Story) -> Vec<String> {
     panic!("no two passes go the same way");
 }
 
-fn die(proof: Proof, story: Story, at: usize) -> Died {
-    let host = Host::new(proof);
-    if let Some(file) = story.before {
-        converge(&host, file);
-    }
-    host.agent.killed(story.file, at)
+thread_local! {
+    /// The host of this thread's last run, which is again as it was before it.
+    static HOST: Cell<Option<Host>> = const { Cell::new(None) };
 }
 
 /// One kill, and what is so after it. The point that it was at.
-fn kill(known: &Known, story: Story, at: usize, file: File) -> String {
-    let host = Host::new(known.proof);
-    host.becomes(&known.foreign);
+fn kill(known: &Known, run: &Run) -> String {
+    let host = HOST.take().unwrap_or_else(|| {
+        let host = Host::new(known.proof);
+        host.becomes(&known.foreign);
+        host
+    });
+    host.agent.forget();
+    let story = run.story();
     if let Some(file) = story.before {
         converge(&host, file);
     }
-    let point = match host.agent.killed(story.file, at) {
+    let points = &known.points[run.story];
+    let deadly = (&*points[run.at], nth_of(points, run.at));
+    let point = match host.agent.killed(story.file, Some(deadly)) {
         Died::At(point) => point,
         // It went another way, and all of it.
         Died::Not(_) => "none".to_owned(),
     };
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        restarted(known, &host, file);
-        if file != File::Nothing {
+        restarted(known, &host, run.after);
+        if run.after != File::Nothing {
             // All of it can go: nothing was forgotten.
             converge(&host, File::Nothing);
             host.becomes(&known.foreign);
@@ -203,8 +258,9 @@ fn kill(known: &Known, story: Story, at: usize, file: File) -> String {
     }));
     if let Err(panic) = ended {
         let why = panic.downcast_ref::<String>().map_or("", String::as_str);
-        panic!("{} ({point}): {why}", called(story, at, file));
+        panic!("{} ({point}): {why}", run.name());
     }
+    HOST.set(Some(host));
     point
 }
 

@@ -5,6 +5,7 @@
 //! What the source does at every message of a batch, for objects of every kind and without markers,
 //! is shown in `matrix`. Here it is the program as it is installed, with its own journal.
 
+use std::cell::Cell;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -14,9 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use trueup::journal::Journal;
-use trueup_testkit::crash::{in_parallel, select};
+use trueup_testkit::crash::{in_parallel, nth_of, select};
 use trueup_testkit::{Kind, Snapshot, ip_batch, quiet_netns};
 
+use crate::host::until_it_is;
 use crate::trace::{Ended, run};
 
 const THEIRS: [&str; 9] = [
@@ -106,21 +108,34 @@ fn theirs() -> Snapshot {
 }
 
 /// The calling thread's namespace with what is theirs in it, and the agent's directory.
-struct Host<'a> {
+struct Host {
     directory: PathBuf,
-    theirs: &'a Snapshot,
 }
 
-impl Host<'_> {
-    fn new(theirs: &Snapshot) -> Host<'_> {
+impl Host {
+    fn new(theirs: &Snapshot) -> Host {
         quiet_netns();
         ip_batch(THEIRS);
         until_it_is(theirs);
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = PathBuf::from(format!("/run/crash-{}-{next}", std::process::id()));
+        let directory = PathBuf::from(format!("/run/crash-agent-{}-{next}", std::process::id()));
         fs::create_dir(&directory).unwrap();
-        Host { directory, theirs }
+        Host { directory }
+    }
+
+    /// Forgets all that the agent wrote down, as if it had never run.
+    fn forget(&self) {
+        fs::remove_dir_all(&self.directory).unwrap();
+        fs::create_dir(&self.directory).unwrap();
+    }
+
+    /// An agent that is killed at a point, if it comes to it, on a host that has come so far.
+    fn dies(&self, before: Option<&File>, file: &File, deadly: Option<(&str, usize)>) -> Ended {
+        if let Some(before) = before {
+            self.succeeds("apply", before);
+        }
+        run(&mut self.command("apply", file), deadly)
     }
 
     fn command(&self, command: &str, file: &File) -> Command {
@@ -142,7 +157,7 @@ impl Host<'_> {
     }
 
     /// What has to be so after a pass of an agent that came after one that died.
-    fn restarted(&self, file: &File) {
+    fn restarted(&self, file: &File, theirs: &Snapshot) {
         self.succeeds("apply", file);
         // Nothing is left to do, by its own account, and by its journal's.
         self.succeeds("plan", file);
@@ -169,28 +184,14 @@ impl Host<'_> {
         assert_eq!(links, expected);
         let marked = Kind::ALL.into_iter().flat_map(|kind| now.of(kind));
         let marked = marked.filter(|row| row.protocol() == Some(116)).count();
-        assert_eq!(marked, file.marked, "{}", self.theirs.diff(&now));
-        let diff = self.theirs.diff(&now);
+        assert_eq!(marked, file.marked, "{}", theirs.diff(&now));
+        let diff = theirs.diff(&now);
         let touched: Vec<_> = diff.lines().filter(|line| !line.starts_with('+')).collect();
         assert!(touched.is_empty(), "{touched:?}");
     }
 }
 
-/// Carriers, and the IPv6 rows that wait for them, follow in the kernel's own time, which is long
-/// where all namespaces are busy. Fails after a minute with what is wrong.
-fn until_it_is(expected: &Snapshot) {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        let diff = expected.diff(&Snapshot::take());
-        if diff.is_empty() {
-            return;
-        }
-        assert!(Instant::now() < end, "not as it was:\n{diff}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-impl Drop for Host<'_> {
+impl Drop for Host {
     fn drop(&mut self) {
         let _left = fs::remove_dir_all(&self.directory);
     }
@@ -201,33 +202,21 @@ const PER_CLASS: usize = 12;
 
 /// Runs at once.
 const AT_ONCE: usize = 8;
-/// A dump that was interrupted is repeated, and then all later points have other numbers.
+/// A dump that was interrupted is repeated, and then a pass goes another way.
 const TRIES: usize = 20;
-
-/// An agent that is killed, if it comes to that point, on a host that has come so far.
-fn die<'a>(
-    theirs: &'a Snapshot,
-    before: Option<&File>,
-    file: &File,
-    at: usize,
-) -> (Host<'a>, Ended) {
-    let host = Host::new(theirs);
-    if let Some(before) = before {
-        host.succeeds("apply", before);
-    }
-    let ended = run(&mut host.command("apply", file), at);
-    (host, ended)
-}
 
 /// The points of a pass without a kill, as soon as two passes agree on them.
 fn whole(theirs: &Snapshot, before: Option<&File>, file: &File) -> Vec<String> {
-    let points = || match die(theirs, before, file, usize::MAX).1 {
-        Ended::Itself {
-            code: Some(0),
-            points,
-            ..
-        } => points,
-        ended => panic!("{ended:?}"),
+    let points = || {
+        let host = Host::new(theirs);
+        match host.dies(before, file, None) {
+            Ended::Itself {
+                code: Some(0),
+                points,
+                ..
+            } => points,
+            ended => panic!("{ended:?}"),
+        }
     };
     let mut last = points();
     for _ in 0..TRIES {
@@ -240,9 +229,15 @@ fn whole(theirs: &Snapshot, before: Option<&File>, file: &File) -> Vec<String> {
     panic!("no two passes go the same way");
 }
 
+thread_local! {
+    /// The host of this thread's last run, which is again as it was before it.
+    static HOST: Cell<Option<Host>> = const { Cell::new(None) };
+}
+
 fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: &[&str]) {
-    let theirs = theirs();
-    let points = whole(&theirs, before, file);
+    let begun = Instant::now();
+    let theirs = &theirs();
+    let points = whole(theirs, before, file);
     for call in counts {
         assert!(
             points.contains(&format!("after {call}")),
@@ -250,22 +245,27 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
         );
     }
     let after = [file, &THIRD, &NOTHING];
-    let runs: Vec<_> = (1..=points.len())
+    let runs: Vec<_> = (0..points.len())
         .flat_map(|at| after.map(|after| (at, after)))
         .collect();
-    let called = |at: usize, after: &File| format!("{name} killed at {at}, then {}", after.name);
+    let called = |at: usize, after: &File| {
+        let at = at + 1;
+        format!("{name} killed at {at}, then {}", after.name)
+    };
     let runs = select(
         runs,
         PER_CLASS,
-        |(at, _)| points[at - 1].clone(),
+        |(at, _)| points[*at].clone(),
         |(at, after)| called(*at, after),
     );
     let elsewhere = AtomicUsize::new(0);
     in_parallel(&runs, AT_ONCE, |&(at, after)| {
         let there = (0..TRIES).any(|_| {
-            let (host, ended) = die(&theirs, before, file, at);
+            let host = HOST.take().unwrap_or_else(|| Host::new(theirs));
+            host.forget();
             let called = called(at, after);
-            let ended = match ended {
+            let deadly = (&*points[at], nth_of(&points, at));
+            let ended = match host.dies(before, file, Some(deadly)) {
                 Ended::At(point) => point,
                 // It went another way, and all of it.
                 Ended::Itself { code, words, .. } => {
@@ -274,26 +274,28 @@ fn killed_at_every_call(name: &str, before: Option<&File>, file: &File, counts: 
                 }
             };
             let made_good = catch_unwind(AssertUnwindSafe(|| {
-                host.restarted(after);
-                host.restarted(&NOTHING);
-                until_it_is(&theirs);
+                host.restarted(after, theirs);
+                host.restarted(&NOTHING, theirs);
+                until_it_is(theirs);
             }));
             if let Err(panic) = made_good {
                 let why = panic.downcast_ref::<String>().map_or("", String::as_str);
                 panic!("{called} ({ended}): {why}");
             }
-            let there = ended == points[at - 1];
+            HOST.set(Some(host));
+            let there = ended == points[at];
             elsewhere.fetch_add(usize::from(!there), Ordering::Relaxed);
             there
         });
-        assert!(there, "out of reach: {}", points[at - 1]);
+        assert!(there, "out of reach: {}", points[at]);
     });
     println!(
-        "crash matrix of the agent, {name}: {} kill points x {} restarts, {} kills (and {} elsewhere)",
+        "crash matrix of the agent, {name}: {} kill points x {} restarts, {} kills (and {} elsewhere), {:.0} s",
         points.len(),
         after.len(),
         runs.len(),
         elsewhere.into_inner(),
+        begun.elapsed().as_secs_f64()
     );
 }
 

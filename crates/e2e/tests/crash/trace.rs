@@ -21,8 +21,8 @@ pub(crate) enum Ended {
     },
 }
 
-/// Runs a program, and kills it at its `at`-th point from 1, if it comes to it.
-pub(crate) fn run(command: &mut Command, at: usize) -> Ended {
+/// Runs a program, and kills it when it comes to a point for the `nth` time, if it does.
+pub(crate) fn run(command: &mut Command, deadly: Option<(&str, usize)>) -> Ended {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -35,8 +35,9 @@ pub(crate) fn run(command: &mut Command, at: usize) -> Ended {
     };
     let pid = child.id() as pid_t;
     let mut points = Vec::new();
+    let (deadly, nth) = deadly.unwrap_or_default();
+    let mut passed = 0;
     let mut entered = HashMap::new();
-    let mut killed = false;
     let code = loop {
         let (thread, status) = wait();
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
@@ -47,7 +48,15 @@ pub(crate) fn run(command: &mut Command, at: usize) -> Ended {
         }
         let deliver = match libc::WSTOPSIG(status) {
             AT_A_CALL => {
-                points.extend(point(thread, &mut entered));
+                let point = point(thread, &mut entered);
+                if point.as_deref() == Some(deadly) {
+                    passed += 1;
+                    if passed == nth {
+                        let pid = rustix::process::Pid::from_child(&child);
+                        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                    }
+                }
+                points.extend(point);
                 0
             }
             // It has just begun: its program is there.
@@ -59,16 +68,11 @@ pub(crate) fn run(command: &mut Command, at: usize) -> Ended {
             libc::SIGTRAP | libc::SIGSTOP => 0,
             signal => signal,
         };
-        if points.len() == at && !killed {
-            killed = true;
-            let pid = rustix::process::Pid::from_child(&child);
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        }
         // One that was killed meanwhile is not there.
         let _gone = call(libc::PTRACE_SYSCALL, thread, deliver as usize);
     };
-    if killed {
-        return Ended::At(points.swap_remove(at - 1));
+    if nth > 0 && passed >= nth {
+        return Ended::At(deadly.to_owned());
     }
     let mut words = String::new();
     let stderr = child.stderr.take().unwrap().read_to_string(&mut words);
