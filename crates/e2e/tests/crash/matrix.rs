@@ -61,11 +61,11 @@ const STORIES: [Story; 2] = [
 ];
 
 /// Runs of each class of kill points that a sample has.
-const PER_CLASS: usize = 2;
+const PER_CLASS: usize = 1;
 
 /// Runs at once: each waits for the kernel most of the time, but for the one lock that all
 /// namespaces share.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 6;
 
 /// How often a process may go another way than the first one (a dump that was interrupted is
 /// repeated) before its point counts as out of reach.

@@ -201,7 +201,7 @@ impl Drop for Host {
 const PER_CLASS: usize = 12;
 
 /// Runs at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 6;
 /// A dump that was interrupted is repeated, and then a pass goes another way.
 const TRIES: usize = 20;
 
