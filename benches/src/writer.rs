@@ -32,7 +32,7 @@ pub fn encode(buffer: &mut Vec<u8>, verb: Verb, object: &Object) -> Result<(), E
         (Object::Rule(it), Verb::Delete) => codec::rule::delete(buffer, it),
         (Object::Nexthop(it), Verb::Create) => codec::nexthop::create(buffer, it, resolve),
         (Object::Nexthop(it), Verb::Delete) => codec::nexthop::delete(buffer, it.id),
-        (Object::Link(_), _) => Err(EncodeError::Refused("nobody writes links here")),
+        _ => Err(EncodeError::Refused("no process writes this kind here")),
     }
 }
 

@@ -158,7 +158,7 @@ fn family_of(object: &Object) -> Option<Family> {
         Object::Address(address) => Some(address.family()),
         Object::Neighbour(neighbour) => Some(neighbour.family()),
         Object::Rule(rule) => Some(rule.family),
-        Object::Link(_) | Object::Nexthop(_) => None,
+        _ => None,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::kinds::{
 
 /// What turns the observed objects of a kind into the desired ones. Each list is in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KindDiff<'a, K> {
     /// Desired and absent.
     pub create: Vec<&'a K>,

@@ -12,6 +12,7 @@ use std::{slice, vec};
 
 /// What turns the observed items into the desired ones. Each list is in key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diff<'a, T> {
     /// Desired and absent.
     pub create: Vec<&'a T>,

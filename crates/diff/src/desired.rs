@@ -52,6 +52,7 @@ impl Desired {
 /// How the kernel is told where routes lead. The routes are the same in each mode. Nexthop objects
 /// cost the kernel less, and a change of one changes all routes that point at it at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NexthopMode {
     /// The next hops are written out in each route.
     #[default]

@@ -9,6 +9,7 @@ use crate::with_object;
 
 /// Why an op is in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// Desired and not there.
     Missing,
@@ -31,6 +32,7 @@ pub enum Reason {
 
 /// Why an op that would be due is not to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Hold {
     /// It would take this object of another writer along.
     Collateral(Box<Object>),
@@ -115,6 +117,7 @@ impl From<Object> for Hold {
 
 /// One change to the kernel's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Op {
     /// What it does.
     pub action: Action,
@@ -128,7 +131,23 @@ pub struct Op {
     pub hold: Option<Hold>,
 }
 
+setters! { impl Op {
+    with_was(was: impl Into<Option<Box<Object>>>);
+    with_hold(hold: impl Into<Option<Hold>>);
+} }
+
 impl Op {
+    /// Makes an op that is to be carried out.
+    pub fn new(action: Action, object: impl Into<Object>, reason: Reason) -> Op {
+        Op {
+            action,
+            object: object.into(),
+            was: None,
+            reason,
+            hold: None,
+        }
+    }
+
     /// Returns true if a route can be added beside the one that it was, and that be taken away then
     /// by its gateway, whoever else is on the key. None of IPv6: there it may become one with
     /// another writer's route.

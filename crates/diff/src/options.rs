@@ -14,6 +14,7 @@ pub enum Ownership {
 
 /// What happens to a foreign object on a desired key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnConflict {
     /// It stays, and the report says so.
     #[default]

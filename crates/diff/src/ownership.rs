@@ -11,6 +11,7 @@ use crate::{kinds, per_kind, with_object};
 ///
 /// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
     /// The protocol that our objects bear.
     pub marker: u8,

@@ -280,6 +280,7 @@ fn ownership(markers: &Markers) -> Vec<Proof> {
                 "this kernel drops FRA_PROTOCOL, as do those before 4.17",
                 "there is no rule on which FRA_PROTOCOL could be seen; kernels since 4.17 keep it",
             ),
+            _ => (Marker::Unknown, "", "", "not known of this kind of object"),
         };
         let (proof, reason) = match marker {
             Marker::Kept => ("marker", kept),

@@ -310,6 +310,7 @@ fn title(key: &ObjectKey, devices: &Devices) -> String {
             format!("rule {}", words.replace(" protocol 0", ""))
         }
         ObjectKey::Nexthop(id) => format!("nexthop id {id}"),
+        other => format!("{} {other:?}", other.kind()),
     }
 }
 

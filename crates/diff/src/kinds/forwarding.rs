@@ -8,6 +8,7 @@ use crate::values::{Dev, LinkAddr};
 /// An entry in the forwarding database of a bridge or a VXLAN. The kernel stores no marker with it,
 /// so none is ever ours: entries are observed to spare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ForwardingEntry {
     /// The port, or the VXLAN.
     pub dev: Dev,
@@ -24,7 +25,25 @@ pub struct ForwardingEntry {
     pub ext_learn: bool,
 }
 
+setters! { impl ForwardingEntry {
+    with_master(master: impl Into<Option<Dev>>);
+    with_dst(dst: impl Into<Option<IpAddr>>);
+    with_ext_learn(ext_learn: bool);
+} }
+
 impl ForwardingEntry {
+    /// Makes an entry that a device has itself.
+    pub fn new(dev: Dev, lladdr: LinkAddr, state: NeighbourState) -> ForwardingEntry {
+        ForwardingEntry {
+            dev,
+            lladdr,
+            master: None,
+            dst: None,
+            state,
+            ext_learn: false,
+        }
+    }
+
     /// The ways in which the entry is lost. One that is neither permanent nor static goes as soon
     /// as a VXLAN is set down (`vxlan_stop`).
     pub(crate) fn losses(&self) -> &'static [Loss] {

@@ -44,7 +44,7 @@ pub use route::{
     table,
 };
 pub(crate) use rule::Selectors;
-pub use rule::{Action as RuleAction, FwMark, PortRange, Rule, RuleKey, UidRange};
+pub use rule::{FwMark, PortRange, Rule, RuleAction, RuleKey, UidRange};
 
 use std::borrow::Cow;
 
@@ -53,6 +53,7 @@ use crate::values::Dev;
 
 /// One respect in which an observed object is not as desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The field, in iproute2's word.
     pub field: &'static str,

@@ -18,6 +18,7 @@ macro_rules! enumerations {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+        #[non_exhaustive]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
         }
@@ -45,6 +46,7 @@ macro_rules! enumerations {
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+        #[non_exhaustive]
         pub enum Object {
             $($(#[$doc])* $kind($held),)*
         }
@@ -53,6 +55,7 @@ macro_rules! enumerations {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+        #[non_exhaustive]
         pub enum ObjectKey {
             $($(#[$doc])* $kind($key),)*
         }

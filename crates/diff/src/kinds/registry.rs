@@ -148,6 +148,9 @@ macro_rules! __with_object {
                 let $it: &$crate::$kind = held;
                 $body
             })*
+            // `Object` is non-exhaustive outside of its crate.
+            #[allow(unreachable_patterns, reason = "all kinds of the registry are above")]
+            _ => unreachable!("an object of a kind that is not registered"),
         }
     };
 }

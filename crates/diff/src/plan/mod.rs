@@ -22,11 +22,22 @@ use crate::values::Dev;
 
 /// A foreign object on a key that we desire. It is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Conflict {
     /// What we desire.
     pub desired: Object,
     /// What is there.
     pub foreign: Object,
+}
+
+impl Conflict {
+    /// Makes a conflict.
+    pub fn new(desired: impl Into<Object>, foreign: impl Into<Object>) -> Conflict {
+        Conflict {
+            desired: desired.into(),
+            foreign: foreign.into(),
+        }
+    }
 }
 
 /// Ops in order, and what stands in the way of others.

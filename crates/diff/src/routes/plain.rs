@@ -12,6 +12,7 @@ use crate::values::{Dev, Family, Prefix};
 /// This is the form in which a route goes from a netlink message to the [`crate::DumpMatcher`]: it
 /// is copied, and never allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlainRoute {
     /// The table.
     pub table: u32,
@@ -43,6 +44,26 @@ pub struct PlainRoute {
 }
 
 impl PlainRoute {
+    /// Makes a unicast route without a next hop. `dst` is a number without host bits.
+    #[inline]
+    pub fn new(table: u32, family: Family, dst: u128, len: u8) -> PlainRoute {
+        PlainRoute {
+            table,
+            family,
+            dst,
+            len,
+            metric: 0,
+            tos: 0,
+            kind: RouteType::Unicast,
+            scope: None,
+            protocol: 0,
+            via: None,
+            dev: None,
+            onlink: false,
+            object: None,
+        }
+    }
+
     /// Converts a route in canonical form. Returns `None` for one that is not plain.
     pub fn of(route: &Route) -> Option<PlainRoute> {
         let (via, dev, onlink, object) = match &route.nexthops {

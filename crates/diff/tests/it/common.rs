@@ -218,14 +218,12 @@ fn policy() -> impl Strategy<Value = Policy> {
             };
             let unstored = kinds(unstored).without(Kind::Link).without(Kind::Route);
             let forced = |kind: &Kind| unstored.contains(*kind) || kinds(by_ledger).contains(*kind);
-            Policy {
-                marker: MARKER,
-                by_ledger: Kind::DECLARED.into_iter().filter(forced).collect(),
-                unstored,
-                adopt,
-                adopt_protocols: (5..=u8::MAX).filter(|_| from_agents).collect(),
-                take,
-            }
+            Policy::from(MARKER)
+                .with_by_ledger(Kind::DECLARED.into_iter().filter(forced).collect())
+                .with_unstored(unstored)
+                .with_adopt(adopt)
+                .with_adopt_protocols((5..=u8::MAX).filter(|_| from_agents).collect())
+                .with_take(take)
         },
     );
     prop_oneof![1 => Just(Policy::from(MARKER)), 3 => policy]
@@ -250,7 +248,7 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
                         routes.remove(&key);
                     }
                     Kind::Rule => take(&mut desired.rules, error.index()),
-                    Kind::Nexthop => unreachable!("none is declared"),
+                    kind => unreachable!("no {kind} is declared"),
                 }
             }
         }
@@ -555,6 +553,7 @@ impl World {
                 !rule.unmodelled && marked(rule.protocol, recorded)
             }
             Object::Nexthop(nexthop) => nexthop.protocol == MARKER,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -596,6 +595,7 @@ impl World {
             ObjectKey::Route(key) => self.owned.routes.contains_key(key),
             ObjectKey::Rule(key) => self.owned.rules.contains(&**key),
             ObjectKey::Nexthop(_) => false,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -609,6 +609,7 @@ impl World {
             Object::Route(route) => drop(owned.routes.insert(route.key(), route.protocol)),
             Object::Rule(rule) => drop(owned.rules.insert(rule.key())),
             Object::Nexthop(_) => {}
+            other => panic!("{other:?}"),
         }
     }
 
@@ -620,6 +621,7 @@ impl World {
             ObjectKey::Neighbour(key) => drop(owned.neighbours.remove(key)),
             ObjectKey::Route(key) => drop(owned.routes.remove(key)),
             ObjectKey::Rule(key) => drop(owned.rules.remove(&**key)),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -767,11 +769,11 @@ impl World {
         self.record(op, object.clone());
         let observed = &mut self.observed;
         match object.as_ref().or(was.as_ref()).unwrap().kind() {
-            Kind::Link | Kind::Nexthop => unreachable!(),
             Kind::Address => swap(&mut observed.addresses, was, object),
             Kind::Neighbour => swap(&mut observed.neighbours, was, object),
             Kind::Route => swap(&mut observed.routes, was, object),
             Kind::Rule => swap(&mut observed.rules, was, object),
+            kind => panic!("{kind}"),
         }
     }
 
@@ -942,6 +944,7 @@ pub(crate) fn devices(object: &Object) -> Vec<Dev> {
             .filter_map(|hop| hop.dev)
             .collect(),
         Object::Link(_) | Object::Rule(_) | Object::Nexthop(_) => Vec::new(),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -80,31 +80,19 @@ fn none() -> Desired {
 }
 
 fn by_ledger(kind: Kind) -> Policy {
-    Policy {
-        by_ledger: Kinds::NONE.with(kind),
-        ..MARKER.into()
-    }
+    Policy::from(MARKER).with_by_ledger(Kinds::NONE.with(kind))
 }
 
 fn unstored(kind: Kind) -> Policy {
-    Policy {
-        unstored: Kinds::NONE.with(kind),
-        ..by_ledger(kind)
-    }
+    by_ledger(kind).with_unstored(Kinds::NONE.with(kind))
 }
 
 fn adopting() -> Policy {
-    Policy {
-        adopt: true,
-        ..MARKER.into()
-    }
+    Policy::from(MARKER).with_adopt(true)
 }
 
 fn taking() -> Policy {
-    Policy {
-        take: true,
-        ..MARKER.into()
-    }
+    Policy::from(MARKER).with_take(true)
 }
 
 fn recorded(object: impl Into<Object>) -> Owned {
@@ -116,6 +104,7 @@ fn recorded(object: impl Into<Object>) -> Owned {
         Object::Route(route) => drop(owned.routes.insert(route.key(), route.protocol)),
         Object::Rule(rule) => drop(owned.rules.insert(rule.key())),
         Object::Nexthop(_) => {}
+        other => panic!("{other:?}"),
     }
     owned
 }
@@ -271,10 +260,7 @@ fn what_the_kernel_made_is_neither_adopted_nor_taken() {
     let mut desired = desired_route("10.1.0.9")
         .with_addresses([Address::new(name("eth0"), "fe80::1/64".parse().unwrap())])
         .with_rules([main, rule(0)]);
-    let policy = Policy {
-        take: true,
-        ..adopting()
-    };
+    let policy = adopting().with_take(true);
     let plan = planned(&desired, &own, &Owned::default(), policy);
     assert!(plan.is_empty() && plan.adopted.is_empty());
     desired.routes = desired_route("10.1.0.8").routes;
@@ -322,19 +308,13 @@ fn an_adopted_rule_goes_alone() {
 
 #[test]
 fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
-    let policy = Policy {
-        adopt: true,
-        ..by_ledger(Kind::Rule)
-    };
+    let policy = by_ledger(Kind::Rule).with_adopt(true);
     let there = with_rules(vec![rule(MARKER)]);
     let plan = planned(&desired_rule(), &there, &Owned::default(), policy);
     assert!(plan.is_empty() && plan.adopted.is_empty(), "{plan:?}");
     // Another agent with a ledger of its own may have made it: it is adopted where that is asked
     // for.
-    let asked = Policy {
-        adopt_protocols: Protocols::NONE.with(MARKER),
-        ..policy
-    };
+    let asked = policy.with_adopt_protocols(Protocols::NONE.with(MARKER));
     let plan = planned(&desired_rule(), &there, &Owned::default(), asked);
     assert_eq!(
         (plan.ops.len(), &*plan.adopted),

@@ -56,20 +56,11 @@ fn op(action: Action, object: impl Into<Object>) -> Op {
         Action::Update => Reason::Differs,
         Action::Delete => Reason::Undesired,
     };
-    Op {
-        action,
-        object: object.into(),
-        was: None,
-        reason,
-        hold: None,
-    }
+    Op::new(action, object.into(), reason)
 }
 
 fn update(object: impl Into<Object>, was: impl Into<Object>) -> Op {
-    Op {
-        was: Some(Box::new(was.into())),
-        ..op(Action::Update, object)
-    }
+    op(Action::Update, object).with_was(Box::new(was.into()))
 }
 
 /// The commands that create, replace and delete an object.
@@ -441,7 +432,10 @@ fn of_owners() -> Vec<(Op, &'static str)> {
         .canonical()
         .with_protocol(protocol)
     };
-    let because = |reason, hold, op: Op| Op { reason, hold, ..op };
+    let because = |reason, hold, mut op: Op| {
+        op.reason = reason;
+        op.with_hold(hold)
+    };
     let undesired =
         |reason, hold| because(reason, hold, op(Action::Delete, route(116, "10.1.0.9")));
     let missing = |hold| {

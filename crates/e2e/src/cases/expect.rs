@@ -189,6 +189,7 @@ pub fn route(route: &Route<IfName>) -> Fields {
         NextHops::None | NextHops::Object(..) => &[],
         NextHops::One(hop) => std::slice::from_ref(hop),
         NextHops::Many(hops) => hops,
+        other => panic!("{other:?}"),
     };
     if v4 {
         let direct = list.iter().all(|hop| hop.via.is_none());
@@ -234,6 +235,7 @@ pub fn rule(rule: &Rule) -> Fields {
         RuleAction::Blackhole => (6, 0, 0),
         RuleAction::Unreachable => (7, 0, 0),
         RuleAction::Prohibit => (8, 0, 0),
+        other => panic!("{other:?}"),
     };
     fields.insert("action", action.to_string());
     let nonzero = |n: u32| Some(n).filter(|n| *n != 0);

@@ -79,6 +79,7 @@ pub fn lines(spec: &WriterSpec, clean: bool) -> Vec<String> {
                 RuleAction::Unreachable => "unreachable".to_owned(),
                 RuleAction::Prohibit => "prohibit".to_owned(),
                 RuleAction::Nop => "nop".to_owned(),
+                other => panic!("{other:?}"),
             };
             let proto = PROTOCOLS[usize::from(*proto)];
             let not = if rule.not { "not " } else { "" };

@@ -152,6 +152,6 @@ fn encode(buffer: &mut Vec<u8>, verb: Do, object: &Object) -> Result<(), EncodeE
         (Object::Neighbour(it), Do::Delete) => codec::neighbour::delete(buffer, it, resolve),
         (Object::Rule(it), Do::Create) => codec::rule::create(buffer, it),
         (Object::Rule(it), Do::Delete) => codec::rule::delete(buffer, it),
-        (Object::Link(_) | Object::Nexthop(_), _) => unreachable!("nobody writes those here"),
+        (other, _) => unreachable!("no process writes it here: {other:?}"),
     }
 }

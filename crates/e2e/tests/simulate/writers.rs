@@ -180,13 +180,7 @@ impl Sight {
             .map(|(index, name)| (Dev::index(*index), *name))
             .collect();
         Change {
-            op: Op {
-                action,
-                object,
-                was: None,
-                reason: Reason::Missing,
-                hold: None,
-            },
+            op: Op::new(action, object, Reason::Missing),
             is_append: false,
             names,
         }
@@ -359,6 +353,7 @@ fn protocol(mut object: Object, protocol: u8) -> Object {
         Object::Nexthop(it) => it.protocol = protocol,
         Object::Route(it) => it.protocol = protocol,
         Object::Rule(it) => it.protocol = protocol,
+        other => panic!("{other:?}"),
     }
     object
 }

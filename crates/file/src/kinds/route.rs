@@ -116,6 +116,8 @@ impl FileObject for Route<IfName> {
                 table.set("nexthops", hops.iter().map(hop).collect::<Node<'_>>());
             }
             NextHops::None | NextHops::Object(..) => {}
+            // The route is read back afterwards, and reported as one that a file cannot say.
+            _ => {}
         }
         table.set_some("src", self.src.map(text));
         table.set_some("from", self.from.map(text));
@@ -152,6 +154,7 @@ impl FileObject for Route<IfName> {
             metric,
             tos,
             from,
+            ..
         } = self.canonical_key();
         let mut text = format!("route to {dst} in table {table} with metric {metric}");
         if tos != 0 {

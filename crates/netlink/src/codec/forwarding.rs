@@ -50,13 +50,15 @@ pub fn decode(body: &[u8]) -> Result<Option<ForwardingEntry>, Undecodable> {
         state if state & NUD_NOARP != 0 => NeighbourState::NoArp,
         _ => NeighbourState::Dynamic,
     };
-    Ok(lladdr.map(|lladdr| ForwardingEntry {
-        dev: Dev::index(u32::from_ne_bytes([i0, i1, i2, i3])),
-        lladdr,
-        master,
-        dst,
-        state,
-        ext_learn: flags & NTF_EXT_LEARNED != 0,
+    Ok(lladdr.map(|lladdr| {
+        ForwardingEntry::new(
+            Dev::index(u32::from_ne_bytes([i0, i1, i2, i3])),
+            lladdr,
+            state,
+        )
+        .with_master(master)
+        .with_dst(dst)
+        .with_ext_learn(flags & NTF_EXT_LEARNED != 0)
     }))
 }
 

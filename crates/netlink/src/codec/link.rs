@@ -105,10 +105,9 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
         .with_master(master.map(Dev::index))
         .with_alias(alias)
         .with_group(group.unwrap_or(0));
-    let status = LinkStatus {
-        running: flags & IFF_RUNNING != 0,
-        lower: lower.filter(|_| peer_index.is_none()),
-    };
+    let status = LinkStatus::default()
+        .with_running(flags & IFF_RUNNING != 0)
+        .with_lower(lower.filter(|_| peer_index.is_none()));
     Ok(Some(DecodedLink {
         link,
         peer_index,

@@ -203,6 +203,8 @@ pub fn dump_request(buffer: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(message.finish()?)
 }
 
+const UNKNOWN_TARGET: &str = "a nexthop object with this kind of target cannot be written";
+
 fn put(
     buffer: &mut Vec<u8>,
     nexthop: &Nexthop,
@@ -222,6 +224,7 @@ fn put(
         NexthopTarget::One(family, hop) => (Some(hop.via.map_or(*family, Family::of)), hop.onlink),
         NexthopTarget::Blackhole(family) => (Some(*family), false),
         NexthopTarget::Group(_) => (None, false),
+        _ => return Err(EncodeError::Refused(UNKNOWN_TARGET)),
     };
     let mut head = [0; 8];
     head[0] = family.map_or(0, family_number);
@@ -252,6 +255,7 @@ fn put(
             }
             message.attr(NHA_GROUP, &group);
         }
+        _ => return Err(EncodeError::Refused(UNKNOWN_TARGET)),
     }
     Ok(message.finish()?)
 }

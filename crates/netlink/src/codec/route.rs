@@ -164,7 +164,7 @@ pub fn dump_request(
     let mut head = [0; 12];
     head[0] = family_number(family);
     head[5] = filter.protocol.unwrap_or(0);
-    head[7] = filter.kind.map_or(0, type_number);
+    head[7] = filter.kind.map_or(0, RouteType::number);
     let mut message = MessageWriter::begin(buffer, GET, NLM_F_REQUEST | NLM_F_DUMP);
     message.body(&head);
     if let Some(table) = filter.table {
@@ -229,7 +229,7 @@ fn begin<'a>(
         u8::try_from(route.table).unwrap_or(TABLE_UNSPEC),
         route.protocol,
         scope.0,
-        type_number(route.kind),
+        route.kind.number(),
         0,
         0,
         0,
@@ -289,6 +289,11 @@ fn write_hops(
             }
             message.end_nest(nest);
         }
+        _ => {
+            return Err(EncodeError::Refused(
+                "a route with this kind of next hops cannot be written",
+            ));
+        }
     }
     Ok(())
 }
@@ -332,39 +337,4 @@ fn write_metrics(message: &mut MessageWriter<'_>, metrics: &Metrics) {
         message.attr_string(RTAX_CC_ALGO, name.as_bytes());
     }
     message.end_nest(nest);
-}
-
-/// The types with a number (`RTN_*`) and a meaning here, by number from 1.
-const TYPES: [RouteType; 9] = [
-    RouteType::Unicast,
-    RouteType::Local,
-    RouteType::Broadcast,
-    RouteType::Anycast,
-    RouteType::Multicast,
-    RouteType::Blackhole,
-    RouteType::Unreachable,
-    RouteType::Prohibit,
-    RouteType::Throw,
-];
-
-fn type_from(number: u8) -> RouteType {
-    let known = usize::from(number)
-        .checked_sub(1)
-        .and_then(|at| TYPES.get(at));
-    known.copied().unwrap_or(RouteType::Other(number))
-}
-
-fn type_number(kind: RouteType) -> u8 {
-    match kind {
-        RouteType::Unicast => 1,
-        RouteType::Local => 2,
-        RouteType::Broadcast => 3,
-        RouteType::Anycast => 4,
-        RouteType::Multicast => 5,
-        RouteType::Blackhole => 6,
-        RouteType::Unreachable => 7,
-        RouteType::Prohibit => 8,
-        RouteType::Throw => 9,
-        RouteType::Other(number) => number,
-    }
 }

@@ -298,6 +298,11 @@ fn put(buffer: &mut Vec<u8>, kind: u16, nlm_flags: u16, rule: &Rule) -> Result<(
         RuleAction::Unreachable => (FR_ACT_UNREACHABLE, None, None),
         RuleAction::Prohibit => (FR_ACT_PROHIBIT, None, None),
         RuleAction::Nop => (FR_ACT_NOP, None, None),
+        _ => {
+            return Err(EncodeError::Refused(
+                "a rule with this action cannot be written",
+            ));
+        }
     };
     let prefix_len = |network: Option<IpNetwork>| network.map_or(0, |network| network.prefix());
     let flags = if rule.not { FIB_RULE_INVERT } else { 0 };

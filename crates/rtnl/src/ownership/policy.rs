@@ -31,12 +31,10 @@ pub(crate) fn policy(markers: Option<Markers>, options: &Options) -> Result<Poli
             Some(Ownership::Marker) | None => {}
         }
     }
-    Ok(Policy {
-        marker: options.protocol(),
-        by_ledger,
-        unstored,
-        adopt: options.adopt(),
-        adopt_protocols: options.adopt_protocols(),
-        take: options.on_conflict() == OnConflict::Take,
-    })
+    Ok(Policy::from(options.protocol())
+        .with_by_ledger(by_ledger)
+        .with_unstored(unstored)
+        .with_adopt(options.adopt())
+        .with_adopt_protocols(options.adopt_protocols())
+        .with_take(options.on_conflict() == OnConflict::Take))
 }

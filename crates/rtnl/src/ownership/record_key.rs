@@ -75,6 +75,8 @@ macro_rules! record_key {
             ) -> Option<RecordKey> {
                 match object {
                     $(Object::$kind(object) => object.record_key(&name).map(RecordKey::$kind),)*
+                    // `Object` is non-exhaustive: a kind without a key here has no record.
+                    _ => None,
                 }
             }
 

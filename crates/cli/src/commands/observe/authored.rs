@@ -55,7 +55,7 @@ impl<'a> Names<'a> {
     fn hops_of_object(&self, route: &Route) -> Option<NextHops> {
         let hop = |nexthop: &Nexthop, weight| match &nexthop.target {
             NexthopTarget::One(_, hop) => Some(hop.clone().with_weight(weight)),
-            NexthopTarget::Group(_) | NexthopTarget::Blackhole(_) => None,
+            _ => None,
         };
         let object = self.nexthops_of(route).next()?;
         let hops = match &object.target {

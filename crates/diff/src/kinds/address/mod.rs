@@ -274,6 +274,7 @@ impl<D: Copy> Address<D> {
 /// with another prefix length is refused as existing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct AddressKey<D = Dev> {
     /// The device.
     pub dev: D,
@@ -286,6 +287,21 @@ pub struct AddressKey<D = Dev> {
     )]
     pub subnet: Option<Prefix>,
 }
+
+impl<D> AddressKey<D> {
+    /// Makes the key of an address on a device, without a subnet.
+    pub fn new(dev: D, address: IpAddr) -> AddressKey<D> {
+        AddressKey {
+            dev,
+            address,
+            subnet: None,
+        }
+    }
+}
+
+setters! { impl AddressKey<D> {
+    with_subnet(subnet: impl Into<Option<Prefix>>);
+} }
 
 impl Item for Address {
     type Key = AddressKey;

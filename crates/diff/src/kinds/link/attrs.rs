@@ -165,6 +165,7 @@ pub enum VlanProtocol {
 
 /// How macvlan siblings see each other (`MACVLAN_MODE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MacvlanMode {
     /// Not at all.
     Private,
@@ -180,6 +181,7 @@ pub enum MacvlanMode {
 
 /// Bonding modes, in the order of their numbers (`BOND_MODE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BondMode {
     /// `balance-rr`.
     BalanceRr,

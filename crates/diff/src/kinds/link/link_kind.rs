@@ -13,6 +13,7 @@ use crate::values::Dev;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum LinkKind<D = Dev> {
     /// An Ethernet bridge.
     Bridge(BridgeAttrs),

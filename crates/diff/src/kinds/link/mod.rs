@@ -190,6 +190,7 @@ impl<D: Clone> Link<D> {
 
 /// What the kernel reports of a link beside its configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkStatus {
     /// It is up and can send (`IFF_RUNNING`).
     pub running: bool,
@@ -197,6 +198,11 @@ pub struct LinkStatus {
     /// in the same namespace.
     pub lower: Option<u32>,
 }
+
+setters! { impl LinkStatus {
+    with_running(running: bool);
+    with_lower(lower: impl Into<Option<u32>>);
+} }
 
 /// What identifies a link: its name.
 pub type LinkKey = IfName;

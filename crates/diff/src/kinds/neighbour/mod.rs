@@ -148,6 +148,7 @@ impl<D: Copy> Neighbour<D> {
 /// What identifies a neighbour. Proxy entries are a table of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct NeighbourKey<D = Dev> {
     /// The device.
     pub dev: D,
@@ -155,6 +156,13 @@ pub struct NeighbourKey<D = Dev> {
     pub dst: IpAddr,
     /// True if it is a proxy entry.
     pub proxy: bool,
+}
+
+impl<D> NeighbourKey<D> {
+    /// Makes the key of a neighbour, or of a proxy entry.
+    pub fn new(dev: D, dst: IpAddr, proxy: bool) -> NeighbourKey<D> {
+        NeighbourKey { dev, dst, proxy }
+    }
 }
 
 impl Item for Neighbour {

@@ -31,6 +31,7 @@ pub struct Nexthop {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum NexthopTarget {
     /// To one next hop, whose weight says nothing. The family is that of the gateway; without one, that of the routes that it
     /// is for: an IPv6 route takes none of IPv4.

@@ -6,6 +6,7 @@
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Metric {
     /// `RTAX_MTU`, bytes; the kernel caps it at 65520.
     Mtu = 2,

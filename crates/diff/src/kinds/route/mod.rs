@@ -33,6 +33,7 @@ pub const DEFAULT_IPV6_METRIC: u32 = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum RouteType {
     /// It goes to a next hop.
     #[default]
@@ -58,6 +59,45 @@ pub enum RouteType {
 }
 
 impl RouteType {
+    /// The types with a meaning here, by number from 1.
+    const NUMBERED: [RouteType; 9] = [
+        RouteType::Unicast,
+        RouteType::Local,
+        RouteType::Broadcast,
+        RouteType::Anycast,
+        RouteType::Multicast,
+        RouteType::Blackhole,
+        RouteType::Unreachable,
+        RouteType::Prohibit,
+        RouteType::Throw,
+    ];
+
+    /// The type of a number (`RTN_*`).
+    #[inline]
+    pub fn from_number(number: u8) -> RouteType {
+        let known = usize::from(number)
+            .checked_sub(1)
+            .and_then(|at| RouteType::NUMBERED.get(at));
+        known.copied().unwrap_or(RouteType::Other(number))
+    }
+
+    /// The kernel's number.
+    #[inline]
+    pub fn number(self) -> u8 {
+        match self {
+            RouteType::Unicast => 1,
+            RouteType::Local => 2,
+            RouteType::Broadcast => 3,
+            RouteType::Anycast => 4,
+            RouteType::Multicast => 5,
+            RouteType::Blackhole => 6,
+            RouteType::Unreachable => 7,
+            RouteType::Prohibit => 8,
+            RouteType::Throw => 9,
+            RouteType::Other(number) => number,
+        }
+    }
+
     /// Whether the route refuses packets or ends the lookup, so that it has no next hop.
     pub fn is_reject(self) -> bool {
         use RouteType::{Blackhole, Prohibit, Throw, Unreachable};
@@ -151,6 +191,7 @@ setters! { impl NextHop<D> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum NextHops<D = Dev> {
     /// Nowhere: a blackhole and its like.
     #[default]
@@ -430,6 +471,7 @@ setters! { impl Route<D> {
 /// kernel dumps a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct RouteKey {
     /// The table.
     pub table: u32,
@@ -446,6 +488,26 @@ pub struct RouteKey {
     )]
     pub from: Option<Prefix>,
 }
+
+impl RouteKey {
+    /// Makes the key of a route without metric, type of service and source prefix.
+    #[inline]
+    pub fn new(table: u32, dst: Prefix) -> RouteKey {
+        RouteKey {
+            table,
+            dst,
+            metric: 0,
+            tos: 0,
+            from: None,
+        }
+    }
+}
+
+setters! { impl RouteKey {
+    with_metric(metric: u32);
+    with_tos(tos: u8);
+    with_from(from: impl Into<Option<Prefix>>);
+} }
 
 impl Route {
     /// The devices that it goes with: those that it leads to; of an IPv6 route that refuses packets

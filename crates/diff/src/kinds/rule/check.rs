@@ -1,7 +1,7 @@
 //! Checks of a desired rule: what the kernel would refuse whatever the state, and what it would
 //! store as something else, so that no pass could converge.
 
-use super::{Action, PortRange, Rule};
+use super::{PortRange, Rule, RuleAction};
 use crate::check::{Check, must};
 use crate::values::{Family, Prefix};
 
@@ -26,9 +26,9 @@ impl Check for Rule {
             )?;
         }
         match self.action {
-            Action::Lookup(0) => must(self.l3mdev, "table 0 is unspecified: use 254 for main")?,
-            Action::Lookup(_) => must(!self.l3mdev, "l3mdev takes the table from the device")?,
-            Action::Goto(target) => {
+            RuleAction::Lookup(0) => must(self.l3mdev, "table 0 is unspecified: use 254 for main")?,
+            RuleAction::Lookup(_) => must(!self.l3mdev, "l3mdev takes the table from the device")?,
+            RuleAction::Goto(target) => {
                 must(target > self.priority, "goto leads only to a later rule")?;
             }
             _ => {}

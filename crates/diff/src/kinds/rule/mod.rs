@@ -17,7 +17,8 @@ mod render;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
-pub enum Action {
+#[non_exhaustive]
+pub enum RuleAction {
     /// Look the route up in a table. With `l3mdev` the table comes from the device and is 0 here.
     Lookup(u32),
     /// Go on at the rule of that priority.
@@ -44,7 +45,7 @@ pub struct Rule {
     /// Who installed it (`FRA_PROTOCOL`): for a desired rule the marker.
     pub protocol: u8,
     /// What it does.
-    pub action: Action,
+    pub action: RuleAction,
     /// It applies to what does *not* match (`FIB_RULE_INVERT`).
     pub not: bool,
     /// Source prefix. The kernel keeps host bits that another writer gave.
@@ -130,7 +131,7 @@ impl From<RangeInclusive<u32>> for UidRange {
 
 impl Rule {
     /// A rule that matches everything.
-    pub fn new(family: Family, priority: u32, action: Action) -> Rule {
+    pub fn new(family: Family, priority: u32, action: RuleAction) -> Rule {
         Rule {
             family,
             priority,
@@ -165,8 +166,8 @@ impl Rule {
         self.ipproto = self.ipproto.filter(|proto| *proto != 0);
         self.suppress_prefixlength = self.suppress_prefixlength.filter(|len| *len != u32::MAX);
         self.suppress_ifgroup = self.suppress_ifgroup.filter(|group| *group != u32::MAX);
-        if self.l3mdev && matches!(self.action, Action::Lookup(_)) {
-            self.action = Action::Lookup(0);
+        if self.l3mdev && matches!(self.action, RuleAction::Lookup(_)) {
+            self.action = RuleAction::Lookup(0);
         }
         self
     }
@@ -174,7 +175,7 @@ impl Rule {
 
 setters! { impl Rule {
     with_protocol(protocol: u8);
-    with_action(action: Action);
+    with_action(action: RuleAction);
     with_not(not: bool);
     with_from(from: impl Into<Option<IpNetwork>>);
     with_to(to: impl Into<Option<IpNetwork>>);
@@ -201,7 +202,7 @@ impl Item for Rule {
 
     fn key(&self) -> Rule {
         let action = match self.action {
-            Action::Goto(_) => Action::Goto(0),
+            RuleAction::Goto(_) => RuleAction::Goto(0),
             action => action,
         };
         Rule {
@@ -294,9 +295,9 @@ impl ObjectKind for Rule {
         let _ = unstored;
         // The kernel does not say so of these before Linux 4.17 (`fib_default_rules_init`).
         let default = [
-            (0, Action::Lookup(table::LOCAL)),
-            (32766, Action::Lookup(table::MAIN)),
-            (32767, Action::Lookup(table::DEFAULT)),
+            (0, RuleAction::Lookup(table::LOCAL)),
+            (32766, RuleAction::Lookup(table::MAIN)),
+            (32767, RuleAction::Lookup(table::DEFAULT)),
         ];
         Protocols::DERIVED.contains(self.protocol)
             || default.contains(&(self.priority, self.action))
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_search_takes_what_is_not_stated_for_a_wildcard() {
-        let open = Rule::new(Family::Inet, 7, Action::Lookup(100));
+        let open = Rule::new(Family::Inet, 7, RuleAction::Lookup(100));
         let mut narrow = open.clone();
         narrow.from = Some("10.0.0.0/8".parse().unwrap());
         narrow.fwmark = Some(FwMark {
@@ -365,7 +366,7 @@ mod tests {
         });
         assert!(found(&masked, &narrow));
         let other = Rule {
-            action: Action::Lookup(101),
+            action: RuleAction::Lookup(101),
             ..open.clone()
         };
         assert!(!found(&other, &narrow));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Action as RuleAction, Rule};
+use super::{Rule, RuleAction};
 use crate::devices::Devices;
 use crate::kinds::{Render, Words};
 use crate::values::Family;

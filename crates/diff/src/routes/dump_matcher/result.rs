@@ -22,6 +22,7 @@ pub enum RowMatch {
 
 /// What routes depend on beside the reachability of their gateways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RouteDependencies {
     /// Devices, by index.
     pub devices: BTreeSet<u32>,

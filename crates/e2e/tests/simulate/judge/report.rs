@@ -60,6 +60,7 @@ fn may_wait(object: &Object, needed: &Object) -> bool {
             Kind::Neighbour => matches!(on, Kind::Link | Kind::Address),
             Kind::Nexthop | Kind::Route => on != Kind::Neighbour,
             Kind::Rule => matches!(on, Kind::Rule),
+            _ => unreachable!("a kind that is not simulated"),
         },
     }
 }

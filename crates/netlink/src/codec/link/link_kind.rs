@@ -140,7 +140,8 @@ pub(super) fn write_new(
             write_bond(message, *miimon);
         }
         LinkKind::Vrf { table } => message.attr_u32(IFLA_VRF_TABLE, *table),
-        _ => {}
+        LinkKind::Veth(_) | LinkKind::Ifb | LinkKind::Dummy => {}
+        _ => return Err(EncodeError::Refused("this kind of link cannot be written")),
     }
     message.end_nest(data);
     message.end_nest(info);
@@ -210,7 +211,7 @@ pub(super) fn write_change(
         LinkKind::Vxlan(vxlan) => write_vxlan(message, vxlan, resolve)?,
         LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => write_macvlan(message, *mode),
         LinkKind::Bond(BondAttrs { miimon, .. }) => write_bond(message, *miimon),
-        _ => {}
+        _ => return Err(EncodeError::Refused("this kind of link cannot be changed")),
     }
     message.end_nest(data);
     message.end_nest(info);

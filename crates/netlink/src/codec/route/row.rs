@@ -8,14 +8,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use trueup_diff::{
-    DEFAULT_IPV6_METRIC, Dev, Family, Kind, NextHops, PlainRoute, Prefix, Route, RouteKey, Scope,
+    DEFAULT_IPV6_METRIC, Dev, Family, Kind, NextHops, PlainRoute, Prefix, Route, RouteKey,
+    RouteType, Scope,
 };
 
 use super::list::{read_hops, read_metrics, read_via};
 use super::{
     RTA_CACHEINFO, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PAD,
     RTA_PREF, RTA_PREFSRC, RTA_PRIORITY, RTA_SRC, RTA_TABLE, RTA_VIA, RTM_F_CLONED, RTNH_F_ONLINK,
-    RTNH_F_PERVASIVE, type_from,
+    RTNH_F_PERVASIVE,
 };
 use crate::codec::{BROKEN, SHORT, Undecodable, family_from, read_ip_of, take};
 use crate::wire::{Attrs, read_u8, read_u32};
@@ -71,21 +72,12 @@ impl<'a> Row<'a> {
             flags,
             ..,
         ] = *head;
-        let mut common = PlainRoute {
-            table: u32::from(table),
-            family: A::FAMILY,
-            dst: 0,
-            len,
-            metric: 0,
-            tos,
-            kind: type_from(kind),
-            scope: (A::FAMILY == Family::Inet).then_some(Scope(scope)),
-            protocol,
-            via: None,
-            dev: None,
-            onlink: flags & RTNH_F_ONLINK != 0,
-            object: None,
-        };
+        let mut common = PlainRoute::new(u32::from(table), A::FAMILY, 0, len);
+        common.tos = tos;
+        common.kind = RouteType::from_number(kind);
+        common.scope = (A::FAMILY == Family::Inet).then_some(Scope(scope));
+        common.protocol = protocol;
+        common.onlink = flags & RTNH_F_ONLINK != 0;
         let (mut many, mut other) = (false, from_len != 0);
         let mut unmodelled = flags & RTNH_F_PERVASIVE != 0;
         let (mut to, mut from) = (None, None);
@@ -174,10 +166,7 @@ impl<'a> Row<'a> {
     /// What identifies the route.
     #[must_use]
     pub fn key(&self) -> RouteKey {
-        RouteKey {
-            from: self.from(),
-            ..self.common.key()
-        }
+        self.common.key().with_from(self.from())
     }
 
     /// The whole route, in canonical form. Of a [plain](Self::plain) row without a nexthop object

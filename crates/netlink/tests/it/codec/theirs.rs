@@ -54,6 +54,7 @@ pub(crate) fn route(ours: &Route) -> RouteMessage {
         RouteType::Prohibit => 8,
         RouteType::Throw => 9,
         RouteType::Other(number) => number,
+        other => panic!("{other:?}"),
     }
     .into();
     let attributes = &mut theirs.attributes;
@@ -81,6 +82,7 @@ pub(crate) fn route(ours: &Route) -> RouteMessage {
             attributes.push(RouteAttribute::MultiPath(hops));
         }
         NextHops::Object(id, _) => attributes.push(RouteAttribute::NhId(*id)),
+        other => panic!("{other:?}"),
     }
     if !ours.metrics.is_empty() {
         attributes.push(RouteAttribute::Metrics(metrics(&ours.metrics)));
@@ -128,6 +130,7 @@ fn metrics(ours: &Metrics) -> Vec<RouteMetric> {
         Metric::InitRwnd => RouteMetric::InitRwnd(value),
         Metric::QuickAck => RouteMetric::QuickAck(value),
         Metric::FastOpenNoCookie => RouteMetric::FastopenNoCookie(value),
+        other => panic!("{other:?}"),
     }));
     theirs.extend(
         ours.congctl()
@@ -213,6 +216,7 @@ pub(crate) fn rule(ours: &Rule) -> RuleMessage {
         RuleAction::Unreachable => (TheirAction::Unreachable, None),
         RuleAction::Prohibit => (TheirAction::Prohibit, None),
         RuleAction::Nop => (TheirAction::Nop, None),
+        other => panic!("{other:?}"),
     };
     theirs.header.action = action;
     let ports = |range: trueup_diff::PortRange| RulePortRange {

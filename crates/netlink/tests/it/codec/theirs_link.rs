@@ -122,6 +122,6 @@ fn info(kind: &LinkKind) -> (InfoKind, Option<InfoData>) {
         }
         LinkKind::Ifb => (InfoKind::Ifb, None),
         LinkKind::Dummy => (InfoKind::Dummy, None),
-        LinkKind::Tun | LinkKind::Tap | LinkKind::Other(_) => unreachable!("not created"),
+        other => unreachable!("not created: {other:?}"),
     }
 }
