@@ -12,3 +12,8 @@ pub mod property;
 pub mod report;
 pub mod scenario;
 pub mod world;
+
+/// Runs the examples of the page on how to write a source.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/source.md")]
+struct SourcePage;

@@ -16,8 +16,3 @@ pub use limits::{Extent, OpKey, PassLimits};
 pub use report::{Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};
 pub use subscription::{Drained, Subscription};
-
-/// Runs the examples of the page on how to write a source.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/source.md")]
-struct SourcePage;

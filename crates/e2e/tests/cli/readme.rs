@@ -1,4 +1,4 @@
-//! The program that the README shows, word for word, against the kernel.
+//! The program that the README shows, word for word, against the kernel, and the other examples.
 
 use std::process::Command;
 
@@ -17,6 +17,17 @@ pub(crate) fn the_example_converges() {
         before.of(Kind::Route).count() + 1
     );
     before.assert_same(&after.without_protocol(116));
+}
+
+pub(crate) fn the_example_of_the_loop_measures() {
+    let output = Command::new(env!("CARGO_BIN_EXE_latency"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && text.contains("to the source: median"),
+        "{text}"
+    );
 }
 
 pub(crate) fn the_readme_shows_it() {
