@@ -4,13 +4,17 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::nightly;
 use crate::packages::{Package, public};
 use crate::steps::Steps;
 use crate::tools::{Result, cargo, need_ip, output, root, show_and_run};
+
+/// Where packages are written and built. Cargo takes a package of one version for the same, whatever
+/// is in it: no build may last.
+const BUILT: &str = "target/publish";
 
 /// Runs it.
 pub(crate) fn run() -> Result<()> {
@@ -20,12 +24,9 @@ pub(crate) fn run() -> Result<()> {
     steps.run("features", || features(&packages));
     steps.run("oldest Rust", || oldest(&packages));
     steps.run("documentation as on docs.rs", || documentation(&packages));
-    steps.run("packages", || {
-        // What is not committed yet is packaged, too.
-        let words = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
-        show_and_run(cargo(&words).args(["--target-dir", "target"]))
-    });
+    steps.run("packages", || publish(&packages));
     steps.run("a crate that uses the packages", || consumer(&packages));
+    let _ = fs::remove_dir_all(root().join(BUILT));
     steps.end()
 }
 
@@ -111,6 +112,39 @@ fn documentation(packages: &[Package]) -> Result<()> {
     show_and_run(doc.env("RUSTDOCFLAGS", flags))
 }
 
+/// Packages all crates, and builds each package on those that it depends on.
+fn publish(packages: &[Package]) -> Result<()> {
+    let _ = fs::remove_dir_all(root().join(BUILT));
+    forget(packages);
+    // What is not committed yet is packaged, too.
+    let words = ["publish", "--workspace", "--dry-run", "--allow-dirty"];
+    let published = show_and_run(cargo(&words).args(["--target-dir", BUILT]));
+    forget(packages);
+    published
+}
+
+/// Removes what cargo unpacked of earlier packages of ours, which it would take for the new ones. Its
+/// folders of registries on this machine begin with a hyphen, where others have a host's name.
+fn forget(packages: &[Package]) {
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) else {
+        return;
+    };
+    for kind in ["src", "cache"] {
+        let registries = fs::read_dir(home.join("registry").join(kind));
+        for registry in registries.into_iter().flatten().flatten() {
+            if !registry.file_name().as_encoded_bytes().starts_with(b"-") {
+                continue;
+            }
+            for Package { name, version, .. } in packages {
+                let unpacked = registry.path().join(format!("{name}-{version}"));
+                let _ = fs::remove_file(registry.path().join(format!("{name}-{version}.crate")));
+                let _ = fs::remove_dir_all(unpacked);
+            }
+        }
+    }
+}
+
 /// Runs and tests the crate in `xtask/consumer` on what the packages hold, out of the workspace.
 fn consumer(packages: &[Package]) -> Result<()> {
     let folder = env::temp_dir().join(format!("trueup-consumer-{}", std::process::id()));
@@ -118,7 +152,7 @@ fn consumer(packages: &[Package]) -> Result<()> {
         for words in [&["run", "--quiet"][..], &["test", "--quiet"]] {
             let mut command = cargo(words);
             command
-                .env("CARGO_TARGET_DIR", root().join("target/consumer"))
+                .env("CARGO_TARGET_DIR", root().join(BUILT))
                 .current_dir(folder.join("consumer"));
             show_and_run(&mut command)?;
         }
@@ -142,7 +176,9 @@ fn unpack(packages: &[Package], folder: &Path) -> Result<()> {
     fs::copy(root().join("Cargo.lock"), consumer.join("Cargo.lock")).map_err(failed)?;
     let mut config = "[patch.crates-io]\n".to_owned();
     for Package { name, version, .. } in packages {
-        let file = root().join(format!("target/package/{name}-{version}.crate"));
+        let file = root()
+            .join(BUILT)
+            .join(format!("package/{name}-{version}.crate"));
         let mut tar = Command::new("tar");
         tar.arg("-xzf").arg(file).arg("-C").arg(folder);
         output(&mut tar)?;
