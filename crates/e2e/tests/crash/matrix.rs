@@ -104,7 +104,7 @@ pub(crate) fn killed_at_every_point(proof: Proof) {
         );
     }
     println!(
-        "crash matrix, by {proof}: {} kills elsewhere, {:.0} s",
+        "by {proof}: {} of the kills came at another point, and were repeated; {:.0} s",
         elsewhere.into_inner(),
         begun.elapsed().as_secs_f64()
     );
