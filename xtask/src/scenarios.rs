@@ -11,6 +11,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::programs::WORKSPACE;
 use crate::tools::{Result, cargo, line, need_ip, root};
 
 /// What a run of all scenarios leaves in the target directory: a line of JSON for each.
@@ -139,14 +140,8 @@ impl Scenario {
 /// Runs all scenarios here; false if one failed.
 fn run_all() -> Result<bool> {
     need_ip()?;
-    let mut command = cargo(&[
-        "test",
-        "--quiet",
-        "--package",
-        "trueup-e2e",
-        "--test",
-        "scenarios",
-    ]);
+    let mut command = cargo(&["test", "--quiet", "--test", "scenarios"]);
+    command.args(WORKSPACE);
     let name = line(&command);
     let ended = command.stdout(Stdio::null()).status();
     let ended = ended.map_err(|error| format!("{name}: {error}"))?;
