@@ -47,13 +47,12 @@ pub(crate) fn encode(
         Step::Append => Part::Append,
         Step::DeleteOld | Step::RollBack => Part::Whole,
     };
-    with_object!(object, object: K => K::encode(buffer, part, &Change {
-        action,
-        object,
-        was: was(op),
-        is_unmarked,
-        indexes,
-    }))
+    with_object!(object, object: K => {
+        let change = Change::new(action, object, indexes)
+            .with_was(was(op))
+            .with_is_unmarked(is_unmarked);
+        K::encode(buffer, part, &change)
+    })
 }
 
 /// Returns the observed object of an update.

@@ -29,6 +29,7 @@ impl Outcome {
 
 /// The reason why an op was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pending {
     /// It needs the op at this position of the plan, which was not applied.
     Needs(usize),
@@ -59,6 +60,7 @@ pub struct Failure {
 
 /// The two forms of an object that the kernel stores otherwise, in the words of `ip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredForms {
     /// The desired form.
     pub desired: String,
@@ -162,6 +164,7 @@ impl fmt::Display for Failure {
 
 /// The outcomes of a plan's ops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Outcomes {
     /// The outcome of each op, in the plan's order.
     pub outcomes: Vec<Outcome>,

@@ -47,19 +47,17 @@ mod tests {
 
     #[test]
     fn each_setting_is_an_option() {
-        let settings = Settings {
-            protocol: 117,
-            adopt: true,
-            adopt_protocols: Protocols::NONE.with(12),
-            on_conflict: OnConflict::Take,
-            grace: Some(Duration::from_millis(2500)),
-            ownership: [
+        let settings = Settings::default()
+            .with_protocol(117)
+            .with_adopt(true)
+            .with_adopt_protocols(Protocols::NONE.with(12))
+            .with_on_conflict(OnConflict::Take)
+            .with_grace(Duration::from_millis(2500))
+            .with_ownership([
                 (Kind::Route, Ownership::Marker),
                 (Kind::Link, Ownership::Ledger),
-            ]
-            .into(),
-            sysctl_revert: true,
-        };
+            ])
+            .with_sysctl_revert(true);
         let expected = rtnl::Options::default()
             .with_protocol(117)
             .unwrap()

@@ -35,6 +35,7 @@ pub enum ErrorKind {
 
 /// One problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// The location; `None` for the file as a whole.
     pub location: Option<Location>,

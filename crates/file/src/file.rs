@@ -20,6 +20,7 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// A desired-state file: what it declares, and where.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct File {
     /// The settings, which hold for all of it.
     pub settings: Settings,

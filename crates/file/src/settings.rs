@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trueup_diff::{
     DEFAULT_PROTOCOL, Kind, Kinds, NexthopMode, ObjectKind as _, OnConflict, Ownership, Protocols,
-    each_kind,
+    each_kind, setters,
 };
 
 use crate::fields::Fields;
@@ -30,6 +30,7 @@ const MAX_GRACE: u32 = 86_400;
 
 /// The settings of a file, which hold for all of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Settings {
     /// The marker that the kernel keeps on each object (`rtm_protocol`): 5 to 255 but 9.
     pub protocol: u8,
@@ -48,6 +49,16 @@ pub struct Settings {
     /// True if a sysctl that is no longer declared gets its former value back.
     pub sysctl_revert: bool,
 }
+
+setters! { impl Settings {
+    with_protocol(protocol: u8);
+    with_adopt(adopt: bool);
+    with_adopt_protocols(adopt_protocols: Protocols);
+    with_on_conflict(on_conflict: OnConflict);
+    with_grace(grace: impl Into<Option<Duration>>);
+    with_ownership(ownership: impl Into<BTreeMap<Kind, Ownership>>);
+    with_sysctl_revert(sysctl_revert: bool);
+} }
 
 impl Default for Settings {
     fn default() -> Settings {

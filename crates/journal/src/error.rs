@@ -47,6 +47,7 @@ pub enum ErrorKind {
 
 /// The reason why a step is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Refusal {
     /// No operation of that name was begun.
     NoOperation,

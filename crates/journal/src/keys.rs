@@ -36,6 +36,7 @@ pub enum Reserved {
 
 /// The recorded state of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyState {
     /// A caller in this process is executing it.
     InProgress,

@@ -17,6 +17,7 @@ use crate::regular::open_regular;
 
 /// The process that has a journal open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// Its process id in its own pid namespace.
     pub pid: u32,

@@ -42,6 +42,7 @@ pub struct Operation {
 
 /// The state of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OperationState {
     /// It was begun.
     Started,

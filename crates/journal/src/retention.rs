@@ -8,6 +8,7 @@ use crate::record::{Decoder, Keyspace, Transaction};
 /// The records to keep of ended operations or succeeded keys. There is no default: a forgotten key
 /// can be executed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Keep {
     /// Those that ended no longer ago than `than`, at the time `now`. Those that ended after `now`
     /// are kept too: clocks are set back.

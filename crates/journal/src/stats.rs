@@ -18,6 +18,7 @@ pub struct Stats {
 
 /// The length of a journal's file before and after a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Compacted {
     /// Length before, in bytes.
     pub before: u64,

@@ -17,6 +17,7 @@ pub(crate) const MAX_TRACKED: usize = 65_536;
 /// It is a copy, so that no code of a source runs under the lock of the state, and its size is
 /// bounded, however many ops there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PassSummary {
     /// [`Report::converged`].
     pub converged: bool,
@@ -124,7 +125,7 @@ mod tests {
         fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
             for &(key, kind, outcome) in self.0 {
                 let key = &|| OpKey(key);
-                tell(ReportedOp { kind, outcome, key });
+                tell(ReportedOp::new(kind, outcome, key));
             }
         }
     }

@@ -53,6 +53,7 @@ pub enum Action {
 
 /// The state of the subscription for hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SubscriptionState {
     /// The source gives no hints.
     Unsupported,

@@ -71,6 +71,7 @@ pub struct Stats {
 
 /// The outcomes of ops. An op that is pending, or fails, in several passes counts in each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ops {
     /// Applied.
     pub applied: u64,

@@ -7,6 +7,7 @@ use trueup_netlink::wire::Message;
 
 /// An object as the kernel announced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Change {
     /// The object; a veth without the name of its peer.
     pub object: Object,

@@ -10,6 +10,7 @@ const NAMES: usize = 256;
 
 /// The names of what may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DirtySet {
     /// Everything may have changed: events were lost.
     pub everything: bool,

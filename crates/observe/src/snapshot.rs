@@ -12,6 +12,7 @@ use crate::observer::Observer;
 
 /// The objects that were read, and why kinds are incomplete.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// The objects, in key order.
     pub observed: Observed,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ErrorClass {
     /// The purpose of the op is fulfilled already: the object to delete does not exist, or the one
     /// to create exists and is equal. Counts as success.

@@ -44,6 +44,7 @@ pub trait Report {
 
 /// An op in a report, as a driver sees it.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct ReportedOp<'a> {
     /// The kind of the object, as the source names it: `route`, `sysctl`.
     pub kind: &'static str,
@@ -51,6 +52,13 @@ pub struct ReportedOp<'a> {
     pub outcome: Outcome,
     /// Returns the key of its object: the same at each call.
     pub key: &'a dyn Fn() -> OpKey,
+}
+
+impl<'a> ReportedOp<'a> {
+    /// Makes an op. `key` returns the key of its object, the same at each call.
+    pub fn new(kind: &'static str, outcome: Outcome, key: &'a dyn Fn() -> OpKey) -> ReportedOp<'a> {
+        ReportedOp { kind, outcome, key }
+    }
 }
 
 impl ReportedOp<'_> {

@@ -102,11 +102,8 @@ impl DirtyPart {
         if dirty.is_empty() {
             return dirty;
         }
-        DirtySet {
-            removed,
-            more_removed,
-            ..dirty
-        }
+        (dirty.removed, dirty.more_removed) = (removed, more_removed);
+        dirty
     }
 
     /// Returns what is desired in this part, and all links: a plan has to show what it would do to

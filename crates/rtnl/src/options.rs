@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trueup_diff::{DEFAULT_PROTOCOL, Kind, Kinds, OnConflict, Ownership, Protocols};
+use trueup_diff::{DEFAULT_PROTOCOL, Kind, Kinds, OnConflict, Ownership, Protocols, setters};
 
 /// Options of a pass.
 ///
@@ -21,12 +21,18 @@ pub struct Options {
 
 /// From when on an object counts as contended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Contention {
     /// The number of losses to another writer.
     pub times: u32,
     /// The time within which they count.
     pub window: Duration,
 }
+
+setters! { impl Contention {
+    with_times(times: u32);
+    with_window(window: Duration);
+} }
 
 /// A protocol number that cannot be a marker, because others write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

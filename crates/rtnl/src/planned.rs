@@ -5,6 +5,7 @@ use trueup_observe::Incomplete;
 
 /// What a pass would do, as of one observation.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Planned {
     /// The ops and conflicts.
     pub plan: Plan,

@@ -29,6 +29,7 @@ pub struct Report {
 
 /// An op with its outcome.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OpOutcome<'a> {
     /// The op.
     pub op: &'a Op,
@@ -161,15 +162,15 @@ impl trueup_reconcile::Report for Report {
 
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in self.ops() {
-            tell(ReportedOp {
-                kind: done.op.object.kind().name(),
-                outcome: match done.outcome {
+            tell(ReportedOp::new(
+                done.op.object.kind().name(),
+                match done.outcome {
                     Outcome::Applied => reconcile::Outcome::Applied,
                     Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class()),
                     Outcome::Pending(_) => reconcile::Outcome::Pending,
                 },
-                key: &|| OpKey(object_id(&done.op.object, done.devices)),
-            });
+                &|| OpKey(object_id(&done.op.object, done.devices)),
+            ));
         }
     }
 
@@ -195,6 +196,7 @@ impl trueup_reconcile::Report for Report {
 
 /// A rule of ownership that applied to an object.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Finding<'a> {
     /// The rule.
     pub rule: OwnershipRule,

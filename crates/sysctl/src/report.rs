@@ -18,6 +18,7 @@ pub struct Report {
 
 /// An op with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SysctlOp {
     /// The key.
     pub key: Key,
@@ -35,6 +36,7 @@ pub struct SysctlOp {
 
 /// The kind of change of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Action {
     /// Sets a key to its declared value.
     Set,
@@ -69,6 +71,7 @@ pub enum Outcome {
 
 /// Why an op failed, or why a key cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// The class of the error.
     pub class: ErrorClass,
@@ -159,15 +162,15 @@ impl reconcile::Report for Report {
 
     fn outcomes(&self, visit: &mut dyn FnMut(ReportedOp<'_>)) {
         for done in &self.ops {
-            visit(ReportedOp {
-                kind: "sysctl",
-                outcome: match &done.outcome {
+            visit(ReportedOp::new(
+                "sysctl",
+                match &done.outcome {
                     Outcome::Applied => reconcile::Outcome::Applied,
                     Outcome::Failed(failure) => reconcile::Outcome::Failed(failure.class),
                     Outcome::Pending(_) => reconcile::Outcome::Pending,
                 },
-                key: &|| done.key.op_key(),
-            });
+                &|| done.key.op_key(),
+            ));
         }
     }
 

@@ -82,12 +82,13 @@ fn text(
         entry,
         desired,
         next,
+        ..
     } = explained;
     writeln!(out, "{}", title(key, devices))?;
     if present.is_empty() {
         writeln!(out, "  in the kernel: nothing")?;
     }
-    for Present { object, whose } in present {
+    for Present { object, whose, .. } in present {
         writeln!(out, "  in the kernel: {}", object.spec(devices))?;
         writeln!(
             out,
@@ -379,7 +380,7 @@ impl Record {
     fn new(explained: &Explained, context: &WhyContext<'_>, devices: &Devices) -> Record {
         let spec = |object: &Object| object.spec(devices);
         let present = explained.present.iter();
-        let kernel = present.map(|Present { object, whose }| {
+        let kernel = present.map(|Present { object, whose, .. }| {
             let protocol = protocol_of(object);
             PresentRecord {
                 object: spec(object),

@@ -173,6 +173,7 @@ fn report_lines(report: &Report) -> Vec<Expected> {
         rule,
         object,
         devices,
+        ..
     } in report.findings()
     {
         let (verdict, details) = match rule {

@@ -38,11 +38,9 @@ fn write_turn(text: &mut String, script: &Script, turn: &Turn) {
         Some(Event::ClockStands) | None => {}
     }
     if let Some(desired) = &turn.desired {
-        let mut settings = Settings {
-            protocol: OURS,
-            grace: Some(script.setup.grace),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default()
+            .with_protocol(OURS)
+            .with_grace(script.setup.grace);
         if script.setup.by_ledger {
             for kind in trueup_diff::Kind::ALL
                 .into_iter()

@@ -414,7 +414,7 @@ fn carry_out(namespace: &Namespace, change: &Change) -> String {
             false => K::parts(op.action, object, was),
         };
         parts.iter().try_for_each(|part| {
-            let change = codec::Change { action: op.action, object, was, is_unmarked: false, indexes };
+            let change = codec::Change::new(op.action, object, indexes).with_was(was);
             batch.push(|buffer| K::encode(buffer, *part, &change)).map(drop)
         })
     });

@@ -50,10 +50,8 @@ struct Run {
 impl Run {
     fn start(case: &Case) -> Run {
         let other_writer = Actor::settle();
-        let mut options = Options::default().with_contention(Contention {
-            times: u32::MAX,
-            ..Contention::default()
-        });
+        let mut options =
+            Options::default().with_contention(Contention::default().with_times(u32::MAX));
         if case.ledger {
             for kind in Kind::ALL {
                 options = options.with_ownership(kind, Ownership::Ledger);

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use trueup_diff::{Desired, Kind};
 use trueup_journal::{Journal, LedgerScope};
 use trueup_reconcile::{Ledger, Report as _, Source as _};
-use trueup_rtnl::{
-    Contention, MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl,
-};
+use trueup_rtnl::{MemoryLedger, Namespace, Options, Outcome, Ownership, Pending, Report, Rtnl};
 
 pub(crate) struct Ours {
     source: Rtnl,
@@ -28,10 +26,7 @@ impl Ours {
             }
         }
         // How long one waits in a fight is not what this is about.
-        let never = Contention {
-            times: u32::MAX,
-            ..options.contention()
-        };
+        let never = options.contention().with_times(u32::MAX);
         Ours {
             source: Rtnl::new(),
             ledger: MemoryLedger::default(),

@@ -482,15 +482,14 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
             if let Some(proof) = ownership.get_mut(&Kind::Link) {
                 *proof = Ownership::Ledger;
             }
-            Settings {
-                protocol,
-                adopt,
-                adopt_protocols: protocols.into_iter().collect(),
-                on_conflict,
-                grace,
-                ownership,
-                sysctl_revert,
-            }
+            Settings::default()
+                .with_protocol(protocol)
+                .with_adopt(adopt)
+                .with_adopt_protocols(protocols.into_iter().collect())
+                .with_on_conflict(on_conflict)
+                .with_grace(grace)
+                .with_ownership(ownership)
+                .with_sysctl_revert(sysctl_revert)
         },
     )
 }

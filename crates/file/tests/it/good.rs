@@ -62,18 +62,16 @@ fn what_holds_for_the_whole_file_becomes_settings() {
         "grace": 25e-1, "on_conflict": "take", "adopt": true, "link": [], "protocol": 117 }"#;
     let inline = "ownership = { route = \"marker\", rule = \"ledger\", link = \"ledger\" }\nlink = []\n\
                   grace = +2.50\nadopt = true\non_conflict = 'take'\nprotocol = 0x75\n";
-    let expected = Settings {
-        protocol: 117,
-        adopt: true,
-        on_conflict: OnConflict::Take,
-        grace: Some(Duration::from_millis(2500)),
-        ownership: BTreeMap::from([
+    let expected = Settings::default()
+        .with_protocol(117)
+        .with_adopt(true)
+        .with_on_conflict(OnConflict::Take)
+        .with_grace(Duration::from_millis(2500))
+        .with_ownership(BTreeMap::from([
             (Kind::Route, Ownership::Marker),
             (Kind::Rule, Ownership::Ledger),
             (Kind::Link, Ownership::Ledger),
-        ]),
-        ..Settings::default()
-    };
+        ]));
     for text in [toml, json, inline] {
         let file = File::parse("f", text.as_bytes(), &TableNames::default());
         let file = file.unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -151,7 +151,7 @@ fn an_operation_and_its_key_end_together_or_not_at_all() {
                     assert_eq!(operation.ended, None);
                     open += 1;
                 }
-                Some(KeyState::InProgress) => panic!("by whom?"),
+                Some(other) => panic!("by whom? {other:?}"),
             }
         }
     });

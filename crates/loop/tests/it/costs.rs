@@ -70,17 +70,17 @@ impl Report for Many {
         self.asked.walks.fetch_add(1, Ordering::Relaxed);
         for op in 0..self.ops {
             let fails = self.fails.is_some_and(|each| op % each == 0);
-            tell(ReportedOp {
-                kind: if op % 1000 == 0 { "link" } else { "route" },
-                outcome: match fails {
+            tell(ReportedOp::new(
+                if op % 1000 == 0 { "link" } else { "route" },
+                match fails {
                     true => Outcome::Failed(ErrorClass::Busy),
                     false => Outcome::Applied,
                 },
-                key: &|| {
+                &|| {
                     self.asked.keys.fetch_add(1, Ordering::Relaxed);
                     OpKey(op)
                 },
-            });
+            ));
         }
     }
 }

@@ -130,10 +130,8 @@ fn run(changes: &[Change], invented: &[Invented], seed: u64) -> Outcome {
         if over.is_some_and(|over| over <= now) {
             let (_, found) = running.take().unwrap();
             world.missing.retain(|key| !found.contains(key));
-            let passed = PassSummary {
-                converged: world.missing.is_empty(),
-                ..PassSummary::default()
-            };
+            let mut passed = PassSummary::default();
+            passed.converged = world.missing.is_empty();
             state.handle_pass_done(now, Some(&passed));
         } else if next.is_some_and(|next| next <= now) {
             match happens.next().unwrap().1 {

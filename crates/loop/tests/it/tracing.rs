@@ -82,11 +82,7 @@ impl Report for Pass {
 
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for outcome in [Outcome::Applied, Outcome::Pending] {
-            tell(ReportedOp {
-                kind: "thing",
-                outcome,
-                key: &|| OpKey(0),
-            });
+            tell(ReportedOp::new("thing", outcome, &|| OpKey(0)));
         }
     }
 }

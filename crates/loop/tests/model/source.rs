@@ -53,11 +53,11 @@ impl Report for Pass {
 
     /// One fails always, so that there is something held.
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
-        tell(ReportedOp {
-            kind: "thing",
-            outcome: Outcome::Failed(ErrorClass::Invalid),
-            key: &|| OpKey(0),
-        });
+        tell(ReportedOp::new(
+            "thing",
+            Outcome::Failed(ErrorClass::Invalid),
+            &|| OpKey(0),
+        ));
     }
 }
 

@@ -6,6 +6,7 @@ use super::Resolve;
 
 /// A change of one object.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Change<'a, T> {
     /// The change: create, update or delete.
     pub action: Action,
@@ -17,6 +18,36 @@ pub struct Change<'a, T> {
     pub is_unmarked: bool,
     /// The interface indexes.
     pub indexes: DeviceIndexes<'a>,
+}
+
+impl<'a, T> Change<'a, T> {
+    /// Makes a change of an object.
+    #[inline]
+    pub fn new(action: Action, object: &'a T, indexes: DeviceIndexes<'a>) -> Change<'a, T> {
+        Change {
+            action,
+            object,
+            was: None,
+            is_unmarked: false,
+            indexes,
+        }
+    }
+
+    /// Sets the observed object, of an update.
+    #[inline]
+    #[must_use]
+    pub fn with_was(mut self, was: Option<&'a T>) -> Change<'a, T> {
+        self.was = was;
+        self
+    }
+
+    /// Sets whether the kernel stores no protocol on objects of the kind.
+    #[inline]
+    #[must_use]
+    pub fn with_is_unmarked(mut self, is_unmarked: bool) -> Change<'a, T> {
+        self.is_unmarked = is_unmarked;
+        self
+    }
 }
 
 /// The sources of interface indexes for an encoder.
@@ -32,6 +63,7 @@ pub struct DeviceIndexes<'a> {
 
 /// A message of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Part {
     /// The whole change.
     Whole,
@@ -45,6 +77,7 @@ pub enum Part {
 
 /// The meaning of a kernel's refusal for an object of a kind, where it is more than the errno's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RefusalCause {
     /// An equal object exists already, or the object to delete does not.
     AlreadyDone,

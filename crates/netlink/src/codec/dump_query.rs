@@ -6,6 +6,7 @@ use super::EncodeError;
 
 /// A dump of objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DumpQuery {
     /// The request, one netlink message.
     pub request: Vec<u8>,
@@ -37,6 +38,7 @@ impl DumpQuery {
 /// The way to find out whether a dump is complete. The kernel keeps a cursor between the parts of a
 /// dump; a change before the cursor moves it, and rows are left out or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Consistency {
     /// The kernel flags the dump as interrupted (`NLM_F_DUMP_INTR`).
     Flagged,
@@ -71,6 +73,7 @@ pub struct RowPosition {
 
 /// A row of a dump.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DumpRow<T> {
     /// The object; `None` for a row that is no object of the kind, or is out of scope.
     pub object: Option<T>,

@@ -43,6 +43,7 @@ const INDEX_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// A decoded link. A message has the index of a veth's peer: [`name_peers`] adds the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecodedLink {
     /// The link; a veth's `peer` is `None` as yet.
     pub link: Link,

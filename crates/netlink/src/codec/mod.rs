@@ -51,6 +51,7 @@ pub fn existing(dev: Dev) -> Option<u32> {
 /// mean that the object is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {kind} message cannot be read: {why}")]
+#[non_exhaustive]
 pub struct Undecodable {
     /// The kind of the message's object.
     pub kind: Kind,
@@ -66,6 +67,7 @@ impl Undecodable {
 
 /// The reason why no message was encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EncodeError {
     /// A device has no known interface index (yet).
     #[error("the device {0:?} has no interface index")]

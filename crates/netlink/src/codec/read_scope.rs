@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use trueup_diff::{Dev, Family, Kinds};
+use trueup_diff::{Dev, Family, Kinds, setters};
 
 /// The part of a namespace that a read covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReadScope {
     /// The kinds to read. Links are read always: they give the devices their names.
     pub kinds: Kinds,
@@ -19,6 +20,14 @@ pub struct ReadScope {
     /// Only routes and rules of this family.
     pub family: Option<Family>,
 }
+
+setters! { impl ReadScope {
+    with_kinds(kinds: Kinds);
+    with_protocol(protocol: impl Into<Option<u8>>);
+    with_tables(tables: impl Into<Option<BTreeSet<u32>>>);
+    with_devices(devices: impl Into<Option<BTreeSet<u32>>>);
+    with_family(family: impl Into<Option<Family>>);
+} }
 
 impl ReadScope {
     /// Returns the scope that covers every object of every kind.

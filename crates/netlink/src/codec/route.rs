@@ -6,7 +6,7 @@ mod row;
 
 use std::net::IpAddr;
 
-use trueup_diff::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope};
+use trueup_diff::{Family, Metrics, NextHops, Prefix, Route, RouteType, Scope, setters};
 
 pub use self::row::Row;
 use super::{EncodeError, Resolve, Undecodable, family_number, index_of};
@@ -55,6 +55,7 @@ const LOOPBACK: u32 = 1;
 /// The kernel heeds it only on a socket with `NETLINK_GET_STRICT_CHK`, and then answers a table
 /// that does not exist with `ENOENT`; without it everything comes. So filter again what arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Filter {
     /// The table.
     pub table: Option<u32>,
@@ -65,6 +66,13 @@ pub struct Filter {
     /// The interface index of a next hop.
     pub oif: Option<u32>,
 }
+
+setters! { impl Filter {
+    with_table(table: impl Into<Option<u32>>);
+    with_protocol(protocol: impl Into<Option<u8>>);
+    with_kind(kind: impl Into<Option<RouteType>>);
+    with_oif(oif: impl Into<Option<u32>>);
+} }
 
 /// Decodes the body of a [`NEW`] or [`DELETE`] message: [`Row::parse`] and [`Row::to_route`].
 ///

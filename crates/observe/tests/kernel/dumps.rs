@@ -82,11 +82,9 @@ fn toggle_rules(list: &[Rule]) -> impl FnMut(&mut Hand, usize) + Send {
 }
 
 fn of(kind: Kind, family: Family) -> ReadScope {
-    ReadScope {
-        kinds: Kinds::NONE.with(kind),
-        family: Some(family),
-        ..ReadScope::default()
-    }
+    ReadScope::default()
+        .with_kinds(Kinds::NONE.with(kind))
+        .with_family(family)
 }
 
 /// Takes snapshots, and looks for the rows that stayed. How many were complete.

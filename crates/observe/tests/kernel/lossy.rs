@@ -152,12 +152,10 @@ fn with_routes() -> (Kernel, Vec<Route>) {
 }
 
 fn scope() -> ReadScope {
-    ReadScope {
-        kinds: Kinds::NONE.with(Kind::Route),
-        protocol: Some(OURS),
-        family: Some(Family::Inet6),
-        ..ReadScope::default()
-    }
+    ReadScope::default()
+        .with_kinds(Kinds::NONE.with(Kind::Route))
+        .with_protocol(OURS)
+        .with_family(Family::Inet6)
 }
 
 /// Adds a foreign route.
@@ -225,10 +223,7 @@ pub(crate) fn proxies_without_events_are_compared() {
         let proxy = Neighbour::proxy(Dev::index(ONE), [10, 9, high, low].into());
         hand.send(|buffer| codec::neighbour::create(buffer, &proxy, &existing));
     }
-    let scope = ReadScope {
-        kinds: Kinds::NONE.with(Kind::Neighbour),
-        ..ReadScope::default()
-    };
+    let scope = ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Neighbour));
     let proxies = |lost: u32| {
         let faults = Faults::over(kernel.namespace());
         // The first is of the neighbours.

@@ -128,10 +128,7 @@ impl ForeignObjects {
         if self.links {
             kinds = kinds.with(Kind::Nexthop);
         }
-        let scope = ReadScope {
-            kinds,
-            ..ReadScope::default()
-        };
+        let scope = ReadScope::default().with_kinds(kinds);
         let others = observer.snapshot(&scope)?;
         observed.addresses.extend(others.observed.addresses);
         observed.neighbours.extend(others.observed.neighbours);
@@ -165,11 +162,9 @@ impl ForeignObjects {
     fn route_scope(&self) -> ReadScope {
         let tables: BTreeSet<u32> = self.keys.iter().map(|key| key.table).collect();
         let all = !self.devs.is_empty() || !self.nexthops.is_empty() || tables.len() > 16;
-        ReadScope {
-            kinds: Kinds::NONE.with(Kind::Route),
-            tables: (!all).then_some(tables),
-            ..ReadScope::default()
-        }
+        ReadScope::default()
+            .with_kinds(Kinds::NONE.with(Kind::Route))
+            .with_tables((!all).then_some(tables))
     }
 
     fn contains(&self, route: &Route) -> bool {

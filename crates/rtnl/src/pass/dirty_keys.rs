@@ -35,12 +35,10 @@ impl DirtyKeys {
             kinds = kinds.with(Kind::Rule);
         }
         let only = (part.rules.len() == 1).then(|| part.rules.first().copied());
-        ReadScope {
-            kinds,
-            devices: Some(part.devices.keys().copied().collect()),
-            family: only.flatten(),
-            ..ReadScope::default()
-        }
+        ReadScope::default()
+            .with_kinds(kinds)
+            .with_devices(part.devices.keys().copied().collect::<BTreeSet<_>>())
+            .with_family(only.flatten())
     }
 
     /// The dirty routes that bear the marker, by family.
@@ -49,10 +47,10 @@ impl DirtyKeys {
             let tables = self.part.tables.iter().filter(|(of, _)| *of == family);
             let tables: BTreeSet<u32> = tables.map(|(_, table)| *table).collect();
             let all = self.part.routes.contains(&family);
-            (all || !tables.is_empty()).then(|| ReadScope {
-                tables: (!all).then_some(tables),
-                family: Some(family),
-                ..everything::route_scope(marker)
+            (all || !tables.is_empty()).then(|| {
+                everything::route_scope(marker)
+                    .with_tables((!all).then_some(tables))
+                    .with_family(family)
             })
         };
         let families = [Family::Inet, Family::Inet6].into_iter();

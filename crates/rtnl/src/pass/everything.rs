@@ -18,18 +18,14 @@ pub(crate) enum RouteRows {
 
 /// All that is managed but routes.
 pub(super) fn read_scope(managed: Kinds, marker: u8) -> ReadScope {
-    ReadScope {
-        kinds: managed.without(Kind::Route),
-        protocol: Some(marker),
-        ..ReadScope::default()
-    }
+    ReadScope::default()
+        .with_kinds(managed.without(Kind::Route))
+        .with_protocol(marker)
 }
 
 /// The routes that bear the marker.
 pub(super) fn route_scope(marker: u8) -> ReadScope {
-    ReadScope {
-        kinds: Kinds::NONE.with(Kind::Route),
-        protocol: Some(marker),
-        ..ReadScope::default()
-    }
+    ReadScope::default()
+        .with_kinds(Kinds::NONE.with(Kind::Route))
+        .with_protocol(marker)
 }

@@ -37,12 +37,9 @@ impl NexthopTableScope {
 
     pub(super) fn read_scope(&self, managed: Kinds, marker: u8) -> ReadScope {
         let scope = self.keys.read_scope(managed);
-        ReadScope {
-            kinds: scope.kinds.with(Kind::Nexthop),
-            // Of foreign nexthop objects those alone that have a number of ours.
-            protocol: Some(marker),
-            ..scope
-        }
+        let kinds = scope.kinds.with(Kind::Nexthop);
+        // Of foreign nexthop objects those alone that have a number of ours.
+        scope.with_kinds(kinds).with_protocol(marker)
     }
 
     /// Resolves all desired routes, with the nexthop objects assigned anew, and notes whether each

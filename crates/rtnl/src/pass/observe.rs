@@ -144,11 +144,9 @@ impl<'a> Reader<'a> {
         snapshot.mark_read(Kind::Route, incomplete);
         snapshot.incomplete.sort_by_key(Incomplete::kind);
         if !self.unmarked.is_empty() {
-            let scope = ReadScope {
-                kinds: Kinds::NONE.with(Kind::Route),
-                tables: Some(self.unmarked.iter().map(|key| key.table).collect()),
-                ..ReadScope::default()
-            };
+            let scope = ReadScope::default()
+                .with_kinds(Kinds::NONE.with(Kind::Route))
+                .with_tables(Some(self.unmarked.iter().map(|key| key.table).collect()));
             let is_unmarked =
                 |route: &Route| route.protocol != marker && self.unmarked.contains(&route.key());
             let (routes, not_whole) = observer.routes_where(&scope, is_unmarked)?;

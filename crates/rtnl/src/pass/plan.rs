@@ -45,6 +45,7 @@ impl Planner<'_> {
         let Snapshot {
             mut observed,
             incomplete: mut doubts,
+            ..
         } = snapshot;
         let policy = self.policy;
         let resolve_names = |scope: &PassScope, observed: &Observed| {

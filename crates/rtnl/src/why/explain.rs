@@ -27,6 +27,7 @@ pub(crate) fn explain(
     let Snapshot {
         observed: rows,
         incomplete: doubts,
+        ..
     } = read(observer, query)?;
     let mut view = view.clone();
     // The pass looked only at what is managed.
@@ -212,17 +213,12 @@ impl Case<'_> {
 fn read(observer: &mut Observer, query: &Query) -> Result<Snapshot, Error> {
     let kind = query.kind();
     let kinds = Kinds::NONE.with(kind);
-    let scope = ReadScope {
-        kinds: kinds.without(Kind::Route),
-        ..ReadScope::default()
-    };
+    let scope = ReadScope::default().with_kinds(kinds.without(Kind::Route));
     let mut snapshot = require_all_links(observer.snapshot(&scope)?)?;
     if let Query::Route { table, .. } = query {
-        let scope = ReadScope {
-            kinds,
-            tables: table.map(|table| BTreeSet::from([table])),
-            ..ReadScope::default()
-        };
+        let scope = ReadScope::default()
+            .with_kinds(kinds)
+            .with_tables(table.map(|table| BTreeSet::from([table])));
         let (routes, doubt) = observer.routes_where(&scope, |route| query.is_about_route(route))?;
         snapshot.observed.routes = routes;
         snapshot.mark_read(Kind::Route, doubt);

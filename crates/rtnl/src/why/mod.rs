@@ -60,6 +60,7 @@ pub enum Query {
 
 /// What there is to say.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The objects that were asked about and are there, desired, or in the ledger; in key order.
     pub objects: Vec<Explained>,
@@ -72,6 +73,7 @@ pub struct Explanation {
 /// All about one key. Equal rules of different protocols count as one, as any of them satisfies the
 /// declaration.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Explained {
     /// The key. The protocol of a rule in it means nothing.
     pub key: ObjectKey,
@@ -87,6 +89,7 @@ pub struct Explained {
 
 /// An object that the kernel holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Present {
     /// The object.
     pub object: Object,
@@ -121,6 +124,7 @@ pub enum Whose {
 
 /// What the ledger holds on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// As it was last observed while ours; of an open intent, as it is to be.
     pub object: Object,

@@ -73,11 +73,7 @@ impl Report for Report1 {
 
     fn outcomes(&self, tell: &mut dyn FnMut(ReportedOp<'_>)) {
         for &(key, outcome) in &self.outcomes {
-            tell(ReportedOp {
-                kind: "thing",
-                outcome,
-                key: &|| OpKey(key),
-            });
+            tell(ReportedOp::new("thing", outcome, &|| OpKey(key)));
         }
     }
 

@@ -352,35 +352,13 @@ pub(crate) fn dumps_are_filtered_where_the_kernel_can() {
         assert_eq!(found, expected, "{filter:?}");
     };
     let none = route::Filter::default();
-    check(
-        route::Filter {
-            table: Some(1_000_000),
-            ..none
-        },
-        &|r| r.table == 1_000_000,
-    );
-    check(
-        route::Filter {
-            protocol: Some(OURS),
-            ..none
-        },
-        &|r| r.protocol == OURS,
-    );
-    check(
-        route::Filter {
-            kind: Some(RouteType::Blackhole),
-            ..none
-        },
-        &|r| r.kind == RouteType::Blackhole,
-    );
+    check(none.with_table(1_000_000), &|r| r.table == 1_000_000);
+    check(none.with_protocol(OURS), &|r| r.protocol == OURS);
+    check(none.with_kind(RouteType::Blackhole), &|r| {
+        r.kind == RouteType::Blackhole
+    });
     let on_b = |r: &Route| r.nexthops.as_slice().iter().any(|hop| hop.dev == Some(b));
-    check(
-        route::Filter {
-            oif: b.as_index(),
-            ..none
-        },
-        &on_b,
-    );
+    check(none.with_oif(b.as_index()), &on_b);
 }
 
 pub(crate) fn what_would_match_more_is_refused() {
