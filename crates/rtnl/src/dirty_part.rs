@@ -30,12 +30,12 @@ impl DirtyPart {
             return None;
         }
         let devices = dirty.addresses.union(&dirty.neighbours);
-        // What is on an unknown interface matters to no desired object, or its link is dirty too.
-        let named = devices.filter_map(|index| Some((*index, *names.get(index)?)));
+        // On an interface that has come since, there may be objects with our marker.
+        let named = devices.map(|index| Some((*index, *names.get(index)?)));
         let routes = dirty.routes.clone();
         let tables = dirty.tables.iter().copied();
         Some(DirtyPart {
-            devices: named.collect(),
+            devices: named.collect::<Option<_>>()?,
             rules: dirty.rules.clone(),
             tables: tables
                 .filter(|(family, _)| !routes.contains(family))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_apply::{ErrorClass, Outcome, Outcomes, apply, apply_with_echo, draw_indexes};
 use trueup_diff::{
-    Action, Desired, Hold, Item as _, Kind, Object, Op, Plan, Reason, Route, Routes,
+    Action, Desired, Hold, Item as _, Kind, Kinds, Object, Op, Plan, Reason, Route, Routes,
 };
 use trueup_reconcile::{Ledger, OpKey};
 
@@ -27,8 +27,14 @@ pub(super) struct Applied {
 }
 
 impl Pass<'_> {
-    /// Carries a plan out. Every op has exactly one outcome.
-    pub(super) fn apply(&mut self, mut plan: Plan, ledger: &mut dyn Ledger) -> Applied {
+    /// Carries a plan out, made from an observation in which these kinds are complete. Every op has
+    /// exactly one outcome.
+    pub(super) fn apply(
+        &mut self,
+        mut plan: Plan,
+        complete: Kinds,
+        ledger: &mut dyn Ledger,
+    ) -> Applied {
         let is_verified_by_echo = self.is_verified_by_echo(&plan);
         self.hold_beyond_limits(&mut plan);
         let indexes = draw_indexes(&plan);
@@ -73,7 +79,7 @@ impl Pass<'_> {
         let limits = self.limits;
         let mut outcomes = apply(&plan, socket, &indexes, &|| limits.should_continue());
         let echoed = is_verified_by_echo.then(|| echoed_routes(&plan, &mut outcomes));
-        let refused = self.withdraw_undone(&plan, &outcomes, intended);
+        let refused = self.withdraw_undone(&plan, complete, &outcomes, intended);
         Applied {
             round: Round { plan, outcomes },
             refused,
@@ -124,6 +130,7 @@ impl Pass<'_> {
     fn withdraw_undone(
         &mut self,
         plan: &Plan,
+        complete: Kinds,
         outcomes: &Outcomes,
         intended: BTreeMap<usize, Vec<RecordKey>>,
     ) -> BTreeSet<RecordKey> {
@@ -146,7 +153,14 @@ impl Pass<'_> {
                 Outcome::Failed(failure)
                     if op.action == Action::Create && failure.class() == ErrorClass::Conflict =>
                 {
-                    refused.extend(keys);
+                    // Where rows may be missing, the object that is there may be our own.
+                    let is_complete = complete.contains(op.object.kind());
+                    for key in keys {
+                        match self.ledger_view.record(&key) {
+                            Some(_) if !is_complete => self.ledger_view.withdraw(&key, false),
+                            _ => drop(refused.insert(key)),
+                        }
+                    }
                 }
                 Outcome::Failed(_) | Outcome::Pending(_) => {
                     let missing = op.reason == Reason::Missing;

@@ -129,12 +129,14 @@ impl<'a> Pass<'a> {
             let Planned { plan, observed, .. } = &mut next.planned;
             let plan = rounds.untried(std::mem::take(plan));
             // What was observed can be large, and the verification takes its place.
-            let Observed { links, .. } = std::mem::take(observed);
+            let Observed {
+                links, complete, ..
+            } = std::mem::take(observed);
             let recorded = stored_otherwise::changes_to_record(&plan);
             if let Some(most) = recorded {
                 self.observer.record_changes(most);
             }
-            let mut applied = self.apply(plan, ledger);
+            let mut applied = self.apply(plan, complete, ledger);
             if recorded.is_some() {
                 self.observer.mark_writes_done();
             }
