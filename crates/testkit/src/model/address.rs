@@ -58,11 +58,7 @@ impl Address {
         let family = request.family();
         let mut attrs = request.attrs.clone();
         let address = attrs.get(IFA_ADDRESS).map(ip);
-        // Only IPv6 takes IFA_ADDRESS for the address itself.
-        let local = attrs.get(IFA_LOCAL).map(ip);
-        let local = local
-            .or(address.filter(|_| family == INET6))
-            .ok_or(EINVAL)?;
+        let local = Self::local(request)?;
         let length = request.header[1];
         if usize::from(length) > width(family) * 8 {
             return Err(EINVAL.into());
@@ -101,6 +97,14 @@ impl Address {
             flags,
             attrs,
         })
+    }
+
+    /// The address itself, for which IPv6 alone takes `IFA_ADDRESS`.
+    pub(super) fn local(request: &Request<'_>) -> Result<Ip, Refusal> {
+        let local = request.attrs.get(IFA_LOCAL);
+        let other = request.attrs.get(IFA_ADDRESS);
+        let local = local.or(other.filter(|_| request.family() == INET6));
+        Ok(ip(local.ok_or(EINVAL)?))
     }
 
     /// An address that the kernel makes by itself.

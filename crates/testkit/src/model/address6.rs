@@ -242,13 +242,13 @@ impl State {
     }
 
     pub(super) fn del_address6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let gone = Address::read(request)?;
+        let local = Address::local(request)?;
         let index = request.u32(4);
         self.links.get(index).ok_or(ENODEV)?;
         let list = self.addresses6.all.get_mut(&index).ok_or(ENXIO)?;
         let found = list
             .iter()
-            .position(|old| old.local == gone.local && old.length == gone.length);
+            .position(|old| old.local == local && old.length == request.header[1]);
         let gone = list.remove(found.ok_or(EADDRNOTAVAIL)?);
         self.address6_gone(index, &gone);
         // The route of a finite lifetime ends by itself.

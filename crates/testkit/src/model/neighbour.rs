@@ -117,7 +117,12 @@ impl Neighbour {
         let (family, device, ip) = key;
         let mut header = vec![*family, 0, 0, 0];
         header.extend(device.to_ne_bytes());
-        header.extend([self.state, 0, self.flags as u8, self.kind]);
+        let state = if self.flags & NTF_PROXY == 0 {
+            self.state
+        } else {
+            0
+        };
+        header.extend([state, 0, self.flags as u8, self.kind]);
         let mut attrs = self.attrs.clone();
         attrs.set(NDA_DST, &ip[..]);
         attrs.remove_zeros(&[NDA_PROTOCOL]);

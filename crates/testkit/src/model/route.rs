@@ -306,7 +306,11 @@ impl Wanted {
                 scope: if family == INET { scope } else { 0 },
                 kind,
                 metric: attrs.u32(RTA_PRIORITY).unwrap_or(0),
-                flags: 0,
+                flags: if family == INET {
+                    flags & RTNH_F_ONLINK
+                } else {
+                    0
+                },
                 attrs: bag,
                 legs,
                 nexthop,

@@ -130,7 +130,7 @@ impl State {
         if (6..=9).contains(&kind) {
             let names_leg = wanted.named_leg().is_some() || wanted.is_multipath;
             for leg in &mut wanted.route.legs {
-                leg.flags = 0;
+                leg.flags &= RTNH_F_ONLINK;
             }
             return if names_leg {
                 Err(EINVAL.into())

@@ -84,9 +84,13 @@ impl State {
                 .map(|leg| leg.device);
         } else if let Some(leg) = route.legs.first_mut() {
             leg.flags &= RTNH_F_ONLINK;
+            self.check_device6(leg)?;
             if is_reject_kind(route.kind) {
                 // It goes by lo, whatever device and gateway were asked for.
-                *leg = Leg::to_device(LOOPBACK);
+                *leg = Leg {
+                    flags: leg.flags,
+                    ..Leg::to_device(LOOPBACK)
+                };
             } else {
                 let source = route.attrs.get(RTA_PREFSRC).map(super::bag::ip);
                 leg.device = self.check_leg6(leg, key.table, source)?;
@@ -96,12 +100,27 @@ impl State {
             }
             device = Some(leg.device);
         }
+        if self.rejects6(&key, &route) {
+            route.attrs.remove(&[RTA_PREF, RTA_EXPIRES]);
+        }
         match route.prefsrc() {
             Some(source) if !self.is_own6(source, device) => return Err(EINVAL.into()),
             _ => {}
         }
         route.origin = self.new_origin();
         Ok(route)
+    }
+
+    /// What of a way out is checked for every route, even one that rejects.
+    fn check_device6(&self, leg: &Leg) -> Result<(), Refusal> {
+        let is_onlink = leg.has(RTNH_F_ONLINK);
+        if (leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device) {
+            return Err(ENODEV.into());
+        }
+        match is_onlink && !self.is_up(leg.device) {
+            true => Err(ENETDOWN.into()),
+            false => Ok(()),
+        }
     }
 
     /// `fib6_nh_init`: the device of a way out.
@@ -116,17 +135,7 @@ impl State {
         table: u32,
         source: Option<Ip>,
     ) -> Result<u32, Refusal> {
-        if leg.device != 0 && !self.addresses6.is_on(leg.device) {
-            return Err(ENODEV.into());
-        }
-        if leg.has(RTNH_F_ONLINK) {
-            if leg.device == 0 {
-                return Err(ENODEV.into());
-            }
-            if !self.is_up(leg.device) {
-                return Err(ENETDOWN.into());
-            }
-        }
+        self.check_device6(leg)?;
         let device = match leg.gateway {
             Some(gateway) => self.gateway_device6(leg, gateway.ip, table, source)?,
             None => leg.device,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use trueup_netlink::Namespace;
-use trueup_testkit::fake::Kernel;
+use trueup_testkit::model::Kernel;
 use trueup_testkit::{Kind, RawMessage, quiet_netns};
 
 use crate::chance::one_in;
@@ -25,35 +25,28 @@ pub(crate) trait Domain {
     /// A random message.
     fn message(&self, rng: &mut fastrand::Rng) -> Message;
 
+    /// The kind of which a third of the messages is one sent before in another form.
+    fn repeated(&self) -> Kind;
+
+    /// Returns true if the kernel's answer is not left to chance, and the model claims to know it.
+    fn is_modelled(&self, _message: &Message) -> bool {
+        true
+    }
+
     /// Random messages.
     fn sequence(&self, rng: &mut fastrand::Rng, length: usize) -> Vec<Message> {
-        (0..length).map(|_| self.message(rng)).collect()
-    }
-}
-
-/// A domain's messages, a third of those of its own kind in a form of one sent before; those that
-/// `keep` wants.
-pub(crate) fn with_repeats(
-    domain: &dyn Domain,
-    rng: &mut fastrand::Rng,
-    length: usize,
-    kind: Kind,
-    keep: fn(&Message) -> bool,
-) -> Vec<Message> {
-    let mut all = Vec::<Message>::new();
-    while all.len() < length {
-        let own: Vec<_> = all
-            .iter()
-            .filter(|message| message.kind & !3 == kind.new_type())
-            .cloned()
-            .collect();
-        let repeated = one_in(rng, 3).then(|| again(rng, &own)).flatten();
-        let message = repeated.unwrap_or_else(|| domain.message(rng));
-        if keep(&message) {
-            all.push(message);
+        let mut all = Vec::<Message>::new();
+        while all.len() < length {
+            let repeated = one_in(rng, 3)
+                .then(|| again(rng, &all, self.repeated()))
+                .flatten();
+            let message = repeated.unwrap_or_else(|| self.message(rng));
+            if self.is_modelled(&message) {
+                all.push(message);
+            }
         }
+        all
     }
-    all
 }
 
 /// Where the two disagree: after how many messages, and how.
@@ -66,14 +59,14 @@ pub(crate) struct Disagreement {
 pub(crate) fn disagreement(
     domain: &dyn Domain,
     messages: &[Message],
-    fake: &dyn Fn() -> Kernel,
+    model: &dyn Fn() -> Kernel,
 ) -> Option<Disagreement> {
     quiet_netns();
     Machine::new(&Namespace::current()).forget_proxies();
     let mut real = Machine::new(&Namespace::current());
-    let mut fake = Machine::new(&fake().namespace());
+    let mut model = Machine::new(&model().namespace());
     for message in domain.prelude() {
-        for machine in [&mut real, &mut fake] {
+        for machine in [&mut real, &mut model] {
             let reply = machine.send(&message);
             assert_eq!(reply.errno, 0, "{message}: {reply:?}");
         }
@@ -81,13 +74,13 @@ pub(crate) fn disagreement(
         real.settle();
     }
     let kinds = domain.kinds();
-    let how = compare(&mut real, &mut fake, kinds);
+    let how = compare(&mut real, &mut model, kinds);
     if how.is_some() {
         return how.map(|how| Disagreement { after: 0, how });
     }
     for (position, message) in messages.iter().enumerate() {
-        let (theirs, ours) = (real.send(message), fake.send(message));
-        let how = replies(&theirs, &ours).or_else(|| compare(&mut real, &mut fake, kinds));
+        let (theirs, ours) = (real.send(message), model.send(message));
+        let how = replies(&theirs, &ours).or_else(|| compare(&mut real, &mut model, kinds));
         if let Some(how) = how {
             return Some(Disagreement {
                 after: position + 1,
@@ -103,7 +96,7 @@ pub(crate) fn shrunk(
     domain: &dyn Domain,
     mut messages: Vec<Message>,
     first: Disagreement,
-    fake: &dyn Fn() -> Kernel,
+    model: &dyn Fn() -> Kernel,
 ) -> (Vec<Message>, String) {
     messages.truncate(first.after);
     let mut how = first.how;
@@ -112,7 +105,7 @@ pub(crate) fn shrunk(
         at -= 1;
         let mut fewer = messages.clone();
         fewer.remove(at);
-        if let Some(found) = disagreement(domain, &fewer, fake) {
+        if let Some(found) = disagreement(domain, &fewer, model) {
             fewer.truncate(found.after);
             messages = fewer;
             how = found.how;
@@ -122,38 +115,28 @@ pub(crate) fn shrunk(
     (messages, how)
 }
 
-/// The kernel's words differ from version to version: they are compared where the fake has any.
 fn replies(theirs: &Reply, ours: &Reply) -> Option<String> {
-    let words = ours.words.is_none() || ours.words == theirs.words;
-    if theirs.errno == ours.errno && words {
-        let rows = rows("reply", &theirs.rows, &ours.rows);
-        if rows.is_some() || (theirs.done, theirs.flags) == (ours.done, ours.flags) {
-            return rows;
-        }
+    let head = |reply: &Reply| (reply.errno, reply.is_done, reply.flags);
+    match head(theirs) == head(ours) {
+        true => rows("reply", &theirs.rows, &ours.rows),
+        false => Some(format!(
+            "reply: kernel {:?}, model {:?}",
+            head(theirs),
+            head(ours)
+        )),
     }
-    let tell = |reply: &Reply| {
-        let (rows, end) = reply.flags;
-        let kind = if reply.done { "done" } else { "error" };
-        let Reply { errno, words, .. } = reply;
-        format!("errno {errno} {words:?} in {kind}, flags {rows:#x} and {end:#x}")
-    };
-    Some(format!(
-        "reply: kernel {}, fake {}",
-        tell(theirs),
-        tell(ours)
-    ))
 }
 
 /// Announcements as a multiset, as the order among objects is not promised; and all dumps.
-fn compare(real: &mut Machine, fake: &mut Machine, kinds: &[Kind]) -> Option<String> {
+fn compare(real: &mut Machine, model: &mut Machine, kinds: &[Kind]) -> Option<String> {
     real.settle();
-    let (mut theirs, mut ours) = (real.announced(), fake.announced());
+    let (mut theirs, mut ours) = (real.announced(), model.announced());
     for announced in [&mut theirs, &mut ours] {
         announced.retain(|message| kinds.contains(&message.kind));
         announced.sort();
     }
     rows("announced", &theirs, &ours)
-        .or_else(|| rows("dumps", &real.everything(kinds), &fake.everything(kinds)))
+        .or_else(|| rows("dumps", &real.everything(kinds), &model.everything(kinds)))
 }
 
 /// The rows that only one side has.
@@ -173,7 +156,7 @@ fn rows(what: &str, theirs: &[RawMessage], ours: &[RawMessage]) -> Option<String
         let _infallible = writeln!(how, "{what}: only the kernel has {row}");
     }
     for row in extra {
-        let _infallible = writeln!(how, "{what}: only the fake has  {row}");
+        let _infallible = writeln!(how, "{what}: only the model has  {row}");
     }
     (!how.is_empty()).then_some(how)
 }

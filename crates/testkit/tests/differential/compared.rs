@@ -1,11 +1,11 @@
-//! What of a row is compared: all that [`stable`] leaves, but of a link only what the fake models,
+//! What of a row is compared: all that [`stable`] leaves, but of a link only what the model models,
 //! of a rule all, and of a neighbour its state: no process resolves within a sequence.
 
 use trueup_testkit::{Kind, RawMessage, stable};
 
 use crate::message::attribute;
 
-/// The attributes of a link that the fake gives; a real row carries dozens more (queues,
+/// The attributes of a link that the model gives; a real row carries dozens more (queues,
 /// statistics, limits of its driver, settings of each family).
 const LINK: [u16; 9] = [
     1,  // IFLA_ADDRESS
@@ -104,10 +104,12 @@ fn neighbour(mut row: RawMessage) -> Option<RawMessage> {
     row.attrs.remove(&NDA_CACHEINFO);
     row.attrs.remove(&NDA_PROBES);
     if row.family() == 7 {
-        // What a device listens to beside its own address (NTF_SELF).
-        let lladdr = row.attrs.get(&NDA_LLADDR);
-        let group = lladdr.is_some_and(|lladdr| lladdr.first().is_some_and(|b| b & 1 == 1));
-        return (!group || row.header[10] & 2 == 0).then_some(row);
+        // The entries of links' own addresses, and of the groups that a device has joined, are the
+        // kernel's.
+        let lladdr = row.attrs.get(&NDA_LLADDR).map_or(&[][..], Vec::as_slice);
+        let is_group = lladdr.first().is_some_and(|byte| byte & 1 == 1);
+        let is_own = lladdr.starts_with(&[2, 0, 0, 0, 0]);
+        return (!is_own && (!is_group || row.header[10] & 2 == 0)).then_some(row);
     }
     let multicast = match row.attrs.get(&NDA_DST).map(Vec::as_slice) {
         Some([224..=239, _, _, _]) => true,

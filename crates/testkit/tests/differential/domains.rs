@@ -1,7 +1,8 @@
-//! The domains, one file each.
+//! The domains, one file each: what the namespace holds at the start, and how a well-formed request
+//! is made up. Values are few, so that requests meet.
 
 pub(crate) mod address;
-pub(crate) mod fdb;
+pub(crate) mod forwarding;
 pub(crate) mod link;
 pub(crate) mod mixed;
 pub(crate) mod neighbour;

@@ -1,4 +1,4 @@
-//! One side of the comparison: a kernel, fake or running, behind a transport.
+//! One side of the comparison: a kernel, model or running, behind a transport.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,13 +24,11 @@ const IFF_UP: u8 = 0x1;
 pub(crate) struct Reply {
     /// Positive; 0 is success.
     pub(crate) errno: i32,
-    /// The kernel's own words.
-    pub(crate) words: Option<String>,
     /// Rows of a dump or the answer to a GET, reduced by `stable` and sorted.
     pub(crate) rows: Vec<RawMessage>,
     /// True if an `NLMSG_DONE` ended it, and not an `NLMSG_ERROR`: what refuses a dump that has
     /// started is reported there.
-    pub(crate) done: bool,
+    pub(crate) is_done: bool,
     /// `NLM_F_MULTI` and `NLM_F_DUMP_FILTERED` of the rows and of the end.
     pub(crate) flags: (u16, u16),
 }
@@ -96,10 +94,9 @@ impl Machine {
                 let flags = flags & (NLM_F_MULTI | NLM_F_DUMP_FILTERED);
                 match kind {
                     NLMSG_ERROR | NLMSG_DONE => {
-                        reply.done = kind == NLMSG_DONE;
+                        reply.is_done = kind == NLMSG_DONE;
                         reply.flags.1 = flags;
                         reply.errno = -i32::from_ne_bytes(body[..4].try_into().unwrap());
-                        reply.words = words(kind, body);
                         reply.rows.sort();
                         return reply;
                     }
@@ -144,7 +141,7 @@ impl Machine {
     }
 
     /// Waits until the kernel has finished what it does on work queues: duplicate detection is
-    /// over, and the carrier of each link has become its operational state. The fake has nothing to
+    /// over, and the carrier of each link has become its operational state. The model has nothing to
     /// wait for.
     pub(crate) fn settle(&mut self) {
         self.settle_carriers();
@@ -347,19 +344,4 @@ fn messages(mut bytes: &[u8]) -> Vec<(u16, u16, u32, &[u8])> {
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
     }
     all
-}
-
-/// `NLMSGERR_ATTR_MSG` of an acknowledgement with a capped request.
-fn words(kind: u16, body: &[u8]) -> Option<String> {
-    let mut attributes = body.get(if kind == NLMSG_ERROR { 20 } else { 4 }..)?;
-    while attributes.len() >= 4 {
-        let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));
-        let payload = attributes.get(4..length)?;
-        if u16::from_ne_bytes([attributes[2], attributes[3]]) == 1 {
-            let text = payload.strip_suffix(&[0]).unwrap_or(payload);
-            return Some(String::from_utf8_lossy(text).into_owned());
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-    }
-    None
 }

@@ -1,4 +1,4 @@
-//! The fake kernel against the running one: random sequences of raw messages go to both, and every
+//! The model kernel against the running one: random sequences of raw messages go to both, and every
 //! reply, every announcement and every dump has to agree.
 //!
 //! One file a domain: what the namespace holds at the start, and how a message is made up. A
@@ -19,7 +19,7 @@ use std::env;
 use std::process::ExitCode;
 
 use case::{Domain, disagreement, shrunk};
-use trueup_testkit::fake::{self, Flaw, Kernel};
+use trueup_testkit::model::{self, Flaw, Kernel};
 use trueup_testkit::running_version;
 
 /// Sequences for each domain, unless `TRUEUP_CASES` says otherwise.
@@ -50,7 +50,7 @@ fn agree(domain: &dyn Domain) {
             let (messages, why) = shrunk(domain, messages, first, &Kernel::new);
             let lines: Vec<_> = messages.iter().map(ToString::to_string).collect();
             panic!(
-                "fake and kernel disagree; TRUEUP_SEED={} TRUEUP_CASES=1\nafter {}\n{}\n{why}",
+                "model and kernel disagree; TRUEUP_SEED={} TRUEUP_CASES=1\nafter {}\n{}\n{why}",
                 seed.wrapping_add(case),
                 domain.name(),
                 lines.join("\n")
@@ -59,7 +59,7 @@ fn agree(domain: &dyn Domain) {
     }
 }
 
-/// With a rule of the fake broken, a domain's sequences show a disagreement soon.
+/// With a rule of the model broken, a domain's sequences show a disagreement soon.
 fn catches(domain: &dyn Domain, flaw: Flaw) {
     let flawed = || Kernel::flawed(flaw);
     let caught = (0..2000).any(|case| {
@@ -70,16 +70,16 @@ fn catches(domain: &dyn Domain, flaw: Flaw) {
     assert!(caught, "{flaw:?} was not noticed in 2000 sequences");
 }
 
-/// The fake does as Linux 6.18 does. Older kernels differ here and there, and it is not theirs to
+/// The model does as Linux 6.18 does. Older kernels differ here and there, and it is not theirs to
 /// judge.
 fn main() -> ExitCode {
-    if running_version() >= fake::VERSION {
+    if running_version() >= model::VERSION {
         return trueup_testkit::main(TESTS);
     }
-    let (major, minor) = fake::VERSION;
+    let (major, minor) = model::VERSION;
     let all = TESTS.len();
     println!(
-        "not applicable here: {all} tests, as the fake kernel is one of Linux {major}.{minor}"
+        "not applicable here: {all} tests, as the model kernel is one of Linux {major}.{minor}"
     );
     trueup_testkit::main(&[])
 }
@@ -104,6 +104,6 @@ domains! {
     ipv6_routes_agree: domains::route6::Routes6, a_flaw_in_ipv6_routes_is_caught: Flaw::Ipv6MetricStaysZero;
     rules_agree: domains::rule::Rules, a_flaw_in_rules_is_caught: Flaw::RuleTwice;
     neighbours_agree: domains::neighbour::Neighbours, a_flaw_in_neighbours_is_caught: Flaw::NeighbourLosesProtocol;
-    forwarding_agrees: domains::fdb::Forwarding, a_flaw_in_forwarding_is_caught: Flaw::AppendReplaces;
+    forwarding_agrees: domains::forwarding::Forwarding, a_flaw_in_forwarding_is_caught: Flaw::AppendReplaces;
     everything_agrees: domains::mixed::Mixed, a_flaw_between_objects_is_caught: Flaw::Ipv4RoutesSurviveLinkDown;
 }

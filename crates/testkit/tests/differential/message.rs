@@ -4,6 +4,8 @@ use std::fmt;
 
 use trueup_testkit::{Kind, RawMessage};
 
+use crate::chance::pick;
+
 pub(crate) const REPLACE: u16 = 0x100;
 pub(crate) const EXCL: u16 = 0x200;
 pub(crate) const CREATE: u16 = 0x400;
@@ -35,11 +37,17 @@ impl Message {
         self
     }
 
-    /// With one more attribute, perhaps.
-    pub(crate) fn maybe<P: AsRef<[u8]>>(self, number: u16, payload: Option<P>) -> Self {
-        match payload {
-            Some(payload) => self.with(number, payload),
-            None => self,
+    /// Once in `n` times with one more attribute, with one of these values.
+    pub(crate) fn maybe<P: AsRef<[u8]>>(
+        self,
+        rng: &mut fastrand::Rng,
+        n: u8,
+        number: u16,
+        values: &[P],
+    ) -> Self {
+        match rng.u8(..n) {
+            0 => self.with(number, values[rng.usize(..values.len())].as_ref()),
+            _ => self,
         }
     }
 }
@@ -90,6 +98,23 @@ pub(crate) fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {
     fixed
 }
 
+/// A number as a payload.
+pub(crate) fn number(value: u32) -> [u8; 4] {
+    value.to_ne_bytes()
+}
+
+/// `RTM_NEWADDR` or `RTM_DELADDR` of an address with its prefix length.
+pub(crate) fn address(kind: u16, flags: u16, index: u32, ip: &[u8], length: u8) -> Message {
+    let family = if ip.len() == 4 { 2 } else { 10 };
+    let fixed = [&[family, length, 0, 0][..], &index.to_ne_bytes()].concat();
+    Message::new(kind, flags, &fixed).with(2, ip)
+}
+
+/// An IPv6 address.
+pub(crate) fn v6(text: &str) -> [u8; 16] {
+    text.parse::<std::net::Ipv6Addr>().unwrap().octets()
+}
+
 /// `RTM_NEWLINK` for a pair of virtual Ethernet links, both with fixed hardware addresses and
 /// indexes, down.
 pub(crate) fn veth(name: &str, index: u32, peer: &str, peer_index: u32) -> Message {
@@ -120,30 +145,31 @@ pub(crate) fn set_up(index: u32, up: bool) -> Message {
     Message::new(Kind::Link.new_type(), 0, &ifinfomsg(index, up.into(), 1))
 }
 
-/// One of those sent before with another verb, other flags, or its last bytes or one bit changed;
-/// `None` if there is none.
-pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message]) -> Option<Message> {
-    let mut message = rng.choice(sent)?.clone();
-    match rng.u8(..8) {
-        0 => {}
-        1 => message.flags = rng.u16(..) & 0xf00,
-        2 => message.body.truncate(rng.usize(..=message.body.len())),
-        3 if !message.body.is_empty() => {
-            let at = rng.usize(..message.body.len());
-            message.body[at] ^= 1 << rng.u8(..8);
-        }
-        _ => {
-            message.kind ^= 1;
-            message.flags = rng.u16(..) & 0xd00;
-        }
-    }
+/// One of those sent before as an add or as a delete, with these flags; `None` if there is none.
+pub(crate) fn again(rng: &mut fastrand::Rng, sent: &[Message], kind: Kind) -> Option<Message> {
+    let of_kind = sent
+        .iter()
+        .filter(|message| message.kind & !1 == kind.new_type());
+    let mut message = rng.choice(of_kind.collect::<Vec<_>>())?.clone();
+    message.kind ^= u16::from(rng.u8(..3) > 0);
+    message.flags = if message.kind & 1 == 1 {
+        0
+    } else {
+        write_flags(rng)
+    };
     Some(message)
 }
 
-/// An attribute of any number, length and content.
-pub(crate) fn odd_attribute(rng: &mut fastrand::Rng, numbers: u16) -> (u16, Vec<u8>) {
-    let flags = rng.choice([0, 0, 0, 0x8000, 0x4000]).unwrap_or(0);
-    let number = rng.u16(..numbers) | flags;
-    let payload = (0..rng.usize(..20)).map(|_| rng.u8(..) & rng.u8(..));
-    (number, payload.collect())
+/// Flags of an add.
+pub(crate) fn write_flags(rng: &mut fastrand::Rng) -> u16 {
+    let usual = [
+        CREATE | EXCL,
+        CREATE | REPLACE,
+        CREATE | REPLACE,
+        CREATE | APPEND,
+    ];
+    match rng.u8(..8) {
+        0 => pick(rng, &[CREATE, REPLACE, 0]),
+        _ => pick(rng, &usual),
+    }
 }
