@@ -92,7 +92,7 @@ impl Namespace {
         Self(Which::Fd(Arc::new(fd)))
     }
 
-    /// Returns a namespace that is reached through something else than the running kernel: a fake
+    /// Returns a namespace that is reached through something else than the running kernel: a model
     /// kernel, or a layer that injects faults. Sockets in it use `connector`; no code can run in
     /// it.
     #[must_use]

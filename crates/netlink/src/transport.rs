@@ -1,7 +1,7 @@
 //! [`Transport`]: carries datagrams to a kernel and back.
 //!
 //! [`Socket`](crate::Socket) and [`Multicast`](crate::Multicast) reach the other side only through
-//! a transport. So the same code serves the kernel, a fake kernel, and a layer between that injects
+//! a transport. So the same code serves the kernel, a model kernel, and a layer between that injects
 //! faults: see [`Namespace::through`](crate::Namespace::through).
 
 use std::fmt;

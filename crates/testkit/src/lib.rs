@@ -9,7 +9,6 @@ mod changes;
 pub mod crash;
 mod directory;
 mod enter;
-pub mod fake;
 pub mod faults;
 pub mod fields;
 pub mod layer;

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use trueup_netlink::{Connect, Namespace, Transport};
-use trueup_testkit::fake::Kernel;
 use trueup_testkit::faults::die;
 use trueup_testkit::layer::{self, Layer};
+use trueup_testkit::model::Kernel;
 
 use crate::disk::Platter;
 use crate::judge::{Judge, Violation};

@@ -1,4 +1,4 @@
-//! Another writer in a namespace, real or fake.
+//! Another writer in a namespace, real or a model.
 
 use trueup_diff::{
     Address, Dev, Family, IfName, Link, LinkKind, Neighbour, NextHop, NextHops, Route, RouteType,

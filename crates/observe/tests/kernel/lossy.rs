@@ -1,5 +1,5 @@
 //! Dumps that lose rows on purpose, beside another writer that follows a script: on the
-//! fake kernel.
+//! model kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ const ROUTES: usize = 1_000;
 /// Rows in a part.
 const PART: usize = 300;
 
-/// Between a reader and the fake kernel.
+/// Between a reader and the model kernel.
 #[derive(Clone)]
 struct Lossy {
     kernel: Kernel,

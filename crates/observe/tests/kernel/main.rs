@@ -1,4 +1,4 @@
-//! Events and dumps of the running kernel, each test in a namespace of its own, and of the fake
+//! Events and dumps of the running kernel, each test in a namespace of its own, and of the model
 //! one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,7 +10,7 @@ mod monitor;
 
 trueup_testkit::kernel_tests![
     monitor::every_change_in_scope_is_named,
-    monitor::every_change_in_scope_is_named_on_the_fake,
+    monitor::every_change_in_scope_is_named_on_the_model,
     monitor::what_the_kernel_removes_without_an_event_is_named_by_its_dependency,
     monitor::a_route_that_goes_without_an_event_is_named_by_the_link,
     monitor::a_nexthop_object_names_the_routes,

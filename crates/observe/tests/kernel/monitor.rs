@@ -58,7 +58,7 @@ pub(crate) fn every_change_in_scope_is_named() {
     every_change(&here, &mut hand);
 }
 
-pub(crate) fn every_change_in_scope_is_named_on_the_fake() {
+pub(crate) fn every_change_in_scope_is_named_on_the_model() {
     let kernel = Kernel::new();
     let mut hand = Hand::open(&kernel.namespace());
     with_addresses(&mut hand);
@@ -263,7 +263,7 @@ fn routes(dst: &str) -> String {
     ip(&["route", "show", dst])
 }
 
-/// On the fake: in a user namespace there is no such setting.
+/// On the model: in a user namespace there is no such setting.
 pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     let kernel = Kernel::new();
     kernel
@@ -360,7 +360,7 @@ pub(crate) fn a_burst_of_events_does_not_keep_the_caller() {
     let mut hand = Hand::open(&here);
     let mut monitor = listening(&here, scope());
     if monitor.set_receive_buffer(64 << 20).unwrap() < 64 << 20 {
-        // Without privilege outside there is no such queue; the fake has none either.
+        // Without privilege outside there is no such queue; the model has none either.
         return;
     }
     for n in 0..20_000_u32 {

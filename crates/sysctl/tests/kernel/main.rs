@@ -16,7 +16,7 @@ use trueup_reconcile::{Report as _, Source as _};
 use trueup_sysctl::{
     Desired, ErrorClass, ErrorKind, Finding, MemoryLedger, Namespace, Options, Reason, Sysctl,
 };
-use trueup_testkit::{fake, ip, named_netns, veth_pair, without_net_admin};
+use trueup_testkit::{ip, model, named_netns, veth_pair, without_net_admin};
 
 trueup_testkit::kernel_tests![
     values_come_and_stay_and_go_back,
@@ -428,9 +428,9 @@ fn a_namespace_that_is_none_says_so() {
     // It may come.
     assert!(missing.is_retryable() && !Sysctl::is_scope_gone(&missing));
     assert!(missing.to_string().contains("sysctl-none"), "{missing}");
-    let fake = error(fake::Kernel::new().namespace());
-    assert_eq!(fake.kind(), ErrorKind::Namespace);
-    assert!(fake.to_string().contains("through a connector"), "{fake}");
+    let model = error(model::Kernel::new().namespace());
+    assert_eq!(model.kind(), ErrorKind::Namespace);
+    assert!(model.to_string().contains("through a connector"), "{model}");
 }
 
 fn what_is_observed_is_what_the_namespace_has() {

@@ -1,4 +1,4 @@
-//! Faults on demand: a namespace through which messages go to another one, fake or real, and
+//! Faults on demand: a namespace through which messages go to another one, a model or real, and
 //! sometimes astray.
 //!
 //! ```

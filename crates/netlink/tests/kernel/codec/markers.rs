@@ -1,5 +1,5 @@
 //! What is said of a kernel's markers, held against objects that are written with one and read
-//! back: on the running kernel and on the fake one, as they are and as older ones.
+//! back: on the running kernel and on the model, as they are and as older ones.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -146,10 +146,10 @@ pub(crate) fn asking_changes_nothing_and_takes_no_privilege() {
     before.assert_same(&Snapshot::settled());
     without_net_admin();
     assert_eq!(privileged, Some(ask()));
-    let fake = Kernel::new();
+    let model = Kernel::new();
     assert_eq!(
-        found(&fake.namespace()),
-        found(&fake.namespace_unprivileged())
+        found(&model.namespace()),
+        found(&model.namespace_unprivileged())
     );
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn a_kernel_that_does_not_check_strictly_keeps_those_of_rules_alone()
     }
 }
 
-/// On the fake kernel: the running one may have rules of multicast routing, which serve as well.
+/// On the model: the running one may have rules of multicast routing, which serve as well.
 pub(crate) fn without_a_rule_nothing_is_said_of_rules() {
     let namespace = Kernel::new().namespace();
     let (mut net, _, _) = Net::with_devices_in(&namespace);

@@ -63,9 +63,9 @@ impl Domain for Forwarding {
             4 => Message::new(17, 0, &ifinfomsg(pick(rng, &[VXLAN, PORTS[0]]), 0, 0)),
             5 => vxlan(),
             6..=8 => {
-                let number_of = pick(rng, &[NDA_IFINDEX, NDA_MASTER]);
                 let all = Message::new(30, DUMP, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-                all.maybe(rng, 2, number_of, &[BRIDGE, PORTS[0], VXLAN].map(number))
+                let all = all.maybe(rng, 3, NDA_IFINDEX, &[PORTS[0], VXLAN].map(number));
+                all.maybe(rng, 3, NDA_MASTER, &[number(BRIDGE)])
             }
             _ => entry(rng),
         }
