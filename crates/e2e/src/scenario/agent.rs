@@ -107,7 +107,7 @@ impl Agents {
 /// # Errors
 ///
 /// When the protocol is reserved, which that of a file that was read never is.
-pub fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
+fn options(settings: &Settings) -> Result<Options, ReservedProtocol> {
     let options = Options::default()
         .with_protocol(settings.protocol)?
         .with_adopt(settings.adopt)

@@ -21,9 +21,8 @@ mod writer;
 use std::fmt;
 use std::time::Duration;
 
-pub use agent::options;
 pub use main::{failure, main};
-pub use parse::parse;
+use parse::parse;
 
 use text::Expected;
 use trueup_testkit::Kind;
@@ -31,7 +30,7 @@ use trueup_testkit::faults::At;
 use writer::WriterLine;
 
 /// The invariants of trueup, by number from 1. A failing scenario names them.
-pub const INVARIANTS: [&str; 9] = [
+const INVARIANTS: [&str; 9] = [
     "Foreign state is never touched",
     "Converged means that the kernel says so",
     "A second pass does nothing",
@@ -45,17 +44,17 @@ pub const INVARIANTS: [&str; 9] = [
 
 /// One behaviour: its head, and the steps that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scenario {
+struct Scenario {
     /// The comment at the top: what the scenario shows.
-    pub title: String,
+    title: String,
     /// Numbers of the kernel facts that it shows.
-    pub facts: Vec<u32>,
+    facts: Vec<u32>,
     /// Known faults of other systems that it is a regression test of, such as `diff-2`.
-    pub faults: Vec<String>,
+    faults: Vec<String>,
     /// Invariants that it shows, by number: see [`INVARIANTS`].
-    pub invariants: Vec<u8>,
+    invariants: Vec<u8>,
     /// The kernel features that it needs.
-    pub needs: Vec<Need>,
+    needs: Vec<Need>,
     steps: Vec<Step>,
 }
 
@@ -78,7 +77,7 @@ impl Scenario {
 
 /// A kernel feature that a scenario needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
+enum Need {
     /// A kind of link, such as `vrf`.
     Link(String),
     /// A version.
@@ -91,16 +90,16 @@ pub enum Need {
 
 /// A condition on the version of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+struct Version {
     /// The version must be below this one, rather than at least this one.
-    pub below: bool,
+    below: bool,
     /// Major and minor number.
-    pub version: (u32, u32),
+    version: (u32, u32),
 }
 
 impl Version {
     /// Returns true if a kernel of this version satisfies it.
-    pub fn admits(self, version: (u32, u32)) -> bool {
+    fn admits(self, version: (u32, u32)) -> bool {
         (version < self.version) == self.below
     }
 }
@@ -125,13 +124,13 @@ impl fmt::Display for Version {
 
 /// The error of a text that is no scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+struct Error {
     /// Line, from 1.
-    pub line: usize,
+    line: usize,
     /// Column in characters, from 1.
-    pub column: usize,
+    column: usize,
     /// The problem, and what to write instead.
-    pub message: String,
+    message: String,
 }
 
 impl fmt::Display for Error {

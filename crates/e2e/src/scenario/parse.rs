@@ -21,7 +21,7 @@ use trueup_testkit::Kind;
 /// # Errors
 ///
 /// [`Error`] at the first thing that is not understood.
-pub fn parse(text: &str) -> Result<Scenario, Error> {
+pub(super) fn parse(text: &str) -> Result<Scenario, Error> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate();
     let lines: Vec<_> = lines

@@ -31,10 +31,14 @@ impl Machine {
     }
 
     /// Waits until carriers are announced and IPv6 addresses are usable. A state that lasts half a
-    /// second is final, such as an address whose local route another writer deleted.
+    /// second is final, such as an address whose local route another writer deleted. It also lasts
+    /// for some polls: on a busy machine the kernel's work queues are as slow as we are.
     pub(in crate::scenario) fn wait_until_settled(&self) {
-        let end = Instant::now() + Duration::from_millis(500);
-        while self.is_moving() && Instant::now() < end {
+        const POLLS: u32 = 200;
+        let begin = Instant::now();
+        let mut polls = 0;
+        while self.is_moving() && (polls < POLLS || begin.elapsed() < Duration::from_millis(500)) {
+            polls += 1;
             thread::sleep(Duration::from_millis(1));
         }
         // This request names no link, and needs the lock that every change holds.
