@@ -30,7 +30,7 @@ use trueup_testkit::faults::At;
 use writer::WriterLine;
 
 /// The invariants of trueup, by number from 1. A failing scenario names them.
-const INVARIANTS: [&str; 9] = [
+pub const INVARIANTS: [&str; 9] = [
     "Foreign state is never touched",
     "Converged means that the kernel says so",
     "A second pass does nothing",
