@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use public_api::{Builder, PublicApi};
 
@@ -21,6 +22,12 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         ["--write"] => true,
         _ => return Err("api takes --write or nothing".to_owned()),
     };
+    if let Some(other) = other_toolchain()? {
+        println!(
+            "public API: not compared, as this is {other}, and not that of rust-toolchain.toml"
+        );
+        return Ok(());
+    }
     let libraries: Vec<Package> = public()?
         .into_iter()
         .filter(|package| package.library.is_some())
@@ -63,6 +70,17 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
             errors.join("\n")
         )),
     }
+}
+
+/// Returns the version of rustc where it is not the one that `rust-toolchain.toml` names: rustdoc's
+/// form is another with each.
+fn other_toolchain() -> Result<Option<String>> {
+    let file = root().join("rust-toolchain.toml");
+    let text = fs::read_to_string(&file).map_err(|error| error.to_string())?;
+    let version = output(Command::new("rustc").arg("--version").current_dir(root()))?;
+    let quoted = text.split('"').nth(1).unwrap_or_default();
+    let is_same = version.split_whitespace().nth(1) == Some(quoted);
+    Ok((!is_same).then(|| version.trim().to_owned()))
 }
 
 /// Has rustdoc write what it knows of the libraries as JSON. Returns the folder.

@@ -149,7 +149,8 @@ fn forget(packages: &[Package]) {
 fn consumer(packages: &[Package]) -> Result<()> {
     let folder = env::temp_dir().join(format!("trueup-consumer-{}", std::process::id()));
     let result = unpack(packages, &folder).and_then(|()| {
-        for words in [&["run", "--quiet"][..], &["test", "--quiet"]] {
+        let format: &[&str] = &["fmt", "--check"];
+        for words in [format, &["run", "--quiet"], &["test", "--quiet"]] {
             let mut command = cargo(words);
             command
                 .env("CARGO_TARGET_DIR", root().join(BUILT))
