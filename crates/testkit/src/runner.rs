@@ -101,13 +101,10 @@ fn run_all(tests: &[(&'static str, fn())], entered: Result<(), Forbidden>) -> Ex
 }
 
 /// Returns how many kernel tests run at once unless `--test-threads` says otherwise: more than
-/// there are processors, as a test waits for the kernel most of the time. A machine with one
-/// processor is an emulated one, where the bounds of waits are tight enough.
+/// there are processors, as a test waits for the kernel most of the time. (An emulated machine is
+/// told otherwise.)
 pub fn tests_at_once() -> usize {
-    match thread::available_parallelism().map_or(1, usize::from) {
-        1 => 1,
-        processors => 4 * processors,
-    }
+    4 * thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The version of the running kernel, such as (6, 18).

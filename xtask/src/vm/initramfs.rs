@@ -110,7 +110,8 @@ for limit in /proc/sys/net/ipv[46]/neigh/default/gc_thresh[123]; do echo 65536 >
 # Each takes ten times as long where the processor is software.
 export TRUEUP_SNAPSHOTS=3
 load() { insmod \"$1\" || echo \"@vm broken insmod $1\"; }
-run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never \"$4\"; echo \"@vm end $1 $?\"; }
+# An emulated processor has no time to spare: no more tests at once than there are processors.
+run() { cd \"$2\"; echo \"@vm start $1\"; \"$3\" --color=never --test-threads=$(nproc) \"$4\"; echo \"@vm end $1 $?\"; }
 echo \"@vm kernel $(uname -r)\"
 "
     .to_owned();
