@@ -148,7 +148,7 @@ fn forget(packages: &[Package]) {
 /// Runs and tests the crate in `xtask/consumer` on what the packages hold, out of the workspace.
 fn consumer(packages: &[Package]) -> Result<()> {
     let folder = env::temp_dir().join(format!("trueup-consumer-{}", std::process::id()));
-    let result = unpack(packages, &folder).and_then(|()| {
+    let result = copy(packages, &folder).and_then(|()| {
         let format: &[&str] = &["fmt", "--check"];
         for words in [format, &["run", "--quiet"], &["test", "--quiet"]] {
             let mut command = cargo(words);
@@ -163,28 +163,22 @@ fn consumer(packages: &[Package]) -> Result<()> {
     result
 }
 
-/// Writes the packages and the crate that uses them into a folder.
-fn unpack(packages: &[Package], folder: &Path) -> Result<()> {
+/// Copies the packages and the crate that uses them into a folder.
+fn copy(packages: &[Package], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut copy = Command::new("cp");
-    copy.arg("-R")
-        .arg(root().join("xtask/consumer"))
-        .arg(folder);
-    output(&mut copy)?;
+    copy.arg("-R").arg(root().join("xtask/consumer"));
+    let mut config = "[patch.crates-io]\n".to_owned();
+    for Package { name, version, .. } in packages {
+        // What cargo unpacked of the package, to build it.
+        copy.arg(root().join(BUILT).join(format!("package/{name}-{version}")));
+        config += &format!("{name}.path = \"../{name}-{version}\"\n");
+    }
+    output(copy.arg(folder))?;
     // The versions of dependencies that all tests ran with.
     let consumer = folder.join("consumer");
     let failed = |error: std::io::Error| format!("{}: {error}", consumer.display());
     fs::copy(root().join("Cargo.lock"), consumer.join("Cargo.lock")).map_err(failed)?;
-    let mut config = "[patch.crates-io]\n".to_owned();
-    for Package { name, version, .. } in packages {
-        let file = root()
-            .join(BUILT)
-            .join(format!("package/{name}-{version}.crate"));
-        let mut tar = Command::new("tar");
-        tar.arg("-xzf").arg(file).arg("-C").arg(folder);
-        output(&mut tar)?;
-        config += &format!("{name}.path = \"../{name}-{version}\"\n");
-    }
     let file = consumer.join(".cargo/config.toml");
     fs::create_dir_all(consumer.join(".cargo")).map_err(failed)?;
     fs::write(file, config).map_err(failed)
