@@ -31,9 +31,8 @@ use std::thread;
 use rustix::process::{Signal, getpid, kill_process};
 use trueup_netlink::{Connect, Namespace, Transport};
 
-use crate::faults::requests;
 use crate::layer::{self, Layer};
-use crate::message::{Kind, u16_at};
+use crate::message::{Kind, requests, u16_at};
 use crate::runner::panic_text;
 
 /// The points at which this process may die, counted from 1 as it comes by. Clones share the count.

@@ -12,9 +12,8 @@ use std::sync::Arc;
 
 use trueup_netlink::{Connect, Namespace, Transport};
 
-use crate::faults::requests;
 use crate::layer::{self, Layer};
-use crate::message::{Kind, attributes, u16_at, u32_at};
+use crate::message::{Kind, attributes, requests, u16_at, u32_at};
 
 const HEADER: usize = 16;
 /// Added to a marker's number it makes one that no kernel knows.

@@ -240,6 +240,20 @@ pub fn framed(message_type: u16, flags: u16, sequence: u32, port: u32, body: &[u
     bytes
 }
 
+/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel
+/// to judge.
+pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        if datagram.len() < 16 {
+            return None;
+        }
+        let length = (u32_at(datagram, 0) as usize).max(16).next_multiple_of(4);
+        let (request, rest) = datagram.split_at(length.min(datagram.len()));
+        datagram = rest;
+        Some(request)
+    })
+}
+
 /// A 16-bit field in the machine's byte order.
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"))

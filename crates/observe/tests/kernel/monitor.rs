@@ -266,9 +266,7 @@ fn routes(dst: &str) -> String {
 /// On the model: in a user namespace there is no such setting.
 pub(crate) fn a_route_that_goes_without_an_event_is_named_by_the_link() {
     let kernel = Kernel::new();
-    kernel
-        .sysctl("net.ipv6.route.skip_notify_on_dev_down", "1")
-        .unwrap();
+    kernel.skip_notify_on_link_down(true);
     let mut hand = Hand::open(&kernel.namespace());
     hand.devices();
     hand.address(ONE, "fd09::1/64");

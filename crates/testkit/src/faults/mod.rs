@@ -29,7 +29,6 @@ use trueup_netlink::{Connect, Namespace, Transport};
 use crate::layer;
 use crate::message::{Kind, u16_at};
 use transport::Faulty;
-pub(crate) use transport::requests;
 
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;

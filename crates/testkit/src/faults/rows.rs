@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::transport::requests;
 use super::{ENOBUFS, Fault, HEADER, NLMSG_ERROR};
-use crate::message::{Kind, push_attribute, u16_at};
+use crate::message::{Kind, push_attribute, requests, u16_at};
 
 const NLMSG_DONE: u16 = 3;
 const NLM_F_DUMP_INTR: u16 = 0x10;

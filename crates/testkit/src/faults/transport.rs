@@ -9,7 +9,7 @@ use trueup_netlink::Transport;
 use super::rows::spoil;
 use super::{EAGAIN, ENOBUFS, Fault, Faults, HEADER, NLMSG_ERROR};
 use crate::layer::Layer;
-use crate::message::{framed, u32_at};
+use crate::message::{framed, requests, u32_at};
 
 const NLM_F_CAPPED: u16 = 0x100;
 
@@ -157,20 +157,4 @@ fn drain(inner: &mut dyn Transport) -> VecDeque<Result<Vec<u8>, i32>> {
             },
         }
     }
-}
-
-/// The messages of a datagram, each padded; what is left over is passed on as it is, for the kernel
-/// to judge.
-pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        if datagram.len() < HEADER {
-            return None;
-        }
-        let length = (u32_at(datagram, 0) as usize)
-            .max(HEADER)
-            .next_multiple_of(4);
-        let (request, rest) = datagram.split_at(length.min(datagram.len()));
-        datagram = rest;
-        Some(request)
-    })
 }

@@ -1,8 +1,6 @@
 //! IPv6 addresses (`net/ipv6/addrconf.c`): the list of each link with what comes and goes with it.
 //! There is no duplicate address detection, and no router advertisement.
 
-use std::collections::BTreeMap;
-
 use crate::message::Action;
 
 use super::State;
@@ -12,34 +10,10 @@ use super::address::{
 };
 use super::bag::{Ip, Prefix};
 use super::numbers::{
-    EACCES, EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENXIO, INET6, NLM_F_EXCL, NLM_F_REPLACE,
-    SCOPE_HOST, SCOPE_LINK, group,
+    EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENXIO, INET6, NLM_F_EXCL, NLM_F_REPLACE, SCOPE_HOST,
+    SCOPE_LINK, group,
 };
 use super::request::{Refusal, Request};
-
-/// What links have for IPv6 beside their addresses.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Devices6 {
-    all: BTreeMap<u32, Device6>,
-    for_all: Settings6,
-    for_new: Settings6,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Device6 {
-    /// The link was up with a carrier once since it was set up.
-    is_ready: bool,
-    settings: Settings6,
-}
-
-/// `net.ipv6.conf.SCOPE`.
-#[derive(Clone, Copy, Debug, Default)]
-struct Settings6 {
-    is_disabled: bool,
-    keeps_addresses: bool,
-    /// `addr_gen_mode` 1.
-    has_no_link_local: bool,
-}
 
 const IPV6_MIN_MTU: u32 = 1280;
 const ONE: Ip = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -62,31 +36,18 @@ fn scope(ip: Ip) -> u8 {
 }
 
 impl State {
-    fn is_disabled6(&self, index: u32) -> bool {
-        let device = self.devices6.all.get(&index);
-        device.is_some_and(|device| device.settings.is_disabled)
-    }
-
-    /// Returns true if a link has IPv6 and may use it.
-    pub(super) fn is_usable6(&self, index: u32) -> bool {
-        self.addresses6.is_on(index) && !self.is_disabled6(index)
-    }
-
     /// `ipv6_find_idev`: IPv6 on a link, if its MTU allows.
-    fn device6(&mut self, index: u32) -> Result<&mut Device6, Refusal> {
+    fn device6(&mut self, index: u32) -> Result<(), Refusal> {
         let link = self.links.get(index).ok_or(ENODEV)?;
         if !self.addresses6.is_on(index) {
             if link.mtu < IPV6_MIN_MTU {
                 return Err(EINVAL.into());
             }
-            let device = Device6 {
-                is_ready: link.is_running(),
-                settings: self.devices6.for_new,
-            };
+            let is_ready = link.is_running();
             self.addresses6.all.insert(index, Vec::new());
-            self.devices6.all.insert(index, device);
+            self.ready6.insert(index, is_ready);
         }
-        self.devices6.all.get_mut(&index).ok_or(EINVAL.into())
+        Ok(())
     }
 
     pub(super) fn new_address6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
@@ -133,9 +94,7 @@ impl State {
 
     /// `addrconf_add_dev`: the multicast route exists before any address.
     fn multicast_route6(&mut self, index: u32) -> Result<(), Refusal> {
-        if self.device6(index)?.settings.is_disabled {
-            return Err(EACCES.into());
-        }
+        self.device6(index)?;
         if !self.is_loopback(index) {
             self.multicast_added6(index);
         }
@@ -149,9 +108,6 @@ impl State {
             || new.local == ONE && !self.is_loopback(index);
         if is_bad {
             return Err(EADDRNOTAVAIL.into());
-        }
-        if self.is_disabled6(index) {
-            return Err(EACCES.into());
         }
         new.origin = self.new_origin();
         let list = self.addresses6.all.get_mut(&index).ok_or(EINVAL)?;
@@ -273,18 +229,12 @@ impl State {
     }
 
     pub(super) fn addresses6_up(&mut self, index: u32) {
-        if self.is_disabled6(index) {
-            return;
-        }
         for address in self.addresses6.of(index).to_vec() {
             if !address.has(IFA_F_PERMANENT) {
                 continue;
             }
             if !address.has(IFA_F_NOPREFIXROUTE) {
                 self.prefix_added6(index, address.prefix(), address.metric(), None);
-            }
-            if address.has(IFA_F_TENTATIVE) {
-                self.use_address6(index, address.local);
             }
         }
         if self.has_carrier(index) {
@@ -294,12 +244,10 @@ impl State {
 
     /// A link that has its carrier for the first time since it was set up gets its own addresses.
     pub(super) fn addresses6_carrier(&mut self, index: u32, on: bool) {
-        let is_disabled = self.is_disabled6(index);
         if on
-            && !is_disabled
             && self.is_up(index)
-            && let Ok(device) = self.device6(index)
-            && !std::mem::replace(&mut device.is_ready, true)
+            && self.device6(index).is_ok()
+            && self.ready6.insert(index, true) == Some(false)
         {
             self.autoconfigure6(index);
         }
@@ -336,9 +284,7 @@ impl State {
             _ => return,
         };
         if protocol == PROTOCOL_LL {
-            let device = self.devices6.all.get(&index);
-            let without = device.is_some_and(|device| device.settings.has_no_link_local);
-            if self.multicast_route6(index).is_err() || without {
+            if self.multicast_route6(index).is_err() {
                 return;
             }
         }
@@ -355,33 +301,17 @@ impl State {
 
     /// `addrconf_ifdown`, after the routes have gone.
     pub(super) fn addresses6_down(&mut self, index: u32) {
-        let all = self.devices6.for_all.keeps_addresses;
-        let Some(device) = self.devices6.all.get_mut(&index) else {
-            return;
-        };
-        device.is_ready = false;
-        let settings = device.settings;
-        let keeps = (all || settings.keeps_addresses) && !settings.is_disabled;
-        let list = self.addresses6.all.entry(index).or_default();
-        let (mut kept, gone) = std::mem::take(list)
-            .into_iter()
-            .partition::<Vec<_>, _>(|old| {
-                keeps && old.has(IFA_F_PERMANENT) && !matches!(old.scope, SCOPE_LINK | SCOPE_HOST)
-            });
-        for address in &mut kept {
-            address.flags |= IFA_F_TENTATIVE;
-        }
-        list.clone_from(&kept);
-        for address in kept {
-            self.local_removed6(index, address.local);
-        }
-        for address in gone {
+        self.ready6
+            .entry(index)
+            .and_modify(|is_ready| *is_ready = false);
+        let list = self.addresses6.all.get_mut(&index);
+        for address in list.map(std::mem::take).unwrap_or_default() {
             self.address6_gone(index, &address);
         }
     }
 
     pub(super) fn addresses6_gone(&mut self, index: u32) {
-        self.devices6.all.remove(&index);
+        self.ready6.remove(&index);
         for address in self.addresses6.all.remove(&index).unwrap_or_default() {
             self.address6_gone(index, &address);
         }
@@ -400,9 +330,8 @@ impl State {
                 self.addresses6_gone(index);
             }
         } else if !self.addresses6.is_on(index)
-            && let Ok(device) = self.device6(index)
-            && device.is_ready
-            && !device.settings.is_disabled
+            && self.device6(index).is_ok()
+            && self.ready6.get(&index) == Some(&true)
         {
             self.autoconfigure6(index);
         }
@@ -412,61 +341,5 @@ impl State {
         self.routes6_down(index);
         self.neighbours6_down(index);
         self.addresses6_down(index);
-    }
-
-    /// Writes a setting of IPv6; `None` where it, its device or its value do not exist.
-    pub(super) fn set_ipv6(&mut self, name: &str, value: i32) -> Option<()> {
-        let separator = if name.contains('/') { '/' } else { '.' };
-        let parts: Vec<&str> = name.split(separator).collect();
-        let (scope, setting) = match parts[..] {
-            ["net", "ipv6", "route", "skip_notify_on_dev_down"] => {
-                self.routes.go_silently = value != 0;
-                return Some(());
-            }
-            ["net", "ipv6", "conf", scope, setting] => (scope, setting),
-            _ => return None,
-        };
-        if setting == "disable_ipv6" {
-            return self.disable_ipv6(scope, value != 0);
-        }
-        let settings = match scope {
-            "all" => &mut self.devices6.for_all,
-            "default" => &mut self.devices6.for_new,
-            name => {
-                let index = self.links.named(name.as_bytes())?.index;
-                &mut self.devices6.all.get_mut(&index)?.settings
-            }
-        };
-        match (setting, value) {
-            ("keep_addr_on_down", _) => settings.keeps_addresses = value > 0,
-            ("addr_gen_mode", 0 | 1) => settings.has_no_link_local = value == 1,
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn disable_ipv6(&mut self, scope: &str, on: bool) -> Option<()> {
-        let indexes: Vec<u32> = match scope {
-            "all" => self.devices6.all.keys().copied().collect(),
-            "default" => Vec::new(),
-            name => vec![self.links.named(name.as_bytes())?.index],
-        };
-        if matches!(scope, "all" | "default") {
-            self.devices6.for_new.is_disabled = on;
-        }
-        for index in indexes {
-            let Some(device) = self.devices6.all.get_mut(&index) else {
-                continue;
-            };
-            if std::mem::replace(&mut device.settings.is_disabled, on) == on {
-                continue;
-            }
-            if on {
-                self.leave_ipv6(index);
-            } else if self.is_up(index) {
-                self.addresses6_up(index);
-            }
-        }
-        Some(())
     }
 }

@@ -2,7 +2,8 @@
 //! `net/bridge/br_fdb.c`, `drivers/net/vxlan/vxlan_core.c`).
 //!
 //! There are the entries that requests make. The kernel's own do not exist: those of the addresses
-//! of a bridge and its ports, those of learnt addresses, those of VLANs.
+//! of a bridge and its ports, those of learnt addresses, those of VLANs. Nor do the addresses that
+//! another device listens to beside its own.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +40,7 @@ const NUD_PERMANENT: u16 = 0x80;
 const VXLAN_ID: u16 = 1;
 const VXLAN_PORT: u16 = 15;
 
-/// All entries, by the device that knows them: a bridge, a VXLAN, or any other for its own
-/// addresses.
+/// All entries, by the bridge or VXLAN that knows them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Forwarding {
     all: BTreeMap<Key, Entry>,
@@ -156,7 +156,7 @@ impl State {
         match self.links.get(asked.device).map(|link| link.kind.word) {
             Some("bridge") => self.add_to_bridge(asked.device, 0, &asked),
             Some("vxlan") => self.add_to_vxlan(&asked),
-            _ => self.add_own(&asked),
+            _ => Err(EOPNOTSUPP.into()),
         }
     }
 
@@ -223,22 +223,6 @@ impl State {
             remotes,
         };
         self.forwarding.all.insert(key, entry);
-    }
-
-    /// `ndo_dflt_fdb_add`: an address that a device listens to beside its own.
-    fn add_own(&mut self, asked: &Asked<'_, '_>) -> Result<(), Refusal> {
-        if asked.state != 0 && asked.state & NUD_PERMANENT == 0 {
-            return Err(EINVAL.into());
-        }
-        let key = (asked.device, asked.mac);
-        let known = self.forwarding.all.get(&key).map(|known| known.origin);
-        if known.is_some() && asked.request.has(NLM_F_EXCL) {
-            return Err(EEXIST.into());
-        }
-        let remotes = vec![Bag::default()];
-        self.store_forwarding(key, known, NUD_PERMANENT, NTF_SELF, 0, remotes);
-        self.announce_forwarding(key, 0, Action::New);
-        Ok(())
     }
 
     /// The destination that a request states, without what the device has by itself.
@@ -326,8 +310,7 @@ impl State {
         match self.links.get(asked.device).map(|link| link.kind.word) {
             Some("bridge") => self.delete_forwarding(key, 0),
             Some("vxlan") => self.delete_from_vxlan(&asked),
-            _ if asked.state & NUD_PERMANENT == 0 => Err(EINVAL.into()),
-            _ => self.delete_forwarding(key, 0),
+            _ => Err(EOPNOTSUPP.into()),
         }
     }
 

@@ -47,6 +47,7 @@ mod route6;
 mod rule;
 mod socket;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -56,7 +57,6 @@ use trueup_netlink::Namespace;
 use crate::message::RawMessage;
 
 use address::Addresses;
-use address6::Devices6;
 use forwarding::Forwarding;
 use link::Links;
 use mailbox::Mailbox;
@@ -215,20 +215,10 @@ impl Kernel {
         self.lock().revision
     }
 
-    /// Writes a setting below `/proc/sys/net`, such as `net.ipv6.conf.v0.disable_ipv6`; parts may
-    /// be separated by slashes, for devices with a dot in their name. There are `disable_ipv6`,
-    /// `keep_addr_on_down` and `addr_gen_mode` (0 and 1) for a device, `all` or `default`, and
-    /// `net.ipv6.route.skip_notify_on_dev_down`.
-    ///
-    /// # Errors
-    ///
-    /// The name, when there is no such setting, device or value.
-    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), String> {
-        let mut state = self.lock();
-        state.revision += 1;
-        let number = value.trim().parse().ok();
-        let done = number.and_then(|number| state.set_ipv6(name, number));
-        done.ok_or_else(|| format!("the model has no setting {name} = {value}"))
+    /// Sets `net.ipv6.route.skip_notify_on_dev_down`: the IPv6 routes of a link that goes down go
+    /// without an announcement.
+    pub fn skip_notify_on_link_down(&self, on: bool) {
+        self.lock().routes.go_silently = on;
     }
 
     /// A panic of one test thread must not be hidden by another's on the lock.
@@ -256,7 +246,8 @@ struct State {
     links: Links,
     addresses4: Addresses,
     addresses6: Addresses,
-    devices6: Devices6,
+    /// The links with IPv6, and whether each was up with a carrier since it was set up.
+    ready6: BTreeMap<u32, bool>,
     forwarding: Forwarding,
     neighbours: Neighbours,
     nexthops: Nexthops,
@@ -425,30 +416,5 @@ mod tests {
         assert_eq!((object.origin.created_by, object.origin.changed_by), (5, 5));
         let cookie = |kernel: &Kernel| kernel.namespace().connect().unwrap().netns_cookie();
         assert_eq!(cookie(&kernel).unwrap(), cookie(&copy).unwrap());
-    }
-
-    #[test]
-    fn settings_are_known_by_name_device_and_value() {
-        let kernel = Kernel::new();
-        let addresses = || {
-            let rows = kernel.rows().into_iter();
-            rows.filter(|row| row.kind == Kind::Address).count()
-        };
-        assert_eq!(addresses(), 2);
-        kernel
-            .sysctl("net.ipv6.conf.all.disable_ipv6", "1")
-            .unwrap();
-        assert_eq!(addresses(), 1, "lo loses ::1");
-        kernel.sysctl("net/ipv6/conf/lo/disable_ipv6", "0").unwrap();
-        assert_eq!(addresses(), 2);
-        for (name, value) in [
-            ("net.ipv6.conf.nosuch.disable_ipv6", "1"),
-            ("net.ipv6.conf.lo.disable_ipv6", "x"),
-            ("net.ipv6.conf.lo.addr_gen_mode", "7"),
-            ("net.ipv6.conf.lo.forwarding", "1"),
-            ("kernel.hostname", "a"),
-        ] {
-            assert!(kernel.sysctl(name, value).is_err(), "{name}");
-        }
     }
 }

@@ -21,16 +21,11 @@ const NDA_PROBES: u16 = 4;
 const NDA_IFINDEX: u16 = 8;
 const NDA_MASTER: u16 = 9;
 const NDA_PROTOCOL: u16 = 12;
-const NDA_FLAGS_EXT: u16 = 15;
 const NDA_MAX: u16 = 17;
 
-/// `NTF_*`: those of the header's byte, and above it those of `NDA_FLAGS_EXT`.
-const NTF_USE: u32 = 0x01;
 const NTF_PROXY: u32 = 0x08;
 const NTF_EXT_LEARNED: u32 = 0x10;
 const NTF_ROUTER: u32 = 0x80;
-const NTF_MANAGED: u32 = 0x100;
-const NTF_EXT_VALIDATED: u32 = 0x400;
 
 const NUD_INCOMPLETE: u8 = 0x01;
 const NUD_PROBE: u8 = 0x10;
@@ -55,7 +50,7 @@ struct Neighbour {
     origin: Origin,
     /// `NUD_*`; a request may set several bits, and they stay.
     state: u8,
-    /// `NTF_*`, extended ones above the first byte.
+    /// `NTF_*`.
     flags: u32,
     /// `ndm_type`.
     kind: u8,
@@ -76,14 +71,10 @@ impl Neighbour {
     /// `__neigh_update`; also returns whether the change is announced. One that is refused may have
     /// changed flags, and may be announced.
     fn update(&mut self, change: &Change<'_>) -> (Result<(), Refusal>, bool) {
-        const KEPT: u32 = NTF_EXT_LEARNED | NTF_MANAGED | NTF_EXT_VALIDATED;
+        const KEPT: u32 = NTF_EXT_LEARNED;
         let old = self.state;
         let mut is_announced = (self.flags ^ change.flags) & KEPT != 0;
         self.flags = self.flags & !KEPT | change.flags & KEPT;
-        if change.flags & (NTF_USE | NTF_MANAGED) != 0 {
-            self.state &= !NUD_PERMANENT;
-            return (Ok(()), is_announced);
-        }
         let new = change.state;
         if new & NUD_VALID == 0 {
             self.state = new;
@@ -126,9 +117,6 @@ impl Neighbour {
         let mut attrs = self.attrs.clone();
         attrs.set(NDA_DST, &ip[..]);
         attrs.remove_zeros(&[NDA_PROTOCOL]);
-        if self.flags >> 8 != 0 {
-            attrs.set_u32(NDA_FLAGS_EXT, self.flags >> 8);
-        }
         if self.state & NUD_VALID == 0 {
             attrs.remove(&[NDA_LLADDR]);
         }
@@ -155,8 +143,7 @@ impl State {
     pub(super) fn new_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let attrs = &request.attrs;
         let key = key(request)?;
-        let extended = attrs.u32(NDA_FLAGS_EXT).unwrap_or(0);
-        let flags = u32::from(request.header[10]) | extended << 8;
+        let flags = u32::from(request.header[10]);
         let lladdr = attrs.get(NDA_LLADDR);
         let link = match key.1 {
             0 => return Err(EINVAL.into()),
@@ -204,24 +191,16 @@ impl State {
         mut change: Change<'_>,
         request: &Request<'_>,
     ) -> Result<(), Refusal> {
-        let is_exempt = change.flags & (NTF_USE | NTF_MANAGED) != 0;
-        let is_validated = change.flags & NTF_EXT_VALIDATED != 0;
-        if is_validated && (is_exempt || change.state & NUD_VALID == 0) {
-            return Err(EINVAL.into());
-        }
         match self.neighbours.all.contains_key(&key) {
             false => {
                 if !request.has(NLM_F_CREATE) {
                     return Err(ENOENT.into());
                 }
-                if change.state & NUD_PERMANENT != 0 && change.flags & NTF_MANAGED != 0 {
-                    return Err(EINVAL.into());
-                }
                 if key.0 == INET && self.is_loopback(key.1) {
                     key.2 = vec![0; 4];
                 }
                 let mut new = self.constructed(&key);
-                new.flags = change.flags & (NTF_EXT_LEARNED | NTF_MANAGED | NTF_EXT_VALIDATED);
+                new.flags = change.flags & NTF_EXT_LEARNED;
                 new.origin = self.new_origin();
                 self.neighbours.all.entry(key.clone()).or_insert(new);
             }
@@ -378,9 +357,7 @@ impl State {
 
     /// All rows but permanent ones go with the carrier.
     pub(super) fn neighbours_carrier_lost(&mut self, index: u32) {
-        self.take_neighbours(0, index, |neighbour| {
-            neighbour.state & NUD_PERMANENT == 0 && neighbour.flags & NTF_EXT_VALIDATED == 0
-        });
+        self.take_neighbours(0, index, |neighbour| neighbour.state & NUD_PERMANENT == 0);
     }
 
     /// All rows go with the hardware address, but proxies stay.

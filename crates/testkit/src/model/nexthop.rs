@@ -1,5 +1,5 @@
-//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, those of forwarding entries, and
-//! groups by threshold.
+//! Nexthop objects (`net/ipv4/nexthop.c`): single ones, blackholes, and groups by threshold. Those of
+//! forwarding entries, and resilient groups, are refused with `EOPNOTSUPP`.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl Nexthop {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for attributes that exclude each other, `EOPNOTSUPP` for resilient groups.
+    /// `EINVAL` for attributes that exclude each other, `EOPNOTSUPP` for what is not modelled.
     fn read(request: &Request<'_>) -> Result<Self, Refusal> {
         let [family, _, protocol, _, flags, ..] = *request.header else {
             return Err(EINVAL.into());
@@ -61,22 +61,23 @@ impl Nexthop {
         let device = attrs.u32(NHA_OIF);
         let gateway = attrs.get(NHA_GATEWAY);
         let is_group = attrs.has(NHA_GROUP);
-        let is_fdb = attrs.has(NHA_FDB);
         let is_blackhole = attrs.has(NHA_BLACKHOLE);
         let names_leg = device.is_some() || gateway.is_some();
         let is_bad = match is_group {
             true => family != 0 || names_leg || is_blackhole,
             false => {
                 !matches!(family, INET | INET6)
-                    || is_blackhole && (names_leg || is_fdb)
-                    || is_fdb && (device.is_some() || flags != 0)
-                    || device.is_none() && !is_fdb && !is_blackhole
+                    || is_blackhole && names_leg
+                    || device.is_none() && !is_blackhole
                     || gateway.is_none() && flags != 0 && !is_blackhole
                     || gateway.is_some_and(|gateway| gateway.len() != width(family))
             }
         };
         if is_bad {
             return Err(EINVAL.into());
+        }
+        if attrs.has(NHA_FDB) {
+            return Err(EOPNOTSUPP.into());
         }
         let mut read = Self {
             origin: Origin::default(),
@@ -119,11 +120,6 @@ impl Nexthop {
         self.attrs.has(NHA_GROUP)
     }
 
-    /// True for one of forwarding entries.
-    fn is_fdb(&self) -> bool {
-        self.attrs.has(NHA_FDB)
-    }
-
     fn is_blackhole(&self) -> bool {
         self.attrs.has(NHA_BLACKHOLE)
     }
@@ -148,9 +144,7 @@ impl Nexthop {
         let mut scope = 0;
         if !self.is_group() && !self.is_blackhole() {
             scope = self.leg.scope;
-            if !self.is_fdb() {
-                attrs.set_u32(NHA_OIF, self.leg.device);
-            }
+            attrs.set_u32(NHA_OIF, self.leg.device);
             if let Some(gateway) = self.leg.gateway {
                 attrs.set(NHA_GATEWAY, &gateway.ip[..width(gateway.family)]);
             }
@@ -254,15 +248,6 @@ impl State {
         if new.is_group() {
             return self.check_members(new);
         }
-        if new.is_fdb() {
-            if new.family == INET6 && new.leg.gateway.is_none() {
-                new.leg.gateway = Some(Gateway {
-                    family: INET6,
-                    ip: [0; 16],
-                });
-            }
-            return Ok(());
-        }
         if !new.is_blackhole() {
             let link = self.links.get(new.leg.device).ok_or(EINVAL)?;
             if !link.is_running() {
@@ -280,22 +265,13 @@ impl State {
 
     fn check_members(&self, group: &Nexthop) -> Result<(), Refusal> {
         let members = group.members();
-        let mut families = Vec::new();
         for (id, _) in &members {
             let member = self.nexthop(*id).ok_or(EINVAL)?;
-            families.push(member.family);
-            let is_bad = member.is_group()
-                || member.is_blackhole() && members.len() > 1
-                || group.is_fdb() != member.is_fdb();
-            if is_bad {
+            if member.is_group() || member.is_blackhole() && members.len() > 1 {
                 return Err(EINVAL.into());
             }
         }
-        families.dedup();
-        match group.is_fdb() && families.len() > 1 {
-            true => Err(EINVAL.into()),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     /// `replace_nexthop`: the routes that have it must suit the new one.
@@ -323,8 +299,7 @@ impl State {
                 self.suits6(new)?;
             }
         }
-        let is_other = old.is_group() != new.is_group();
-        match is_other || old.is_fdb() != new.is_fdb() && !groups.is_empty() {
+        match old.is_group() != new.is_group() {
             true => Err(EINVAL.into()),
             false => Ok(()),
         }
@@ -340,8 +315,7 @@ impl State {
             Some((first, _)) => self.nexthop(*first).ok_or(EINVAL)?,
             None => nexthop,
         };
-        let is_bad = nexthop.is_fdb()
-            || scope == SCOPE_HOST && (nexthop.is_group() || single.leg.gateway.is_some())
+        let is_bad = scope == SCOPE_HOST && (nexthop.is_group() || single.leg.gateway.is_some())
             || scope >= SCOPE_LINK && single.leg.has(RTNH_F_ONLINK);
         if is_bad { Err(EINVAL.into()) } else { Ok(()) }
     }
@@ -354,7 +328,7 @@ impl State {
     fn suits6(&self, nexthop: &Nexthop) -> Result<(), Refusal> {
         let is_v4 = |id: u32| self.nexthop(id).is_some_and(|member| member.family == INET);
         let mut members = nexthop.members().into_iter();
-        let is_bad = nexthop.is_fdb() || nexthop.family == INET || members.any(|(id, _)| is_v4(id));
+        let is_bad = nexthop.family == INET || members.any(|(id, _)| is_v4(id));
         if is_bad { Err(EINVAL.into()) } else { Ok(()) }
     }
 
@@ -427,10 +401,7 @@ impl State {
             if (family, device, master) == (0, 0, 0) {
                 return true;
             }
-            let link = self
-                .links
-                .get(nexthop.leg.device)
-                .filter(|_| !nexthop.is_fdb());
+            let link = self.links.get(nexthop.leg.device);
             !nexthop.is_group()
                 && (family == 0 || family == nexthop.family)
                 && (device == 0 || link.is_some_and(|link| link.index == device))
@@ -459,7 +430,6 @@ impl State {
         let is_over = |nexthop: &Nexthop| {
             nexthop.leg.device == index
                 && !nexthop.is_group()
-                && !nexthop.is_fdb()
                 && (takes_blackholes || !nexthop.is_blackhole())
         };
         let over = self

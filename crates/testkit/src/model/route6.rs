@@ -5,9 +5,9 @@ use crate::message::Action;
 
 use super::bag::{Ip, Prefix};
 use super::numbers::{
-    EACCES, EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, ESRCH, INET6, LOOPBACK, NLM_F_APPEND,
-    NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, PROTOCOL_KERNEL, RTN_LOCAL, RTN_MULTICAST,
-    RTN_UNICAST, TABLE_LOCAL, TABLE_MAIN, group,
+    EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, ESRCH, INET6, LOOPBACK, NLM_F_APPEND, NLM_F_CREATE,
+    NLM_F_EXCL, NLM_F_REPLACE, PROTOCOL_KERNEL, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, TABLE_LOCAL,
+    TABLE_MAIN, group,
 };
 use super::request::{Refusal, Request};
 use super::route::{
@@ -127,8 +127,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// `ENODEV` without a device that has IPv6, `ENETDOWN` when it is down, `EACCES` when IPv6 is
-    /// disabled on it, and what refuses a gateway.
+    /// `ENODEV` without a device that has IPv6, `ENETDOWN` when it is down, and what refuses a
+    /// gateway.
     pub(super) fn check_leg6(
         &self,
         leg: &Leg,
@@ -143,8 +143,8 @@ impl State {
         if device == 0 {
             return Err(ENODEV.into());
         }
-        if !self.is_usable6(device) {
-            return Err(EACCES.into());
+        if !self.addresses6.is_on(device) {
+            return Err(ENODEV.into());
         }
         match self.is_up(device) {
             true => Ok(device),
@@ -392,7 +392,7 @@ impl State {
         };
         // The route of an address needs no link that is up.
         let made = match route.kind {
-            RTN_LOCAL if self.is_usable6(index) => {
+            RTN_LOCAL if self.addresses6.is_on(index) => {
                 let origin = self.new_origin();
                 self.routes.tables.insert((INET6, table));
                 Ok(Route { origin, ..route })

@@ -15,7 +15,6 @@ const NHA_GROUP: u16 = 2;
 const NHA_BLACKHOLE: u16 = 4;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
-const NHA_FDB: u16 = 11;
 
 impl Domain for Nexthops {
     fn name(&self) -> &'static str {
@@ -112,7 +111,6 @@ pub(crate) fn nexthop(rng: &mut fastrand::Rng) -> Message {
                 .with(NHA_GROUP, group)
         }
         9 => one.with(NHA_BLACKHOLE, []),
-        10 if family == 2 => one.with(NHA_FDB, []).with(NHA_GATEWAY, [10, 0, 0, 2]),
         11 => one.with(NHA_OIF, device),
         _ if family == 10 => {
             let gateway = v6(pick(rng, &["fe80::7", "fd01::7", "fd05::7", "fd01::1"]));
