@@ -46,6 +46,6 @@ pub use plan::{Conflict, Plan, plan, plan_resolved};
 pub use resolve::{Resolved, ResolvedDevices, resolve, resolve_with};
 pub use routes::{
     DeviceName, DumpMatcher, Mismatches, NexthopAssignment, NexthopTable, PlainRoute,
-    ResolvedRoutes, Revision, RouteDependencies, Routes, RowMatch, Tracker,
+    ResolvedRoutes, RouteDependencies, Routes, RoutesRevision, RowMatch, Tracker,
 };
 pub use values::{Dev, Family, IfName, Label, LinkAddr, ParseError, Prefix, Protocols};

@@ -29,7 +29,8 @@ use crate::{Config, Revision, Stats};
 /// most a hundred times a second.
 const EVENT_COOLDOWN: Duration = Duration::from_millis(10);
 
-/// The driver's next action. Each is answered by an input: see the variants.
+/// The driver's next action. Each is answered by an input: see the variants. A driver has to know
+/// every action, so the list is exhaustive. `trueup_diff::Action` is what an op does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Drop the subscription, if there is one, and subscribe for hints. Then call

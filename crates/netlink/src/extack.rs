@@ -5,7 +5,7 @@
 //! `NLM_F_ACK_TLVS` is set. An `NLMSG_DONE` holds no request: a dump's own error and its
 //! attributes stand at its front. Source: `linux/netlink.h`.
 
-use crate::kernel_error::{Attribute, KernelError, Missing, Policy};
+use crate::kernel_error::{Attribute, AttributePolicy, KernelError, Missing};
 use crate::wire::{
     ATTR_HEADER_LEN, Attrs, HEADER_LEN, Header, Message, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLMSG_DONE,
     align, read_i32, read_string, read_u16, read_u32, read_u64,
@@ -73,9 +73,9 @@ fn read_tlvs(error: &mut KernelError, tlvs: &[u8], request: &[u8]) {
     error.missing = missing.map(|kind| Missing { kind, nest });
 }
 
-fn read_policy(payload: &[u8]) -> Policy {
+fn read_policy(payload: &[u8]) -> AttributePolicy {
     let signed = |payload: &[u8]| read_u64(payload).map(u64::cast_signed);
-    let mut policy = Policy::default();
+    let mut policy = AttributePolicy::default();
     for (kind, payload) in Attrs::new(payload) {
         match kind {
             1 => policy.kind = read_u32(payload),

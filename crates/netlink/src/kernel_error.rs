@@ -13,7 +13,7 @@ pub struct KernelError {
     pub(crate) message: Option<Box<str>>,
     pub(crate) attribute: Option<Attribute>,
     pub(crate) missing: Option<Missing>,
-    pub(crate) policy: Option<Box<Policy>>,
+    pub(crate) policy: Option<Box<AttributePolicy>>,
 }
 
 impl KernelError {
@@ -61,7 +61,7 @@ impl KernelError {
 
     /// Returns what the kernel accepts for the attribute (`NLMSGERR_ATTR_POLICY`).
     #[must_use]
-    pub fn policy(&self) -> Option<&Policy> {
+    pub fn policy(&self) -> Option<&AttributePolicy> {
         self.policy.as_deref()
     }
 
@@ -159,7 +159,7 @@ pub struct Missing {
 /// that it reported are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Policy {
+pub struct AttributePolicy {
     /// The attribute's type (`enum netlink_attribute_type`).
     pub kind: Option<u32>,
     /// Least and greatest value of a signed number.

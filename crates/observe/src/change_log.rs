@@ -8,7 +8,7 @@ use trueup_netlink::wire::Message;
 /// An object as the kernel announced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Change {
+pub struct ObservedChange {
     /// The object; a veth without the name of its peer.
     pub object: Object,
     /// The object was deleted.
@@ -21,7 +21,7 @@ pub struct Change {
 /// A record of changes, up to a limit.
 #[derive(Debug)]
 pub(crate) struct ChangeLog {
-    changes: Vec<Change>,
+    changes: Vec<ObservedChange>,
     limit: usize,
     is_after_writes: bool,
     is_complete: bool,
@@ -44,7 +44,7 @@ impl ChangeLog {
         match codec::decode(message) {
             Ok(None) => {}
             Ok(Some((object, is_deleted))) if self.changes.len() < self.limit => {
-                self.changes.push(Change {
+                self.changes.push(ObservedChange {
                     object,
                     is_deleted,
                     is_after_writes: self.is_after_writes,
@@ -65,7 +65,7 @@ impl ChangeLog {
     }
 
     /// Returns all changes, if none is missing.
-    pub(crate) fn into_changes(self) -> Option<Vec<Change>> {
+    pub(crate) fn into_changes(self) -> Option<Vec<ObservedChange>> {
         self.is_complete.then_some(self.changes)
     }
 }

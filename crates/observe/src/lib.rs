@@ -16,7 +16,7 @@ mod routes;
 mod snapshot;
 mod subscribe;
 
-pub use change_log::Change;
+pub use change_log::ObservedChange;
 pub use completeness::Incomplete;
 pub use dirty_set::DirtySet;
 pub use monitor::{EventSummary, Monitor, RECEIVE_BUFFER, WatchScope};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use trueup_netlink::codec::link;
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace, Socket};
 
-use crate::change_log::{Change, ChangeLog};
+use crate::change_log::{ChangeLog, ObservedChange};
 use crate::subscribe::listen;
 pub(crate) use event::Event;
 
@@ -56,7 +56,7 @@ impl ChangeListener {
     }
 
     /// Returns the recorded changes, if none was lost.
-    pub(crate) fn take_changes(&mut self) -> Option<Vec<Change>> {
+    pub(crate) fn take_changes(&mut self) -> Option<Vec<ObservedChange>> {
         self.log.as_ref()?;
         let drained = self.drain(|_| {});
         self.invalidate_log_on_loss(drained);

@@ -3,7 +3,7 @@
 use trueup_netlink::{Error, Namespace, Socket};
 
 use crate::alternate_sockets::AlternateSockets;
-use crate::change_log::Change;
+use crate::change_log::ObservedChange;
 use crate::listener::{ChangeListener, barrier};
 
 /// Reads snapshots of one namespace.
@@ -57,14 +57,14 @@ impl Observer {
     }
 
     /// Marks the caller's own writes as done: changes announced up to now count as concurrent with
-    /// them, later ones as after them ([`Change::is_after_writes`]).
+    /// them, later ones as after them ([`ObservedChange::is_after_writes`]).
     pub fn mark_writes_done(&mut self) {
         self.listener.mark_writes_done();
     }
 
     /// Ends [`record_changes`](Self::record_changes) and returns all changes in their order, or
     /// `None` where some may be missing. The kernel announces no proxy entries.
-    pub fn take_changes(&mut self) -> Option<Vec<Change>> {
+    pub fn take_changes(&mut self) -> Option<Vec<ObservedChange>> {
         // The kernel makes and announces most changes under one lock.
         barrier(&mut self.socket);
         self.listener.take_changes()

@@ -78,7 +78,9 @@ impl fmt::Debug for ReportedOp<'_> {
     }
 }
 
-/// The outcome of an op.
+/// The outcome of an op, as a driver sees it, whatever the source. It says less than the outcomes of
+/// a source, such as `trueup_apply::Outcome`. An op has one of these three, so the list is
+/// exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was applied.

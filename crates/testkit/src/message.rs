@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-/// The kind of object of a message.
+/// The kind of object of a message. It has the name of trueup's own kind, and shares no code with
+/// it, as tests compare the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `RTM_*LINK`, header `ifinfomsg`.
@@ -21,7 +22,8 @@ pub enum Kind {
     Nexthop,
 }
 
-/// Says whether a message adds or removes an object.
+/// Says whether a message adds or removes an object: what the kernel announces, not what an op of
+/// trueup does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// `RTM_NEW*`: the object exists, new or changed. Rows of a dump are of this kind too.

@@ -27,7 +27,7 @@ pub use crate::words::{clean, is_harmful};
 #[cfg(feature = "serde")]
 pub use json::{ConflictRecord, OpRecord, PlanRecord};
 pub use snapshot::{SnapshotHash, snapshot_hash};
-pub use text::{Batch, Text};
+pub use text::{BatchLines, Text};
 
 impl Op {
     /// The iproute2 command that does the same, without the leading `ip`:
@@ -102,7 +102,7 @@ impl Plan {
     /// `ip -batch` has no word for the family of a rule: it refuses a line that begins with `-6`,
     /// and stops there unless told `-force`. Those lines, without the `-6`, are for `ip -6 -batch
     /// -`.
-    pub fn batch(&self) -> Batch<'_> {
-        Batch(self)
+    pub fn batch(&self) -> BatchLines<'_> {
+        BatchLines(self)
     }
 }

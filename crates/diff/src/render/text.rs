@@ -70,9 +70,9 @@ fn mark(op: &Op) -> char {
 
 /// Lines for `ip -batch -`; see [`Plan::batch`].
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a>(pub(super) &'a Plan);
+pub struct BatchLines<'a>(pub(super) &'a Plan);
 
-impl fmt::Display for Batch<'_> {
+impl fmt::Display for BatchLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { ops, devices, .. } = self.0;
         // Why an op that needs one of them waits.

@@ -17,7 +17,7 @@ mod resolved;
 mod tracker;
 
 pub use dump_matcher::{DumpMatcher, Mismatches, RouteDependencies, RowMatch};
-pub use index::{Revision, Routes};
+pub use index::{Routes, RoutesRevision};
 pub use nexthop_assignment::NexthopAssignment;
 pub use nexthop_table::NexthopTable;
 pub use plain::PlainRoute;

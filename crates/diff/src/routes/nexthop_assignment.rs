@@ -7,13 +7,13 @@
 
 use std::hash::Hash;
 
-use super::index::{Change, Revision, Routes};
+use super::index::{Change, Routes, RoutesRevision};
 use super::resolved::ResolvedRoutes;
 
 /// The nexthop objects that all desired routes of a revision are known to point at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NexthopAssignment {
-    at: Revision,
+    at: RoutesRevision,
     /// By value; `None` where the routes have next hops of their own.
     objects: Vec<Option<u32>>,
 }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::Routes;
-use super::index::{Id, Packed, Revision, Value};
+use super::index::{Id, Packed, RoutesRevision, Value};
 use super::nexthop_table::NexthopTable;
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
@@ -43,7 +43,7 @@ impl DeviceName for Dev {
 /// routes, or a part of them, takes it, so that names are resolved once.
 #[derive(Clone, Debug)]
 pub struct ResolvedRoutes {
-    revision: Revision,
+    revision: RoutesRevision,
     devices: Devices,
     pub(super) marker: u8,
     /// By value, as a default route.
@@ -113,7 +113,7 @@ impl ResolvedRoutes {
     }
 
     /// Returns the revision of the routes.
-    pub(super) fn revision(&self) -> Revision {
+    pub(super) fn revision(&self) -> RoutesRevision {
         self.revision
     }
 

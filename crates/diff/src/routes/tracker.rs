@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 
-use super::index::{Change, Revision, Routes, Value};
+use super::index::{Change, Routes, RoutesRevision, Value};
 use super::resolved::DeviceName;
 use crate::devices::Devices;
 use crate::kinds::{Item as _, Route, RouteKey};
@@ -36,7 +36,7 @@ use crate::kinds::{Item as _, Route, RouteKey};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracker {
-    at: Revision,
+    at: RoutesRevision,
     /// What the kernel holds on dirty keys.
     dirty: BTreeMap<RouteKey, Vec<Route>>,
 }

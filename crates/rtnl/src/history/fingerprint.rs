@@ -1,12 +1,12 @@
 //! A fingerprint of a desired state, to recognise it in the next pass.
 
-use trueup_diff::{Desired, Kind, ObjectKind as _, OfKind, Revision, Routes, each_kind};
+use trueup_diff::{Desired, Kind, ObjectKind as _, OfKind, Routes, RoutesRevision, each_kind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DesiredFingerprint {
     /// All but the routes.
     lists: Desired,
-    routes: Option<Revision>,
+    routes: Option<RoutesRevision>,
 }
 
 impl DesiredFingerprint {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use trueup_apply::{Failure, Outcome};
 use trueup_diff::{Action, FOREVER, Hold, Kind, Lifetimes, Object, Op, Plan, Reason};
-use trueup_observe::Change;
+use trueup_observe::ObservedChange;
 
 use crate::object_id::{ObjectId, digest, object_id};
 use crate::round::Round;
@@ -163,7 +163,7 @@ impl StoredOtherwise {
         &mut self,
         round: &mut Round,
         plan: &Plan,
-        changes: impl FnOnce() -> Option<Vec<Change>>,
+        changes: impl FnOnce() -> Option<Vec<ObservedChange>>,
         now: Instant,
     ) {
         let mut written = written(round);
@@ -306,7 +306,7 @@ enum Writer {
 }
 
 /// Returns who has made an object what it is, as far as the announced changes tell.
-fn written_by(due: &Due<'_>, changes: &[Change]) -> Writer {
+fn written_by(due: &Due<'_>, changes: &[ObservedChange]) -> Writer {
     // The kernel announces neither proxy entries nor most changes of a link that is down
     // (`netif_state_change`).
     let is_silent = match due.desired {

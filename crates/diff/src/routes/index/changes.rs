@@ -12,12 +12,12 @@ const KEPT: usize = 4096;
 
 /// A state of desired routes. No two different states have the same revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(u64);
+pub struct RoutesRevision(u64);
 
-impl Revision {
-    fn next() -> Revision {
+impl RoutesRevision {
+    fn next() -> RoutesRevision {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        Revision(LAST.fetch_add(1, Ordering::Relaxed))
+        RoutesRevision(LAST.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -33,14 +33,14 @@ pub(in crate::routes) enum Change<D> {
 #[derive(Clone, Debug)]
 pub(in crate::routes) struct ChangeLog<D> {
     /// The revision before the first change that is kept.
-    since: Revision,
-    now: Revision,
-    changes: VecDeque<(Revision, Change<D>)>,
+    since: RoutesRevision,
+    now: RoutesRevision,
+    changes: VecDeque<(RoutesRevision, Change<D>)>,
 }
 
 impl<D> Default for ChangeLog<D> {
     fn default() -> ChangeLog<D> {
-        let now = Revision::next();
+        let now = RoutesRevision::next();
         ChangeLog {
             since: now,
             now,
@@ -50,13 +50,13 @@ impl<D> Default for ChangeLog<D> {
 }
 
 impl<D> ChangeLog<D> {
-    pub(in crate::routes) fn now(&self) -> Revision {
+    pub(in crate::routes) fn now(&self) -> RoutesRevision {
         self.now
     }
 
     /// Adds a change. `routes` is the number of all routes.
     pub(in crate::routes) fn add(&mut self, change: Change<D>, routes: usize) {
-        self.now = Revision::next();
+        self.now = RoutesRevision::next();
         self.changes.push_back((self.now, change));
         if self.changes.len() > KEPT.max(routes / 16)
             && let Some((gone, _)) = self.changes.pop_front()
@@ -68,7 +68,7 @@ impl<D> ChangeLog<D> {
     /// Returns the changes after a revision, or `None` if they are not kept any more.
     pub(in crate::routes) fn since(
         &self,
-        revision: Revision,
+        revision: RoutesRevision,
     ) -> Option<impl Iterator<Item = &Change<D>>> {
         let at = match revision == self.since {
             true => 0,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::kinds::{NextHops, Route, RouteKey};
 use crate::values::IfName;
-pub use changes::Revision;
+pub use changes::RoutesRevision;
 pub(super) use changes::{Change, ChangeLog};
 pub(super) use key::{DumpKey, Key4, Key6, Packed, key4};
 use values::Values;
@@ -47,7 +47,7 @@ pub struct Routes<D = IfName> {
     adopt: BTreeSet<RouteKey>,
     pub(super) log: ChangeLog<D>,
     /// The revision of the routes that these are a part of. Values are at the same positions.
-    pub(super) part_of: Option<Revision>,
+    pub(super) part_of: Option<RoutesRevision>,
 }
 
 impl<D> Default for Routes<D> {
@@ -191,7 +191,7 @@ impl<D: Clone + Eq + Hash> Routes<D> {
     }
 
     /// Returns the revision, which differs from that of any other state of these or other routes.
-    pub fn revision(&self) -> Revision {
+    pub fn revision(&self) -> RoutesRevision {
         self.log.now()
     }
 
