@@ -283,10 +283,8 @@ impl State {
             }
             _ => return,
         };
-        if protocol == PROTOCOL_LL {
-            if self.multicast_route6(index).is_err() {
-                return;
-            }
+        if protocol == PROTOCOL_LL && self.multicast_route6(index).is_err() {
+            return;
         }
         let mut new = Address::of_kernel(local, length, scope(local));
         new.attrs.set(IFA_PROTO, [protocol]);

@@ -127,7 +127,7 @@ fn make(rng: &mut fastrand::Rng) -> Message {
         b"macvlan" => attributes([(1, &number(pick(rng, &[1, 2, 4]))[..])]),
         _ => Vec::new(),
     };
-    let mut message = link(kind, index, Some(&data).map(Vec::as_slice));
+    let mut message = link(kind, index, Some(data.as_slice()));
     if !one_in(rng, 8) {
         message = message.with(IFLA_IFNAME, pick(rng, &NAMES));
     }
