@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use trueup::{Desired, MemoryLedger, Options, Report, Route, Rtnl, Source};
 use trueup_testkit::faults::{At, Fault, Faults};
-use trueup_testkit::{Snapshot, assert_no_changes, ip, uplinks, wait_until};
+use trueup_testkit::{Snapshot, assert_no_changes, empty_directory, ip, uplinks, wait_until};
 
 trueup_testkit::kernel_tests![
     the_plan_names_the_route,
@@ -26,9 +26,10 @@ fn the_plan_names_the_route() {
 fn the_loop_restores_what_is_removed() {
     uplinks(1);
     let before = Snapshot::settled();
-    let journal = std::env::temp_dir().join(format!("consumer-{}", std::process::id()));
+    let state = std::env::temp_dir().join(format!("consumer-{}", std::process::id()));
+    empty_directory(&state).unwrap();
     let mut agent = consumer()
-        .arg(&journal)
+        .arg(state.join("journal"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -46,7 +47,7 @@ fn the_loop_restores_what_is_removed() {
     drop(agent.stdin.take());
     assert!(agent.wait().unwrap().success());
     before.assert_same(&Snapshot::settled());
-    std::fs::remove_file(journal).unwrap();
+    std::fs::remove_dir_all(state).unwrap();
 }
 
 fn a_refused_change_is_tried_again() {
