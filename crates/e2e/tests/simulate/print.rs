@@ -87,7 +87,7 @@ fn write_turn(text: &mut String, script: &Script, turn: &Turn) {
 fn changes(act: &Act) -> &[Change] {
     match act {
         Act::Known(changes) => changes,
-        Act::Drawn(_) => &[],
+        Act::Drawn(..) => &[],
     }
 }
 

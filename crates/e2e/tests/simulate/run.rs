@@ -90,11 +90,11 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     format!("{} at {at}", text.unwrap_or("a panic"))
 }
 
-/// Takes note of a fault.
-fn note(world: &World, fault: &Fault, request: &[u8]) {
+/// Takes note of a fault; returns false for one that no kernel makes.
+fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
     let mut world = world.lock();
     let word = match fault {
-        Fault::Writer(_) => return,
+        Fault::Writer(_) => return true,
         Fault::Refuse(_) => "refused request",
         Fault::LoseAnswer => "lost answer",
         Fault::DieBefore | Fault::DieAfter => "kill at a message",
@@ -108,36 +108,44 @@ fn note(world: &World, fault: &Fault, request: &[u8]) {
         Fault::BreakOff(_) => "dump broken off",
         _ => "other",
     };
-    world.note_fault(word);
     if request.is_empty() {
-        return;
+        world.note_fault(word);
+        return true;
     }
     let request = Request::of(request);
     if !request.is_dump {
-        return;
+        world.note_fault(word);
+        return true;
     }
     // A dump that the kernel refuses anyway, which is how the agent asks for its features.
     let Some(rows) = world.wire.rows(request.bytes) else {
-        return;
+        return false;
     };
-    // The kernel's own rows are not looked at.
-    let row = |n: usize| rows.get(n - 1).filter(|row| !derived(row));
-    // Not the end of a dump that the kernel flags.
-    let is_unflagged = |row: &RawMessage| !matches!(row.kind, Kind::Link | Kind::Address);
-    let has_key = |row: &RawMessage| {
+    let row = |n: usize| rows.get(n - 1);
+    let has_key = |row: &&RawMessage| {
         let is_first = row.attrs.keys().next() == Some(&1);
         is_first && matches!(row.kind, Kind::Address | Kind::Neighbour | Kind::Route)
     };
+    let step = world.counts.steps;
     let is_lossy = match fault {
-        Fault::Refuse(_) => return world.judge.dump_fails(&request, false),
-        Fault::Interrupt | Fault::Overrun | Fault::BreakOff(_) | Fault::LoseRow(_) => true,
-        Fault::SpoilRow(n) => row(*n).is_some_and(has_key),
-        Fault::RepeatRow(n) => row(*n).is_some_and(is_unflagged),
+        Fault::Interrupt | Fault::Overrun | Fault::BreakOff(_) | Fault::Refuse(_) => true,
+        // The kernel's own rows are not looked at.
+        Fault::SpoilRow(n) => row(*n).filter(has_key).is_some_and(|row| !derived(row)),
+        Fault::LoseRow(n) | Fault::RepeatRow(n) => {
+            let is_moved = |row: &RawMessage| world.judge.has_moved(row, step);
+            if !row(*n).is_some_and(is_moved) {
+                return false;
+            }
+            true
+        }
         _ => false,
     };
+    world.note_fault(word);
     if is_lossy {
-        world.judge.dump_fails(&request, true);
+        let is_sent = !matches!(fault, Fault::Refuse(_));
+        world.judge.dump_fails(&request, is_sent);
     }
+    true
 }
 
 impl Run<'_> {

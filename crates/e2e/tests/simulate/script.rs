@@ -73,8 +73,8 @@ pub(crate) enum Injection {
 /// What another writer does.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Drawn when its time comes, from what is there then.
-    Drawn(u64),
+    /// Drawn when its time comes, from what is there then; of a kind, if that is given.
+    Drawn(u64, Option<Kind>),
     Known(Vec<Change>),
 }
 
@@ -111,11 +111,13 @@ impl Turn {
             _ => None,
         };
         for _ in 0..rng.u8(..5) {
-            turn.acts.push(Act::Drawn(rng.u64(..)));
+            turn.acts.push(Act::Drawn(rng.u64(..), None));
         }
         for _ in 0..rng.u8(..5).saturating_sub(1) {
-            let (at, injection) = injection(rng);
-            turn.faults.push((at, injection));
+            turn.faults.push(injection(rng));
+        }
+        if rng.u8(..4) == 0 {
+            turn.faults.extend(lossy_dump(rng));
         }
         if rng.u8(..8) == 0 {
             let fault = match rng.u8(..4) {
@@ -152,6 +154,23 @@ fn desired(rng: &mut Rng) -> Desired {
     desired
 }
 
+/// While another writer writes, the kernel may leave out a row, or show it twice.
+fn lossy_dump(rng: &mut Rng) -> [(At, Injection); 2] {
+    let kinds = [Kind::Neighbour, Kind::Route, Kind::Rule];
+    let kind = *rng.choice(&kinds).unwrap_or(&Kind::Rule);
+    let at = match rng.u8(..3) {
+        0 => At::EveryDump(kind),
+        _ => At::Dump(kind, rng.u32(1..6)),
+    };
+    let row = rng.usize(1..6);
+    let fault = match rng.u8(..4) {
+        0 => Fault::RepeatRow(row),
+        _ => Fault::LoseRow(row),
+    };
+    let act = Act::Drawn(rng.u64(..), Some(kind));
+    [(at, Injection::Act(act)), (at, Injection::Fault(fault))]
+}
+
 fn injection(rng: &mut Rng) -> (At, Injection) {
     let dumped = [
         Kind::Link,
@@ -165,8 +184,8 @@ fn injection(rng: &mut Rng) -> (At, Injection) {
     let at_dump = At::Dump(dumped, rng.u32(1..5));
     let row = rng.usize(1..6);
     let fault = match rng.u8(..32) {
-        0..=7 => return (at_change, Injection::Act(Act::Drawn(rng.u64(..)))),
-        8..=13 => return (at_dump, Injection::Act(Act::Drawn(rng.u64(..)))),
+        0..=7 => return (at_change, Injection::Act(Act::Drawn(rng.u64(..), None))),
+        8..=13 => return (at_dump, Injection::Act(Act::Drawn(rng.u64(..), None))),
         14 => (
             at_change,
             Fault::Refuse(*rng.choice(&[1, 16, 12, 105]).unwrap_or(&16)),
@@ -177,8 +196,7 @@ fn injection(rng: &mut Rng) -> (At, Injection) {
         21 => (at_dump, Fault::DieBefore),
         22 => (At::EveryDump(dumped), Fault::Interrupt),
         23 => (at_dump, Fault::Interrupt),
-        24 => (at_dump, Fault::RepeatRow(row)),
-        25 => (at_dump, Fault::SpoilRow(row)),
+        24 | 25 => (at_dump, Fault::SpoilRow(row)),
         26 => (At::EveryDump(dumped), Fault::SpoilRow(row)),
         27 => {
             // What a rule or a route says with an attribute that is not known is not known either.

@@ -11,6 +11,7 @@ use trueup_diff::{
 use trueup_netlink::codec::{self, DeviceIndexes, KindCodec as _, Part};
 use trueup_netlink::{Batch, Namespace, Outcome, Socket};
 use trueup_observe::{Observer, ReadScope};
+use trueup_testkit::Kind;
 
 use crate::draw::{self, BASE};
 use crate::script::{Act, Setup};
@@ -58,9 +59,13 @@ pub(crate) fn act(world: &World, setup: &Setup, act: &Act, slot: (usize, usize))
     let namespace = setup.kernel(namespace);
     let changes = match act {
         Act::Known(changes) => changes.clone(),
-        Act::Drawn(seed) => {
+        Act::Drawn(seed, kind) => {
             let mut rng = Rng::with_seed(*seed);
-            let changes = Sight::new(&namespace).draw(&mut rng, setup);
+            let sight = Sight::new(&namespace);
+            let changes = match kind {
+                Some(kind) => sight.draw_of(*kind, &mut rng),
+                None => sight.draw(&mut rng, setup),
+            };
             let mut world = world.lock();
             world.drawn.insert(slot, Act::Known(changes.clone()));
             changes
@@ -275,6 +280,20 @@ impl Sight {
             10 => self.append(rng, marker),
             _ => self.set_link(rng),
         }
+    }
+
+    /// Creates or deletes another writer's object of a kind.
+    fn draw_of(&self, kind: Kind, rng: &mut Rng) -> Vec<Change> {
+        let mut foreign = self.touchable();
+        foreign.retain(|object| object.kind().name() == kind.word() && object.protocol() != OURS);
+        if !foreign.is_empty() && rng.bool() {
+            let object = foreign.swap_remove(rng.usize(..foreign.len()));
+            return vec![self.change(Action::Delete, object)];
+        }
+        let of_kind = |change: &Change| change.op.object.kind().name() == kind.word();
+        let mut drawn = (0..8).map(|_| self.create(rng, 4));
+        let found = drawn.find(|changes| changes.iter().any(of_kind));
+        found.unwrap_or_default()
     }
 
     fn create(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {

@@ -131,7 +131,7 @@ pub struct Faults {
 #[derive(Clone)]
 struct Watcher(Arc<WatchFault>);
 
-type WatchFault = dyn Fn(&Fault, &[u8]) + Send + Sync;
+type WatchFault = dyn Fn(&Fault, &[u8]) -> bool + Send + Sync;
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,8 +178,8 @@ impl Faults {
     }
 
     /// Calls `watch` with each fault just before it happens, and the request at which it does; with
-    /// an empty request for faults of announcements.
-    pub fn watch(&self, watch: impl Fn(&Fault, &[u8]) + Send + Sync + 'static) {
+    /// an empty request for faults of announcements. It happens if `watch` returns true.
+    pub fn watch(&self, watch: impl Fn(&Fault, &[u8]) -> bool + Send + Sync + 'static) {
         self.lock().watcher = Some(Watcher(Arc::new(watch)));
     }
 
@@ -195,11 +195,11 @@ impl Faults {
         self.lock().changes
     }
 
-    fn report(&self, faults: &[Fault], request: &[u8]) {
+    /// Returns true if a fault that is due is to happen.
+    fn happens(&self, fault: &Fault, request: &[u8]) -> bool {
+        // Not under the lock: it may well speak through the same faults.
         let watcher = self.lock().watcher.clone();
-        if let Some(Watcher(watch)) = watcher {
-            faults.iter().for_each(|fault| watch(fault, request));
-        }
+        watcher.is_none_or(|Watcher(watch)| watch(fault, request))
     }
 
     fn lock(&self) -> MutexGuard<'_, Script> {

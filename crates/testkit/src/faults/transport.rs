@@ -37,16 +37,19 @@ impl Faulty {
 
     /// One request, with its faults.
     fn request(&mut self, inner: &mut dyn Transport, request: &[u8]) -> io::Result<()> {
-        let due = self.faults.lock().due(request);
-        self.faults.report(&due, request);
-        for fault in &due {
+        let mut due = self.faults.lock().due(request);
+        due.retain(|fault| {
+            if !self.faults.happens(fault, request) {
+                return false;
+            }
             match fault {
                 // Not under the lock: it may well speak through the same faults.
                 Fault::Writer(act) => act(),
                 Fault::DieBefore => self.faults.lock().die(),
                 _ => {}
             }
-        }
+            true
+        });
         let refused = due.iter().find_map(|fault| match fault {
             Fault::Refuse(errno) => Some(*errno),
             _ => None,
@@ -96,12 +99,10 @@ impl Layer for Faulty {
 
     fn receive(&mut self, inner: &mut dyn Transport, buffer: &mut Vec<u8>) -> io::Result<usize> {
         if !self.asks && !self.heard && self.queue.is_empty() {
-            let due = self.faults.lock().at_announcements();
+            let mut due = self.faults.lock().at_announcements();
             if !due.is_empty() {
                 let announced = drain(inner);
-                if !announced.is_empty() {
-                    self.faults.report(&due, &[]);
-                }
+                due.retain(|fault| announced.is_empty() || self.faults.happens(fault, &[]));
                 self.queue = garble(&due, announced);
                 self.heard = true;
             }

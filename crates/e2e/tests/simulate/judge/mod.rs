@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use trueup_diff::Desired;
-use trueup_testkit::RawMessage;
+use trueup_testkit::{Kind, RawMessage};
 
 use crate::script::Setup;
 use messages::PassMessages;
@@ -98,6 +98,21 @@ impl Judge {
             self.is_quiet = false;
         }
         self.owners.writer_acted(before, after, step);
+    }
+
+    /// Whether a write of this step may have moved a dump's position at a row: a change of a rule or a
+    /// neighbour of the family, of an IPv6 route of the table, of an IPv4 route to the destination.
+    pub(crate) fn has_moved(&self, row: &RawMessage, step: u64) -> bool {
+        let moves = |(written, at): &(RawMessage, u64)| {
+            let is_beside =
+                *at == step && (written.kind, written.family()) == (row.kind, row.family());
+            let is_v4 = row.family() == 2;
+            let is_to = |other: &RawMessage| (other.header[1], other.attrs.get(&1).cloned());
+            is_beside
+                && (row.kind != Kind::Route
+                    || written.table() == row.table() && (!is_v4 || is_to(written) == is_to(row)))
+        };
+        self.writes.values().any(moves)
     }
 
     /// A message of the agent has changed the rows.
