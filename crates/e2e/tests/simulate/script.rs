@@ -188,7 +188,7 @@ fn injection(rng: &mut Rng) -> (At, Injection) {
         8..=13 => return (at_dump, Injection::Act(Act::Drawn(rng.u64(..), None))),
         14 => (
             at_change,
-            Fault::Refuse(*rng.choice(&[1, 16, 12, 105]).unwrap_or(&16)),
+            Fault::Refuse(*rng.choice(&[16, 12, 105]).unwrap_or(&16)),
         ),
         15 | 16 => (at_change, Fault::LoseAnswer),
         17 | 18 => (at_change, Fault::DieBefore),
