@@ -19,7 +19,7 @@ impl Desk {
 
     /// The example, for one container.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_container"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_example-container"));
         command.arg(self.0.join("journal")).args(words);
         command
     }

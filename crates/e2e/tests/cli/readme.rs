@@ -8,7 +8,9 @@ pub(crate) fn the_example_converges() {
     bridge("br0", &[]);
     ip(&["address", "add", "10.1.0.1/24", "dev", "br0"]);
     let before = Snapshot::settled();
-    let output = Command::new(env!("CARGO_BIN_EXE_route")).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_example-route"))
+        .output()
+        .unwrap();
     assert_eq!(output.stdout, b"converged: true\n", "{output:?}");
     let after = Snapshot::settled();
     assert_eq!(after.routes_with_protocol(116).len(), 1);
@@ -20,7 +22,7 @@ pub(crate) fn the_example_converges() {
 }
 
 pub(crate) fn the_example_of_the_loop_measures() {
-    let output = Command::new(env!("CARGO_BIN_EXE_latency"))
+    let output = Command::new(env!("CARGO_BIN_EXE_example-latency"))
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
