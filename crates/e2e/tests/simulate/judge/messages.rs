@@ -47,9 +47,21 @@ fn part_of(row: &RawMessage) -> (Kind, u8, bool) {
     (row.kind, row.family(), is_proxy)
 }
 
-/// What a dump asks for.
-fn question(request: &Request<'_>) -> Vec<u8> {
-    [&request.bytes[4..6], &request.bytes[16..]].concat()
+/// What a dump asks for, a family at a time: a dump of all families is read again as one of IPv4 and
+/// one of IPv6.
+fn questions(request: &Request<'_>) -> Vec<Vec<u8>> {
+    let question = [&request.bytes[4..6], &request.bytes[16..]].concat();
+    match request.kind {
+        None | Some(Kind::Link | Kind::Nexthop) => vec![question],
+        _ if question[2] != 0 => vec![question],
+        _ => [2, 10]
+            .map(|family| {
+                let mut question = question.clone();
+                question[2] = family;
+                question
+            })
+            .to_vec(),
+    }
 }
 
 fn kind_of(kind: Kind) -> DiffKind {
@@ -84,7 +96,8 @@ impl Judge {
     pub(crate) fn dump_fails(&mut self, request: &Request<'_>, is_sent: bool) {
         match request.kind {
             Some(kind) if !is_sent => {
-                self.pass.incomplete.insert(question(request), kind);
+                let lacking = questions(request).into_iter().map(|it| (it, kind));
+                self.pass.incomplete.extend(lacking);
             }
             _ => self.pass.is_next_incomplete = true,
         }
@@ -102,10 +115,13 @@ impl Judge {
         if request.is_dump {
             match std::mem::take(&mut self.pass.is_next_incomplete) {
                 true => {
-                    self.pass.incomplete.insert(question(request), kind);
+                    let lacking = questions(request).into_iter().map(|it| (it, kind));
+                    self.pass.incomplete.extend(lacking);
                 }
                 false => {
-                    self.pass.incomplete.remove(&question(request));
+                    for question in questions(request) {
+                        self.pass.incomplete.remove(&question);
+                    }
                     let part = request.header.as_ref().map(part_of);
                     self.pass.dumped.extend(part.map(|part| (part, step)));
                 }
