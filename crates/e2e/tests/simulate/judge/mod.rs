@@ -107,6 +107,11 @@ impl Judge {
             let is_beside =
                 *at == step && (written.kind, written.family()) == (row.kind, row.family());
             let is_v4 = row.family() == 2;
+            // Proxies are in a table of their own.
+            let is_proxy = |other: &RawMessage| other.header[10] & 8 != 0;
+            if is_beside && row.kind == Kind::Neighbour {
+                return is_proxy(written) == is_proxy(row);
+            }
             let is_to = |other: &RawMessage| (other.header[1], other.attrs.get(&1).cloned());
             is_beside
                 && (row.kind != Kind::Route
