@@ -49,13 +49,24 @@ pub(crate) enum Linked {
     Statically,
 }
 
+/// What programs are built for, if cargo is told.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
 impl Linked {
+    /// The folder below the target directory in which such programs are built, and leave files.
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Linked::Dynamically => "",
+            Linked::Statically => TARGET,
+        }
+    }
+
     /// Makes cargo link so. Programs that are linked statically have a folder of their own.
     pub(crate) fn set(self, command: &mut Command) {
         if self == Linked::Statically {
             let flags = "-C target-feature=+crt-static";
             command
-                .args(["--target", "x86_64-unknown-linux-gnu"])
+                .args(["--target", TARGET])
                 .env("RUSTFLAGS", flags)
                 .env("RUSTDOCFLAGS", flags);
         }

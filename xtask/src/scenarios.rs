@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::programs::WORKSPACE;
+use crate::programs::{Linked, WORKSPACE};
 use crate::tools::{Result, cargo, line, need_ip, root};
 
 /// What a run of all scenarios leaves in the target directory: a line of JSON for each.
@@ -48,7 +48,16 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         _ => return Err("scenarios takes --write, or --last, or nothing".to_owned()),
     };
     let passed = last || run_all()?;
-    let scenarios = results()?;
+    list(Linked::Dynamically, passed, write)
+}
+
+/// Lists what the last run shows, of programs that are linked so.
+pub(crate) fn last(linked: Linked) -> Result<()> {
+    list(linked, true, false)
+}
+
+fn list(linked: Linked, passed: bool, write: bool) -> Result<()> {
+    let scenarios = results(linked)?;
     let local: Ran = scenarios.iter().flat_map(Scenario::ran).collect();
     let mut columns = vec![("local", local)];
     for machine in MACHINES {
@@ -149,9 +158,9 @@ fn run_all() -> Result<bool> {
 }
 
 /// Reads the results of the last run of all scenarios.
-fn results() -> Result<Vec<Scenario>> {
+fn results(linked: Linked) -> Result<Vec<Scenario>> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    let path = root().join(target).join(RESULTS);
+    let path = root().join(target).join(linked.folder()).join(RESULTS);
     let text = read(&path)?;
     let line = |line: &str| {
         Scenario::read(line).ok_or_else(|| format!("{}: not a result: {line}", path.display()))

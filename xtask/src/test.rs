@@ -47,7 +47,7 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
         programs::run_alone(built, &count)
     });
     // What nothing shows any more is a failure, too.
-    steps.run("scenarios", || scenarios::run(&["--last"]));
+    steps.run("scenarios", || scenarios::last(linked));
     steps.run("demo", || demo(built));
     let count = count.into_inner().unwrap_or_else(PoisonError::into_inner);
     steps.run("count of tests", || judge(&count));
