@@ -103,12 +103,13 @@ impl KindCodec for Rule {
 /// Decodes the body of an [`NEW`] or [`DELETE`] message. `None` is one of another family than IPv4
 /// and IPv6.
 ///
-/// A selector that is unknown or cannot be read marks the rule as not modelled: it is narrower
-/// than it looks.
+/// A selector that is unknown, or names no possible interface, marks the rule as not modelled: it
+/// is narrower than it looks.
 ///
 /// # Errors
 ///
-/// When the message is too short, or its priority or protocol cannot be read.
+/// When the message is too short, or its priority, its protocol or another known selector cannot be
+/// read: which rule it is remains unknown.
 pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     let lost = |why| Undecodable::new(Kind::Rule, why);
     let (head, mut attrs) = split::<12>(Kind::Rule, body)?;
@@ -136,7 +137,9 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
     let mut fwmark = FwMark { mark: 0, mask: 0 };
     let mut all = flags & !(FIB_RULE_INVERT | STATUS_FLAGS) == 0;
     for (number, payload) in attrs.by_ref() {
+        // Another writer can give any bytes as a name: they must not make dumps incomplete.
         let name = || IfName::from_bytes(read_string(payload)).ok().map(Some);
+        let known = |read: bool| read.then_some(true).ok_or(lost("a selector"));
         let limit = || read_u32(payload).map(Some);
         all &= match number {
             FRA_PRIORITY => {
@@ -147,21 +150,21 @@ pub fn decode(body: &[u8]) -> Result<Option<Rule>, Undecodable> {
                 rule.protocol = read_u8(payload).ok_or(lost("protocol"))?;
                 true
             }
-            FRA_DST => take(&mut to, read_ip_of(family, payload).map(Some)),
-            FRA_SRC => take(&mut from, read_ip_of(family, payload).map(Some)),
+            FRA_DST => known(take(&mut to, read_ip_of(family, payload).map(Some)))?,
+            FRA_SRC => known(take(&mut from, read_ip_of(family, payload).map(Some)))?,
             FRA_IIFNAME => take(&mut rule.iif, name()),
             FRA_OIFNAME => take(&mut rule.oif, name()),
-            FRA_GOTO => take(&mut target, read_u32(payload)),
-            FRA_TABLE => take(&mut table, read_u32(payload)),
-            FRA_FWMARK => take(&mut fwmark.mark, read_u32(payload)),
-            FRA_FWMASK => take(&mut fwmark.mask, read_u32(payload)),
-            FRA_SUPPRESS_IFGROUP => take(&mut rule.suppress_ifgroup, limit()),
-            FRA_SUPPRESS_PREFIXLEN => take(&mut rule.suppress_prefixlength, limit()),
-            FRA_L3MDEV => take(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0)),
-            FRA_UID_RANGE => take(&mut rule.uidrange, read_uids(payload).map(Some)),
-            FRA_IP_PROTO => take(&mut rule.ipproto, read_u8(payload).map(Some)),
-            FRA_SPORT_RANGE => take(&mut rule.sport, read_ports(payload).map(Some)),
-            FRA_DPORT_RANGE => take(&mut rule.dport, read_ports(payload).map(Some)),
+            FRA_GOTO => known(take(&mut target, read_u32(payload)))?,
+            FRA_TABLE => known(take(&mut table, read_u32(payload)))?,
+            FRA_FWMARK => known(take(&mut fwmark.mark, read_u32(payload)))?,
+            FRA_FWMASK => known(take(&mut fwmark.mask, read_u32(payload)))?,
+            FRA_SUPPRESS_IFGROUP => known(take(&mut rule.suppress_ifgroup, limit()))?,
+            FRA_SUPPRESS_PREFIXLEN => known(take(&mut rule.suppress_prefixlength, limit()))?,
+            FRA_L3MDEV => known(take(&mut rule.l3mdev, read_u8(payload).map(|on| on != 0)))?,
+            FRA_UID_RANGE => known(take(&mut rule.uidrange, read_uids(payload).map(Some)))?,
+            FRA_IP_PROTO => known(take(&mut rule.ipproto, read_u8(payload).map(Some)))?,
+            FRA_SPORT_RANGE => known(take(&mut rule.sport, read_ports(payload).map(Some)))?,
+            FRA_DPORT_RANGE => known(take(&mut rule.dport, read_ports(payload).map(Some)))?,
             // Since 6.15 a single port reports the mask that leaves it whole.
             FRA_SPORT_MASK | FRA_DPORT_MASK => {
                 matches!(read_u16(payload), Some(0 | u16::MAX))
