@@ -41,13 +41,12 @@ struct Shown {
 
 /// Runs it.
 pub(crate) fn run(options: &[&str]) -> Result<()> {
-    let (write, last) = match options {
-        [] => (false, false),
-        ["--write"] => (true, false),
-        ["--last"] => (false, true),
-        _ => return Err("scenarios takes --write, or --last, or nothing".to_owned()),
+    let write = match options {
+        [] => false,
+        ["--write"] => true,
+        _ => return Err("scenarios takes --write, or nothing".to_owned()),
     };
-    let passed = last || run_all()?;
+    let passed = run_all()?;
     list(Linked::Dynamically, passed, write)
 }
 
