@@ -379,6 +379,7 @@ pub(crate) fn find(
     });
     if is_complete(Kind::Rule) {
         rules::recreate_shadowing_rules(&mut found, observed, proof);
+        rules::hold_ambiguous_deletes(&mut found, observed, proof);
     }
     collateral::hold(&mut found, observed, proof);
     found.adopted.sort_by_cached_key(Object::key);
