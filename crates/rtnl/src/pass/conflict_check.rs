@@ -96,25 +96,26 @@ impl ForeignObjects {
         observed: &mut Observed,
         incomplete: &mut Vec<Incomplete>,
     ) -> Result<bool, Error> {
-        let before = incomplete.len();
-        if !self.devs.is_empty() {
-            self.read_on_devices(observer, managed, observed, incomplete)?;
+        let takes_along = !self.devs.is_empty() || !self.nexthops.is_empty();
+        if takes_along {
+            self.read_dependants(observer, managed, observed, incomplete)?;
         }
         let wanted = |route: &Route| !is_read(route) && self.contains(route);
         let (routes, not_whole) = observer.routes_where(&self.route_scope(), wanted)?;
-        let has_news = !routes.is_empty() || !self.devs.is_empty();
+        let has_news = !routes.is_empty() || takes_along;
         observed.routes.extend(routes);
         incomplete.extend(not_whole);
-        let takes_along = !self.devs.is_empty() || !self.nexthops.is_empty();
-        if takes_along && incomplete.len() > before {
-            // Without knowing what goes along, nothing that takes others along may go.
+        let hides = |reason: &Incomplete| reason.kind() != Kind::Rule;
+        if takes_along && incomplete.iter().any(hides) {
+            // Without knowing what goes along, nothing that takes others along may go. Rules stay.
             let takers = [Kind::Link, Kind::Address, Kind::Nexthop].into_iter();
             observed.complete = takers.fold(observed.complete, Kinds::without);
         }
         Ok(has_news)
     }
 
-    fn read_on_devices(
+    /// Reads what is on the devices, and the groups of the nexthop objects.
+    fn read_dependants(
         &mut self,
         observer: &mut Observer,
         managed: Kinds,
@@ -123,9 +124,9 @@ impl ForeignObjects {
     ) -> Result<(), Error> {
         let unread = [Kind::Address, Kind::Neighbour]
             .into_iter()
-            .filter(|kind| !managed.contains(*kind));
+            .filter(|kind| !self.devs.is_empty() && !managed.contains(*kind));
         let mut kinds: Kinds = unread.collect();
-        if self.links {
+        if self.links || !self.nexthops.is_empty() {
             kinds = kinds.with(Kind::Nexthop);
         }
         let scope = ReadScope::default().with_kinds(kinds);
@@ -150,9 +151,12 @@ impl ForeignObjects {
         Ok(())
     }
 
-    /// Of all nexthop objects those that lead out of the devices, and their groups.
+    /// Of all nexthop objects those that lead out of the devices or are to go, and their groups.
     fn nexthops_of(&self, all: Vec<Nexthop>) -> Vec<Nexthop> {
-        let leads = |nexthop: &&Nexthop| nexthop.dev().is_some_and(|dev| self.devs.contains(&dev));
+        let leads = |nexthop: &&Nexthop| {
+            let is_on = nexthop.dev().is_some_and(|dev| self.devs.contains(&dev));
+            is_on || self.nexthops.contains(&nexthop.id)
+        };
         let ids: BTreeSet<u32> = all.iter().filter(leads).map(|nexthop| nexthop.id).collect();
         let concerns =
             |it: &Nexthop| ids.contains(&it.id) || it.members().any(|id| ids.contains(&id));
