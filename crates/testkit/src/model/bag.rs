@@ -7,6 +7,9 @@ use crate::message::{Action, Kind, RawMessage, attributes, push_attribute, u16_a
 
 use super::numbers::INET;
 
+/// No kernel knows an attribute of this number, or of a greater one.
+const FIRST_UNKNOWN: u16 = 0x100;
+
 /// The attributes of an object or of a request by number. Of one that comes twice the last counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bag(BTreeMap<u16, Vec<u8>>);
@@ -74,6 +77,11 @@ impl Bag {
         for number in numbers {
             self.0.remove(number);
         }
+    }
+
+    /// Removes what no kernel knows, and ignores in a request that is not checked strictly.
+    pub(super) fn remove_unknown(&mut self) {
+        self.0.retain(|number, _| *number < FIRST_UNKNOWN);
     }
 
     /// Removes those of these numbers that are zero: the kernel does not show them.

@@ -91,15 +91,16 @@ impl State {
             return Err(EPERM.into());
         }
         let is_dump = verb == GET && flags & NLM_F_DUMP != 0;
-        let request = match Request::read(kind, message, from.port, from.is_strict, body) {
+        let mut request = match Request::read(kind, message, from.port, from.is_strict, body) {
             // A dump is refused in its end.
             Err(refusal) if is_dump => return Ok(Answer::Dump(refusal.into())),
             read => read?,
         };
-        let r = &request;
         if is_dump {
-            return Ok(Answer::Dump(self.dump(kind, r)));
+            return Ok(Answer::Dump(self.dump(kind, &request)));
         }
+        request.attrs.remove_unknown();
+        let r = &request;
         if verb != GET {
             self.writer = from.writer;
             self.revision += 1;
