@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use trueup_diff::{
-    Address, AddressFlags, IfName, Link, Metric, NextHop, NextHops, Prefix, Route, RouteType,
+    Address, AddressFlags, FOREVER, Family, IfName, Link, Metric, NextHop, NextHops, Prefix, Route,
+    RouteType,
 };
 
 use super::author::{DEVICES, TABLES, ip, up};
@@ -38,7 +39,10 @@ fn reaches(
             (other.dev, other.subnet()) == (address.dev, address.subnet())
                 && other.flags.contains(AddressFlags::NOPREFIXROUTE)
         });
-        here && route && up(links, &address.dev.to_string()) && address.subnet().contains(gateway)
+        // Added while the link is down, an IPv6 address that ends never has a route to its subnet.
+        let lasts = address.family() == Family::Inet || address.lifetimes.valid == FOREVER;
+        let is_up = up(links, &address.dev.to_string());
+        here && route && lasts && is_up && address.subnet().contains(gateway)
     };
     let foreign = IpNetwork::new(
         ip(gateway.is_ipv6(), 3, 200),

@@ -19,7 +19,7 @@ pub(crate) fn scenario(script: &Script, wrong: &str) -> String {
     text += "    link set ext1 up\n    addr add 10.0.3.200/24 dev ext0\n";
     text += "    addr add fd00:3::200/64 dev ext0 nodad\n    addr add 10.9.9.1/24 dev ext1\n";
     if script.setup.is_masked {
-        text += "mask addresses neighbours rules\n";
+        text += "mask address neighbour rule\n";
     }
     text += "listen\n";
     for turn in &script.turns {

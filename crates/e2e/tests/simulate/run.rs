@@ -131,9 +131,16 @@ fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
         Fault::Interrupt | Fault::Overrun | Fault::BreakOff(_) | Fault::Refuse(_) => true,
         // The kernel's own rows are not looked at.
         Fault::SpoilRow(n) => row(*n).filter(has_key).is_some_and(|row| !derived(row)),
-        Fault::LoseRow(n) | Fault::RepeatRow(n) => {
+        // Of another writer's routes the agent keeps none, so that it cannot notice.
+        Fault::RepeatRow(n) => match row(*n) {
+            Some(row) => row.kind != Kind::Route || world.judge.has_moved(row, step),
+            None => return false,
+        },
+        Fault::LoseRow(n) => {
+            // The position moves between two parts of a dump, and a row is a part here.
+            let is_between = *n > 1 && rows.len() > 2;
             let is_moved = |row: &RawMessage| world.judge.has_moved(row, step);
-            if !row(*n).is_some_and(is_moved) {
+            if !is_between || !row(*n).is_some_and(is_moved) {
                 return false;
             }
             true

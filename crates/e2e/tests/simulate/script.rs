@@ -89,16 +89,25 @@ impl Script {
             limit: (rng.u8(..6) == 0).then(|| rng.u32(1..20)),
         };
         let turns = rng.usize(2..10);
-        let turns = (0..turns).map(|at| Turn::draw(&mut rng, at == 0)).collect();
+        let mut desired = None;
+        let turns = (0..turns).map(|_| Turn::draw(&mut rng, &mut desired));
+        let turns = turns.collect();
         Script { seed, setup, turns }
     }
 }
 
 impl Turn {
-    fn draw(rng: &mut Rng, is_first: bool) -> Turn {
+    /// `last` is what the turns before desire.
+    fn draw(rng: &mut Rng, last: &mut Option<Desired>) -> Turn {
         let mut turn = Turn::default();
-        if is_first || rng.u8(..3) == 0 {
-            turn.desired = Some(desired(rng));
+        let is_first = last.is_none();
+        turn.desired = match last {
+            Some(last) if rng.u8(..6) == 0 => Some(altered(last.clone(), rng)),
+            Some(_) if rng.u8(..3) > 0 => None,
+            _ => Some(desired(rng)),
+        };
+        if turn.desired.is_some() {
+            last.clone_from(&turn.desired);
         }
         turn.event = match rng.u8(..24) {
             _ if is_first => None,
@@ -154,8 +163,26 @@ fn desired(rng: &mut Rng) -> Desired {
     desired
 }
 
-/// While another writer writes, the kernel may leave out a row, or show it twice.
-fn lossy_dump(rng: &mut Rng) -> [(At, Injection); 2] {
+/// Some objects are others of the same key, and some are not declared any more.
+fn altered(mut desired: Desired, rng: &mut Rng) -> Desired {
+    for rule in desired.rules.iter_mut().flatten() {
+        rule.not ^= rng.bool();
+    }
+    let kept = |rng: &mut Rng| rng.u8(..4) > 0;
+    if let Some(rules) = &mut desired.rules {
+        rules.retain(|_| kept(rng));
+    }
+    if let Some(neighbours) = &mut desired.neighbours {
+        neighbours.retain(|_| kept(rng));
+    }
+    if let Some(routes) = desired.routes.take() {
+        desired.routes = Some(routes.iter().filter(|_| kept(rng)).collect());
+    }
+    desired
+}
+
+/// While another writer writes, the kernel may leave out a row; it may show one twice.
+fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     let kinds = [Kind::Neighbour, Kind::Route, Kind::Rule];
     let kind = *rng.choice(&kinds).unwrap_or(&Kind::Rule);
     let at = match rng.u8(..3) {
@@ -164,22 +191,15 @@ fn lossy_dump(rng: &mut Rng) -> [(At, Injection); 2] {
     };
     let row = rng.usize(1..6);
     let fault = match rng.u8(..4) {
-        0 => Fault::RepeatRow(row),
+        0 => return vec![(at, Injection::Fault(Fault::RepeatRow(row)))],
         _ => Fault::LoseRow(row),
     };
     let act = Act::Drawn(rng.u64(..), Some(kind));
-    [(at, Injection::Act(act)), (at, Injection::Fault(fault))]
+    vec![(at, Injection::Act(act)), (at, Injection::Fault(fault))]
 }
 
 fn injection(rng: &mut Rng) -> (At, Injection) {
-    let dumped = [
-        Kind::Link,
-        Kind::Address,
-        Kind::Neighbour,
-        Kind::Route,
-        Kind::Rule,
-    ];
-    let dumped = *rng.choice(&dumped).unwrap_or(&Kind::Link);
+    let dumped = *rng.choice(&Kind::ALL).unwrap_or(&Kind::Link);
     let at_change = At::Change(rng.u32(1..12));
     let at_dump = At::Dump(dumped, rng.u32(1..5));
     let row = rng.usize(1..6);

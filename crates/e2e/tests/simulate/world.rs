@@ -175,8 +175,11 @@ impl Inner {
         self.step();
         self.pass_time(MESSAGE);
         request.bytes.hash(&mut self.trace);
+        if let Some(header) = request.header.as_ref().filter(|_| request.is_dump) {
+            self.say(|| format!("    dump: {header}"));
+        }
         let (step, namespace) = (self.counts.steps, self.namespace);
-        self.judge.sends(request, step, namespace);
+        self.judge.sends(request, &self.rows, step, namespace);
     }
 
     fn after_send(&mut self, request: &Request<'_>) {

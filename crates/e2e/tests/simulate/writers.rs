@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use trueup_diff::{
-    Action, Desired, Dev, Devices, IfName, Link, LinkKind, Object, Observed, Op, Reason, VethAttrs,
-    with_object,
+    Action, Desired, Dev, Devices, Family, IfName, Link, LinkKind, NextHop, NextHops, Nexthop,
+    NexthopTarget, Object, Observed, Op, Reason, Route, VethAttrs, with_object,
 };
 use trueup_netlink::codec::{self, DeviceIndexes, KindCodec as _, Part};
 use trueup_netlink::{Batch, Namespace, Outcome, Socket};
@@ -244,8 +244,9 @@ impl Sight {
             false => &[4, 12, OURS],
         };
         let marker = *rng.choice(markers).unwrap_or(&4);
-        match rng.u8(..12) {
+        match rng.u8(..13) {
             0..=4 => self.create(rng, marker),
+            12 => self.nexthop(rng, marker),
             5 | 6 => {
                 let picked = self.pick(rng);
                 picked
@@ -290,10 +291,50 @@ impl Sight {
             let object = foreign.swap_remove(rng.usize(..foreign.len()));
             return vec![self.change(Action::Delete, object)];
         }
-        let of_kind = |change: &Change| change.op.object.kind().name() == kind.word();
+        // The kernel announces no proxy entry.
+        let is_proxy = rng.bool();
+        let of_kind = |change: &Change| match &change.op.object {
+            Object::Neighbour(it) => kind == Kind::Neighbour && it.proxy == is_proxy,
+            object => object.kind().name() == kind.word(),
+        };
         let mut drawn = (0..8).map(|_| self.create(rng, 4));
         let found = drawn.find(|changes| changes.iter().any(of_kind));
         found.unwrap_or_default()
+    }
+
+    /// A nexthop object that leads out of a link, or a group of one, and perhaps a route over it.
+    fn nexthop(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {
+        let indexes: Vec<u32> = self.names.keys().copied().filter(|dev| *dev != 1).collect();
+        let Some(dev) = rng.choice(&indexes) else {
+            return Vec::new();
+        };
+        let first = 10 + u32::from(rng.u8(..4));
+        let family = if rng.bool() {
+            Family::Inet
+        } else {
+            Family::Inet6
+        };
+        let hop = NexthopTarget::One(family, NextHop::dev(Dev::index(*dev)));
+        let mut objects: Vec<Object> = vec![Nexthop::new(first, hop).into()];
+        let mut last = first;
+        if rng.u8(..3) == 0 {
+            last = first + 10;
+            let group = NexthopTarget::Group(vec![(first, 1)]);
+            objects.push(Nexthop::new(last, group).into());
+        }
+        if rng.bool() {
+            let dst = match family {
+                Family::Inet => "10.60.0.0/16",
+                Family::Inet6 => "fd61::/32",
+            };
+            let mut route = Route::new(dst.parse().unwrap(), NextHops::Object(last, Vec::new()));
+            route.metric = 500;
+            objects.push(route.canonical().into());
+        }
+        let objects = objects.into_iter().map(|object| protocol(object, marker));
+        objects
+            .map(|object| self.change(Action::Create, object))
+            .collect()
     }
 
     fn create(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {

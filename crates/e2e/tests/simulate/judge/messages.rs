@@ -8,7 +8,13 @@ use trueup_testkit::{Kind, RawMessage};
 
 use super::Judge;
 use crate::wire::Request;
-use trueup_e2e::world::Id;
+use crate::writers::OURS;
+use trueup_e2e::world::{Id, World as Rows};
+
+/// Where `ifi_flags` and `ifi_change` are in the fixed part of a link's message.
+const FLAGS: usize = 8;
+const CHANGE: usize = 12;
+const IFF_UP: u8 = 1;
 
 /// The messages of the pass that runs, or of the last one.
 #[derive(Default)]
@@ -19,8 +25,10 @@ pub(super) struct PassMessages {
     pub(super) changes: u32,
     /// When each kind was last dumped without a fault, by family and whether proxies were.
     dumped: BTreeMap<(Kind, u8, bool), u64>,
-    /// Dumps that lack rows, by the bytes that asked for them.
-    incomplete: BTreeMap<Vec<u8>, Kind>,
+    /// What was asked for and came without some rows, a family at a time.
+    incomplete: Vec<RawMessage>,
+    /// All links were read.
+    has_links: bool,
     /// The next dump lacks rows.
     is_next_incomplete: bool,
     /// Where routes were put.
@@ -36,9 +44,23 @@ impl PassMessages {
         read.max().copied().unwrap_or(self.began)
     }
 
-    fn is_incomplete(&self, kind: Kind) -> bool {
-        self.incomplete.values().any(|of| *of == kind)
+    /// Returns true if rows may be missing that decide whether this object may go.
+    fn is_unknown(&self, object: &RawMessage, by_ledger: bool) -> bool {
+        self.incomplete.iter().any(|asked| match object.kind {
+            // What is on it goes along, and rules are on nothing.
+            Kind::Link | Kind::Address | Kind::Nexthop => asked.kind != Kind::Rule,
+            // A route with our marker is in the dump that asks for the marker.
+            Kind::Route if !by_ledger && protocol_of(object) == OURS => {
+                asked.kind == Kind::Route && protocol_of(asked) == OURS
+            }
+            kind => asked.kind == kind,
+        })
     }
+}
+
+/// The protocol of a route, or of those that are asked for.
+fn protocol_of(route: &RawMessage) -> u8 {
+    route.header[5]
 }
 
 /// The dump that shows a row, or that a request asks for.
@@ -49,19 +71,31 @@ fn part_of(row: &RawMessage) -> (Kind, u8, bool) {
 
 /// What a dump asks for, a family at a time: a dump of all families is read again as one of IPv4 and
 /// one of IPv6.
-fn questions(request: &Request<'_>) -> Vec<Vec<u8>> {
-    let question = [&request.bytes[4..6], &request.bytes[16..]].concat();
-    match request.kind {
-        None | Some(Kind::Link | Kind::Nexthop) => vec![question],
-        _ if question[2] != 0 => vec![question],
-        _ => [2, 10]
-            .map(|family| {
-                let mut question = question.clone();
-                question[2] = family;
-                question
-            })
-            .to_vec(),
+fn questions(request: &Request<'_>) -> Vec<RawMessage> {
+    let Some(asked) = &request.header else {
+        return Vec::new();
+    };
+    let families: &[u8] = match (asked.kind, asked.family()) {
+        (Kind::Link | Kind::Nexthop, family) => &[family],
+        (_, 0) => &[2, 10],
+        (_, family) => &[family],
+    };
+    let of_family = |family: &u8| {
+        let mut asked = asked.clone();
+        asked.header[0] = *family;
+        asked
+    };
+    families.iter().map(of_family).collect()
+}
+
+/// Returns true if a dump shows all that another shows.
+fn covers(asked: &RawMessage, other: &RawMessage) -> bool {
+    if (asked.kind, other.kind) != (Kind::Route, Kind::Route) {
+        return asked == other;
     }
+    let has_protocol = [0, protocol_of(other)].contains(&protocol_of(asked));
+    let has_tables = asked.attrs.is_empty() || asked.attrs == other.attrs;
+    asked.family() == other.family() && has_protocol && has_tables
 }
 
 fn kind_of(kind: Kind) -> DiffKind {
@@ -95,16 +129,13 @@ impl Judge {
     /// The dump that this request asks for lacks rows, or is refused: it is not sent.
     pub(crate) fn dump_fails(&mut self, request: &Request<'_>, is_sent: bool) {
         match request.kind {
-            Some(kind) if !is_sent => {
-                let lacking = questions(request).into_iter().map(|it| (it, kind));
-                self.pass.incomplete.extend(lacking);
-            }
+            Some(_) if !is_sent => self.pass.incomplete.extend(questions(request)),
             _ => self.pass.is_next_incomplete = true,
         }
     }
 
     /// The agent is about to send a message.
-    pub(crate) fn sends(&mut self, request: &Request<'_>, step: u64, namespace: u64) {
+    pub(crate) fn sends(&mut self, request: &Request<'_>, rows: &Rows, step: u64, namespace: u64) {
         if !self.pass.is_running {
             return;
         }
@@ -114,14 +145,12 @@ impl Judge {
         };
         if request.is_dump {
             match std::mem::take(&mut self.pass.is_next_incomplete) {
-                true => {
-                    let lacking = questions(request).into_iter().map(|it| (it, kind));
-                    self.pass.incomplete.extend(lacking);
-                }
+                true => self.pass.incomplete.extend(questions(request)),
                 false => {
-                    for question in questions(request) {
-                        self.pass.incomplete.remove(&question);
+                    for read in questions(request) {
+                        self.pass.incomplete.retain(|other| !covers(&read, other));
                     }
+                    self.pass.has_links |= kind == Kind::Link;
                     let part = request.header.as_ref().map(part_of);
                     self.pass.dumped.extend(part.map(|part| (part, step)));
                 }
@@ -144,18 +173,36 @@ impl Judge {
         if self.bound.is_some_and(|bound| bound != namespace) {
             self.fail(6, format!("in a namespace that is not the agent's: {text}"));
         }
-        let place = request.message.as_ref().map(|row| Id::of(row).place().2);
+        if !self.pass.has_links {
+            self.fail(6, format!("the links are not known: {text}"));
+        }
+        let Some(object) = &request.message else {
+            return;
+        };
+        let is_unknown = self.pass.is_unknown(object, self.owners.is_by_ledger());
+        if is_unknown && sets_down(object, rows) {
+            self.fail(6, format!("a dump was incomplete: {text}"));
+        }
+        let place = Id::of(object).place().2;
         if !request.is_delete {
-            self.pass.put.extend(place);
+            self.pass.put.insert(place);
             return;
         }
         if !self.desired.managed().contains(kind_of(kind)) {
             self.fail(6, format!("the kind is not managed: {text}"));
         }
         // A route that gets another gateway is put behind the old one, which then goes.
-        let is_replaced = place.is_some_and(|place| self.pass.put.contains(&place));
-        if self.pass.is_incomplete(kind) && !is_replaced {
-            self.fail(6, format!("a dump of the kind was incomplete: {text}"));
+        if is_unknown && !self.pass.put.contains(&place) {
+            self.fail(6, format!("a dump was incomplete: {text}"));
         }
     }
+}
+
+/// Returns true for a request that sets a link down which is up.
+fn sets_down(request: &RawMessage, rows: &Rows) -> bool {
+    let is_up = |link: &RawMessage| link.header[FLAGS] & IFF_UP != 0;
+    let is_asked = request.kind == Kind::Link && request.header[CHANGE] & IFF_UP != 0;
+    let was = rows.of(Kind::Link).map(|(_, link)| link);
+    let mut was = was.filter(|link| link.device() == request.device());
+    is_asked && !is_up(request) && was.any(is_up)
 }
