@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::message::{Action, Kind, RawMessage};
 
 use super::bag::{Bag, Ip, Prefix, ip, width};
-use super::numbers::{EINVAL, ENODEV, INET, INET6, NLM_F_DUMP_FILTERED};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::{Origin, State};
 
 /// The addresses of one family, by link, in the kernel's order. A link whose MTU is too small for
@@ -45,7 +45,6 @@ pub(super) const IFA_CACHEINFO: u16 = 6;
 const IFA_FLAGS: u16 = 8;
 pub(super) const IFA_RT_PRIORITY: u16 = 9;
 pub(super) const IFA_PROTO: u16 = 11;
-const IFA_MAX: u16 = 11;
 
 impl Address {
     /// The address that a request states.
@@ -183,41 +182,7 @@ impl State {
         }
     }
 
-    pub(super) fn dump_addresses(
-        &self,
-        request: &Request<'_>,
-        family: u8,
-    ) -> Result<Dump, Refusal> {
-        let only = if request.is_strict { request.u32(4) } else { 0 };
-        let flags = if only == 0 { 0 } else { NLM_F_DUMP_FILTERED };
-        let missing = only != 0 && self.links.get(only).is_none();
-        let refusal = request.only_filters(&[], IFA_MAX).err();
-        let refusal = refusal.or(missing.then(|| ENODEV.into()));
-        if refusal.is_some() {
-            return Ok(Dump {
-                end_flags: flags,
-                refusal,
-                ..Dump::default()
-            });
-        }
-        let mut rows = Vec::new();
-        for (index, list) in &self.addresses(family).all {
-            if only == 0 || only == *index {
-                rows.extend(
-                    list.iter()
-                        .map(|address| address.row(family, *index, Action::New)),
-                );
-            }
-        }
-        Ok(Dump {
-            rows,
-            flags,
-            end_flags: flags,
-            refusal: None,
-        })
-    }
-
-    pub(super) fn each_address(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_address(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for family in [INET, INET6] {
             for (index, list) in &self.addresses(family).all {
                 for address in list {

@@ -8,10 +8,7 @@ use super::address::{
     IFA_PROTO, IFA_RT_PRIORITY,
 };
 use super::bag::ip;
-use super::numbers::{
-    EADDRNOTAVAIL, EEXIST, EINVAL, ENOBUFS, ENODEV, INET, NLM_F_EXCL, NLM_F_REPLACE, SCOPE_HOST,
-    group,
-};
+use super::numbers::*;
 use super::request::{Refusal, Request};
 use super::{By, Flaw, State};
 
@@ -125,7 +122,7 @@ impl State {
     /// With the request, also for what follows from it.
     fn announce_address4(&mut self, index: u32, address: &Address, action: Action, by: By<'_, '_>) {
         let row = address.row(INET, index, action);
-        self.announce(group::IPV4_ADDRESS, &row, by);
+        self.announce(&row, by);
     }
 
     pub(super) fn del_address4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {

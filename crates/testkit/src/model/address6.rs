@@ -9,10 +9,7 @@ use super::address::{
     IFA_F_TENTATIVE, IFA_PROTO, IFA_RT_PRIORITY,
 };
 use super::bag::{Ip, Prefix};
-use super::numbers::{
-    EADDRNOTAVAIL, EEXIST, EINVAL, ENODEV, ENXIO, INET6, NLM_F_EXCL, NLM_F_REPLACE, SCOPE_HOST,
-    SCOPE_LINK, group,
-};
+use super::numbers::*;
 use super::request::{Refusal, Request};
 
 const IPV6_MIN_MTU: u32 = 1280;
@@ -121,7 +118,7 @@ impl State {
 
     fn announce_address6(&mut self, index: u32, address: &Address, action: Action) {
         let row = address.row(INET6, index, action);
-        self.announce(group::IPV6_ADDRESS, &row, None);
+        self.announce(&row, None);
     }
 
     /// `addrconf_dad_completed`: the address can be used.

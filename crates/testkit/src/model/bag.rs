@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::message::{Action, Kind, RawMessage, attributes, push_attribute, u16_at, u32_at};
 
-use super::numbers::INET;
+use super::numbers::*;
 
 /// No kernel knows an attribute of this number, or of a greater one.
 const FIRST_UNKNOWN: u16 = 0x100;
@@ -118,6 +118,12 @@ impl Bag {
             header,
             attrs: self.0,
         }
+    }
+}
+
+impl From<BTreeMap<u16, Vec<u8>>> for Bag {
+    fn from(attrs: BTreeMap<u16, Vec<u8>>) -> Self {
+        Self(attrs)
     }
 }
 

@@ -4,10 +4,7 @@
 use super::State;
 use super::address::{Address, IFA_BROADCAST, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY};
 use super::bag::{Bag, Ip, Prefix, ip};
-use super::numbers::{
-    INET, NLM_F_APPEND, NLM_F_CREATE, PROTOCOL_KERNEL, RTN_BROADCAST, RTN_LOCAL, RTN_UNICAST,
-    SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN,
-};
+use super::numbers::*;
 use super::route::{Key, Leg, RTA_PREFSRC, Route, Wanted};
 
 fn own(address: &Address) -> Prefix {

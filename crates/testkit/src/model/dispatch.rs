@@ -3,10 +3,10 @@
 use crate::message::{Kind, RawMessage, framed, push_attribute, u16_at, u32_at};
 
 use super::State;
-use super::numbers::{
-    BRIDGE, EOPNOTSUPP, EPERM, INET, INET6, NLM_F_ACK, NLM_F_DUMP, NLM_F_MULTI, NLM_F_REQUEST,
-};
-use super::request::{Dump, Refusal, Request};
+use super::bag::Bag;
+use super::dump::Dump;
+use super::numbers::*;
+use super::request::{Refusal, Request};
 
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
@@ -81,7 +81,7 @@ impl State {
         message: (u16, u16, u32),
         body: &[u8],
     ) -> Result<Answer, Refusal> {
-        let (number, flags, _) = message;
+        let (number, flags, sequence) = message;
         let kind = Kind::ALL
             .into_iter()
             .find(|kind| kind.new_type() == number & !3);
@@ -91,13 +91,28 @@ impl State {
             return Err(EPERM.into());
         }
         let is_dump = verb == GET && flags & NLM_F_DUMP != 0;
-        let mut request = match Request::read(kind, message, from.port, from.is_strict, body) {
+        let read = body.split_at_checked(kind.header_len());
+        let Some((header, rest)) = read else {
+            let refusal = Refusal::from(EINVAL);
             // A dump is refused in its end.
-            Err(refusal) if is_dump => return Ok(Answer::Dump(refusal.into())),
-            read => read?,
+            return if is_dump {
+                Ok(Answer::Dump(refusal.into()))
+            } else {
+                Err(refusal)
+            };
+        };
+        let mut request = Request {
+            kind: number,
+            flags,
+            sequence,
+            port: from.port,
+            is_strict: from.is_strict,
+            header,
+            attrs: Bag::read(rest),
         };
         if is_dump {
-            return Ok(Answer::Dump(self.dump(kind, &request)));
+            let dump = self.dump(kind, &request).unwrap_or_else(Dump::from);
+            return Ok(Answer::Dump(dump));
         }
         request.attrs.remove_unknown();
         let r = &request;
@@ -129,37 +144,6 @@ impl State {
             _ => Err(EOPNOTSUPP.into()),
         };
         done.map(|()| Answer::Nothing)
-    }
-
-    /// The rows that a dump requests; without a family those of IPv4 and then of IPv6.
-    fn dump(&self, kind: Kind, request: &Request<'_>) -> Dump {
-        let families: &[u8] = match (kind, request.family()) {
-            (Kind::Address | Kind::Route, INET) => &[INET],
-            (Kind::Address | Kind::Route, INET6) => &[INET6],
-            (Kind::Address | Kind::Route, _) => &[INET, INET6],
-            _ => &[0],
-        };
-        let mut all = Dump::default();
-        for family in families {
-            let one = match kind {
-                Kind::Link => self.dump_links(request),
-                Kind::Address => self.dump_addresses(request, *family),
-                Kind::Route => self.dump_routes(request, *family),
-                Kind::Neighbour if request.family() == BRIDGE => self.dump_forwarding(request),
-                Kind::Neighbour => self.dump_neighbours(request),
-                Kind::Rule => self.dump_rules(request),
-                Kind::Nexthop => self.dump_nexthops(request),
-            };
-            let one = one.unwrap_or_else(Dump::from);
-            all.rows.extend(one.rows);
-            all.flags |= one.flags;
-            all.end_flags |= one.end_flags;
-            all.refusal = one.refusal;
-            if all.refusal.is_some() {
-                break;
-            }
-        }
-        all
     }
 }
 

@@ -10,11 +10,8 @@ use std::collections::BTreeMap;
 use crate::message::{Action, Kind, RawMessage, u16_at};
 
 use super::bag::Bag;
-use super::numbers::{
-    BRIDGE, EEXIST, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, NLM_F_APPEND, NLM_F_CREATE,
-    NLM_F_EXCL, NLM_F_REPLACE, group,
-};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::{Flaw, Origin, State};
 
 const NDA_DST: u16 = 1;
@@ -135,7 +132,7 @@ impl State {
         };
         if let Some(remote) = entry.remotes.get(at) {
             let row = self.forwarding_row(key, entry, remote, action);
-            self.announce(group::NEIGHBOUR, &row, None);
+            self.announce(&row, None);
         }
     }
 
@@ -392,27 +389,7 @@ impl State {
         });
     }
 
-    /// All entries, or those of a device or of a bridge.
-    pub(super) fn dump_forwarding(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
-        let attrs = &request.attrs;
-        let device = attrs.u32(NDA_IFINDEX).unwrap_or(request.u32(4));
-        let bridge = attrs.u32(NDA_MASTER).unwrap_or(0);
-        if bridge != 0 && self.links.get(bridge).is_none() {
-            return Err(ENODEV.into());
-        }
-        let mut rows = Vec::new();
-        for (key, entry) in &self.forwarding.all {
-            let at = if entry.port == 0 { key.0 } else { entry.port };
-            let is_of_bridge = key.0 == bridge || self.bridge_of(at) == Some(bridge);
-            if (device == 0 || device == at) && (bridge == 0 || is_of_bridge) {
-                let row = |remote| self.forwarding_row(*key, entry, remote, Action::New);
-                rows.extend(entry.remotes.iter().map(row));
-            }
-        }
-        Dump::filtered(rows, false)
-    }
-
-    pub(super) fn each_forwarding(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_forwarding(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for (key, entry) in &self.forwarding.all {
             for remote in &entry.remotes {
                 add(

@@ -3,10 +3,7 @@
 
 use super::State;
 use super::bag::{Ip, Prefix};
-use super::numbers::{
-    EACCES, EAGAIN, EHOSTUNREACH, EINVAL, ENETUNREACH, INET, INET6, LOOPBACK, RTN_BROADCAST,
-    RTN_MULTICAST, RTN_UNICAST, SCOPE_LINK, TABLE_MAIN,
-};
+use super::numbers::*;
 use super::request::Refusal;
 use super::route::{Key, Leg, RTNH_F_DEAD, RTNH_F_ONLINK, Route};
 

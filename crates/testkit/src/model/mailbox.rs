@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::numbers::{EAGAIN, ENOBUFS};
+use super::numbers::*;
 
 /// `net.core.rmem_default` and twice `net.core.rmem_max`: what a socket has, and may ask for.
 const RECEIVE_BUFFER: usize = 212_992;

@@ -33,6 +33,7 @@ mod address6;
 mod bag;
 mod derived;
 mod dispatch;
+mod dump;
 mod forwarding;
 mod link;
 mod lookup;
@@ -54,7 +55,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use trueup_netlink::Namespace;
 
-use crate::message::RawMessage;
+use crate::message::{Kind, RawMessage};
 
 use address::Addresses;
 use forwarding::Forwarding;
@@ -62,7 +63,7 @@ use link::Links;
 use mailbox::Mailbox;
 use neighbour::Neighbours;
 use nexthop::Nexthops;
-use numbers::NLM_F_ECHO;
+use numbers::{INET, NLM_F_ECHO};
 use request::Request;
 use route::Routes;
 use rule::Rules;
@@ -190,14 +191,9 @@ impl Kernel {
     pub fn objects(&self) -> Vec<Object> {
         let state = self.lock();
         let mut all = Vec::new();
-        let mut add = |row, origin| all.push(Object { row, origin });
-        state.each_link(&mut add);
-        state.each_address(&mut add);
-        state.each_neighbour(&mut add);
-        state.each_forwarding(&mut add);
-        state.each_nexthop(&mut add);
-        state.each_route(&mut add);
-        state.each_rule(&mut add);
+        for kind in Kind::ALL {
+            state.each(kind, &mut |row, origin| all.push(Object { row, origin }));
+        }
         all
     }
 
@@ -266,6 +262,21 @@ struct State {
 /// What follows from a request is announced in the kernel's own name.
 type By<'a, 'b> = Option<&'a Request<'b>>;
 
+/// The multicast group of an announcement (`RTNLGRP_*`).
+fn group_of(message: &RawMessage) -> u32 {
+    match (message.kind, message.family()) {
+        (Kind::Link, _) => 1,
+        (Kind::Neighbour, _) => 3,
+        (Kind::Address, INET) => 5,
+        (Kind::Address, _) => 9,
+        (Kind::Route, INET) => 7,
+        (Kind::Route, _) => 11,
+        (Kind::Rule, INET) => 8,
+        (Kind::Rule, _) => 19,
+        (Kind::Nexthop, _) => 32,
+    }
+}
+
 impl State {
     fn has_flaw(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
@@ -281,25 +292,25 @@ impl State {
         }
     }
 
-    fn announce(&mut self, group: u32, message: &RawMessage, by: By<'_, '_>) {
-        self.announce_with(0, group, message, by);
+    fn announce(&mut self, message: &RawMessage, by: By<'_, '_>) {
+        self.announce_with(0, message, by);
     }
 
     /// Announces with flags: for routes they say what was done.
-    fn announce_with(&mut self, flags: u16, group: u32, message: &RawMessage, by: By<'_, '_>) {
+    fn announce_with(&mut self, flags: u16, message: &RawMessage, by: By<'_, '_>) {
         let (sequence, port) = by.map_or((0, 0), |by| (by.sequence, by.port));
         let echo = by.filter(|by| by.has(NLM_F_ECHO)).map(|by| by.port);
-        self.announce_as(group, message, (flags, sequence, port), echo);
+        self.announce_as(message, (flags, sequence, port), echo);
     }
 
     /// Announces with flags, sequence and port; to `echo`, a port, whether it listens or not.
     fn announce_as(
         &mut self,
-        group: u32,
         message: &RawMessage,
         (flags, sequence, port): (u16, u32, u32),
         echo: Option<u32>,
     ) {
+        let group = group_of(message);
         let mut bytes = None;
         self.mailboxes.retain(|mailbox| {
             let Some(mailbox) = mailbox.upgrade() else {
@@ -386,7 +397,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Kind, framed, push_attribute};
+    use crate::message::{framed, push_attribute};
 
     fn rule(namespace: &Namespace, sequence: u32, priority: u32) {
         let mut body = vec![0; Kind::Rule.header_len()];

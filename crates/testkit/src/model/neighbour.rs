@@ -7,21 +7,15 @@ use crate::message::{Action, Kind, RawMessage, u16_at};
 
 use super::bag::{Bag, ip, width};
 use super::link::IFF_NOARP;
-use super::numbers::{
-    EAFNOSUPPORT, EEXIST, EINVAL, ENODEV, ENOENT, INET, INET6, NLM_F_CREATE, NLM_F_EXCL,
-    NLM_F_REPLACE, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, TABLE_LOCAL, group,
-};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::{Flaw, Origin, State};
 
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NDA_CACHEINFO: u16 = 3;
 const NDA_PROBES: u16 = 4;
-const NDA_IFINDEX: u16 = 8;
-const NDA_MASTER: u16 = 9;
 const NDA_PROTOCOL: u16 = 12;
-const NDA_MAX: u16 = 17;
 
 const NTF_PROXY: u32 = 0x08;
 const NTF_EXT_LEARNED: u32 = 0x10;
@@ -224,7 +218,7 @@ impl State {
         let (result, is_announced) = neighbour.update(&change);
         let row = neighbour.row(&key, Action::New);
         if is_announced {
-            self.announce_as(group::NEIGHBOUR, &row, (0, 0, request.port), None);
+            self.announce_as(&row, (0, 0, request.port), None);
         }
         result
     }
@@ -281,39 +275,14 @@ impl State {
         });
         if is_announced {
             let row = neighbour.row(&key, Action::New);
-            self.announce_as(group::NEIGHBOUR, &row, (0, 0, request.port), None);
+            self.announce_as(&row, (0, 0, request.port), None);
         }
         let row = neighbour.row(&key, Action::Del);
-        self.announce(group::NEIGHBOUR, &row, None);
+        self.announce(&row, None);
         Ok(())
     }
 
-    /// All neighbours, or all proxies, of a family, a device, or the ports of a master.
-    pub(super) fn dump_neighbours(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
-        request.only_filters(&[NDA_IFINDEX, NDA_MASTER], NDA_MAX)?;
-        let device = request.attrs.u32(NDA_IFINDEX).unwrap_or(0);
-        let master = request.attrs.u32(NDA_MASTER).unwrap_or(0);
-        let all = match u32::from(request.header[10]) & NTF_PROXY {
-            0 => &self.neighbours.all,
-            _ => &self.neighbours.proxies,
-        };
-        let is_shown = |key: &Key| {
-            (request.family() == 0 || key.0 == request.family())
-                && (device == 0 || device == key.1)
-                && (master == 0
-                    || self
-                        .links
-                        .get(key.1)
-                        .is_some_and(|link| link.master == Some(master)))
-        };
-        let shown = all.iter().filter(|(key, _)| is_shown(key));
-        let rows = shown
-            .map(|(key, neighbour)| neighbour.row(key, Action::New))
-            .collect();
-        Dump::filtered(rows, device != 0 || master != 0)
-    }
-
-    pub(super) fn each_neighbour(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_neighbour(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for (key, neighbour) in self.neighbours.all.iter().chain(&self.neighbours.proxies) {
             add(neighbour.row(key, Action::New), neighbour.origin);
         }
@@ -328,7 +297,7 @@ impl State {
         for key in gone {
             if let Some(neighbour) = self.neighbours.all.remove(&key) {
                 let row = neighbour.row(&key, Action::Del);
-                self.announce(group::NEIGHBOUR, &row, None);
+                self.announce(&row, None);
             }
         }
     }

@@ -6,11 +6,8 @@ use std::collections::BTreeMap;
 use crate::message::{Action, Kind, RawMessage, u32_at};
 
 use super::bag::{Bag, width};
-use super::numbers::{
-    EEXIST, EINVAL, ENETDOWN, ENOENT, EOPNOTSUPP, INET, INET6, LOOPBACK, NLM_F_CREATE,
-    NLM_F_REPLACE, SCOPE_HOST, SCOPE_LINK, TABLE_MAIN, group,
-};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::route::{Gateway, Leg, RTNH_F_ONLINK};
 use super::{By, Flaw, Origin, State};
 
@@ -20,11 +17,8 @@ const NHA_GROUP_TYPE: u16 = 3;
 const NHA_BLACKHOLE: u16 = 4;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
-const NHA_GROUPS: u16 = 9;
-const NHA_MASTER: u16 = 10;
 const NHA_FDB: u16 = 11;
 const NHA_OP_FLAGS: u16 = 14;
-const NHA_MAX: u16 = 16;
 /// In `NHA_OP_FLAGS` of a row: weights above 256 are understood.
 const RESP_GRP_RESVD_0: u32 = 1 << 31;
 
@@ -377,7 +371,7 @@ impl State {
         if let Some(nexthop) = self.nexthop(id) {
             let row = nexthop.row(id, action);
             let flags = by.map_or(0, |by| by.flags);
-            self.announce_with(flags, group::NEXTHOP, &row, by);
+            self.announce_with(flags, &row, by);
         }
     }
 
@@ -386,39 +380,7 @@ impl State {
         Ok(self.nexthop(id).ok_or(ENOENT)?.row(id, Action::New))
     }
 
-    /// All nexthop objects, or those of a family, over a device or over the ports of a master, or
-    /// groups alone.
-    pub(super) fn dump_nexthops(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
-        let filters = [NHA_OIF, NHA_GROUPS, NHA_MASTER, NHA_FDB, NHA_OP_FLAGS];
-        request.only_filters(&filters, NHA_MAX)?;
-        let number = |number| request.attrs.u32(number).unwrap_or(0);
-        let (family, device, master) = (request.family(), number(NHA_OIF), number(NHA_MASTER));
-        let groups = request.attrs.has(NHA_GROUPS);
-        let is_shown = |nexthop: &Nexthop| {
-            if groups && !nexthop.is_group() {
-                return false;
-            }
-            if (family, device, master) == (0, 0, 0) {
-                return true;
-            }
-            let link = self.links.get(nexthop.leg.device);
-            !nexthop.is_group()
-                && (family == 0 || family == nexthop.family)
-                && (device == 0 || link.is_some_and(|link| link.index == device))
-                && (master == 0 || link.is_some_and(|link| link.master == Some(master)))
-        };
-        let shown = self
-            .nexthops
-            .all
-            .iter()
-            .filter(|(_, nexthop)| is_shown(nexthop));
-        let rows = shown
-            .map(|(id, nexthop)| nexthop.row(*id, Action::New))
-            .collect();
-        Dump::filtered(rows, false)
-    }
-
-    pub(super) fn each_nexthop(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_nexthop(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for (id, nexthop) in &self.nexthops.all {
             add(nexthop.row(*id, Action::New), nexthop.origin);
         }

@@ -21,19 +21,6 @@ pub(super) const NLM_F_APPEND: u16 = 0x800;
 /// `NLM_F_ROOT | NLM_F_MATCH`: for a GET request either bit requests a dump.
 pub(super) const NLM_F_DUMP: u16 = 0x300;
 
-/// The multicast groups (`RTNLGRP_*`).
-pub(super) mod group {
-    pub(in super::super) const LINK: u32 = 1;
-    pub(in super::super) const NEIGHBOUR: u32 = 3;
-    pub(in super::super) const IPV4_ADDRESS: u32 = 5;
-    pub(in super::super) const IPV4_ROUTE: u32 = 7;
-    pub(in super::super) const IPV4_RULE: u32 = 8;
-    pub(in super::super) const IPV6_ADDRESS: u32 = 9;
-    pub(in super::super) const IPV6_ROUTE: u32 = 11;
-    pub(in super::super) const IPV6_RULE: u32 = 19;
-    pub(in super::super) const NEXTHOP: u32 = 32;
-}
-
 // linux/rtnetlink.h
 pub(super) const TABLE_COMPAT: u8 = 252;
 pub(super) const TABLE_DEFAULT: u32 = 253;

@@ -5,11 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::message::{Action, Kind, RawMessage, u16_at};
 
 use super::bag::{Bag, Ip, Prefix, hops, ip, width};
-use super::numbers::{
-    EINVAL, ENODEV, ENOENT, INET, INET6, NLM_F_DUMP_FILTERED, RTN_BLACKHOLE, TABLE_COMPAT,
-    TABLE_MAIN,
-};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::{Origin, State};
 
 pub(super) const RTA_DST: u16 = 1;
@@ -30,7 +27,6 @@ const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
 pub(super) const RTA_EXPIRES: u16 = 23;
 const RTA_NH_ID: u16 = 30;
-const RTA_MAX: u16 = 31;
 /// Attributes that are no part of the bag: the key, and the way out.
 const TAKEN: [u16; 12] = [
     RTA_DST,
@@ -399,7 +395,7 @@ impl Routes {
             .position(|other| other.origin.id == route.origin.id);
         let (before, after) = list.split_at(at.unwrap_or(0));
         let all = after.iter().chain(before);
-        match route.may_have_siblings() {
+        match key.family == INET6 && route.may_have_siblings() {
             false => all.take(1).collect(),
             true => all
                 .filter(|other| other.metric == route.metric && other.may_have_siblings())
@@ -419,9 +415,6 @@ impl State {
 
     /// A route as it is shown, for IPv6 with its siblings.
     pub(super) fn route_row(&self, key: &Key, route: &Route, action: Action) -> RawMessage {
-        if key.family == INET {
-            return self.single_route_row(key, route, action);
-        }
         let siblings = self.routes.siblings(key, route);
         if siblings.len() < 2 {
             return self.single_route_row(key, route, action);
@@ -493,63 +486,12 @@ impl State {
         attrs.row(Kind::Route, action, header)
     }
 
-    /// The routes of a family, limited to a table, protocol, type or device.
-    pub(super) fn dump_routes(&self, request: &Request<'_>, family: u8) -> Result<Dump, Refusal> {
-        let mut dump = Dump::default();
-        let (mut table, mut protocol, mut kind, mut device) = (0, 0, 0, 0);
-        if request.is_strict {
-            request.only_filters(&[RTA_TABLE, RTA_OIF], RTA_MAX)?;
-            table = request
-                .attrs
-                .u32(RTA_TABLE)
-                .unwrap_or(request.header[4].into());
-            (protocol, kind) = (request.header[5], request.header[7]);
-            if let Some(index) = request.attrs.u32(RTA_OIF) {
-                device = self.links.get(index).ok_or(ENODEV)?.index;
-            }
-            dump.flags = NLM_F_DUMP_FILTERED;
-            if (table, protocol, kind, device) != (0, 0, 0, 0) {
-                dump.end_flags = NLM_F_DUMP_FILTERED;
-            }
-        }
-        if table != 0 && !self.has_table(family, table) {
-            if request.family() == family {
-                dump.refusal = Some(ENOENT.into());
-            }
-            return Ok(dump);
-        }
-        let is_over = |route: &Route| self.legs_of(route).iter().any(|leg| leg.device == device);
-        for (key, list) in &self.routes.all {
-            if key.family != family || table != 0 && key.table != table {
-                continue;
-            }
-            let mut rest = &list[..];
-            while let [route, ..] = rest {
-                let siblings = match family {
-                    INET6 => self.routes.siblings(key, route),
-                    _ => vec![route],
-                };
-                let is_shown = (protocol == 0 || route.protocol == protocol)
-                    && (kind == 0 || route.kind == kind)
-                    && (device == 0 || siblings.iter().any(|sibling| is_over(sibling)));
-                if is_shown {
-                    dump.rows.push(self.route_row(key, route, Action::New));
-                }
-                // The siblings are in the row. A quirk: so is what stands between them, as it were.
-                let last = siblings.last().map(|last| last.origin.id);
-                let last = rest.iter().position(|other| Some(other.origin.id) == last);
-                rest = &rest[last.unwrap_or(0) + 1..];
-            }
-        }
-        Ok(dump)
-    }
-
     /// Returns true if a routing table exists; if not, a dump of it is refused.
     pub(super) fn has_table(&self, family: u8, table: u32) -> bool {
         matches!(table, 254 | 255) || self.routes.tables.contains(&(family, table))
     }
 
-    pub(super) fn each_route(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_route(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for (key, list) in &self.routes.all {
             for route in list {
                 add(self.single_route_row(key, route, Action::New), route.origin);

@@ -5,11 +5,7 @@ use crate::message::Action;
 
 use super::address::Address;
 use super::bag::Ip;
-use super::numbers::{
-    EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, ESRCH, INET, INET6, NLM_F_APPEND, NLM_F_CREATE,
-    NLM_F_EXCL, NLM_F_REPLACE, RTN_LOCAL, RTN_UNICAST, SCOPE_HOST, SCOPE_LINK, SCOPE_NOWHERE,
-    TABLE_LOCAL, TABLE_MAIN, group,
-};
+use super::numbers::*;
 use super::request::{Refusal, Request};
 use super::route::{
     Key, Leg, RTA_METRICS, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK, Route, Wanted, metrics,
@@ -268,7 +264,7 @@ impl State {
         by: By<'_, '_>,
     ) {
         let row = self.route_row(key, route, action);
-        self.announce_with(flags, group::IPV4_ROUTE, &row, by);
+        self.announce_with(flags, &row, by);
     }
 
     /// Takes routes without an announcement.

@@ -4,11 +4,7 @@
 use crate::message::Action;
 
 use super::bag::{Ip, Prefix};
-use super::numbers::{
-    EEXIST, EINVAL, ENETDOWN, ENODEV, ENOENT, ESRCH, INET6, LOOPBACK, NLM_F_APPEND, NLM_F_CREATE,
-    NLM_F_EXCL, NLM_F_REPLACE, PROTOCOL_KERNEL, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, TABLE_LOCAL,
-    TABLE_MAIN, group,
-};
+use super::numbers::*;
 use super::request::{Refusal, Request};
 use super::route::{
     Key, Leg, RTA_EXPIRES, RTA_METRICS, RTA_PREFSRC, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK,
@@ -229,7 +225,7 @@ impl State {
     ) -> Result<(), Refusal> {
         let flags = self.place6(&key, route.clone(), flags)?;
         let row = self.route_row(&key, &route, Action::New);
-        self.announce_with(flags, group::IPV6_ROUTE, &row, by);
+        self.announce_with(flags, &row, by);
         Ok(())
     }
 
@@ -273,7 +269,7 @@ impl State {
                 true => NLM_F_REPLACE,
                 false => NLM_F_CREATE,
             } | request.flags & NLM_F_APPEND;
-            self.announce_with(done, group::IPV6_ROUTE, &row, Some(request));
+            self.announce_with(done, &row, Some(request));
         }
         if failed.is_err() {
             for route in &routes {
@@ -351,7 +347,7 @@ impl State {
             .collect();
         if !wanted.is_multipath && leg.gateway.is_none() && siblings.len() > 1 {
             let row = self.route_row(&key, &route, Action::Del);
-            self.announce(group::IPV6_ROUTE, &row, Some(request));
+            self.announce(&row, Some(request));
             for sibling in siblings {
                 self.routes.remove(&key, sibling.origin.id);
             }
@@ -378,7 +374,7 @@ impl State {
     fn remove_route6(&mut self, key: &Key, route: &Route, by: By<'_, '_>) {
         if let Some(route) = self.routes.remove(key, route.origin.id) {
             let row = self.single_route_row(key, &route, Action::Del);
-            self.announce(group::IPV6_ROUTE, &row, by);
+            self.announce(&row, by);
         }
     }
 
@@ -534,7 +530,7 @@ impl State {
     pub(super) fn nexthop_replaced6(&mut self, id: u32, by: By<'_, '_>) {
         for (key, route) in self.with_nexthop6(id) {
             let row = self.single_route_row(&key, &route, Action::New);
-            self.announce_with(NLM_F_REPLACE, group::IPV6_ROUTE, &row, by);
+            self.announce_with(NLM_F_REPLACE, &row, by);
         }
     }
 

@@ -4,11 +4,8 @@
 use crate::message::{Action, Kind, RawMessage};
 
 use super::bag::{Bag, Ip, Prefix, ip, width};
-use super::numbers::{
-    EACCES, EAFNOSUPPORT, EEXIST, EINVAL, ENETUNREACH, ENOENT, EPERM, INET, INET6, LOOPBACK,
-    NLM_F_EXCL, PROTOCOL_KERNEL, TABLE_COMPAT, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, group,
-};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::{Flaw, Origin, State};
 
 const FRA_DST: u16 = 1;
@@ -295,7 +292,8 @@ impl State {
         }
         rule.origin = self.new_origin();
         self.rules.insert(rule.clone());
-        self.announce_rule(&rule, Action::New, request);
+        let row = self.rule_row(&rule, Action::New);
+        self.announce(&row, Some(request));
         Ok(())
     }
 
@@ -311,23 +309,9 @@ impl State {
             return Err(EPERM.into());
         }
         let row = self.rule_row(&list[at], Action::Del);
-        let rule = self.rules.list_mut(asked.family).remove(at);
-        self.announce_rule_row(rule.family, &row, request);
+        self.rules.list_mut(asked.family).remove(at);
+        self.announce(&row, Some(request));
         Ok(())
-    }
-
-    fn announce_rule(&mut self, rule: &Rule, action: Action, by: &Request<'_>) {
-        let row = self.rule_row(rule, action);
-        self.announce_rule_row(rule.family, &row, by);
-    }
-
-    fn announce_rule_row(&mut self, family: u8, row: &RawMessage, by: &Request<'_>) {
-        let group = if family == INET {
-            group::IPV4_RULE
-        } else {
-            group::IPV6_RULE
-        };
-        self.announce(group, row, Some(by));
     }
 
     /// A rule as it is shown, with the state of its target and its devices.
@@ -355,25 +339,7 @@ impl State {
         rule.attrs.clone().row(Kind::Rule, action, header)
     }
 
-    pub(super) fn dump_rules(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
-        if request.is_strict && (request.attrs != Bag::default() || request.header[1..] != [0; 11])
-        {
-            return Err(EINVAL.into());
-        }
-        let families: &[u8] = match request.family() {
-            INET => &[INET],
-            INET6 => &[INET6],
-            0 => &[INET, INET6],
-            _ => return Err(EAFNOSUPPORT.into()),
-        };
-        let all = families.iter().flat_map(|family| self.rules.list(*family));
-        Dump::filtered(
-            all.map(|rule| self.rule_row(rule, Action::New)).collect(),
-            false,
-        )
-    }
-
-    pub(super) fn each_rule(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_rule(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for rule in self.rules.v4.iter().chain(&self.rules.v6) {
             add(self.rule_row(rule, Action::New), rule.origin);
         }

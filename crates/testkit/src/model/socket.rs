@@ -11,7 +11,7 @@ use crate::message::u32_at;
 use super::Kernel;
 use super::dispatch::{Reply, Sender};
 use super::mailbox::Mailbox;
-use super::numbers::{EINVAL, EMSGSIZE};
+use super::numbers::*;
 
 /// `net.core.wmem_default`: a datagram may have 32 bytes less.
 const SEND_BUFFER: usize = 212_992;

@@ -3,7 +3,7 @@
 
 use super::super::State;
 use super::super::bag::Bag;
-use super::super::numbers::{EBUSY, EEXIST, EINVAL, ENODEV, EOPNOTSUPP, ERANGE};
+use super::super::numbers::*;
 use super::super::request::Refusal;
 use super::{IFF_BROADCAST, IFF_MASTER, IFF_MULTICAST, IFF_NOARP, Link};
 

@@ -1,7 +1,7 @@
 //! Masters and their ports (`do_set_master`, `net/bridge/br_if.c`, `net/bridge/br_stp.c`).
 
 use super::super::State;
-use super::super::numbers::{EBUSY, EINVAL, ELOOP, EOPNOTSUPP};
+use super::super::numbers::*;
 use super::super::request::Refusal;
 use super::{IFF_SLAVE, IFLA_ADDRESS, Link};
 

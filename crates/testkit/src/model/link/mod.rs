@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::message::{Action, Kind, RawMessage};
 
 use super::bag::Bag;
-use super::numbers::{EINVAL, ENODEV, group};
-use super::request::{Dump, Refusal, Request};
+use super::numbers::*;
+use super::request::{Refusal, Request};
 use super::{Origin, State};
 use kind::LinkKind;
 
@@ -74,13 +74,10 @@ const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_GROUP: u16 = 27;
-const IFLA_EXT_MASK: u16 = 29;
 const IFLA_CARRIER: u16 = 33;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
-/// The greatest attribute that the kernel knows.
-const IFLA_MAX: u16 = 69;
 
 const ARPHRD_ETHER: u16 = 1;
 const ARPHRD_LOOPBACK: u16 = 772;
@@ -359,7 +356,7 @@ impl State {
             }
             if unannounced != Some(index) {
                 let row = self.links.row(&link, Action::Del);
-                self.announce(group::LINK, &row, None);
+                self.announce(&row, None);
             }
             if let Some(lower) = link.lower() {
                 self.announce_link(lower);
@@ -380,7 +377,7 @@ impl State {
             .map(|link| self.links.row(link, Action::New))
             .collect();
         for row in rows {
-            self.announce(group::LINK, &row, None);
+            self.announce(&row, None);
         }
     }
 
@@ -401,7 +398,7 @@ impl State {
         if let Some(link) = self.links.get(index).cloned() {
             let row = self.links.row(&link, Action::New);
             self.links.announced.insert(index, link);
-            self.announce(group::LINK, &row, None);
+            self.announce(&row, None);
         }
     }
 
@@ -440,22 +437,7 @@ impl State {
         Ok(self.links.row(link, Action::New))
     }
 
-    /// All links, or the ports of a master, or those of a kind.
-    pub(super) fn dump_links(&self, request: &Request<'_>) -> Result<Dump, Refusal> {
-        request.only_filters(&[IFLA_EXT_MASK, IFLA_MASTER, IFLA_LINKINFO], IFLA_MAX)?;
-        let master = request.attrs.u32(IFLA_MASTER).filter(|master| *master != 0);
-        let info = request.attrs.nested(IFLA_LINKINFO).unwrap_or_default();
-        let kind = info.text(IFLA_INFO_KIND).and_then(LinkKind::named);
-        let is_shown = |link: &&Link| {
-            master.is_none_or(|master| link.master == Some(master))
-                && kind.is_none_or(|kind| link.is(kind.word))
-        };
-        let rows = self.links.iter().filter(is_shown);
-        let rows = rows.map(|link| self.links.row(link, Action::New)).collect();
-        Dump::filtered(rows, master.is_some() || kind.is_some())
-    }
-
-    pub(super) fn each_link(&self, add: &mut impl FnMut(RawMessage, Origin)) {
+    pub(super) fn each_link(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for link in self.links.iter() {
             add(self.links.row(link, Action::New), link.origin);
         }

@@ -3,10 +3,7 @@
 use crate::message::u32_at;
 
 use super::super::bag::Bag;
-use super::super::numbers::{
-    EBUSY, EEXIST, EINVAL, ENETDOWN, ENODEV, EOPNOTSUPP, EPERM, NLM_F_CREATE, NLM_F_EXCL,
-    NLM_F_REPLACE,
-};
+use super::super::numbers::*;
 use super::super::request::{Refusal, Request};
 use super::super::{Flaw, Origin, State};
 use super::kind::LinkKind;
