@@ -9,6 +9,7 @@ use super::address::{
     IFA_F_TENTATIVE, IFA_PROTO, IFA_RT_PRIORITY,
 };
 use super::bag::{Ip, Prefix};
+use super::neighbour::Flush;
 use super::numbers::*;
 use super::request::{Refusal, Request};
 
@@ -334,7 +335,7 @@ impl State {
 
     fn leave_ipv6(&mut self, index: u32) {
         self.routes6_down(index);
-        self.neighbours6_down(index);
+        self.flush_neighbours(index, Flush::Family(INET6));
         self.addresses6_down(index);
     }
 }

@@ -68,32 +68,19 @@ struct Asked<'a, 'b> {
     mac: [u8; 6],
 }
 
-impl Asked<'_, '_> {
-    /// An address for which there may be several destinations.
-    fn is_of_many(&self) -> bool {
-        self.mac[0] & 1 == 1 || self.mac == [0; 6]
-    }
-}
-
 impl State {
     fn asked_forwarding<'a, 'b>(&self, request: &'a Request<'b>) -> Result<Asked<'a, 'b>, Refusal> {
         let device = request.u32(4);
-        if device == 0 {
+        let link = self.links.get(device).ok_or(ENODEV)?;
+        if link.is_loopback() {
             return Err(EINVAL.into());
         }
-        if self.links.get(device).ok_or(ENODEV)?.is_loopback() {
-            return Err(EINVAL.into());
-        }
-        let mac = request
-            .attrs
-            .get(NDA_LLADDR)
-            .and_then(|mac| mac.try_into().ok());
         Ok(Asked {
             request,
             device,
             state: u16_at(request.header, 8),
             flags: request.header[10],
-            mac: mac.ok_or(EINVAL)?,
+            mac: request.attrs.array(NDA_LLADDR).ok_or(EINVAL)?,
         })
     }
 
@@ -104,55 +91,54 @@ impl State {
     }
 
     fn forwarding_row(&self, key: Key, entry: &Entry, remote: &Bag, action: Action) -> RawMessage {
-        let link = self.links.get(key.0);
-        let (is_bridge, is_vxlan) = (
-            link.is_some_and(|l| l.is("bridge")),
-            link.is_some_and(|l| l.is("vxlan")),
-        );
+        let is = |word| self.links.get(key.0).is_some_and(|link| link.is(word));
         let device = if entry.port == 0 { key.0 } else { entry.port };
         let mut header = vec![BRIDGE, 0, 0, 0];
         header.extend(device.to_ne_bytes());
         header.extend(entry.state.to_ne_bytes());
-        header.extend([entry.flags, u8::from(is_vxlan)]);
+        header.extend([entry.flags, u8::from(is("vxlan"))]);
         let mut attrs = remote.clone();
         attrs.set(NDA_LLADDR, key.1);
-        if is_bridge {
+        attrs.set(NDA_CACHEINFO, [0; 16]);
+        if is("bridge") {
             attrs.set_u32(NDA_MASTER, key.0);
             attrs.set_u32(NDA_FLAGS_EXT, 0);
-        }
-        if is_bridge || is_vxlan {
-            attrs.set(NDA_CACHEINFO, [0; 16]);
         }
         attrs.row(Kind::Neighbour, action, header)
     }
 
     fn announce_forwarding(&mut self, key: Key, at: usize, action: Action) {
-        let Some(entry) = self.forwarding.all.get(&key) else {
-            return;
-        };
-        if let Some(remote) = entry.remotes.get(at) {
-            let row = self.forwarding_row(key, entry, remote, action);
-            self.announce(&row, None);
+        if let Some(entry) = self.forwarding.all.get(&key)
+            && let Some(remote) = entry.remotes.get(at)
+        {
+            self.announce(&self.forwarding_row(key, entry, remote, action), None);
         }
     }
 
-    /// `rtnl_fdb_add`: at the bridge, at the device itself, or at both.
-    pub(super) fn new_forwarding(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// `rtnl_fdb_add` and `rtnl_fdb_del`: at the bridge, at the device itself, or at both.
+    pub(super) fn write_forwarding(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+        let is_delete = request.kind & 1 == 1;
         let mut asked = self.asked_forwarding(request)?;
         let mut done = Err(EOPNOTSUPP.into());
         if (asked.flags == 0 || asked.flags & NTF_MASTER != 0)
             && let Some(bridge) = self.bridge_of(asked.device)
         {
-            self.add_to_bridge(bridge, asked.device, &asked)?;
+            match is_delete {
+                true => self.delete_from_bridge(bridge, asked.device, &asked)?,
+                false => self.add_to_bridge(bridge, asked.device, &asked)?,
+            }
             asked.flags &= !NTF_MASTER;
             done = Ok(());
         }
         if asked.flags & NTF_SELF == 0 {
             return done;
         }
-        match self.links.get(asked.device).map(|link| link.kind.word) {
-            Some("bridge") => self.add_to_bridge(asked.device, 0, &asked),
-            Some("vxlan") => self.add_to_vxlan(&asked),
+        let kind = self.links.get(asked.device).map(|link| link.kind.word);
+        match (kind, is_delete) {
+            (Some("bridge"), false) => self.add_to_bridge(asked.device, 0, &asked),
+            (Some("bridge"), true) => self.delete_from_bridge(asked.device, 0, &asked),
+            (Some("vxlan"), false) => self.add_to_vxlan(&asked),
+            (Some("vxlan"), true) => self.delete_from_vxlan(&asked),
             _ => Err(EOPNOTSUPP.into()),
         }
     }
@@ -165,61 +151,44 @@ impl State {
         asked: &Asked<'_, '_>,
     ) -> Result<(), Refusal> {
         let key = (bridge, asked.mac);
-        let state = asked.state & (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE);
-        let (is_permanent, is_sticky) = (state & NUD_PERMANENT != 0, asked.flags & NTF_STICKY != 0);
-        if state == 0
-            || asked.mac == [0; 6]
-            || !is_permanent && port == 0
-            || is_permanent && is_sticky
-        {
+        let state = match asked.state {
+            state if state & NUD_PERMANENT != 0 => NUD_PERMANENT,
+            state if state & NUD_NOARP != 0 => NUD_NOARP,
+            state if state & NUD_REACHABLE != 0 => NUD_REACHABLE,
+            _ => return Err(EINVAL.into()),
+        };
+        let is_bad = match state {
+            NUD_PERMANENT => asked.flags & NTF_STICKY != 0,
+            _ => port == 0,
+        };
+        if is_bad || asked.mac == [0; 6] {
             return Err(EINVAL.into());
         }
         if state == NUD_REACHABLE && !self.links.get(port).is_some_and(|port| port.is_running()) {
             return Err(EPERM.into());
         }
         let known = self.forwarding.all.get(&key);
-        if known.is_none() && !asked.request.has(NLM_F_CREATE) {
-            return Err(ENOENT.into());
-        }
-        if known.is_some() && asked.request.has(NLM_F_EXCL) {
-            return Err(EEXIST.into());
-        }
         let flags = asked.flags & (NTF_STICKY | NTF_EXT_LEARNED);
-        let is_new = known.is_none_or(|known| {
-            (known.port, known.flags, known.state) != (port, flags, asked.state)
-        });
-        let state = match (is_permanent, state & NUD_NOARP != 0) {
-            (true, _) => NUD_PERMANENT,
-            (_, true) => NUD_NOARP,
-            _ => NUD_REACHABLE,
+        let is_new = match known {
+            None if !asked.request.has(NLM_F_CREATE) => return Err(ENOENT.into()),
+            Some(_) if asked.request.has(NLM_F_EXCL) => return Err(EEXIST.into()),
+            None => true,
+            Some(known) => (known.port, known.flags, known.state) != (port, flags, asked.state),
         };
         let origin = known.map(|known| known.origin);
-        self.store_forwarding(key, origin, state, flags, port, vec![Bag::default()]);
+        let origin = origin.unwrap_or_else(|| self.new_origin());
+        let entry = Entry {
+            origin: self.changed(origin),
+            state,
+            flags,
+            port,
+            remotes: vec![Bag::default()],
+        };
+        self.forwarding.all.insert(key, entry);
         if is_new {
             self.announce_forwarding(key, 0, Action::New);
         }
         Ok(())
-    }
-
-    fn store_forwarding(
-        &mut self,
-        key: Key,
-        known: Option<Origin>,
-        state: u16,
-        flags: u8,
-        port: u32,
-        remotes: Vec<Bag>,
-    ) {
-        let mut origin = known.unwrap_or_else(|| self.new_origin());
-        origin.changed_by = self.writer;
-        let entry = Entry {
-            origin,
-            state,
-            flags,
-            port,
-            remotes,
-        };
-        self.forwarding.all.insert(key, entry);
     }
 
     /// The destination that a request states, without what the device has by itself.
@@ -248,17 +217,25 @@ impl State {
         let remote = self.remote(asked)?;
         let key = (asked.device, asked.mac);
         let replaces = asked.request.has(NLM_F_REPLACE);
-        let is_refused = replaces && asked.is_of_many();
+        // An address for which there may be several destinations.
+        let is_of_many = asked.mac[0] & 1 == 1 || asked.mac == [0; 6];
         let flawed = self.has_flaw(Flaw::AppendReplaces);
         let writer = self.writer;
         let Some(entry) = self.forwarding.all.get_mut(&key) else {
             if !asked.request.has(NLM_F_CREATE) {
                 return Err(ENOENT.into());
             }
-            if is_refused {
+            if replaces && is_of_many {
                 return Err(EOPNOTSUPP.into());
             }
-            self.store_forwarding(key, None, asked.state, asked.flags, 0, vec![remote]);
+            let entry = Entry {
+                origin: self.new_origin(),
+                state: asked.state,
+                flags: asked.flags,
+                port: 0,
+                remotes: vec![remote],
+            };
+            self.forwarding.all.insert(key, entry);
             self.announce_forwarding(key, 0, Action::New);
             return Ok(());
         };
@@ -268,21 +245,22 @@ impl State {
         let mut is_changed = (entry.state, entry.flags) != (asked.state, asked.flags);
         (entry.state, entry.flags) = (asked.state, asked.flags);
         entry.origin.changed_by = writer;
-        if is_refused {
+        let mut at = 0;
+        if replaces && is_of_many {
             return Err(EOPNOTSUPP.into());
         }
-        let is_known = entry.remotes.contains(&remote);
-        let mut at = 0;
-        if replaces && !is_known {
-            entry.remotes[0] = remote;
-            is_changed = true;
-        } else if asked.request.has(NLM_F_APPEND) && asked.is_of_many() && !is_known {
-            if flawed {
-                entry.remotes.clear();
+        if !entry.remotes.contains(&remote) {
+            if replaces {
+                entry.remotes[0] = remote;
+                is_changed = true;
+            } else if asked.request.has(NLM_F_APPEND) && is_of_many {
+                if flawed {
+                    entry.remotes.clear();
+                }
+                at = entry.remotes.len();
+                entry.remotes.push(remote);
+                is_changed = true;
             }
-            entry.remotes.push(remote);
-            at = entry.remotes.len() - 1;
-            is_changed = true;
         }
         if is_changed {
             self.announce_forwarding(key, at, Action::New);
@@ -290,47 +268,26 @@ impl State {
         Ok(())
     }
 
-    /// `rtnl_fdb_del`.
-    pub(super) fn del_forwarding(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let asked = self.asked_forwarding(request)?;
-        let mut done = Err(EOPNOTSUPP.into());
-        if (asked.flags == 0 || asked.flags & NTF_MASTER != 0)
-            && let Some(bridge) = self.bridge_of(asked.device)
-        {
-            self.delete_forwarding((bridge, asked.mac), asked.device)?;
-            done = Ok(());
-        }
-        if asked.flags & NTF_SELF == 0 {
-            return done;
-        }
-        let key = (asked.device, asked.mac);
-        match self.links.get(asked.device).map(|link| link.kind.word) {
-            Some("bridge") => self.delete_forwarding(key, 0),
-            Some("vxlan") => self.delete_from_vxlan(&asked),
-            _ => Err(EOPNOTSUPP.into()),
-        }
-    }
-
-    fn delete_forwarding(&mut self, key: Key, port: u32) -> Result<(), Refusal> {
-        let known = self
-            .forwarding
-            .all
-            .get(&key)
-            .filter(|known| known.port == port);
-        known.ok_or(ENOENT)?;
-        self.drop_forwarding(key);
+    fn delete_from_bridge(
+        &mut self,
+        bridge: u32,
+        port: u32,
+        asked: &Asked<'_, '_>,
+    ) -> Result<(), Refusal> {
+        let key = (bridge, asked.mac);
+        let known = self.forwarding.all.get(&key);
+        known.filter(|known| known.port == port).ok_or(ENOENT)?;
+        self.drop_forwarding(|other, _| *other == key);
         Ok(())
     }
 
     /// `vxlan_fdb_delete`: without a destination all go; one that does not exist is no error.
     fn delete_from_vxlan(&mut self, asked: &Asked<'_, '_>) -> Result<(), Refusal> {
         let key = (asked.device, asked.mac);
-        let remote = self.remote(asked)?;
+        let mut remote = self.remote(asked)?;
+        remote.remove_zeros(&[NDA_DST]);
         let entry = self.forwarding.all.get(&key).ok_or(ENOENT)?;
-        if remote
-            .get(NDA_DST)
-            .is_some_and(|ip| ip.iter().any(|byte| *byte != 0))
-        {
+        if remote.has(NDA_DST) {
             let Some(at) = entry.remotes.iter().position(|other| *other == remote) else {
                 return Ok(());
             };
@@ -342,47 +299,37 @@ impl State {
                 return Ok(());
             }
         }
-        self.drop_forwarding(key);
+        self.drop_forwarding(|other, _| *other == key);
         Ok(())
     }
 
-    fn drop_forwarding(&mut self, key: Key) {
-        let count = self
-            .forwarding
-            .all
-            .get(&key)
-            .map_or(0, |entry| entry.remotes.len());
-        for at in 0..count {
-            self.announce_forwarding(key, at, Action::Del);
-        }
-        self.forwarding.all.remove(&key);
-    }
-
-    fn drop_forwarding_where(&mut self, is_gone: impl Fn(&Key, &Entry) -> bool) {
-        let gone = self
-            .forwarding
-            .all
-            .iter()
-            .filter(|(key, entry)| is_gone(key, entry));
-        let gone: Vec<_> = gone.map(|(key, _)| *key).collect();
-        for key in gone {
-            self.drop_forwarding(key);
+    fn drop_forwarding(&mut self, is_gone: impl Fn(&Key, &Entry) -> bool) {
+        let all = self.forwarding.all.iter();
+        let gone = all.filter(|(key, entry)| is_gone(key, entry));
+        let gone: Vec<_> = gone
+            .map(|(key, entry)| (*key, entry.remotes.len()))
+            .collect();
+        for (key, count) in gone {
+            for at in 0..count {
+                self.announce_forwarding(key, at, Action::Del);
+            }
+            self.forwarding.all.remove(&key);
         }
     }
 
     /// A link goes: so do its entries.
     pub(super) fn forwarding_gone(&mut self, index: u32) {
-        self.drop_forwarding_where(|key, entry| key.0 == index || entry.port == index);
+        self.drop_forwarding(|key, entry| key.0 == index || entry.port == index);
     }
 
     /// A port leaves its bridge.
     pub(super) fn forwarding_left(&mut self, bridge: u32, port: u32) {
-        self.drop_forwarding_where(|key, entry| key.0 == bridge && entry.port == port);
+        self.drop_forwarding(|key, entry| key.0 == bridge && entry.port == port);
     }
 
     /// A link is set down: a VXLAN forgets what ages, and a bridge that of a port.
     pub(super) fn forwarding_down(&mut self, index: u32) {
-        self.drop_forwarding_where(|key, entry| {
+        self.drop_forwarding(|key, entry| {
             let is_here = entry.port == index || key.0 == index && entry.port == 0;
             let ages = entry.state & (NUD_PERMANENT | NUD_NOARP) == 0;
             is_here && ages && key.1 != [0; 6]
@@ -392,10 +339,8 @@ impl State {
     pub(super) fn each_forwarding(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for (key, entry) in &self.forwarding.all {
             for remote in &entry.remotes {
-                add(
-                    self.forwarding_row(*key, entry, remote, Action::New),
-                    entry.origin,
-                );
+                let row = self.forwarding_row(*key, entry, remote, Action::New);
+                add(row, entry.origin);
             }
         }
     }

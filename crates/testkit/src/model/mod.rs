@@ -61,7 +61,7 @@ use address::Addresses;
 use forwarding::Forwarding;
 use link::Links;
 use mailbox::Mailbox;
-use neighbour::Neighbours;
+use neighbour::{Flush, Neighbours};
 use nexthop::Nexthops;
 use numbers::{INET, NLM_F_ECHO};
 use request::Request;
@@ -292,6 +292,14 @@ impl State {
         }
     }
 
+    /// The origin of an object that the request changes.
+    fn changed(&self, origin: Origin) -> Origin {
+        Origin {
+            changed_by: self.writer,
+            ..origin
+        }
+    }
+
     fn announce(&mut self, message: &RawMessage, by: By<'_, '_>) {
         self.announce_with(0, message, by);
     }
@@ -345,7 +353,7 @@ impl State {
     fn link_down(&mut self, index: u32) {
         self.nexthops_down(index, false);
         self.routes4_down(index);
-        self.neighbours_down(index);
+        self.flush_neighbours(index, Flush::Down);
         // addrconf_ifdown takes the routes first.
         self.routes6_down(index);
         self.addresses6_down(index);
@@ -359,7 +367,7 @@ impl State {
         }
         self.routes4_carrier(index, on);
         if !on {
-            self.neighbours_carrier_lost(index);
+            self.flush_neighbours(index, Flush::Carrier);
         }
         self.addresses6_carrier(index, on);
         self.routes6_carrier(index, on);
@@ -370,7 +378,7 @@ impl State {
         self.nexthops_down(index, true);
         self.addresses4_gone(index);
         self.routes4_gone(index);
-        self.neighbours_down(index);
+        self.flush_neighbours(index, Flush::Down);
         self.routes6_gone(index);
         self.addresses6_gone(index);
     }

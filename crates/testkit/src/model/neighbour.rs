@@ -29,15 +29,25 @@ const NUD_PERMANENT: u8 = 0x80;
 /// Reachable, stale, delay, probe, without resolution, permanent.
 const NUD_VALID: u8 = 0x02 | 0x04 | 0x08 | NUD_PROBE | NUD_NOARP | NUD_PERMANENT;
 
-/// All neighbours and proxies.
+/// All neighbours, and then all proxies.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Neighbours {
-    all: BTreeMap<Key, Neighbour>,
-    proxies: BTreeMap<Key, Neighbour>,
-}
+pub(super) struct Neighbours(BTreeMap<Key, Neighbour>);
 
-/// Family, device, address.
-type Key = (u8, u32, Vec<u8>);
+/// Whether it is a proxy, family, device, address.
+type Key = (bool, u8, u32, Vec<u8>);
+
+/// What takes the rows of a link along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flush {
+    /// It goes down, or goes.
+    Down,
+    /// It loses a family.
+    Family(u8),
+    /// It loses its carrier: permanent rows stay.
+    Carrier,
+    /// It has another hardware address: proxies stay.
+    Address,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Neighbour {
@@ -99,14 +109,10 @@ impl Neighbour {
     }
 
     fn row(&self, key: &Key, action: Action) -> RawMessage {
-        let (family, device, ip) = key;
+        let (is_proxy, family, device, ip) = key;
         let mut header = vec![*family, 0, 0, 0];
         header.extend(device.to_ne_bytes());
-        let state = if self.flags & NTF_PROXY == 0 {
-            self.state
-        } else {
-            0
-        };
+        let state = if *is_proxy { 0 } else { self.state };
         header.extend([state, 0, self.flags as u8, self.kind]);
         let mut attrs = self.attrs.clone();
         attrs.set(NDA_DST, &ip[..]);
@@ -114,7 +120,7 @@ impl Neighbour {
         if self.state & NUD_VALID == 0 {
             attrs.remove(&[NDA_LLADDR]);
         }
-        if self.flags & NTF_PROXY == 0 {
+        if !is_proxy {
             attrs.set(NDA_PROBES, [0; 4]);
             attrs.set(NDA_CACHEINFO, [0; 16]);
         }
@@ -130,42 +136,40 @@ fn key(request: &Request<'_>) -> Result<Key, Refusal> {
         return Err(EAFNOSUPPORT.into());
     }
     let ip = dst.get(..width(family)).ok_or(EINVAL)?;
-    Ok((family, request.u32(4), ip.to_vec()))
+    let is_proxy = u32::from(request.header[10]) & NTF_PROXY != 0;
+    Ok((is_proxy, family, request.u32(4), ip.to_vec()))
 }
 
 impl State {
     pub(super) fn new_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let attrs = &request.attrs;
         let key = key(request)?;
+        let (is_proxy, family, index, _) = key;
         let flags = u32::from(request.header[10]);
-        let lladdr = attrs.get(NDA_LLADDR);
-        let link = match key.1 {
-            0 => return Err(EINVAL.into()),
-            index => self.links.get(index).ok_or(ENODEV)?,
-        };
-        if lladdr.is_some_and(|lladdr| lladdr.len() < link.address().len()) {
+        let state = u16_at(request.header, 8) as u8;
+        if index == 0 {
             return Err(EINVAL.into());
         }
-        let state = u16_at(request.header, 8) as u8;
-        if flags & NTF_PROXY != 0 {
-            return self.new_proxy(key, state & NUD_PERMANENT, flags, attrs);
+        self.links.get(index).ok_or(ENODEV)?;
+        if is_proxy {
+            self.new_proxy(key, state & NUD_PERMANENT, flags, &request.attrs);
+            return Ok(());
         }
-        if !self.addresses(key.0).is_on(key.1) {
+        if !self.addresses(family).is_on(index) {
             return Err(EINVAL.into());
         }
         let change = Change {
             state,
             flags,
-            lladdr,
+            lladdr: request.attrs.get(NDA_LLADDR),
             overrides: true,
         };
         self.add_neighbour(key, change, request)
     }
 
     /// A proxy, of which nothing is ever announced; its state is not shown.
-    fn new_proxy(&mut self, key: Key, state: u8, flags: u32, new: &Bag) -> Result<(), Refusal> {
+    fn new_proxy(&mut self, key: Key, state: u8, flags: u32, new: &Bag) {
         let origin = self.new_origin();
-        let proxy = self.neighbours.proxies.entry(key).or_insert(Neighbour {
+        let proxy = self.neighbours.0.entry(key).or_insert(Neighbour {
             origin,
             kind: RTN_UNICAST,
             ..Neighbour::default()
@@ -176,7 +180,6 @@ impl State {
         if new.u8(NDA_PROTOCOL).is_some_and(|protocol| protocol != 0) {
             proxy.attrs.take_from(new, NDA_PROTOCOL);
         }
-        Ok(())
     }
 
     fn add_neighbour(
@@ -185,29 +188,25 @@ impl State {
         mut change: Change<'_>,
         request: &Request<'_>,
     ) -> Result<(), Refusal> {
-        match self.neighbours.all.contains_key(&key) {
-            false => {
-                if !request.has(NLM_F_CREATE) {
-                    return Err(ENOENT.into());
-                }
-                if key.0 == INET && self.is_loopback(key.1) {
-                    key.2 = vec![0; 4];
-                }
-                let mut new = self.constructed(&key);
-                new.flags = change.flags & NTF_EXT_LEARNED;
-                new.origin = self.new_origin();
-                self.neighbours.all.entry(key.clone()).or_insert(new);
+        if !self.neighbours.0.contains_key(&key) {
+            if !request.has(NLM_F_CREATE) {
+                return Err(ENOENT.into());
             }
-            true => {
-                if request.has(NLM_F_EXCL) {
-                    return Err(EEXIST.into());
-                }
-                change.overrides = request.has(NLM_F_REPLACE);
+            if key.1 == INET && self.is_loopback(key.2) {
+                key.3 = vec![0; 4];
             }
+            let mut new = self.constructed(&key);
+            new.flags = change.flags & NTF_EXT_LEARNED;
+            new.origin = self.new_origin();
+            self.neighbours.0.entry(key.clone()).or_insert(new);
+        } else if request.has(NLM_F_EXCL) {
+            return Err(EEXIST.into());
+        } else {
+            change.overrides = request.has(NLM_F_REPLACE);
         }
         let loses_protocol = self.has_flaw(Flaw::NeighbourLosesProtocol);
         let writer = self.writer;
-        let Some(neighbour) = self.neighbours.all.get_mut(&key) else {
+        let Some(neighbour) = self.neighbours.0.get_mut(&key) else {
             return Ok(());
         };
         neighbour.origin.changed_by = writer;
@@ -224,7 +223,7 @@ impl State {
     }
 
     /// A new row as its family and device make it (`arp_constructor`, `ndisc_constructor`).
-    fn constructed(&self, (family, index, dst): &Key) -> Neighbour {
+    fn constructed(&self, (_, family, index, dst): &Key) -> Neighbour {
         let mut new = Neighbour {
             kind: match (family, &dst[..]) {
                 (&INET6, [0xff, ..]) => RTN_MULTICAST,
@@ -252,21 +251,16 @@ impl State {
     /// A row that was valid is announced as failed first.
     pub(super) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let key = key(request)?;
-        if key.1 != 0 {
-            self.links.get(key.1).ok_or(ENODEV)?;
+        let (is_proxy, _, index, _) = key;
+        match index {
+            0 if is_proxy => {}
+            0 => return Err(EINVAL.into()),
+            index => drop(self.links.get(index).ok_or(ENODEV)?),
         }
-        if u32::from(request.header[10]) & NTF_PROXY != 0 {
-            return self
-                .neighbours
-                .proxies
-                .remove(&key)
-                .map(drop)
-                .ok_or(ENOENT.into());
+        let mut neighbour = self.neighbours.0.remove(&key).ok_or(ENOENT)?;
+        if is_proxy {
+            return Ok(());
         }
-        if key.1 == 0 {
-            return Err(EINVAL.into());
-        }
-        let mut neighbour = self.neighbours.all.remove(&key).ok_or(ENOENT)?;
         let (_, is_announced) = neighbour.update(&Change {
             state: NUD_FAILED,
             flags: 0,
@@ -277,60 +271,34 @@ impl State {
             let row = neighbour.row(&key, Action::New);
             self.announce_as(&row, (0, 0, request.port), None);
         }
-        let row = neighbour.row(&key, Action::Del);
-        self.announce(&row, None);
+        self.announce(&neighbour.row(&key, Action::Del), None);
         Ok(())
     }
 
     pub(super) fn each_neighbour(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
-        for (key, neighbour) in self.neighbours.all.iter().chain(&self.neighbours.proxies) {
+        for (key, neighbour) in &self.neighbours.0 {
             add(neighbour.row(key, Action::New), neighbour.origin);
         }
     }
 
-    /// Takes the rows of a device and a family, or of both.
-    fn flush_neighbours(&mut self, family: u8, index: u32, is_gone: impl Fn(&Neighbour) -> bool) {
-        let is_here = |key: &Key| key.1 == index && (family == 0 || key.0 == family);
-        let here = self.neighbours.all.iter();
-        let gone = here.filter(|(key, neighbour)| is_here(key) && is_gone(neighbour));
+    /// Takes rows of a link.
+    pub(super) fn flush_neighbours(&mut self, index: u32, flush: Flush) {
+        let is_gone = |key: &Key, neighbour: &Neighbour| {
+            key.2 == index
+                && match flush {
+                    Flush::Down => true,
+                    Flush::Family(family) => key.1 == family,
+                    Flush::Carrier => neighbour.state & NUD_PERMANENT == 0,
+                    Flush::Address => !key.0,
+                }
+        };
+        let all = self.neighbours.0.iter();
+        let gone = all.filter(|(key, neighbour)| is_gone(key, neighbour));
         let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
         for key in gone {
-            if let Some(neighbour) = self.neighbours.all.remove(&key) {
-                let row = neighbour.row(&key, Action::Del);
-                self.announce(&row, None);
+            if let Some(neighbour) = self.neighbours.0.remove(&key).filter(|_| !key.0) {
+                self.announce(&neighbour.row(&key, Action::Del), None);
             }
         }
-    }
-
-    fn take_neighbours(&mut self, family: u8, index: u32, is_gone: impl Fn(&Neighbour) -> bool) {
-        self.flush_neighbours(family, index, &is_gone);
-        self.neighbours.proxies.retain(|key, proxy| {
-            key.1 != index || family != 0 && key.0 != family || !is_gone(proxy)
-        });
-    }
-
-    /// Rows of all kinds go with a link that goes down.
-    pub(super) fn neighbours_down(&mut self, index: u32) {
-        self.take_neighbours(0, index, |_| true);
-    }
-
-    /// The last IPv4 address of a link has gone.
-    pub(super) fn neighbours4_down(&mut self, index: u32) {
-        self.take_neighbours(INET, index, |_| true);
-    }
-
-    /// A link loses IPv6.
-    pub(super) fn neighbours6_down(&mut self, index: u32) {
-        self.take_neighbours(INET6, index, |_| true);
-    }
-
-    /// All rows but permanent ones go with the carrier.
-    pub(super) fn neighbours_carrier_lost(&mut self, index: u32) {
-        self.take_neighbours(0, index, |neighbour| neighbour.state & NUD_PERMANENT == 0);
-    }
-
-    /// All rows go with the hardware address, but proxies stay.
-    pub(super) fn neighbours_flush(&mut self, index: u32) {
-        self.flush_neighbours(0, index, |_| true);
     }
 }

@@ -5,6 +5,7 @@ use crate::message::Action;
 
 use super::address::Address;
 use super::bag::Ip;
+use super::neighbour::Flush;
 use super::numbers::*;
 use super::request::{Refusal, Request};
 use super::route::{
@@ -313,7 +314,7 @@ impl State {
         self.remove_address_routes(index, address);
         if self.addresses4.of(index).is_empty() {
             self.lose_legs4(index, Loss::Addresses);
-            self.neighbours4_down(index);
+            self.flush_neighbours(index, Flush::Family(INET));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Rules of both families (`net/core/fib_rules.c`). No device is a VRF: a rule with `FRA_L3MDEV`
 //! never matches. The rules of multicast routing do not exist.
 
-use crate::message::{Action, Kind, RawMessage};
+use crate::message::{Action, Kind, RawMessage, u32_at};
 
-use super::bag::{Bag, Ip, Prefix, ip, width};
+use super::bag::{Bag, Ip, Prefix, ip};
 use super::numbers::*;
 use super::request::{Refusal, Request};
 use super::{Flaw, Origin, State};
@@ -44,13 +44,28 @@ const OF_FAMILY: [u16; 7] = [
     FRA_FLOWLABEL_MASK,
     FRA_DSCP_MASK,
 ];
+/// Attributes with a mask, and the mask of a request that states none.
+const MASKS: [(u16, u16, &[u8]); 4] = [
+    (FRA_FWMARK, FRA_FWMASK, &[0xff; 4]),
+    (FRA_SPORT_RANGE, FRA_SPORT_MASK, &[0xff; 2]),
+    (FRA_DPORT_RANGE, FRA_DPORT_MASK, &[0xff; 2]),
+    (FRA_DSCP, FRA_DSCP_MASK, &[0x3f]),
+];
+const SHOWN_UNLESS_ZERO: [u16; 8] = [
+    FRA_PRIORITY,
+    FRA_FWMARK,
+    FRA_GOTO,
+    FRA_FLOW,
+    FRA_TUN_ID,
+    FRA_IP_PROTO,
+    FRA_SPORT_RANGE,
+    FRA_DPORT_RANGE,
+];
 
-const FIB_RULE_PERMANENT: u32 = 0x1;
 const FIB_RULE_INVERT: u32 = 0x2;
 const FIB_RULE_UNRESOLVED: u32 = 0x4;
 const FIB_RULE_IIF_DETACHED: u32 = 0x8;
 const FIB_RULE_OIF_DETACHED: u32 = 0x10;
-const FIB_RULE_FIND_SADDR: u32 = 0x1_0000;
 
 const ACT_TO_TBL: u8 = 1;
 const ACT_GOTO: u8 = 2;
@@ -58,22 +73,15 @@ const ACT_NOP: u8 = 3;
 const ACT_UNREACHABLE: u8 = 7;
 const ACT_PROHIBIT: u8 = 8;
 
-/// All rules, in the order of their priorities.
+/// All rules, by family in the order of their priorities.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules {
-    v4: Vec<Rule>,
-    v6: Vec<Rule>,
-}
+pub(super) struct Rules(Vec<Rule>);
 
 #[derive(Clone, Debug)]
 struct Rule {
     origin: Origin,
-    family: u8,
-    dst_len: u8,
-    src_len: u8,
-    tos: u8,
-    action: u8,
-    flags: u32,
+    /// `struct fib_rule_hdr`.
+    header: Vec<u8>,
     /// The attributes as the kernel shows them: with defaults, and without zeros.
     attrs: Bag,
 }
@@ -83,96 +91,61 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` for another family, `EINVAL` for a jump without a target or back.
+    /// `EINVAL` for a jump without a target or back.
     fn read(request: &Request<'_>, default_priority: u32) -> Result<Self, Refusal> {
-        let [family, dst_len, src_len, tos, table, _, _, action, ..] = *request.header else {
-            return Err(EINVAL.into());
-        };
+        let mut header = request.header.to_vec();
+        header[5..7].fill(0);
         let mut attrs = request.attrs.clone();
-        if !attrs.has(FRA_PRIORITY) {
-            attrs.set_u32(FRA_PRIORITY, default_priority);
-        }
-        let target = attrs.u32(FRA_GOTO);
-        let is_jump = action == ACT_GOTO;
-        if is_jump != target.is_some() || is_jump && target <= attrs.u32(FRA_PRIORITY) {
-            return Err(EINVAL.into());
-        }
-        for (number, length) in [(FRA_DST, dst_len), (FRA_SRC, src_len)] {
-            let is_whole = attrs
-                .get(number)
-                .is_some_and(|ip| ip.len() == width(family));
-            match length {
-                0 => attrs.remove(&[number]),
-                _ if is_whole && usize::from(length) <= width(family) * 8 => {}
-                _ => return Err(EINVAL.into()),
-            }
-        }
-        for number in [FRA_IIFNAME, FRA_OIFNAME] {
-            if let Some(name) = attrs.text(number).map(<[u8]>::to_vec) {
-                match &name[..] {
-                    [] => attrs.remove(&[number]),
-                    name => attrs.set_text(number, name),
-                }
-            }
-        }
-        if !attrs.has(FRA_TABLE) {
-            attrs.set_u32(FRA_TABLE, table.into());
-        }
-        let has_mark = attrs.u32(FRA_FWMARK).is_some_and(|mark| mark != 0);
-        if has_mark && !attrs.has(FRA_FWMASK) {
-            attrs.set_u32(FRA_FWMASK, u32::MAX);
-        }
-        if attrs.u32(FRA_SUPPRESS_IFGROUP) == Some(u32::MAX) {
-            attrs.remove(&[FRA_SUPPRESS_IFGROUP]);
-        }
         for (number, default) in [
-            (FRA_SUPPRESS_PREFIXLEN, &[0xff; 4][..]),
+            (FRA_PRIORITY, &default_priority.to_ne_bytes()[..]),
+            (FRA_TABLE, &u32::from(header[4]).to_ne_bytes()),
+            (FRA_SUPPRESS_PREFIXLEN, &[0xff; 4]),
             (FRA_PROTOCOL, &[0]),
         ] {
             if !attrs.has(number) {
                 attrs.set(number, default);
             }
         }
-        for (range, mask) in [
-            (FRA_SPORT_RANGE, FRA_SPORT_MASK),
-            (FRA_DPORT_RANGE, FRA_DPORT_MASK),
-        ] {
-            if let Some([a, b, c, d]) = attrs.array::<4>(range)
-                && (a, b) == (c, d)
-                && !attrs.has(mask)
-            {
-                attrs.set(mask, [0xff; 2]);
+        let target = attrs.u32(FRA_GOTO);
+        let is_jump = header[7] == ACT_GOTO;
+        if is_jump != target.is_some() || is_jump && target <= attrs.u32(FRA_PRIORITY) {
+            return Err(EINVAL.into());
+        }
+        for (number, length) in [(FRA_DST, header[1]), (FRA_SRC, header[2])] {
+            if length == 0 {
+                attrs.remove(&[number]);
             }
         }
-        if attrs.has(FRA_DSCP) && !attrs.has(FRA_DSCP_MASK) {
-            attrs.set(FRA_DSCP_MASK, [0x3f]);
+        if attrs.u32(FRA_SUPPRESS_IFGROUP) == Some(u32::MAX) {
+            attrs.remove(&[FRA_SUPPRESS_IFGROUP]);
         }
-        let shown_unless_zero = [
-            FRA_PRIORITY,
-            FRA_FWMARK,
-            FRA_GOTO,
-            FRA_FLOW,
-            FRA_TUN_ID,
-            FRA_IP_PROTO,
-            FRA_SPORT_RANGE,
-            FRA_DPORT_RANGE,
-            FRA_SPORT_MASK,
-            FRA_DPORT_MASK,
-        ];
-        attrs.remove_zeros(&shown_unless_zero);
-        if !has_mark {
-            attrs.remove_zeros(&[FRA_FWMASK]);
+        attrs.remove_zeros(&SHOWN_UNLESS_ZERO);
+        for (number, mask, default) in MASKS {
+            match attrs.array::<4>(number) {
+                // A range of more than one port has no mask.
+                Some([a, b, c, d]) if number != FRA_FWMARK && (a, b) != (c, d) => {}
+                _ if attrs.has(number) && !attrs.has(mask) => attrs.set(mask, default),
+                _ if !attrs.has(number) => attrs.remove_zeros(&[mask]),
+                _ => {}
+            }
         }
         Ok(Self {
             origin: Origin::default(),
-            family,
-            dst_len,
-            src_len,
-            tos,
-            action,
-            flags: request.u32(8),
+            header,
             attrs,
         })
+    }
+
+    fn family(&self) -> u8 {
+        self.header[0]
+    }
+
+    fn action(&self) -> u8 {
+        self.header[7]
+    }
+
+    fn flags(&self) -> u32 {
+        u32_at(&self.header, 8)
     }
 
     fn priority(&self) -> u32 {
@@ -183,20 +156,15 @@ impl Rule {
         self.attrs.u32(FRA_TABLE).unwrap_or(0)
     }
 
-    fn protocol(&self) -> Option<u8> {
-        self.attrs.u8(FRA_PROTOCOL)
-    }
-
-    /// `fib4_rule_compare`, `fib6_rule_compare`.
+    /// `fib4_rule_compare`, `fib6_rule_compare`: prefix lengths, TOS, and what a family has.
     fn fits_family(&self, other: &Self) -> bool {
         let is_same = |number: &u16| {
             let asked = self.attrs.get(*number);
             asked.is_none() || asked == other.attrs.get(*number)
         };
-        OF_FAMILY.iter().all(is_same)
-            && (self.dst_len == 0 || self.dst_len == other.dst_len)
-            && (self.src_len == 0 || self.src_len == other.src_len)
-            && (self.tos == 0 || self.tos == other.tos && !other.attrs.has(FRA_DSCP))
+        let fits = |at: usize| self.header[at] == 0 || self.header[at] == other.header[at];
+        let tos_fits = self.header[3] == 0 || !other.attrs.has(FRA_DSCP);
+        OF_FAMILY.iter().all(is_same) && (1..=3).all(fits) && tos_fits
     }
 
     /// `rule_exists`: equality, for an exclusive add. The target of a jump and the flags do not
@@ -208,7 +176,7 @@ impl Rule {
             rest.remove(&[FRA_GOTO]);
             rest
         };
-        self.action == other.action && rest(self) == rest(other) && self.fits_family(other)
+        self.action() == other.action() && rest(self) == rest(other) && self.fits_family(other)
     }
 
     /// `rule_find`: what is not stated fits anything.
@@ -218,13 +186,13 @@ impl Rule {
                 FRA_GOTO => true,
                 FRA_PRIORITY => !states_priority,
                 FRA_TABLE => self.table() == 0,
-                FRA_PROTOCOL => self.protocol() == Some(0),
+                FRA_PROTOCOL => self.attrs.u8(number) == Some(0),
                 FRA_SUPPRESS_PREFIXLEN => self.attrs.u32(number) == Some(u32::MAX),
                 number => OF_FAMILY.contains(&number),
             };
             is_default || self.attrs.get(number) == other.attrs.get(number)
         };
-        (self.action == 0 || self.action == other.action)
+        (self.action() == 0 || self.action() == other.action())
             && (!states_priority || self.priority() == other.priority())
             && self.attrs.numbers().all(fits)
             && self.fits_family(other)
@@ -232,22 +200,15 @@ impl Rule {
 }
 
 impl Rules {
-    fn list(&self, family: u8) -> &[Rule] {
-        if family == INET { &self.v4 } else { &self.v6 }
-    }
-
-    fn list_mut(&mut self, family: u8) -> &mut Vec<Rule> {
-        if family == INET {
-            &mut self.v4
-        } else {
-            &mut self.v6
-        }
+    fn of(&self, family: u8) -> Vec<&Rule> {
+        let of = self.0.iter().filter(|rule| rule.family() == family);
+        of.collect()
     }
 
     fn insert(&mut self, rule: Rule) {
-        let list = self.list_mut(rule.family);
-        let at = list.partition_point(|other| other.priority() <= rule.priority());
-        list.insert(at, rule);
+        let key = |rule: &Rule| (rule.family(), rule.priority());
+        let at = self.0.partition_point(|other| key(other) <= key(&rule));
+        self.0.insert(at, rule);
     }
 }
 
@@ -256,38 +217,30 @@ impl State {
         if !matches!(request.family(), INET | INET6) {
             return Err(EAFNOSUPPORT.into());
         }
+        let list = self.rules.of(request.family());
         // One below the second rule's.
-        let second = self.rules.list(request.family()).get(1);
-        Rule::read(
-            request,
-            second.map_or(0, |rule| rule.priority().saturating_sub(1)),
-        )
+        let second = list.get(1).map_or(0, |rule| rule.priority());
+        Rule::read(request, second.saturating_sub(1))
     }
 
     pub(super) fn new_rule(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let mut rule = self.read_rule(request)?;
-        let exists = self
-            .rules
-            .list(rule.family)
-            .iter()
-            .any(|other| rule.exists_as(other));
+        let list = self.rules.of(rule.family());
+        let exists = list.iter().any(|other| rule.exists_as(other));
         if request.has(NLM_F_EXCL) && exists && !self.has_flaw(Flaw::RuleTwice) {
             return Err(EEXIST.into());
         }
-        if rule.action == ACT_TO_TBL && !rule.attrs.has(FRA_L3MDEV) {
-            let mut table = rule.table();
-            match (rule.family, table) {
+        if rule.action() == ACT_TO_TBL && !rule.attrs.has(FRA_L3MDEV) {
+            match (rule.family(), rule.table()) {
                 (INET6, 0) => return Err(EINVAL.into()),
-                (INET6, _) => {}
+                (INET6, table) => drop(self.routes.tables.insert((INET6, table))),
                 (_, 0) => {
                     let free = (1..=u32::MAX).find(|table| !self.has_table(INET, *table));
-                    table = free.unwrap_or(u32::MAX);
+                    let table = free.unwrap_or(u32::MAX);
                     rule.attrs.set_u32(FRA_TABLE, table);
+                    self.routes.tables.insert((INET, table));
                 }
-                _ => table = 0,
-            }
-            if table != 0 {
-                self.routes.tables.insert((rule.family, table));
+                _ => {}
             }
         }
         rule.origin = self.new_origin();
@@ -300,26 +253,21 @@ impl State {
     pub(super) fn del_rule(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let asked = self.read_rule(request)?;
         let states_priority = request.attrs.has(FRA_PRIORITY);
-        let list = self.rules.list(asked.family);
-        let at = list
-            .iter()
-            .position(|other| asked.finds(other, states_priority));
-        let at = at.ok_or(ENOENT)?;
-        if list[at].flags & FIB_RULE_PERMANENT != 0 {
-            return Err(EPERM.into());
-        }
-        let row = self.rule_row(&list[at], Action::Del);
-        self.rules.list_mut(asked.family).remove(at);
+        let is_meant =
+            |rule: &Rule| rule.family() == asked.family() && asked.finds(rule, states_priority);
+        let at = self.rules.0.iter().position(is_meant).ok_or(ENOENT)?;
+        let row = self.rule_row(&self.rules.0[at], Action::Del);
+        self.rules.0.remove(at);
         self.announce(&row, Some(request));
         Ok(())
     }
 
     /// A rule as it is shown, with the state of its target and its devices.
     fn rule_row(&self, rule: &Rule, action: Action) -> RawMessage {
-        let mut flags = rule.flags;
+        let mut flags = rule.flags();
         if let Some(target) = rule.attrs.u32(FRA_GOTO) {
-            let mut list = self.rules.list(rule.family).iter();
-            if !list.any(|other| other.priority() == target) {
+            let list = self.rules.of(rule.family());
+            if !list.iter().any(|other| other.priority() == target) {
                 flags |= FIB_RULE_UNRESOLVED;
             }
         }
@@ -332,15 +280,14 @@ impl State {
                 flags |= flag;
             }
         }
-        let table = u8::try_from(rule.table()).unwrap_or(TABLE_COMPAT);
-        let mut header = vec![rule.family, rule.dst_len, rule.src_len, rule.tos];
-        header.extend([table, 0, 0, rule.action]);
-        header.extend(flags.to_ne_bytes());
+        let mut header = rule.header.clone();
+        header[4] = u8::try_from(rule.table()).unwrap_or(TABLE_COMPAT);
+        header.splice(8.., flags.to_ne_bytes());
         rule.attrs.clone().row(Kind::Rule, action, header)
     }
 
     pub(super) fn each_rule(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
-        for rule in self.rules.v4.iter().chain(&self.rules.v6) {
+        for rule in &self.rules.0 {
             add(self.rule_row(rule, Action::New), rule.origin);
         }
     }
@@ -360,14 +307,11 @@ impl State {
             attrs.set(FRA_PROTOCOL, [PROTOCOL_KERNEL]);
             attrs.set_u32(FRA_PRIORITY, priority);
             attrs.remove_zeros(&[FRA_PRIORITY]);
+            let mut header = vec![0; Kind::Rule.header_len()];
+            (header[0], header[7]) = (family, ACT_TO_TBL);
             self.rules.insert(Rule {
                 origin: Origin::default(),
-                family,
-                dst_len: 0,
-                src_len: 0,
-                tos: 0,
-                action: ACT_TO_TBL,
-                flags: 0,
+                header,
                 attrs,
             });
         }
@@ -381,7 +325,7 @@ impl State {
         ip: Ip,
         device: u32,
     ) -> Vec<Result<(u32, i32), i32>> {
-        let list = self.rules.list(family);
+        let list = self.rules.of(family);
         let mut steps = Vec::new();
         let mut at = 0;
         while let Some(rule) = list.get(at) {
@@ -389,14 +333,12 @@ impl State {
             if !self.rule_matches(rule, ip, device) {
                 continue;
             }
-            match rule.action {
+            steps.push(match rule.action() {
                 ACT_GOTO => {
                     // Jumps lead forward alone, so this ends.
                     let target = rule.attrs.u32(FRA_GOTO);
-                    let found = list
-                        .iter()
-                        .position(|other| Some(other.priority()) == target);
-                    at = found.unwrap_or(at);
+                    let is_target = |other: &&Rule| Some(other.priority()) == target;
+                    at = list.iter().position(is_target).unwrap_or(at);
                     continue;
                 }
                 ACT_NOP => continue,
@@ -405,10 +347,10 @@ impl State {
                     steps.push(Ok((rule.table(), length.cast_signed())));
                     continue;
                 }
-                ACT_UNREACHABLE => steps.push(Err(ENETUNREACH)),
-                ACT_PROHIBIT => steps.push(Err(EACCES)),
-                _ => steps.push(Err(EINVAL)),
-            }
+                ACT_UNREACHABLE => Err(ENETUNREACH),
+                ACT_PROHIBIT => Err(EACCES),
+                _ => Err(EINVAL),
+            });
             break;
         }
         steps
@@ -416,39 +358,32 @@ impl State {
 
     /// `fib_rule_match`, for a packet of this host of which only destination and device are known.
     fn rule_matches(&self, rule: &Rule, to: Ip, device: u32) -> bool {
-        let input = if rule.family == INET { LOOPBACK } else { 0 };
-        let is_device = |name: &[u8], index| {
-            self.links
-                .named(name)
-                .is_some_and(|link| link.index == index)
+        let input = if rule.family() == INET { LOOPBACK } else { 0 };
+        let number = |number| rule.attrs.u32(number).unwrap_or(0);
+        let is_device = |name: u16, index| {
+            let link = rule
+                .attrs
+                .text(name)
+                .and_then(|name| self.links.named(name));
+            link.is_some_and(|link| link.index == index)
         };
-        let text = |number| rule.attrs.text(number).unwrap_or_default();
-        let fits = |number: u16| match number {
-            FRA_IIFNAME => is_device(text(number), input),
-            FRA_OIFNAME => is_device(text(number), device),
-            FRA_FWMARK => {
-                let bits = |number| rule.attrs.u32(number).unwrap_or(0);
-                bits(FRA_FWMARK) & bits(FRA_FWMASK) == 0
-            }
+        let holds = |number: u16, length: usize, address: Ip| {
+            let prefix = rule.attrs.get(number).map(ip).unwrap_or_default();
+            Prefix::new(prefix, rule.header[length]).holds(address)
+        };
+        let dscp = |number| rule.attrs.u8(number).unwrap_or(0);
+        let fits = |attr: u16| match attr {
+            FRA_IIFNAME => is_device(attr, input),
+            FRA_OIFNAME => is_device(attr, device),
+            FRA_FWMARK => number(FRA_FWMARK) & number(FRA_FWMASK) == 0,
             FRA_TUN_ID | FRA_L3MDEV | FRA_IP_PROTO | FRA_SPORT_RANGE | FRA_DPORT_RANGE => false,
-            FRA_UID_RANGE => rule.attrs.u32(number) == Some(0),
-            FRA_DSCP => {
-                let bits = |number| rule.attrs.u8(number).unwrap_or(0);
-                bits(FRA_DSCP) & bits(FRA_DSCP_MASK) == 0
-            }
-            FRA_FLOWLABEL => rule.attrs.u32(number) == Some(0),
-            FRA_DST => {
-                let dst = rule.attrs.get(number).map(ip).unwrap_or_default();
-                Prefix::new(dst, rule.dst_len).holds(to)
-            }
-            FRA_SRC if rule.family == INET6 => rule.flags & FIB_RULE_FIND_SADDR != 0,
-            FRA_SRC => {
-                let src = rule.attrs.get(number).map(ip).unwrap_or_default();
-                Prefix::new(src, rule.src_len).holds([0; 16])
-            }
+            FRA_UID_RANGE | FRA_FLOWLABEL => number(attr) == 0,
+            FRA_DSCP => dscp(FRA_DSCP) & dscp(FRA_DSCP_MASK) == 0,
+            FRA_DST => holds(attr, 1, to),
+            FRA_SRC => rule.family() == INET && holds(attr, 2, [0; 16]),
             _ => true,
         };
-        let matches = rule.tos == 0 && rule.attrs.numbers().all(fits);
-        matches != (rule.flags & FIB_RULE_INVERT != 0)
+        let matches = rule.header[3] == 0 && rule.attrs.numbers().all(fits);
+        matches != (rule.flags() & FIB_RULE_INVERT != 0)
     }
 }

@@ -1,6 +1,7 @@
 //! Masters and their ports (`do_set_master`, `net/bridge/br_if.c`, `net/bridge/br_stp.c`).
 
 use super::super::State;
+use super::super::neighbour::Flush;
 use super::super::numbers::*;
 use super::super::request::Refusal;
 use super::{IFF_SLAVE, IFLA_ADDRESS, Link};
@@ -110,7 +111,7 @@ impl State {
         let follows = (68..=65535).contains(&smallest) && !bridge.has_own_mtu;
         if !bridge.has_own_address && bridge.address() != address {
             self.with_link(master, |link| link.attrs.set(IFLA_ADDRESS, address));
-            self.neighbours_flush(master);
+            self.flush_neighbours(master, Flush::Address);
             self.update_bridge_carrier(master);
         }
         if follows {

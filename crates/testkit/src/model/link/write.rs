@@ -3,6 +3,7 @@
 use crate::message::u32_at;
 
 use super::super::bag::Bag;
+use super::super::neighbour::Flush;
 use super::super::numbers::*;
 use super::super::request::{Refusal, Request};
 use super::super::{Flaw, Origin, State};
@@ -354,7 +355,7 @@ impl State {
             }
         }
         if others.has(IFLA_BROADCAST) {
-            self.neighbours_flush(index);
+            self.flush_neighbours(index, Flush::Address);
         }
         if others != Bag::default() {
             self.change_state(index, |link| link.attrs.add(&others));
@@ -377,7 +378,7 @@ impl State {
             link.attrs.set(IFLA_ADDRESS, address);
             link.has_own_address = true;
         });
-        self.neighbours_flush(index);
+        self.flush_neighbours(index, Flush::Address);
         self.announce_link(index);
         if is_bridge && !is_same {
             self.update_bridge_carrier(index);
