@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::message::{Action, Kind, RawMessage, attributes, push_attribute, u16_at, u32_at};
+use crate::message::{Action, Kind, RawMessage, attributes, push_attribute};
 
 use super::numbers::*;
 
@@ -166,33 +166,6 @@ impl Prefix {
     }
 }
 
-/// One `struct rtnexthop` of `RTA_MULTIPATH`.
-pub(super) struct Hop {
-    pub(super) flags: u8,
-    pub(super) weight: u16,
-    pub(super) device: u32,
-    pub(super) attrs: Bag,
-}
-
-/// The next hops of `RTA_MULTIPATH`, up to the first that does not fit.
-pub(super) fn hops(mut rest: &[u8]) -> Vec<Hop> {
-    let mut all = Vec::new();
-    while let Some(fixed) = rest.get(..8)
-        && let Some(inner) = rest.get(8..usize::from(u16_at(fixed, 0)))
-    {
-        all.push(Hop {
-            flags: fixed[2],
-            weight: u16::from(fixed[3]) + 1,
-            device: u32_at(fixed, 4),
-            attrs: Bag::read(inner),
-        });
-        rest = rest
-            .get((8 + inner.len()).next_multiple_of(4)..)
-            .unwrap_or(&[]);
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,14 +177,5 @@ mod tests {
         assert!(ten.holds(ip(&[10, 1, 9, 9])));
         assert!(!ten.holds(ip(&[10, 2])));
         assert!(Prefix::default().holds([0xff; 16]));
-    }
-
-    #[test]
-    fn hops_end_at_the_first_that_does_not_fit() {
-        let two = [8, 0, 1, 2, 5, 0, 0, 0, 12, 0, 0, 0, 6, 0, 0, 0, 4, 0, 7, 0];
-        let read = |bytes| hops(bytes).iter().map(|hop| hop.device).collect::<Vec<_>>();
-        assert_eq!(read(&two[..]), [5, 6]);
-        assert_eq!(read(&two[..19]), [5]);
-        assert_eq!(read(&[0; 8]), Vec::<u32>::new());
     }
 }

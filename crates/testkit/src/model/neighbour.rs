@@ -252,10 +252,11 @@ impl State {
     pub(super) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let key = key(request)?;
         let (is_proxy, _, index, _) = key;
-        match index {
-            0 if is_proxy => {}
-            0 => return Err(EINVAL.into()),
-            index => drop(self.links.get(index).ok_or(ENODEV)?),
+        if index == 0 && !is_proxy {
+            return Err(EINVAL.into());
+        }
+        if index != 0 && self.links.get(index).is_none() {
+            return Err(ENODEV.into());
         }
         let mut neighbour = self.neighbours.0.remove(&key).ok_or(ENOENT)?;
         if is_proxy {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::message::{Action, Kind, RawMessage, u32_at};
 
-use super::bag::{Bag, width};
+use super::bag::{Bag, ip, width};
 use super::numbers::*;
 use super::request::{Refusal, Request};
 use super::route::{Gateway, Leg, RTNH_F_ONLINK};
@@ -42,68 +42,34 @@ struct Nexthop {
 }
 
 impl Nexthop {
-    /// Reads a request.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for attributes that exclude each other, `EOPNOTSUPP` for what is not modelled.
+    /// Reads a request; what is not modelled is refused with `EOPNOTSUPP`.
     fn read(request: &Request<'_>) -> Result<Self, Refusal> {
-        let [family, _, protocol, _, flags, ..] = *request.header else {
-            return Err(EINVAL.into());
-        };
+        let (family, flags) = (request.family(), request.header[4]);
         let attrs = &request.attrs;
-        let device = attrs.u32(NHA_OIF);
-        let gateway = attrs.get(NHA_GATEWAY);
-        let is_group = attrs.has(NHA_GROUP);
-        let is_blackhole = attrs.has(NHA_BLACKHOLE);
-        let names_leg = device.is_some() || gateway.is_some();
-        let is_bad = match is_group {
-            true => family != 0 || names_leg || is_blackhole,
-            false => {
-                !matches!(family, INET | INET6)
-                    || is_blackhole && names_leg
-                    || device.is_none() && !is_blackhole
-                    || gateway.is_none() && flags != 0 && !is_blackhole
-                    || gateway.is_some_and(|gateway| gateway.len() != width(family))
-            }
-        };
-        if is_bad {
-            return Err(EINVAL.into());
-        }
-        if attrs.has(NHA_FDB) {
+        if attrs.has(NHA_FDB) || attrs.u16(NHA_GROUP_TYPE).is_some_and(|kind| kind != 0) {
             return Err(EOPNOTSUPP.into());
         }
+        let device = match attrs.u32(NHA_OIF) {
+            None if attrs.has(NHA_BLACKHOLE) => LOOPBACK,
+            None if !attrs.has(NHA_GROUP) => return Err(EINVAL.into()),
+            device => device.unwrap_or(0),
+        };
+        let gateway = attrs.get(NHA_GATEWAY);
         let mut read = Self {
             origin: Origin::default(),
             family,
-            protocol,
+            protocol: request.header[2],
             flags,
             leg: Leg {
                 flags,
                 scope: SCOPE_LINK,
-                ..Leg::to_device(device.unwrap_or(0))
+                gateway: gateway.and_then(|gateway| Gateway::of(family, ip(gateway))),
+                ..Leg::to_device(device)
             },
             attrs: attrs.clone(),
         };
         read.attrs.remove(&[NHA_OIF, NHA_GATEWAY]);
-        if let Some(gateway) = gateway {
-            let ip = super::bag::ip(gateway);
-            read.leg.gateway = (ip != [0; 16]).then_some(Gateway { family, ip });
-        }
-        if is_blackhole {
-            read.leg.device = LOOPBACK;
-        }
-        if is_group {
-            match attrs.u16(NHA_GROUP_TYPE).unwrap_or(0) {
-                0 => {}
-                1 => return Err(EOPNOTSUPP.into()),
-                _ => return Err(EINVAL.into()),
-            }
-            let members = read.members();
-            let is_twice = |at: usize| members[..at].iter().any(|(id, _)| *id == members[at].0);
-            if members.is_empty() || (0..members.len()).any(is_twice) {
-                return Err(EINVAL.into());
-            }
+        if read.is_group() {
             read.attrs.set(NHA_GROUP_TYPE, [0; 2]);
             read.attrs.set_u32(NHA_OP_FLAGS, RESP_GRP_RESVD_0);
         }
@@ -187,11 +153,8 @@ impl State {
     }
 
     fn groups_with(&self, id: u32) -> Vec<u32> {
-        let groups = self
-            .nexthops
-            .all
-            .iter()
-            .filter(|(_, nexthop)| nexthop.has_member(id));
+        let all = self.nexthops.all.iter();
+        let groups = all.filter(|(_, nexthop)| nexthop.has_member(id));
         groups.map(|(group, _)| *group).collect()
     }
 
@@ -216,15 +179,11 @@ impl State {
                 // A quirk: a group keeps the protocol that it was made with.
                 (new.protocol, new.flags) = (old.protocol, old.flags);
             }
-            new.origin = Origin {
-                changed_by: self.writer,
-                ..old.origin
-            };
+            new.origin = self.changed(old.origin);
             self.nexthops.all.insert(id, new);
             self.announce_nexthop(id, Action::New, Some(request));
             for id in [vec![id], self.groups_with(id)].concat() {
-                self.nexthop_replaced4(id, Some(request));
-                self.nexthop_replaced6(id, Some(request));
+                self.announce_routes_of_nexthop(id, request);
             }
             return Ok(());
         }
@@ -259,38 +218,25 @@ impl State {
 
     fn check_members(&self, group: &Nexthop) -> Result<(), Refusal> {
         let members = group.members();
-        for (id, _) in &members {
-            let member = self.nexthop(*id).ok_or(EINVAL)?;
-            if member.is_group() || member.is_blackhole() && members.len() > 1 {
-                return Err(EINVAL.into());
-            }
+        let is_bad = |(id, _): &(u32, u16)| {
+            let member = self.nexthop(*id);
+            member.is_none_or(|it| it.is_group() || it.is_blackhole() && members.len() > 1)
+        };
+        match members.iter().any(is_bad) {
+            true => Err(EINVAL.into()),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// `replace_nexthop`: the routes that have it must suit the new one.
     fn check_replace(&self, id: u32, old: &Nexthop, new: &Nexthop) -> Result<(), Refusal> {
-        let groups = self.groups_with(id);
-        for user in [vec![id], groups.clone()].concat() {
-            let is_many = self
-                .nexthop(user)
-                .is_some_and(|user| user.members().len() > 1);
-            if user != id && new.is_blackhole() && is_many {
+        for user in [vec![id], self.groups_with(id)].concat() {
+            let user_is_many = self.nexthop(user).is_some_and(|it| it.members().len() > 1);
+            if user != id && new.is_blackhole() && user_is_many {
                 return Err(EINVAL.into());
             }
-            for (_, route) in self
-                .routes
-                .of(INET)
-                .filter(|(_, route)| route.nexthop == user)
-            {
-                self.suits4(new, route.scope)?;
-            }
-            if self
-                .routes
-                .of(INET6)
-                .any(|(_, route)| route.nexthop == user)
-            {
-                self.suits6(new)?;
+            for (key, route) in self.routes.with_nexthop(user) {
+                self.check_nexthop_suits(new, key.family, route.scope)?;
             }
         }
         match old.is_group() != new.is_group() {
@@ -299,30 +245,22 @@ impl State {
         }
     }
 
-    /// `fib_check_nexthop`: whether an IPv4 route of a scope may have it.
-    pub(super) fn nexthop_suits4(&self, id: u32, scope: u8) -> Result<(), Refusal> {
-        self.suits4(self.nexthop(id).ok_or(ENOENT)?, scope)
+    /// `fib_check_nexthop` and `fib6_check_nexthop`: whether a route of a family, for IPv4 of a
+    /// scope, may have it.
+    pub(super) fn nexthop_suits(&self, id: u32, family: u8, scope: u8) -> Result<(), Refusal> {
+        self.check_nexthop_suits(self.nexthop(id).ok_or(EINVAL)?, family, scope)
     }
 
-    fn suits4(&self, nexthop: &Nexthop, scope: u8) -> Result<(), Refusal> {
-        let single = match nexthop.members().first() {
-            Some((first, _)) => self.nexthop(*first).ok_or(EINVAL)?,
-            None => nexthop,
+    fn check_nexthop_suits(&self, it: &Nexthop, family: u8, scope: u8) -> Result<(), Refusal> {
+        let members = it.members().into_iter();
+        let members: Vec<_> = members.filter_map(|(id, _)| self.nexthop(id)).collect();
+        let single = members.first().unwrap_or(&it);
+        let is_bad = if family == INET {
+            scope == SCOPE_HOST && (it.is_group() || single.leg.gateway.is_some())
+                || scope >= SCOPE_LINK && single.leg.has(RTNH_F_ONLINK)
+        } else {
+            it.family == INET || members.iter().any(|member| member.family == INET)
         };
-        let is_bad = scope == SCOPE_HOST && (nexthop.is_group() || single.leg.gateway.is_some())
-            || scope >= SCOPE_LINK && single.leg.has(RTNH_F_ONLINK);
-        if is_bad { Err(EINVAL.into()) } else { Ok(()) }
-    }
-
-    /// `fib6_check_nexthop`: whether an IPv6 route may have it.
-    pub(super) fn nexthop_suits6(&self, id: u32) -> Result<(), Refusal> {
-        self.suits6(self.nexthop(id).ok_or(EINVAL)?)
-    }
-
-    fn suits6(&self, nexthop: &Nexthop) -> Result<(), Refusal> {
-        let is_v4 = |id: u32| self.nexthop(id).is_some_and(|member| member.family == INET);
-        let mut members = nexthop.members().into_iter();
-        let is_bad = nexthop.family == INET || members.any(|(id, _)| is_v4(id));
         if is_bad { Err(EINVAL.into()) } else { Ok(()) }
     }
 
@@ -341,8 +279,7 @@ impl State {
         if by.is_some() {
             self.announce_nexthop(id, Action::Del, by);
         }
-        self.nexthop_gone4(id);
-        self.nexthop_gone6(id);
+        self.remove_routes_of_nexthop(id);
         for group in self.groups_with(id) {
             if self.has_flaw(Flaw::GroupsOutliveTheirNexthops) {
                 break;

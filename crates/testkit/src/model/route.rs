@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::message::{Action, Kind, RawMessage, u16_at};
+use crate::message::{Action, Kind, RawMessage, u16_at, u32_at};
 
-use super::bag::{Bag, Ip, Prefix, hops, ip, width};
+use super::bag::{Bag, Ip, Prefix, ip, width};
 use super::numbers::*;
-use super::request::{Refusal, Request};
-use super::{Origin, State};
+use super::request::Request;
+use super::{By, Origin, State};
 
 pub(super) const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
@@ -18,17 +18,14 @@ const RTA_PRIORITY: u16 = 6;
 pub(super) const RTA_PREFSRC: u16 = 7;
 pub(super) const RTA_METRICS: u16 = 8;
 const RTA_MULTIPATH: u16 = 9;
-const RTA_FLOW: u16 = 11;
 const RTA_CACHEINFO: u16 = 12;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTA_PREF: u16 = 20;
-const RTA_ENCAP_TYPE: u16 = 21;
-const RTA_ENCAP: u16 = 22;
 pub(super) const RTA_EXPIRES: u16 = 23;
 const RTA_NH_ID: u16 = 30;
 /// Attributes that are no part of the bag: the key, and the way out.
-const TAKEN: [u16; 12] = [
+const TAKEN: [u16; 11] = [
     RTA_DST,
     RTA_SRC,
     RTA_IIF,
@@ -40,10 +37,7 @@ const TAKEN: [u16; 12] = [
     RTA_VIA,
     RTA_NH_ID,
     RTA_CACHEINFO,
-    RTA_FLOW,
 ];
-/// Attributes of a way out.
-const OF_LEG: [u16; 3] = [RTA_FLOW, RTA_ENCAP_TYPE, RTA_ENCAP];
 
 pub(super) const RTNH_F_DEAD: u8 = 1;
 pub(super) const RTNH_F_ONLINK: u8 = 4;
@@ -131,7 +125,10 @@ impl Gateway {
             Some(via) => (u16_at(via.get(..2)?, 0) as u8, via.get(2..)?),
             None => (family, attrs.get(RTA_GATEWAY)?),
         };
-        let ip = ip(payload);
+        Self::of(family, ip(payload))
+    }
+
+    pub(super) fn of(family: u8, ip: Ip) -> Option<Self> {
         (family != INET || ip != [0; 16]).then_some(Self { family, ip })
     }
 
@@ -156,19 +153,42 @@ impl Leg {
         }
     }
 
-    fn read(family: u8, device: u32, flags: u8, weight: u16, attrs: &Bag) -> Self {
-        let mut of_leg = Bag::default();
-        for number in OF_LEG {
-            of_leg.take_from(attrs, number);
-        }
+    /// Reads the way out of a request without `RTA_MULTIPATH`.
+    fn read(family: u8, flags: u8, attrs: &Bag) -> Self {
         Self {
-            device,
             gateway: Gateway::read(family, attrs),
             flags,
-            scope: 0,
-            weight,
-            attrs: of_leg,
+            ..Self::to_device(attrs.u32(RTA_OIF).unwrap_or(0))
         }
+    }
+
+    /// Reads `RTA_MULTIPATH`, up to the first `struct rtnexthop` that does not fit; `common` is what
+    /// all have in common.
+    fn read_hops(family: u8, common: &Self, mut rest: &[u8]) -> Vec<Self> {
+        let mut legs = Vec::new();
+        while let Some((fixed, _)) = rest.split_at_checked(8)
+            && let Some(inner) = rest.get(8..usize::from(u16_at(fixed, 0)))
+        {
+            let mut leg = Self {
+                flags: fixed[2],
+                weight: u16::from(fixed[3]) + 1,
+                attrs: Bag::read(inner),
+                ..Self::to_device(u32_at(fixed, 4))
+            };
+            leg.gateway = Gateway::read(family, &leg.attrs);
+            leg.attrs.remove(&[RTA_GATEWAY, RTA_VIA]);
+            if family == INET6 {
+                if leg.device == 0 {
+                    leg.device = common.device;
+                }
+                leg.gateway = leg.gateway.or(common.gateway);
+                leg.flags |= common.flags & RTNH_F_ONLINK;
+            }
+            legs.push(leg);
+            let next = (8 + inner.len()).next_multiple_of(4);
+            rest = rest.get(next..).unwrap_or(&[]);
+        }
+        legs
     }
 
     pub(super) fn has(&self, flag: u8) -> bool {
@@ -219,126 +239,56 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Reads a request.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a prefix that is too long, for IPv4 with host bits, and for ways out beside a
-    /// nexthop object.
-    pub(super) fn read(request: &Request<'_>) -> Result<Self, Refusal> {
+    pub(super) fn read(request: &Request<'_>) -> Self {
         let attrs = &request.attrs;
-        let [
-            family,
-            dst_len,
-            src_len,
-            tos,
-            table,
-            protocol,
-            scope,
-            kind,
-            flags,
-            ..,
-        ] = *request.header
-        else {
-            return Err(EINVAL.into());
+        let (header, family) = (request.header, request.family());
+        let prefix = |number, length| {
+            let address = attrs.get(number).map(ip).unwrap_or_default();
+            Prefix::new(address, length)
         };
-        let dst = attrs.get(RTA_DST).map(ip).unwrap_or_default();
+        let table = attrs.u32(RTA_TABLE).unwrap_or(header[4].into());
         let key = Key {
             family,
-            table: match attrs.u32(RTA_TABLE).unwrap_or(table.into()) {
-                0 => TABLE_MAIN,
-                table => table,
-            },
-            dst: Prefix::new(dst, dst_len),
-            src: Prefix::new(attrs.get(RTA_SRC).map(ip).unwrap_or_default(), src_len),
+            table: if table == 0 { TABLE_MAIN } else { table },
+            dst: prefix(RTA_DST, header[1]),
+            src: prefix(RTA_SRC, header[2]),
         };
-        let is_long = usize::from(dst_len.max(src_len)) > width(family) * 8;
-        if is_long || family == INET && key.dst.address != dst {
-            return Err(EINVAL.into());
-        }
         let nexthop = attrs.u32(RTA_NH_ID).unwrap_or(0);
-        let device = attrs.u32(RTA_OIF).unwrap_or(0);
-        let mut legs = vec![Leg::read(family, device, flags, 1, attrs)];
-        let is_multipath = attrs.has(RTA_MULTIPATH);
-        let names_leg = device != 0 || legs[0].gateway.is_some();
-        if nexthop != 0 {
-            if names_leg || is_multipath {
-                return Err(EINVAL.into());
-            }
-            legs.clear();
-        }
-        if let Some(multipath) = attrs.get(RTA_MULTIPATH) {
-            let read = |hop: &super::bag::Hop| {
-                let mut leg = Leg::read(family, hop.device, hop.flags, hop.weight, &hop.attrs);
-                if family == INET6 {
-                    // What all next hops have in common.
-                    leg.device = if leg.device == 0 { device } else { leg.device };
-                    leg.gateway = leg.gateway.or(legs.first().and_then(|leg| leg.gateway));
-                    leg.flags |= flags & RTNH_F_ONLINK;
-                }
-                leg
-            };
-            legs = hops(multipath).iter().map(read).collect();
-            if legs.is_empty() {
-                return Err(EINVAL.into());
-            }
+        let mut legs = vec![Leg::read(family, header[8], attrs)];
+        if nexthop != 0 || attrs.has(RTA_MULTIPATH) {
+            let hops = attrs.get(RTA_MULTIPATH).unwrap_or(&[]);
+            legs = Leg::read_hops(family, &legs[0], hops);
         }
         let mut bag = attrs.clone();
         bag.remove(&TAKEN);
-        bag.remove(&OF_LEG);
         bag.remove_zeros(&[RTA_PREFSRC]);
         if bag.u32(RTA_EXPIRES) == Some(u32::MAX) {
             bag.remove(&[RTA_EXPIRES]);
         }
-        if let Some(metrics) = bag.nested(RTA_METRICS) {
-            bag.set(RTA_METRICS, normal_metrics(metrics));
+        if let Some(mut metrics) = bag.nested(RTA_METRICS) {
+            let numbers: Vec<_> = metrics.numbers().collect();
+            metrics.remove_zeros(&numbers);
+            bag.set(RTA_METRICS, metrics.bytes());
             bag.remove_zeros(&[RTA_METRICS]);
         }
-        Ok(Self {
+        let is_v4 = family == INET;
+        Self {
             key,
             route: Route {
                 origin: Origin::default(),
-                tos,
-                protocol,
-                scope: if family == INET { scope } else { 0 },
-                kind,
+                tos: header[3],
+                protocol: header[5],
+                scope: if is_v4 { header[6] } else { 0 },
+                kind: header[7],
                 metric: attrs.u32(RTA_PRIORITY).unwrap_or(0),
-                flags: if family == INET {
-                    flags & RTNH_F_ONLINK
-                } else {
-                    0
-                },
+                flags: if is_v4 { header[8] & RTNH_F_ONLINK } else { 0 },
                 attrs: bag,
                 legs,
                 nexthop,
             },
-            is_multipath,
-        })
-    }
-
-    /// The device or gateway that a request without `RTA_MULTIPATH` names.
-    pub(super) fn named_leg(&self) -> Option<&Leg> {
-        let leg = self.route.legs.first().filter(|_| !self.is_multipath)?;
-        (leg.device != 0 || leg.gateway.is_some()).then_some(leg)
-    }
-
-    pub(super) fn prefsrc(&self) -> Option<Ip> {
-        self.route.prefsrc()
-    }
-}
-
-/// `ip_metrics_convert`: without zeros, and within the kernel's limits.
-fn normal_metrics(mut metrics: Bag) -> Vec<u8> {
-    const MTU: u16 = 2;
-    const ADVMSS: u16 = 8;
-    const HOPLIMIT: u16 = 10;
-    for (number, most) in [(ADVMSS, 65535 - 40), (MTU, 65535 - 15), (HOPLIMIT, 255)] {
-        if let Some(value) = metrics.u32(number) {
-            metrics.set_u32(number, value.min(most));
+            is_multipath: attrs.has(RTA_MULTIPATH),
         }
     }
-    let numbers: Vec<_> = metrics.numbers().collect();
-    metrics.remove_zeros(&numbers);
-    metrics.bytes()
 }
 
 impl Route {
@@ -376,6 +326,24 @@ impl Routes {
         of.flat_map(|(_, list)| list.iter_mut())
     }
 
+    /// The routes for which something holds.
+    pub(super) fn matching(&self, is_meant: impl Fn(&Key, &Route) -> bool) -> Vec<(Key, Route)> {
+        let all = [INET, INET6].into_iter().flat_map(|family| self.of(family));
+        let found = all.filter(|(key, route)| is_meant(key, route));
+        found.map(|(key, route)| (*key, route.clone())).collect()
+    }
+
+    pub(super) fn with_nexthop(&self, id: u32) -> Vec<(Key, Route)> {
+        self.matching(|_, route| route.nexthop == id)
+    }
+
+    pub(super) fn change(&mut self, key: &Key, id: u64, change: impl FnOnce(&mut Route)) {
+        let list = self.all.get_mut(key).into_iter().flatten();
+        if let Some(route) = { list }.find(|route| route.origin.id == id) {
+            change(route);
+        }
+    }
+
     /// Takes one route out.
     pub(super) fn remove(&mut self, key: &Key, id: u64) -> Option<Route> {
         let list = self.all.get_mut(key)?;
@@ -410,6 +378,32 @@ impl State {
         match route.nexthop {
             0 => route.legs.clone(),
             id => self.legs_of_nexthop(id),
+        }
+    }
+
+    /// The routes of a nexthop object that was replaced are announced anew.
+    pub(super) fn announce_routes_of_nexthop(&mut self, id: u32, by: &Request<'_>) {
+        for (key, route) in self.routes.with_nexthop(id) {
+            let row = self.single_route_row(&key, &route, Action::New);
+            self.announce_with(NLM_F_REPLACE, &row, Some(by));
+        }
+    }
+
+    /// The routes of a nexthop object go before it does; those of IPv6 are announced.
+    pub(super) fn remove_routes_of_nexthop(&mut self, id: u32) {
+        for (key, route) in self.routes.with_nexthop(id) {
+            match key.family {
+                INET => drop(self.routes.remove(&key, route.origin.id)),
+                _ => self.remove_route(&key, &route, None),
+            }
+        }
+    }
+
+    /// Takes one route out and announces it alone.
+    pub(super) fn remove_route(&mut self, key: &Key, route: &Route, by: By<'_, '_>) {
+        let row = self.single_route_row(key, route, Action::Del);
+        if self.routes.remove(key, route.origin.id).is_some() {
+            self.announce(&row, by);
         }
     }
 
@@ -503,4 +497,21 @@ impl State {
 /// The metrics of a route as a bag.
 pub(super) fn metrics(route: &Route) -> Bag {
     route.attrs.nested(RTA_METRICS).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hops_end_at_the_first_that_does_not_fit() {
+        let two = [8, 0, 1, 2, 5, 0, 0, 0, 12, 0, 0, 0, 6, 0, 0, 0, 4, 0, 7, 0];
+        let read = |bytes| {
+            let legs = Leg::read_hops(INET, &Leg::default(), bytes);
+            legs.iter().map(|leg| leg.device).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&two[..]), [5, 6]);
+        assert_eq!(read(&two[..19]), [5]);
+        assert_eq!(read(&[0; 8]), Vec::<u32>::new());
+    }
 }

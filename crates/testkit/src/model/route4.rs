@@ -46,18 +46,15 @@ enum Loss {
 
 impl State {
     pub(super) fn new_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let wanted = Wanted::read(request)?;
+        let wanted = Wanted::read(request);
         self.routes.tables.insert((INET, wanted.key.table));
         self.insert_route4(wanted, request.flags, Some(request))
     }
 
     pub(super) fn del_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let wanted = Wanted::read(request)?;
+        let wanted = Wanted::read(request);
         if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
             return Err(EINVAL.into());
-        }
-        if !self.has_table(INET, wanted.key.table) {
-            return Err(ESRCH.into());
         }
         self.delete_route4(&wanted, Some(request))
     }
@@ -92,7 +89,7 @@ impl State {
                     None => {}
                 }
                 self.routes.all.entry(key).or_default()[at] = route.clone();
-                self.announce_route4(&key, &route, Action::New, NLM_F_REPLACE, by);
+                self.announce_route4(&key, &route, NLM_F_REPLACE, by);
                 return Ok(());
             }
             if same.is_some() {
@@ -111,7 +108,7 @@ impl State {
             .entry(key)
             .or_default()
             .insert(at, route.clone());
-        self.announce_route4(&key, &route, Action::New, done, by);
+        self.announce_route4(&key, &route, done, by);
         Ok(())
     }
 
@@ -121,25 +118,17 @@ impl State {
         if scope_of(kind) > scope || wanted.route.tos & 3 != 0 {
             return Err(EINVAL.into());
         }
-        if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
-            return Err(EINVAL.into());
-        }
         if (6..=9).contains(&kind) {
-            let names_leg = wanted.named_leg().is_some() || wanted.is_multipath;
             for leg in &mut wanted.route.legs {
                 leg.flags &= RTNH_F_ONLINK;
             }
-            return if names_leg {
-                Err(EINVAL.into())
-            } else {
-                Ok(())
-            };
+            return Ok(());
         }
         if !(1..=5).contains(&kind) || scope > SCOPE_HOST {
             return Err(EINVAL.into());
         }
         if wanted.route.nexthop != 0 {
-            self.nexthop_suits4(wanted.route.nexthop, scope)?;
+            self.nexthop_suits(wanted.route.nexthop, INET, scope)?;
         } else if scope == SCOPE_HOST {
             let [leg] = &mut wanted.route.legs[..] else {
                 return Err(EINVAL.into());
@@ -158,7 +147,7 @@ impl State {
                 wanted.route.flags |= RTNH_F_LINKDOWN;
             }
         }
-        match wanted.prefsrc() {
+        match wanted.route.prefsrc() {
             Some(source) if !self.is_valid_source(wanted, source) => Err(EINVAL.into()),
             _ => Ok(()),
         }
@@ -166,14 +155,14 @@ impl State {
 
     /// `fib_valid_prefsrc`: an address of this host, or one that becomes it by this route.
     fn is_valid_source(&self, wanted: &Wanted, source: Ip) -> bool {
-        let table = match wanted.key.table {
-            TABLE_MAIN => TABLE_LOCAL,
-            table => table,
-        };
+        let own = wanted.key.table;
+        let tables = [
+            TABLE_LOCAL,
+            if own == TABLE_MAIN { TABLE_LOCAL } else { own },
+        ];
+        let is_ours = |table| self.address_kind(source, table) == RTN_LOCAL;
         wanted.route.kind == RTN_LOCAL && wanted.key.dst.address == source
-            || [table, TABLE_LOCAL]
-                .iter()
-                .any(|table| self.address_kind(source, *table) == RTN_LOCAL)
+            || tables.into_iter().any(is_ours)
     }
 
     /// `fib_check_nh`: finds the device of a way out.
@@ -183,11 +172,11 @@ impl State {
             if is_onlink {
                 return Err(EINVAL.into());
             }
-            let link = self
-                .links
-                .get(leg.device)
-                .filter(|link| link.mtu >= IPV4_MIN_MTU);
-            if !link.ok_or(ENODEV)?.is_up() {
+            let link = self.links.get(leg.device).ok_or(ENODEV)?;
+            if link.mtu < IPV4_MIN_MTU {
+                return Err(ENODEV.into());
+            }
+            if !link.is_up() {
                 return Err(ENETDOWN.into());
             }
             leg.scope = SCOPE_HOST;
@@ -247,35 +236,15 @@ impl State {
                 && has_ways(wanted, other)
                 && (!asked.attrs.has(RTA_METRICS) || has_metrics(asked, other))
         };
-        let mut equal = list[first..]
-            .iter()
-            .take_while(|other| other.tos == asked.tos);
+        let mut equal = list[first..].iter().take_while(|it| it.tos == asked.tos);
         let found = equal.find(is_meant).cloned().ok_or(ESRCH)?;
-        self.announce_route4(&wanted.key, &found, Action::Del, 0, by);
-        self.routes.remove(&wanted.key, found.origin.id);
+        self.remove_route(&wanted.key, &found, by);
         Ok(())
     }
 
-    fn announce_route4(
-        &mut self,
-        key: &Key,
-        route: &Route,
-        action: Action,
-        flags: u16,
-        by: By<'_, '_>,
-    ) {
-        let row = self.route_row(key, route, action);
+    fn announce_route4(&mut self, key: &Key, route: &Route, flags: u16, by: By<'_, '_>) {
+        let row = self.route_row(key, route, Action::New);
         self.announce_with(flags, &row, by);
-    }
-
-    /// Takes routes without an announcement.
-    fn take_routes4(&mut self, is_gone: impl Fn(&Route) -> bool) {
-        self.routes.all.retain(|key, list| {
-            if key.family == INET {
-                list.retain(|route| !is_gone(route));
-            }
-            !list.is_empty()
-        });
     }
 
     pub(super) fn routes4_up(&mut self, index: u32) {
@@ -320,33 +289,11 @@ impl State {
 
     /// `fib_sync_down_addr`: the routes of table main with this preferred source go, announced.
     pub(super) fn source_gone4(&mut self, source: Ip) {
-        let has_source =
-            |key: &Key, route: &Route| key.table == TABLE_MAIN && route.prefsrc() == Some(source);
-        let gone = self
-            .routes
-            .of(INET)
-            .filter(|(key, route)| has_source(key, route));
-        let gone: Vec<_> = gone.map(|(key, route)| (*key, route.clone())).collect();
-        for (key, route) in gone {
-            self.announce_route4(&key, &route, Action::Del, 0, None);
-            self.routes.remove(&key, route.origin.id);
-        }
-    }
-
-    /// The routes with a nexthop object go with it, without an announcement.
-    pub(super) fn nexthop_gone4(&mut self, id: u32) {
-        self.take_routes4(|route| route.nexthop == id);
-    }
-
-    /// The routes with a nexthop object are announced anew, as it was replaced.
-    pub(super) fn nexthop_replaced4(&mut self, id: u32, by: By<'_, '_>) {
-        let with = self
-            .routes
-            .of(INET)
-            .filter(|(_, route)| route.nexthop == id);
-        let with: Vec<_> = with.map(|(key, route)| (*key, route.clone())).collect();
-        for (key, route) in with {
-            self.announce_route4(&key, &route, Action::New, NLM_F_REPLACE, by);
+        let has_source = |key: &Key, route: &Route| {
+            (key.family, key.table) == (INET, TABLE_MAIN) && route.prefsrc() == Some(source)
+        };
+        for (key, route) in self.routes.matching(has_source) {
+            self.remove_route(&key, &route, None);
         }
     }
 
@@ -380,7 +327,10 @@ impl State {
             }
         }
         if loss != Loss::Carrier {
-            self.take_routes4(|route| route.flags & RTNH_F_DEAD != 0);
+            for (key, list) in &mut self.routes.all {
+                list.retain(|route| key.family != INET || route.flags & RTNH_F_DEAD == 0);
+            }
+            self.routes.all.retain(|_, list| !list.is_empty());
         }
     }
 
@@ -396,11 +346,11 @@ impl State {
         if !self.addresses4.is_on(index) {
             return;
         }
-        for route in self
+        let over = self
             .routes
             .of_mut(INET)
-            .filter(|route| route.is_over(index))
-        {
+            .filter(|route| route.is_over(index));
+        for route in over {
             for leg in route.legs.iter_mut().filter(|leg| leg.device == index) {
                 leg.flags &= !flags;
             }
@@ -421,24 +371,18 @@ fn first4(list: &[Route], tos: u8, metric: u32) -> Option<usize> {
 /// `fib_nh_match`: whether a route has the ways out that a delete states.
 fn has_ways(wanted: &Wanted, other: &Route) -> bool {
     let asked = &wanted.route;
-    if asked.nexthop != 0 {
-        return other.nexthop == asked.nexthop;
-    }
-    let fits = |asked: &Leg, leg: &Leg| {
+    let fits = |(asked, leg): (&Leg, &Leg)| {
         (asked.device == 0 || asked.device == leg.device)
             && (asked.gateway.is_none() || asked.gateway == leg.gateway)
     };
-    if let Some(named) = wanted.named_leg() {
-        return other.legs.first().is_some_and(|leg| fits(named, leg));
-    }
-    let legs = asked.legs.iter().zip(&other.legs);
-    match wanted.is_multipath {
-        false => true,
-        true => {
-            other.nexthop == 0
-                && asked.legs.len() >= other.legs.len()
-                && legs.into_iter().all(|(asked, leg)| fits(asked, leg))
-        }
+    let mut legs = asked.legs.iter().zip(&other.legs);
+    if asked.nexthop != 0 {
+        other.nexthop == asked.nexthop
+    } else if wanted.is_multipath {
+        other.nexthop == 0 && asked.legs.len() >= other.legs.len() && legs.all(fits)
+    } else {
+        let names_leg = |leg: &Leg| leg.device != 0 || leg.gateway.is_some();
+        !asked.legs.iter().any(names_leg) || legs.next().is_some_and(fits)
     }
 }
 

@@ -47,11 +47,8 @@ fn is_reject_kind(kind: u8) -> bool {
 
 impl State {
     pub(super) fn new_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let mut wanted = Wanted::read(request)?;
+        let mut wanted = Wanted::read(request);
         let route = &mut wanted.route;
-        if route.tos != 0 || route.nexthop != 0 && wanted.key.src.length > 0 {
-            return Err(EINVAL.into());
-        }
         if route.metric == 0 && !self.has_flaw(Flaw::Ipv6MetricStaysZero) {
             route.metric = METRIC_USER;
         }
@@ -73,7 +70,7 @@ impl State {
         }
         let mut device = None;
         if route.nexthop != 0 {
-            self.nexthop_suits6(route.nexthop)?;
+            self.nexthop_suits(route.nexthop, INET6, 0)?;
             device = self
                 .legs_of_nexthop(route.nexthop)
                 .first()
@@ -183,7 +180,13 @@ impl State {
                     |other: &Route| other.may_have_siblings() == route.may_have_siblings();
                 found = Some(start + equal.iter().position(is_alike).unwrap_or(0));
             } else if let Some(at) = equal.iter().position(|other| other.leads_as(&route)) {
-                self.refresh6(key, start + at, &route);
+                // What a refused route leaves behind in an equal one that has a lifetime.
+                let id = equal[at].origin.id;
+                self.routes.change(key, id, |equal| {
+                    if equal.attrs.has(RTA_EXPIRES) {
+                        equal.attrs.take_from(&route.attrs, RTA_EXPIRES);
+                    }
+                });
                 return Err(EEXIST);
             }
         }
@@ -203,16 +206,6 @@ impl State {
             });
         }
         Ok(NLM_F_REPLACE)
-    }
-
-    /// What an equal route that is refused leaves behind in one that has a lifetime.
-    fn refresh6(&mut self, key: &Key, at: usize, new: &Route) {
-        let list = self.routes.all.get_mut(key);
-        if let Some(route) = list.and_then(|list| list.get_mut(at))
-            && route.attrs.has(RTA_EXPIRES)
-        {
-            route.attrs.take_from(&new.attrs, RTA_EXPIRES);
-        }
     }
 
     /// Puts a route into its table and announces it with its siblings.
@@ -273,14 +266,14 @@ impl State {
         }
         if failed.is_err() {
             for route in &routes {
-                self.remove_route6(&key, route, Some(request));
+                self.remove_route(&key, route, Some(request));
             }
         }
         failed
     }
 
     pub(super) fn del_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let wanted = Wanted::read(request)?;
+        let wanted = Wanted::read(request);
         if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
             return Err(EINVAL.into());
         }
@@ -339,20 +332,16 @@ impl State {
             }
             .into());
         };
-        let siblings: Vec<_> = self
-            .routes
-            .siblings(&key, &route)
-            .into_iter()
-            .cloned()
-            .collect();
+        let siblings = self.routes.siblings(&key, &route).into_iter();
+        let siblings: Vec<_> = siblings.map(|sibling| sibling.origin.id).collect();
         if !wanted.is_multipath && leg.gateway.is_none() && siblings.len() > 1 {
             let row = self.route_row(&key, &route, Action::Del);
             self.announce(&row, Some(request));
             for sibling in siblings {
-                self.routes.remove(&key, sibling.origin.id);
+                self.routes.remove(&key, sibling);
             }
         } else {
-            self.remove_route6(&key, &route, Some(request));
+            self.remove_route(&key, &route, Some(request));
         }
         Ok(())
     }
@@ -367,14 +356,6 @@ impl State {
         match of_dst.into_iter().any(|(other, _)| other.src.length > 0) {
             true => *key,
             false => bare,
-        }
-    }
-
-    /// `fib6_del`: takes one route out and announces it alone.
-    fn remove_route6(&mut self, key: &Key, route: &Route, by: By<'_, '_>) {
-        if let Some(route) = self.routes.remove(key, route.origin.id) {
-            let row = self.single_route_row(key, &route, Action::Del);
-            self.announce(&row, by);
         }
     }
 
@@ -414,7 +395,7 @@ impl State {
         let is_own =
             |route: &&Route| route.kind == RTN_LOCAL && route.metric == 0 && route.is_over(index);
         if let Some(route) = self.routes.at(&key).iter().find(is_own).cloned() {
-            self.remove_route6(&key, &route, None);
+            self.remove_route(&key, &route, None);
         }
     }
 
@@ -448,7 +429,7 @@ impl State {
 
     pub(super) fn prefix_removed6(&mut self, index: u32, prefix: Prefix) {
         if let Some((key, route)) = self.prefix_route6(index, prefix) {
-            self.remove_route6(&key, &route, None);
+            self.remove_route(&key, &route, None);
         }
     }
 
@@ -466,17 +447,15 @@ impl State {
         };
         let wanted = if metric == 0 { METRIC_ADDRCONF } else { metric };
         if route.metric != wanted {
-            self.remove_route6(&key, &route, None);
+            self.remove_route(&key, &route, None);
             self.prefix_added6(index, prefix, metric, lifetime);
             return true;
         }
-        let list = self.routes.all.entry(key).or_default().iter_mut();
-        for same in list.filter(|other| other.origin.id == route.origin.id) {
-            match lifetime {
-                Some(lifetime) => same.attrs.set_u32(RTA_EXPIRES, lifetime),
-                None => same.attrs.remove(&[RTA_EXPIRES]),
-            }
-        }
+        self.routes
+            .change(&key, route.origin.id, |route| match lifetime {
+                Some(lifetime) => route.attrs.set_u32(RTA_EXPIRES, lifetime),
+                None => route.attrs.remove(&[RTA_EXPIRES]),
+            });
         true
     }
 
@@ -494,43 +473,17 @@ impl State {
 
     /// `rt6_remove_prefsrc`: no route prefers an address that does not exist. It is not announced.
     pub(super) fn source_gone6(&mut self, ip: Ip) {
-        let lost = |route: &Route| {
+        let has_lost = |key: &Key, route: &Route| {
             let device = route.legs.first().map(|leg| leg.device);
-            route.prefsrc() == Some(ip) && device.is_some() && !self.is_own6(ip, device)
+            key.family == INET6
+                && route.prefsrc() == Some(ip)
+                && device.is_some()
+                && !self.is_own6(ip, device)
         };
-        let lost: Vec<_> = self
-            .routes
-            .of(INET6)
-            .filter(|(_, route)| lost(route))
-            .map(|(_, route)| route.origin.id)
-            .collect();
-        for route in self.routes.of_mut(INET6) {
-            if lost.contains(&route.origin.id) {
-                route.attrs.remove(&[RTA_PREFSRC]);
-            }
-        }
-    }
-
-    /// The routes of a nexthop object go before it does, and are announced.
-    pub(super) fn nexthop_gone6(&mut self, id: u32) {
-        for (key, route) in self.with_nexthop6(id) {
-            self.remove_route6(&key, &route, None);
-        }
-    }
-
-    fn with_nexthop6(&self, id: u32) -> Vec<(Key, Route)> {
-        let with = self
-            .routes
-            .of(INET6)
-            .filter(|(_, route)| route.nexthop == id);
-        with.map(|(key, route)| (*key, route.clone())).collect()
-    }
-
-    /// The routes of a nexthop object that was replaced are announced anew.
-    pub(super) fn nexthop_replaced6(&mut self, id: u32, by: By<'_, '_>) {
-        for (key, route) in self.with_nexthop6(id) {
-            let row = self.single_route_row(&key, &route, Action::New);
-            self.announce_with(NLM_F_REPLACE, &row, by);
+        for (key, lost) in self.routes.matching(has_lost) {
+            self.routes.change(&key, lost.origin.id, |route| {
+                route.attrs.remove(&[RTA_PREFSRC])
+            });
         }
     }
 
@@ -549,13 +502,13 @@ impl State {
             if siblings.iter().filter(is_dead).count() == siblings.len() {
                 gone.push((*key, route.clone()));
             } else if route.is_over(index) {
-                marked.push(route.origin.id);
+                marked.push((*key, route.origin.id));
             }
         }
-        for route in self.routes.of_mut(INET6) {
-            if marked.contains(&route.origin.id) {
+        for (key, id) in marked {
+            self.routes.change(&key, id, |route| {
                 route.legs[0].flags |= RTNH_F_DEAD | RTNH_F_LINKDOWN;
-            }
+            });
         }
         self.remove_routes_of_link6(gone);
     }
@@ -564,7 +517,7 @@ impl State {
         for (key, route) in gone {
             match self.routes.go_silently {
                 true => drop(self.routes.remove(&key, route.origin.id)),
-                false => self.remove_route6(&key, &route, None),
+                false => self.remove_route(&key, &route, None),
             }
         }
     }
@@ -585,11 +538,8 @@ impl State {
 
     /// `NETDEV_UNREGISTER`: every next hop over the link goes, its siblings stay.
     pub(super) fn routes6_gone(&mut self, index: u32) {
-        let over = self
-            .routes
-            .of(INET6)
-            .filter(|(_, route)| route.is_over(index));
-        let gone = over.map(|(key, route)| (*key, route.clone())).collect();
+        let is_over = |key: &Key, route: &Route| key.family == INET6 && route.is_over(index);
+        let gone = self.routes.matching(is_over);
         self.remove_routes_of_link6(gone);
     }
 
@@ -600,11 +550,11 @@ impl State {
         if now < IPV6_MIN_MTU {
             return; // The link has lost IPv6, and its routes.
         }
-        for route in self
+        let over = self
             .routes
             .of_mut(INET6)
-            .filter(|route| route.is_over(index))
-        {
+            .filter(|route| route.is_over(index));
+        for route in over {
             let mut metrics = metrics(route);
             let is_locked = metrics.u32(LOCK).is_some_and(|lock| lock >> MTU & 1 == 1);
             if let Some(mtu) = metrics.u32(MTU)
