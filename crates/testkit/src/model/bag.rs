@@ -90,6 +90,15 @@ impl Bag {
             .retain(|number, payload| !numbers.contains(number) || payload.iter().any(|b| *b != 0));
     }
 
+    /// Makes a number 0 or 1.
+    pub(super) fn make_bool(&mut self, number: u16) {
+        if let Some(payload) = self.0.get_mut(&number) {
+            let is_set = payload.iter().any(|byte| *byte != 0);
+            payload.fill(0);
+            payload.first_mut().map(|byte| *byte = is_set.into());
+        }
+    }
+
     /// Takes one attribute from another bag, where it may be absent.
     pub(super) fn take_from(&mut self, other: &Self, number: u16) {
         match other.get(number) {

@@ -21,7 +21,6 @@ const DUMP_PART: usize = 32 * 1024 - 320;
 const NEW: u16 = 0;
 const DEL: u16 = 1;
 const GET: u16 = 2;
-const SET: u16 = 3;
 
 /// The socket that a datagram came from.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +121,7 @@ impl State {
         }
         let done = match (kind, verb, request.family()) {
             (Kind::Link, GET, _) => return self.get_link(r).map(Answer::One),
-            (Kind::Link, NEW | SET, _) => self.new_link(r),
-            (Kind::Link, DEL, _) => self.del_link(r),
+            (Kind::Link, _, _) => self.write_link(r),
             (Kind::Address, NEW, INET) => self.new_address4(r),
             (Kind::Address, DEL, INET) => self.del_address4(r),
             (Kind::Address, NEW, INET6) => self.new_address6(r),

@@ -191,12 +191,7 @@ impl State {
         match link.kind.word {
             "bridge" => return configure_bridge(link, data),
             "vxlan" => self.configure_vxlan(link, data, is_new)?,
-            "vlan" if is_new => {
-                if data.u16(VLAN_ID).is_some_and(|id| id >= 4095) {
-                    return Err(ERANGE.into());
-                }
-                link.data.add(data);
-            }
+            "vlan" if is_new => link.data.add(data),
             "vrf" if data.u32(VRF_TABLE) == Some(0) => return Err(EINVAL.into()),
             "vlan" | "veth" => {}
             _ => link.data.add(data),
@@ -224,54 +219,38 @@ impl State {
     fn configure_vxlan(&self, link: &mut Link, data: &Bag, is_new: bool) -> Result<(), Refusal> {
         let old = link.clone();
         let id = data.u32(VXLAN_ID);
-        if id.is_some_and(|id| id >= 1 << 24) {
-            return Err(ERANGE.into());
-        }
         if !is_new && (data.has(VXLAN_PORT) || id.is_some() && id != old.data.u32(VXLAN_ID)) {
             return Err(EOPNOTSUPP.into());
         }
-        let mut families = None;
         for (v4, v6) in VXLAN_ADDRESSES {
             if data.has(v4) || data.has(v6) {
-                let is_v6 = !data.has(v4);
-                if families.replace(is_v6).is_some_and(|other| other != is_v6) {
-                    return Err(EINVAL.into());
-                }
                 link.data.remove(&[v4, v6]);
             }
         }
         link.data.add(data);
         link.data.remove_zeros(&[2, 16, 4, 17, VXLAN_LINK]);
-        if link.data.u16(VXLAN_PORT) == Some(0) {
-            link.data.take_from(&old.data, VXLAN_PORT);
-        }
-        if let Some(learning) = link.data.u8(VXLAN_LEARNING) {
-            link.data.set(VXLAN_LEARNING, [u8::from(learning != 0)]);
-        }
+        link.data.make_bool(VXLAN_LEARNING);
         if !is_new && old.headroom() != link.headroom() {
             return Err(EOPNOTSUPP.into());
         }
-        let is_multicast = |(v4, v6): (u16, u16)| {
-            link.data.u8(v4).is_some_and(|first| first >> 4 == 14) || link.data.u8(v6) == Some(0xff)
-        };
-        if is_multicast(VXLAN_ADDRESSES[1]) {
-            return Err(EINVAL.into());
-        }
-        match link.lower() {
-            None if is_multicast(VXLAN_ADDRESSES[0]) => return Err(EINVAL.into()),
-            None => return Ok(()),
-            Some(lower) if !is_new && (lower == link.index || self.is_above(lower, link.index)) => {
-                return Err(EBUSY.into());
-            }
-            Some(_) => {}
-        }
-        let lower = link.lower().and_then(|lower| self.links.get(lower));
-        let most = lower.ok_or(ENODEV)?.mtu.saturating_sub(link.headroom());
-        if is_new || link.lower() != old.lower() {
-            link.mtu = match is_new && !link.has_own_mtu {
-                true => most.max(68),
-                false => link.mtu.min(most.max(68)),
+        let Some(lower) = link.lower() else {
+            let (v4, _) = VXLAN_ADDRESSES[0];
+            let is_multicast = link.data.u8(v4).is_some_and(|first| first >> 4 == 14);
+            return if is_multicast {
+                Err(EINVAL.into())
+            } else {
+                Ok(())
             };
+        };
+        if !is_new && (lower == link.index || self.is_above(lower, link.index)) {
+            return Err(EBUSY.into());
+        }
+        let most = self.links.get(lower).ok_or(ENODEV)?.mtu;
+        let most = most.saturating_sub(link.headroom()).max(68);
+        if is_new && !link.has_own_mtu {
+            link.mtu = most;
+        } else if is_new || link.lower() != old.lower() {
+            link.mtu = link.mtu.min(most);
         }
         Ok(())
     }
@@ -286,12 +265,8 @@ fn configure_bridge(link: &mut Link, data: &Bag) -> Result<(), Refusal> {
         return Err(ERANGE.into());
     }
     link.data.add(data);
-    if let Some(state) = data.u32(BR_STP_STATE) {
-        link.data.set_u32(BR_STP_STATE, u32::from(state != 0));
-    }
-    if let Some(filtering) = data.u8(BR_VLAN_FILTERING) {
-        link.data.set(BR_VLAN_FILTERING, [u8::from(filtering != 0)]);
-    }
+    link.data.make_bool(BR_STP_STATE);
+    link.data.make_bool(BR_VLAN_FILTERING);
     // A spanning tree that starts brings the delay within its limits.
     if link.has_spanning_tree()
         && !had_spanning_tree

@@ -208,14 +208,10 @@ impl Links {
         self.announced.clone_from(&self.all);
     }
 
-    /// The next one that is free, round and round.
+    /// The next one that is free.
     fn free_index(&mut self) -> u32 {
-        let free = |index: &u32| !self.all.contains_key(index);
-        let next = self.cursor.max(1);
-        let index = (next..=i32::MAX as u32)
-            .chain(1..next)
-            .find(free)
-            .unwrap_or(0);
+        let is_free = |index: &u32| !self.all.contains_key(index);
+        let index = (self.cursor.max(1)..).find(is_free).unwrap_or(0);
         self.cursor = index.saturating_add(1);
         index
     }
@@ -311,12 +307,10 @@ impl State {
         match link.kind.word {
             "veth" => Some(link.is_up() && below.is_some_and(Link::is_up)),
             "macvlan" | "vlan" => Some(below.is_some_and(|below| below.carrier)),
-            "bond" => Some(
-                self.links
-                    .ports(link.index)
-                    .iter()
-                    .any(|port| self.links.get(*port).is_some_and(Link::is_running)),
-            ),
+            "bond" => {
+                let is_running = |port: &u32| self.links.get(*port).is_some_and(Link::is_running);
+                Some(self.links.ports(link.index).iter().any(is_running))
+            }
             _ => None,
         }
     }

@@ -16,9 +16,6 @@ use super::{
 
 const VETH_INFO_PEER: u16 = 1;
 const IFNAMSIZ: usize = 16;
-/// So many links are numbered by a pattern at most.
-const NUMBERS: usize = 32 * 1024;
-const ENFILE: i32 = 23;
 /// Attributes that are read, or kept in another form.
 const READ: [u16; 8] = [
     IFLA_IFNAME,
@@ -53,46 +50,40 @@ impl Link {
 }
 
 impl State {
-    /// `RTM_NEWLINK` and `RTM_SETLINK`, then the announcement of all that is not as it was.
-    pub(in super::super) fn new_link(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// `RTM_*LINK`, then the announcement of all that is not as it was.
+    pub(in super::super) fn write_link(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         self.links.remember();
-        let done = self.make_or_change_link(request);
+        let done = match request.kind & 3 {
+            1 => self.delete_links(request),
+            _ => self.make_or_change_link(request),
+        };
         self.announce_changed_links();
         done
     }
 
-    /// `rtnl_newlink`.
+    /// `rtnl_newlink`, `rtnl_setlink`.
     fn make_or_change_link(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         const RTM_SETLINK: u16 = 19;
-        let found = self.requested_link(request).map(|link| link.index);
-        if request.kind == RTM_SETLINK {
-            return self.set_link(found?, request);
-        }
+        let is_set = request.kind == RTM_SETLINK;
         let info = request.attrs.nested(IFLA_LINKINFO).unwrap_or_default();
-        if let Ok(index) = found {
-            if request.has(NLM_F_EXCL) {
-                return Err(EEXIST.into());
+        let index = match self.requested_link(request).map(|link| link.index) {
+            Err(_) if !is_set && request.has(NLM_F_CREATE) => {
+                let kind = info.text(IFLA_INFO_KIND).and_then(LinkKind::named);
+                let data = info.nested(IFLA_INFO_DATA).unwrap_or_default();
+                return self.make_link(kind.ok_or(EOPNOTSUPP)?, data, request);
             }
-            if request.has(NLM_F_REPLACE) {
-                return Err(EOPNOTSUPP.into());
-            }
-            if let Some(data) = info.nested(IFLA_INFO_DATA) {
-                self.change_kind(index, info.text(IFLA_INFO_KIND), &data, request)?;
-            }
-            return self.set_link(index, request);
+            found => found?,
+        };
+        if !is_set && request.has(NLM_F_EXCL) {
+            return Err(EEXIST.into());
         }
-        if !request.has(NLM_F_CREATE) {
-            return self.set_group(request);
+        if !is_set && request.has(NLM_F_REPLACE) {
+            return Err(EOPNOTSUPP.into());
         }
-        let kind = info.text(IFLA_INFO_KIND).and_then(LinkKind::named);
-        let kind = kind
-            .filter(|kind| !kind.word.is_empty())
-            .ok_or(EOPNOTSUPP)?;
-        self.make_link(
-            kind,
-            info.nested(IFLA_INFO_DATA).unwrap_or_default(),
-            request,
-        )
+        if let Some(data) = info.nested(IFLA_INFO_DATA).filter(|_| !is_set) {
+            self.change_kind(index, info.text(IFLA_INFO_KIND), &data, request)?;
+        }
+        self.set_link(index, request)
     }
 
     /// `rtnl_newlink_create`.
@@ -123,29 +114,25 @@ impl State {
             }
         }
         let announced = made.and_then(|()| {
-            if let Some(peer) = peer {
-                self.links.all.entry(peer).and_modify(|link| {
-                    if link.is("veth") {
-                        link.below = Some(index);
-                    }
-                });
+            if let Some(peer) = peer.filter(|_| kind.word == "veth") {
+                self.with_link(peer, |link| link.below = Some(index));
             }
             self.update_carriers(index);
             self.set_flags(index, request.u32(8), request.u32(12))
         });
-        let joined = match request.attrs.u32(IFLA_MASTER) {
-            Some(master) if announced.is_ok() => self.set_master(index, master),
-            _ => Ok(()),
-        };
-        if announced.and(joined).is_err() {
+        let done = announced.and_then(|()| match request.attrs.u32(IFLA_MASTER) {
+            Some(master) => self.set_master(index, master),
+            None => Ok(()),
+        });
+        if done.is_err() {
             let own = is_registered.then_some(index);
             let peer = peer.filter(|_| kind.word == "veth");
-            let going: Vec<_> = [own, peer].into_iter().flatten().collect();
+            let going: Vec<_> = own.into_iter().chain(peer).collect();
             // A VXLAN was announced when it came.
             let is_unannounced = announced.is_err() && kind.word != "vxlan";
             self.unregister_links(&going, own.filter(|_| is_unannounced));
         }
-        announced.and(joined)
+        done
     }
 
     /// The other end of a pair, which is made first.
@@ -205,18 +192,13 @@ impl State {
     }
 
     fn put_on_lower(&self, link: &mut Link, attrs: &Bag) -> Result<(), Refusal> {
-        let lower = self
-            .links
-            .get(attrs.u32(IFLA_LINK).ok_or(EINVAL)?)
-            .ok_or(ENODEV)?;
+        let below = |index: Option<u32>| self.links.get(index?);
+        let index = attrs.u32(IFLA_LINK).ok_or(EINVAL)?;
+        let mut lower = self.links.get(index).ok_or(ENODEV)?;
         // On another macvlan it lies beside it.
-        let lower = match link.is("macvlan") && lower.is("macvlan") {
-            true => lower
-                .lower()
-                .and_then(|lower| self.links.get(lower))
-                .ok_or(ENODEV)?,
-            false => lower,
-        };
+        if link.is("macvlan") && lower.is("macvlan") {
+            lower = below(lower.lower()).ok_or(ENODEV)?;
+        }
         link.below = Some(lower.index);
         link.carrier = lower.carrier;
         if !link.has_own_mtu {
@@ -227,7 +209,7 @@ impl State {
         if link.is("vlan") && !link.has_own_address {
             link.attrs.set(IFLA_ADDRESS, lower.address());
         }
-        let bridge = lower.master.and_then(|master| self.links.get(master));
+        let bridge = below(lower.master);
         match link.is("macvlan") {
             true if lower.is_loopback() => Err(EINVAL.into()),
             true if bridge.is_some_and(|bridge| bridge.is("bridge")) => Err(EBUSY.into()),
@@ -243,7 +225,7 @@ impl State {
         name: Option<&[u8]>,
     ) -> Result<(), Refusal> {
         let pattern = format!("{}%d", link.kind.word).into_bytes();
-        link.name = self.valid_name(name.unwrap_or(&pattern))?;
+        link.name = self.free_name(name.unwrap_or(&pattern))?;
         if self.links.get(index).is_some() {
             return Err(EBUSY.into());
         }
@@ -259,29 +241,19 @@ impl State {
     }
 
     /// `dev_alloc_name`: the name itself, or the first free one of a pattern such as `veth%d`.
-    fn valid_name(&self, wanted: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let is_bad = |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | 0xa0 | b'/' | b':');
-        let is_bad = wanted.iter().any(is_bad) || matches!(wanted, b"" | b"." | b"..");
-        if is_bad || wanted.len() >= IFNAMSIZ {
-            return Err(EINVAL.into());
-        }
+    fn free_name(&self, wanted: &[u8]) -> Result<Vec<u8>, Refusal> {
         let is_free = |name: &Vec<u8>| self.links.named(name).is_none();
         let Some(at) = wanted.iter().position(|byte| *byte == b'%') else {
             return Some(wanted.to_vec()).filter(is_free).ok_or(EEXIST.into());
         };
         let (head, tail) = (&wanted[..at], wanted.get(at + 2..).unwrap_or(&[]));
-        if wanted.get(at + 1) != Some(&b'd') || tail.contains(&b'%') {
-            return Err(EINVAL.into());
-        }
-        let numbered = |number: usize| {
+        let numbered = |number: u32| {
             let mut name = [head, number.to_string().as_bytes(), tail].concat();
             name.truncate(IFNAMSIZ - 1);
             name
         };
-        (0..NUMBERS)
-            .map(numbered)
-            .find(is_free)
-            .ok_or(ENFILE.into())
+        let mut names = (0..).map(numbered);
+        names.find(is_free).ok_or(EEXIST.into())
     }
 
     /// `rtnl_changelink`, the part of the kind.
@@ -298,37 +270,10 @@ impl State {
             return Err(EOPNOTSUPP.into());
         }
         self.configure(&mut link, data, false)?;
-        self.change_state(index, |was| {
-            *was = Link {
-                origin: was.origin,
-                ..link
-            }
-        });
+        link.origin = self.changed(link.origin);
+        self.change_state(index, |was| *was = link);
         self.update_carriers(index);
         Ok(())
-    }
-
-    /// `rtnl_group_changelink`.
-    fn set_group(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        let is_group = request.u32(4) == 0 && !request.attrs.has(IFLA_IFNAME);
-        let group = request
-            .attrs
-            .u32(IFLA_GROUP)
-            .filter(|_| is_group)
-            .ok_or(ENODEV)?;
-        for index in self.members(group) {
-            self.set_link(index, request)?;
-        }
-        Ok(())
-    }
-
-    fn members(&self, group: u32) -> Vec<u32> {
-        let of_group = |link: &&Link| link.group() == group;
-        self.links
-            .iter()
-            .filter(of_group)
-            .map(|link| link.index)
-            .collect()
     }
 
     /// `do_setlink`: one after another; what was set before an error stays.
@@ -349,13 +294,10 @@ impl State {
         others.remove(&READ);
         others.remove(&[IFLA_ADDRESS]);
         if let Some(alias) = attrs.text(IFLA_IFALIAS) {
-            match alias {
-                [] => self.change_state(index, |link| link.attrs.remove(&[IFLA_IFALIAS])),
-                _ => self.change_state(index, |link| link.attrs.set_text(IFLA_IFALIAS, alias)),
-            }
-        }
-        if others.has(IFLA_BROADCAST) {
-            self.flush_neighbours(index, Flush::Address);
+            self.change_state(index, |link| match alias {
+                [] => link.attrs.remove(&[IFLA_IFALIAS]),
+                _ => link.attrs.set_text(IFLA_IFALIAS, alias),
+            });
         }
         if others != Bag::default() {
             self.change_state(index, |link| link.attrs.add(&others));
@@ -442,54 +384,47 @@ impl State {
         if link.name == name {
             return Ok(());
         }
-        let name = self.valid_name(name)?;
+        let name = self.free_name(name)?;
         self.with_link(index, |link| link.name = name);
         self.addresses4_renamed(index);
         Ok(())
     }
 
-    /// `netif_change_flags`; without a mask all flags are meant.
+    /// `netif_change_flags`.
     fn set_flags(&mut self, index: u32, flags: u32, mask: u32) -> Result<(), Refusal> {
-        // Besides those named IFF_DEBUG, _NOTRAILERS, _PORTSEL, _AUTOMEDIA and _DYNAMIC.
-        const FREE: u32 = 0x4 | 0x20 | 0x2000 | 0x4000 | 0x8000 | IFF_NOARP | IFF_MULTICAST;
+        // Changes of these are announced to protocols, while the link is up.
+        const FREE: u32 = IFF_NOARP | IFF_MULTICAST;
         /// `IFF_PROMISC`, `IFF_ALLMULTI`.
         const SETTABLE: u32 = FREE | 0x100 | 0x200;
-        if flags == 0 && mask == 0 {
+        let link = self.links.get(index).ok_or(ENODEV)?;
+        let (was, lower, is_vlan) = (link.flags, link.lower(), link.is("vlan"));
+        let wanted = flags & mask | was & !mask;
+        let changed = wanted ^ was;
+        if (flags, mask) != (0, 0) {
+            self.with_link(index, |link| link.flags ^= changed & SETTABLE);
+        }
+        let up = wanted & IFF_UP != 0;
+        if changed & IFF_UP == 0 {
+            if up && changed & FREE != 0 {
+                self.addresses6_carrier(index, self.has_carrier(index));
+            }
             return Ok(());
         }
-        let mask = if mask == 0 { u32::MAX } else { mask };
-        let link = self.links.get(index).ok_or(ENODEV)?;
-        let was = link.flags;
-        let lower = link.lower();
-        let is_vlan = link.is("vlan");
-        let wanted = flags & mask | was & !mask;
-        self.with_link(index, |link| {
-            link.flags = wanted & SETTABLE | was & !SETTABLE;
-        });
-        let up = wanted & IFF_UP != 0;
-        if up && was & IFF_UP == 0 && is_vlan && !lower.is_some_and(|lower| self.is_up(lower)) {
+        if up && is_vlan && !lower.is_some_and(|lower| self.is_up(lower)) {
             return Err(ENETDOWN.into());
         }
-        if (wanted ^ was) & IFF_UP != 0 {
-            self.set_link_up(index, up);
-        } else if up && (wanted ^ was) & FREE != 0 {
-            self.addresses6_carrier(index, self.has_carrier(index));
-        }
+        self.set_link_up(index, up);
         Ok(())
-    }
-
-    pub(in super::super) fn del_link(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
-        self.links.remember();
-        let done = self.delete_links(request);
-        self.announce_changed_links();
-        done
     }
 
     fn delete_links(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let is_group = request.u32(4) == 0 && !request.attrs.has(IFLA_IFNAME);
         let going = match request.attrs.u32(IFLA_GROUP).filter(|_| is_group) {
             Some(0) => return Err(EPERM.into()),
-            Some(group) => self.members(group),
+            Some(group) => {
+                let of_group = self.links.iter().filter(|link| link.group() == group);
+                of_group.map(|link| link.index).collect()
+            }
             None => vec![self.requested_link(request)?.index],
         };
         if going.is_empty() {
