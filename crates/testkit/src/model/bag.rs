@@ -95,7 +95,7 @@ impl Bag {
         if let Some(payload) = self.0.get_mut(&number) {
             let is_set = payload.iter().any(|byte| *byte != 0);
             payload.fill(0);
-            payload.first_mut().map(|byte| *byte = is_set.into());
+            payload[..1].fill(is_set.into());
         }
     }
 
