@@ -7,7 +7,7 @@ use crate::message::{Action, Kind, RawMessage};
 use super::bag::{Bag, Ip, Prefix, ip, width};
 use super::numbers::*;
 use super::request::{Refusal, Request};
-use super::{Origin, State};
+use super::{By, Origin, State};
 
 /// The addresses of one family, by link, in the kernel's order. A link whose MTU is too small for
 /// the family has no list.
@@ -20,6 +20,8 @@ pub(super) struct Addresses {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Address {
     pub(super) origin: Origin,
+    pub(super) family: u8,
+    pub(super) device: u32,
     pub(super) local: Ip,
     /// The other end, or the same as `local`.
     pub(super) peer: Ip,
@@ -51,17 +53,13 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// `EINVAL` without an address, for a prefix that is too long, and for lifetimes that are over
-    /// or end before they are preferred.
+    /// `EINVAL` without an address, and for lifetimes that are over or end before they are
+    /// preferred.
     pub(super) fn read(request: &Request<'_>) -> Result<Self, Refusal> {
         let family = request.family();
         let mut attrs = request.attrs.clone();
         let address = attrs.get(IFA_ADDRESS).map(ip);
         let local = Self::local(request)?;
-        let length = request.header[1];
-        if usize::from(length) > width(family) * 8 {
-            return Err(EINVAL.into());
-        }
         let mut cache = attrs
             .array::<8>(IFA_CACHEINFO)
             .unwrap_or([0xff; 8])
@@ -72,13 +70,13 @@ impl Address {
             return Err(EINVAL.into());
         }
         let flags = attrs.u32(IFA_FLAGS).unwrap_or(request.header[2].into());
-        let flags = flags & !(IFA_F_PERMANENT | IFA_F_DEPRECATED | IFA_F_TENTATIVE)
-            | if valid == u32::MAX {
-                IFA_F_PERMANENT
-            } else {
-                0
-            }
-            | if preferred == 0 { IFA_F_DEPRECATED } else { 0 };
+        let mut flags = flags & !(IFA_F_PERMANENT | IFA_F_DEPRECATED | IFA_F_TENTATIVE);
+        if valid == u32::MAX {
+            flags |= IFA_F_PERMANENT;
+        }
+        if preferred == 0 {
+            flags |= IFA_F_DEPRECATED;
+        }
         if family == INET && valid == u32::MAX {
             // A permanent address shows no preferred lifetime, though it may be deprecated.
             cache = vec![0xff; 8];
@@ -89,9 +87,11 @@ impl Address {
         attrs.remove_zeros(&[IFA_PROTO, IFA_RT_PRIORITY, IFA_BROADCAST]);
         Ok(Self {
             origin: Origin::default(),
+            family,
+            device: request.u32(4),
             local,
             peer: address.unwrap_or(local),
-            length,
+            length: request.header[1],
             scope: request.header[3],
             flags,
             attrs,
@@ -107,10 +107,12 @@ impl Address {
     }
 
     /// An address that the kernel makes by itself.
-    pub(super) fn of_kernel(local: Ip, length: u8, scope: u8) -> Self {
+    pub(super) fn of_kernel(family: u8, device: u32, local: Ip, length: u8, scope: u8) -> Self {
         let mut attrs = Bag::default();
         attrs.set(IFA_CACHEINFO, [[0xff; 8], [0; 8]].concat());
         Self {
+            family,
+            device,
             local,
             peer: local,
             length,
@@ -147,13 +149,13 @@ impl Address {
         Prefix::new(self.local, self.length)
     }
 
-    pub(super) fn row(&self, family: u8, index: u32, action: Action) -> RawMessage {
-        let mut header = vec![family, self.length, self.flags as u8, self.scope];
-        header.extend(index.to_ne_bytes());
+    pub(super) fn row(&self, action: Action) -> RawMessage {
+        let mut header = vec![self.family, self.length, self.flags as u8, self.scope];
+        header.extend(self.device.to_ne_bytes());
         let mut attrs = self.attrs.clone();
-        let width = width(family);
+        let width = width(self.family);
         attrs.set(IFA_ADDRESS, &self.peer[..width]);
-        if family == INET || self.peer != self.local {
+        if self.family == INET || self.peer != self.local {
             attrs.set(IFA_LOCAL, &self.local[..width]);
         }
         attrs.remove_zeros(&[IFA_ADDRESS]);
@@ -172,6 +174,10 @@ impl Addresses {
     pub(super) fn is_on(&self, index: u32) -> bool {
         self.all.contains_key(&index)
     }
+
+    pub(super) fn find(&self, index: u32, is_it: impl Fn(&Address) -> bool) -> Option<&Address> {
+        self.of(index).iter().find(|address| is_it(address))
+    }
 }
 
 impl State {
@@ -182,12 +188,43 @@ impl State {
         }
     }
 
+    fn list_mut(&mut self, family: u8, index: u32) -> &mut Vec<Address> {
+        let addresses = match family {
+            INET => &mut self.addresses4,
+            _ => &mut self.addresses6,
+        };
+        addresses.all.entry(index).or_default()
+    }
+
+    /// Puts a new address at a place of its link's list.
+    pub(super) fn put_address(&mut self, at: usize, new: &mut Address) {
+        new.origin = self.new_origin();
+        self.list_mut(new.family, new.device)
+            .insert(at, new.clone());
+    }
+
+    /// Stores an address that changed.
+    pub(super) fn store_address(&mut self, new: &Address) {
+        let mut list = self.list_mut(new.family, new.device).iter_mut();
+        if let Some(old) = list.find(|old| old.origin.id == new.origin.id) {
+            old.clone_from(new);
+        }
+    }
+
+    /// Takes an address out of its link's list.
+    pub(super) fn take_address(&mut self, gone: &Address) {
+        let list = self.list_mut(gone.family, gone.device);
+        list.retain(|other| other.origin.id != gone.origin.id);
+    }
+
+    pub(super) fn announce_address(&mut self, address: &Address, action: Action, by: By<'_, '_>) {
+        self.announce(&address.row(action), by);
+    }
+
     pub(super) fn each_address(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
         for family in [INET, INET6] {
-            for (index, list) in &self.addresses(family).all {
-                for address in list {
-                    add(address.row(family, *index, Action::New), address.origin);
-                }
+            for address in self.addresses(family).all.values().flatten() {
+                add(address.row(Action::New), address.origin);
             }
         }
     }

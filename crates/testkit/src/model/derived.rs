@@ -3,7 +3,7 @@
 
 use super::State;
 use super::address::{Address, IFA_BROADCAST, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY};
-use super::bag::{Bag, Ip, Prefix, ip};
+use super::bag::{Bag, Prefix, ip};
 use super::numbers::*;
 use super::route::{Key, Leg, RTA_PREFSRC, Route, Wanted};
 
@@ -40,33 +40,23 @@ fn has_subnet(address: &Address) -> bool {
 
 impl State {
     /// `fib_magic`: a failure concerns no one.
-    fn derive4(
-        &mut self,
-        is_new: bool,
-        index: u32,
-        (kind, dst, metric): (u8, Prefix, u32),
-        source: Ip,
-    ) {
-        let table = if kind == RTN_UNICAST {
-            TABLE_MAIN
-        } else {
-            TABLE_LOCAL
-        };
+    fn derive4(&mut self, is_new: bool, own: &Address, kind: u8, dst: Prefix, metric: u32) {
         let mut attrs = Bag::default();
-        attrs.set(RTA_PREFSRC, &source[..4]);
+        attrs.set(RTA_PREFSRC, &own.local[..4]);
+        let (table, scope) = match kind {
+            RTN_UNICAST => (TABLE_MAIN, SCOPE_LINK),
+            RTN_LOCAL => (TABLE_LOCAL, SCOPE_HOST),
+            _ => (TABLE_LOCAL, SCOPE_LINK),
+        };
         let wanted = Wanted {
             key: Key::new(INET, table, dst),
             route: Route {
                 protocol: PROTOCOL_KERNEL,
-                scope: if kind == RTN_LOCAL {
-                    SCOPE_HOST
-                } else {
-                    SCOPE_LINK
-                },
+                scope,
                 kind,
                 metric,
                 attrs,
-                legs: vec![Leg::to_device(index)],
+                legs: vec![Leg::to_device(own.device)],
                 ..Route::default()
             },
             is_multipath: false,
@@ -78,90 +68,80 @@ impl State {
     }
 
     /// The kind of a subnet's route.
-    fn subnet_kind(&self, index: u32) -> u8 {
-        match self.is_loopback(index) {
+    fn subnet_kind(&self, address: &Address) -> u8 {
+        match self.is_loopback(address.device) {
             true => RTN_LOCAL,
             false => RTN_UNICAST,
         }
     }
 
-    /// The primary address of the same subnet.
-    fn primary4(&self, index: u32, address: &Address) -> Option<Address> {
-        let mut list = self.addresses4.of(index).iter();
-        let found =
-            list.find(|other| !other.has(IFA_F_SECONDARY) && other.subnet() == address.subnet());
-        found.cloned()
+    /// The primary address of the same subnet, which may be the address itself.
+    fn primary4(&self, address: &Address) -> Option<Address> {
+        if !address.has(IFA_F_SECONDARY) {
+            return Some(address.clone());
+        }
+        let is_it = |it: &Address| !it.has(IFA_F_SECONDARY) && it.subnet() == address.subnet();
+        self.addresses4.find(address.device, is_it).cloned()
     }
 
     /// `fib_add_ifaddr`.
-    pub(super) fn add_address_routes(&mut self, index: u32, address: &Address) {
-        let is_secondary = address.has(IFA_F_SECONDARY);
-        let source = match is_secondary {
-            true => match self.primary4(index, address) {
-                Some(primary) => primary.local,
-                None => return,
-            },
-            false => address.local,
+    pub(super) fn add_address_routes(&mut self, address: &Address) {
+        let Some(primary) = self.primary4(address) else {
+            return;
         };
-        self.derive4(true, index, (RTN_LOCAL, own(address), 0), source);
-        if !self.is_up(index) {
+        self.derive4(true, &primary, RTN_LOCAL, own(address), 0);
+        if !self.is_up(address.device) {
             return;
         }
         let broadcast = given(address);
         if broadcast.address != [0; 16] && broadcast.address[..4] != [0xff; 4] {
-            self.derive4(true, index, (RTN_BROADCAST, broadcast, 0), source);
+            self.derive4(true, &primary, RTN_BROADCAST, broadcast, 0);
         }
-        if is_secondary || !has_subnet(address) {
+        if address.has(IFA_F_SECONDARY) || !has_subnet(address) {
             return;
         }
         if !address.has(IFA_F_NOPREFIXROUTE) {
-            let subnet = (self.subnet_kind(index), address.subnet(), address.metric());
-            self.derive4(true, index, subnet, source);
+            let kind = self.subnet_kind(address);
+            self.derive4(true, address, kind, address.subnet(), address.metric());
         }
         if address.length < 31 {
-            self.derive4(true, index, (RTN_BROADCAST, last(address), 0), source);
+            self.derive4(true, address, RTN_BROADCAST, last(address), 0);
         }
     }
 
     /// `fib_modify_prefix_metric`: the address still has the old metric.
-    pub(super) fn metric_changed4(&mut self, index: u32, address: &Address, metric: u32) {
+    pub(super) fn metric_changed4(&mut self, address: &Address, metric: u32) {
         let without = IFA_F_SECONDARY | IFA_F_NOPREFIXROUTE;
-        if self.is_up(index) && !address.has(without) && has_subnet(address) {
-            let kind = self.subnet_kind(index);
+        if self.is_up(address.device) && !address.has(without) && has_subnet(address) {
+            let kind = self.subnet_kind(address);
             for (is_new, metric) in [(true, metric), (false, address.metric())] {
-                let route = (kind, address.subnet(), metric);
-                self.derive4(is_new, index, route, address.local);
+                self.derive4(is_new, address, kind, address.subnet(), metric);
             }
         }
     }
 
     /// `fib_del_ifaddr`, of an address that has left the list.
-    pub(super) fn remove_address_routes(&mut self, index: u32, address: &Address) {
-        let is_secondary = address.has(IFA_F_SECONDARY);
-        let primary = match is_secondary {
-            true => self.primary4(index, address),
-            false => Some(address.clone()),
-        };
-        let Some(primary) = primary else {
+    pub(super) fn remove_address_routes(&mut self, address: &Address) {
+        let Some(primary) = self.primary4(address) else {
             return;
         };
-        let has_subnet = !is_secondary && has_subnet(address);
+        let has_subnet = !address.has(IFA_F_SECONDARY) && has_subnet(address);
         if has_subnet && !address.has(IFA_F_NOPREFIXROUTE) {
-            let route = (self.subnet_kind(index), address.subnet(), 0);
-            self.derive4(false, index, route, primary.local);
+            let kind = self.subnet_kind(address);
+            self.derive4(false, &primary, kind, address.subnet(), 0);
         }
-        let kept = self.kept4(index, address, &primary);
         let mut ends = vec![given(address)];
         if has_subnet && address.length < 31 {
             ends.extend([last(address), first(address)]);
         }
+        let kept = self.kept4(address, &primary);
         for end in ends {
             if !kept.contains(&(RTN_BROADCAST, end)) {
-                self.derive4(false, index, (RTN_BROADCAST, end, 0), primary.local);
+                self.derive4(false, &primary, RTN_BROADCAST, end, 0);
             }
         }
         if !kept.contains(&(RTN_LOCAL, own(address))) {
-            self.derive4(false, index, (RTN_LOCAL, own(address), 0), primary.local);
+            self.derive4(false, &primary, RTN_LOCAL, own(address), 0);
             if self.address_kind(address.local, TABLE_LOCAL) != RTN_LOCAL {
                 self.source_gone4(address.local);
             }
@@ -169,28 +149,22 @@ impl State {
     }
 
     /// The routes of an address that goes that other addresses with the same source still need.
-    fn kept4(&self, index: u32, address: &Address, primary: &Address) -> Vec<(u8, Prefix)> {
+    fn kept4(&self, address: &Address, primary: &Address) -> Vec<(u8, Prefix)> {
         let mut kept = Vec::new();
-        if self.routes.dying == Some(index) {
-            return kept;
-        }
-        for other in self.addresses4.of(index) {
-            let is_secondary = other.has(IFA_F_SECONDARY);
-            let source = match is_secondary {
-                true => self.primary4(index, other).map(|primary| primary.local),
-                false => Some(other.local),
-            };
+        for other in self.addresses4.of(address.device) {
+            let source = self.primary4(other).map(|primary| primary.local);
             if source != Some(primary.local) {
                 continue;
             }
             if other.local == address.local {
                 kept.push((RTN_LOCAL, own(address)));
             }
-            kept.push((RTN_BROADCAST, given(other)));
-            if !is_secondary && other.length < 31 && other.subnet().address != [0; 16] {
-                kept.push((RTN_BROADCAST, last(other)));
-                kept.push((RTN_BROADCAST, first(other)));
+            let mut ends = vec![given(other)];
+            let network = other.subnet().address;
+            if !other.has(IFA_F_SECONDARY) && other.length < 31 && network != [0; 16] {
+                ends.extend([last(other), first(other)]);
             }
+            kept.extend(ends.into_iter().map(|end| (RTN_BROADCAST, end)));
         }
         kept
     }

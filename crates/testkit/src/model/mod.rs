@@ -337,8 +337,8 @@ impl State {
 
     /// A link exists, and is down.
     fn link_registered(&mut self, index: u32) {
-        self.addresses4_registered(index);
-        self.addresses6_registered(index);
+        self.addresses4_mtu(index);
+        let _too_small = self.device6(index);
     }
 
     fn link_up(&mut self, index: u32) {

@@ -21,6 +21,10 @@ pub(super) const NLM_F_APPEND: u16 = 0x800;
 /// `NLM_F_ROOT | NLM_F_MATCH`: for a GET request either bit requests a dump.
 pub(super) const NLM_F_DUMP: u16 = 0x300;
 
+/// The least MTU of a link with the family.
+pub(super) const IPV4_MIN_MTU: u32 = 68;
+pub(super) const IPV6_MIN_MTU: u32 = 1280;
+
 // linux/rtnetlink.h
 pub(super) const TABLE_COMPAT: u8 = 252;
 pub(super) const TABLE_DEFAULT: u32 = 253;

@@ -52,8 +52,6 @@ pub(super) struct Routes {
     pub(super) all: BTreeMap<Key, Vec<Route>>,
     /// The tables that exist. They come with the first request that names them, and never go.
     pub(super) tables: BTreeSet<(u8, u32)>,
-    /// The link whose addresses all go, as it goes itself.
-    pub(super) dying: Option<u32>,
     /// `net.ipv6.route.skip_notify_on_dev_down`: what a link takes along is not announced.
     pub(super) go_silently: bool,
 }

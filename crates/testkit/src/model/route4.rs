@@ -13,8 +13,6 @@ use super::route::{
 };
 use super::{By, Flaw, State};
 
-const IPV4_MIN_MTU: u32 = 68;
-
 /// The widest scope of a type of routes.
 fn scope_of(kind: u8) -> u8 {
     match kind {
@@ -249,7 +247,7 @@ impl State {
 
     pub(super) fn routes4_up(&mut self, index: u32) {
         for address in self.addresses4.of(index).to_vec() {
-            self.add_address_routes(index, &address);
+            self.add_address_routes(&address);
         }
         self.restore_legs4(index, RTNH_F_DEAD);
     }
@@ -273,14 +271,15 @@ impl State {
     }
 
     /// An address has come; it is in the list already.
-    pub(super) fn address4_added(&mut self, index: u32, address: &Address) {
-        self.add_address_routes(index, address);
-        self.restore_legs4(index, RTNH_F_DEAD);
+    pub(super) fn address4_added(&mut self, address: &Address) {
+        self.add_address_routes(address);
+        self.restore_legs4(address.device, RTNH_F_DEAD);
     }
 
     /// An address has left the list. With its last one a link loses all routes.
-    pub(super) fn address4_removed(&mut self, index: u32, address: &Address) {
-        self.remove_address_routes(index, address);
+    pub(super) fn address4_removed(&mut self, address: &Address) {
+        let index = address.device;
+        self.remove_address_routes(address);
         if self.addresses4.of(index).is_empty() {
             self.lose_legs4(index, Loss::Addresses);
             self.flush_neighbours(index, Flush::Family(INET));

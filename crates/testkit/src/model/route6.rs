@@ -3,6 +3,7 @@
 
 use crate::message::Action;
 
+use super::address::Address;
 use super::bag::{Ip, Prefix};
 use super::numbers::*;
 use super::request::{Refusal, Request};
@@ -20,7 +21,6 @@ const RTA_PREF: u16 = 20;
 /// `RTAX_LOCK`, `RTAX_MTU`.
 const LOCK: u16 = 1;
 const MTU: u16 = 2;
-const IPV6_MIN_MTU: u32 = 1280;
 
 impl Route {
     /// `RTA_PREF` as it is stored: low 3, medium 0, high 1.
@@ -38,6 +38,14 @@ impl Route {
             (leg.map(|leg| (leg.device, leg.gateway)), route.nexthop)
         };
         way(self) == way(other)
+    }
+}
+
+/// The metric of an address's prefix route.
+fn prefix_metric(address: &Address) -> u32 {
+    match address.metric() {
+        0 => METRIC_ADDRCONF,
+        metric => metric,
     }
 }
 
@@ -382,40 +390,36 @@ impl State {
     }
 
     /// An address's own route.
-    pub(super) fn local_added6(&mut self, index: u32, ip: Ip) {
+    pub(super) fn local_added6(&mut self, own: &Address) {
         let route = Route {
             kind: RTN_LOCAL,
             ..Route::default()
         };
-        self.add_own_route6(index, TABLE_LOCAL, Prefix::new(ip, 128), route);
+        let dst = Prefix::new(own.local, 128);
+        self.add_own_route6(own.device, TABLE_LOCAL, dst, route);
     }
 
-    pub(super) fn local_removed6(&mut self, index: u32, ip: Ip) {
-        let key = Key::new(INET6, TABLE_LOCAL, Prefix::new(ip, 128));
-        let is_own =
-            |route: &&Route| route.kind == RTN_LOCAL && route.metric == 0 && route.is_over(index);
+    pub(super) fn local_removed6(&mut self, own: &Address) {
+        let key = Key::new(INET6, TABLE_LOCAL, Prefix::new(own.local, 128));
+        let is_own = |route: &&Route| {
+            route.kind == RTN_LOCAL && route.metric == 0 && route.is_over(own.device)
+        };
         if let Some(route) = self.routes.at(&key).iter().find(is_own).cloned() {
             self.remove_route(&key, &route, None);
         }
     }
 
-    /// `addrconf_prefix_route`: a metric of 0 is 256.
-    pub(super) fn prefix_added6(
-        &mut self,
-        index: u32,
-        prefix: Prefix,
-        metric: u32,
-        lifetime: Option<u32>,
-    ) {
+    /// `addrconf_prefix_route`, with the metric and the lifetime of an address.
+    pub(super) fn prefix_added6(&mut self, address: &Address, prefix: Prefix) {
         let mut route = Route {
             kind: RTN_UNICAST,
-            metric: if metric == 0 { METRIC_ADDRCONF } else { metric },
+            metric: prefix_metric(address),
             ..Route::default()
         };
-        if let Some(lifetime) = lifetime {
+        if let Some(lifetime) = address.lifetime() {
             route.attrs.set_u32(RTA_EXPIRES, lifetime);
         }
-        self.add_own_route6(index, TABLE_MAIN, prefix, route);
+        self.add_own_route6(address.device, TABLE_MAIN, prefix, route);
     }
 
     /// `addrconf_get_prefix_route`: the first route of a prefix over a device without a gateway,
@@ -433,26 +437,19 @@ impl State {
         }
     }
 
-    /// `modify_prefix_route`: gives the prefix route another lifetime; one of another metric is
-    /// made anew. Returns whether there was one.
-    pub(super) fn prefix_modified6(
-        &mut self,
-        index: u32,
-        prefix: Prefix,
-        metric: u32,
-        lifetime: Option<u32>,
-    ) -> bool {
-        let Some((key, route)) = self.prefix_route6(index, prefix) else {
+    /// `modify_prefix_route`: gives the prefix route the lifetime of an address; one of another
+    /// metric is made anew. Returns whether there was one.
+    pub(super) fn prefix_modified6(&mut self, address: &Address, prefix: Prefix) -> bool {
+        let Some((key, route)) = self.prefix_route6(address.device, prefix) else {
             return false;
         };
-        let wanted = if metric == 0 { METRIC_ADDRCONF } else { metric };
-        if route.metric != wanted {
+        if route.metric != prefix_metric(address) {
             self.remove_route(&key, &route, None);
-            self.prefix_added6(index, prefix, metric, lifetime);
+            self.prefix_added6(address, prefix);
             return true;
         }
         self.routes
-            .change(&key, route.origin.id, |route| match lifetime {
+            .change(&key, route.origin.id, |route| match address.lifetime() {
                 Some(lifetime) => route.attrs.set_u32(RTA_EXPIRES, lifetime),
                 None => route.attrs.remove(&[RTA_EXPIRES]),
             });

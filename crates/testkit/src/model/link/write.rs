@@ -385,8 +385,8 @@ impl State {
             return Ok(());
         }
         let name = self.free_name(name)?;
-        self.with_link(index, |link| link.name = name);
-        self.addresses4_renamed(index);
+        self.with_link(index, |link| link.name.clone_from(&name));
+        self.addresses4_renamed(index, &name);
         Ok(())
     }
 
