@@ -30,8 +30,11 @@
 mod address;
 mod address4;
 mod address6;
+mod announce;
 mod bag;
-mod derived;
+mod cascade;
+mod derived4;
+mod derived6;
 mod dispatch;
 mod dump;
 mod forwarding;
@@ -45,6 +48,7 @@ mod request;
 mod route;
 mod route4;
 mod route6;
+mod routes;
 mod rule;
 mod socket;
 
@@ -61,11 +65,10 @@ use address::Addresses;
 use forwarding::Forwarding;
 use link::Links;
 use mailbox::Mailbox;
-use neighbour::{Flush, Neighbours};
+use neighbour::Neighbours;
 use nexthop::Nexthops;
-use numbers::{INET, NLM_F_ECHO};
 use request::Request;
-use route::Routes;
+use routes::Routes;
 use rule::Rules;
 use socket::Access;
 
@@ -262,21 +265,6 @@ struct State {
 /// What follows from a request is announced in the kernel's own name.
 type By<'a, 'b> = Option<&'a Request<'b>>;
 
-/// The multicast group of an announcement (`RTNLGRP_*`).
-fn group_of(message: &RawMessage) -> u32 {
-    match (message.kind, message.family()) {
-        (Kind::Link, _) => 1,
-        (Kind::Neighbour, _) => 3,
-        (Kind::Address, INET) => 5,
-        (Kind::Address, _) => 9,
-        (Kind::Route, INET) => 7,
-        (Kind::Route, _) => 11,
-        (Kind::Rule, INET) => 8,
-        (Kind::Rule, _) => 19,
-        (Kind::Nexthop, _) => 32,
-    }
-}
-
 impl State {
     fn has_flaw(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
@@ -298,95 +286,6 @@ impl State {
             changed_by: self.writer,
             ..origin
         }
-    }
-
-    fn announce(&mut self, message: &RawMessage, by: By<'_, '_>) {
-        self.announce_with(0, message, by);
-    }
-
-    /// Announces with flags: for routes they say what was done.
-    fn announce_with(&mut self, flags: u16, message: &RawMessage, by: By<'_, '_>) {
-        let (sequence, port) = by.map_or((0, 0), |by| (by.sequence, by.port));
-        let echo = by.filter(|by| by.has(NLM_F_ECHO)).map(|by| by.port);
-        self.announce_as(message, (flags, sequence, port), echo);
-    }
-
-    /// Announces with flags, sequence and port; to `echo`, a port, whether it listens or not.
-    fn announce_as(
-        &mut self,
-        message: &RawMessage,
-        (flags, sequence, port): (u16, u32, u32),
-        echo: Option<u32>,
-    ) {
-        let group = group_of(message);
-        let mut bytes = None;
-        self.mailboxes.retain(|mailbox| {
-            let Some(mailbox) = mailbox.upgrade() else {
-                return false;
-            };
-            if mailbox.listens(group) || echo == Some(mailbox.port) {
-                let bytes = bytes.get_or_insert_with(|| message.encode(flags, sequence, port));
-                mailbox.deliver(bytes.clone());
-            }
-            true
-        });
-    }
-
-    // Cascades: what a change of a link does to the rest, in the order of the kernel's notifiers.
-    // `link.rs` calls them after it has changed the link.
-
-    /// A link exists, and is down.
-    fn link_registered(&mut self, index: u32) {
-        self.addresses4_mtu(index);
-        let _too_small = self.device6(index);
-    }
-
-    fn link_up(&mut self, index: u32) {
-        self.addresses4_up(index);
-        self.routes4_up(index);
-        self.addresses6_up(index);
-        if self.has_carrier(index) {
-            self.routes6_carrier(index, true);
-        }
-    }
-
-    fn link_down(&mut self, index: u32) {
-        self.nexthops_down(index, false);
-        self.routes4_down(index);
-        self.flush_neighbours(index, Flush::Down);
-        // addrconf_ifdown takes the routes first.
-        self.routes6_down(index);
-        self.addresses6_down(index);
-        self.forwarding_down(index);
-    }
-
-    /// The carrier of a link that is up came or went.
-    fn link_carrier(&mut self, index: u32, on: bool) {
-        if !on {
-            self.nexthops_down(index, false);
-        }
-        self.routes4_carrier(index, on);
-        if !on {
-            self.flush_neighbours(index, Flush::Carrier);
-        }
-        self.addresses6_carrier(index, on);
-        self.routes6_carrier(index, on);
-    }
-
-    /// A link is about to go; it was set down before, and is still in `links`.
-    fn link_gone(&mut self, index: u32) {
-        self.nexthops_down(index, true);
-        self.addresses4_gone(index);
-        self.routes4_gone(index);
-        self.flush_neighbours(index, Flush::Down);
-        self.routes6_gone(index);
-        self.addresses6_gone(index);
-    }
-
-    fn link_mtu(&mut self, index: u32, before: u32) {
-        self.addresses4_mtu(index);
-        self.addresses6_mtu(index);
-        self.routes6_mtu(index, before);
     }
 
     fn has_carrier(&self, index: u32) -> bool {

@@ -22,8 +22,8 @@ pub(super) struct Links {
     all: BTreeMap<u32, Link>,
     /// Where the search for a free index goes on.
     cursor: u32,
-    /// Links as they were before a request, or were announced since.
-    announced: BTreeMap<u32, Link>,
+    /// The rows of links as they were before a request, or were announced since.
+    announced: BTreeMap<u32, RawMessage>,
 }
 
 /// One link.
@@ -173,17 +173,6 @@ impl Link {
             (false, true) => IF_OPER_DOWN,
         }
     }
-
-    /// True if both are announced alike. The other end of a pair is not announced when it comes.
-    fn is_announced_as(&self, other: &Self) -> bool {
-        let below = |link: &Self| link.below.filter(|_| !link.is("veth"));
-        (&self.name, self.flags, self.carrier, self.mtu)
-            == (&other.name, other.flags, other.carrier, other.mtu)
-            && below(self) == below(other)
-            && self.master == other.master
-            && self.attrs == other.attrs
-            && self.data == other.data
-    }
 }
 
 impl Links {
@@ -204,8 +193,19 @@ impl Links {
         link.row(action, master.map(|master| master.kind.word))
     }
 
+    /// A link's row, of which an announcement tells. The other end of a pair is not announced when
+    /// it comes.
+    fn essence(&self, link: &Link) -> RawMessage {
+        let mut row = self.row(link, Action::New);
+        if link.is("veth") {
+            row.attrs.remove(&IFLA_LINK);
+        }
+        row
+    }
+
     fn remember(&mut self) {
-        self.announced.clone_from(&self.all);
+        let essence = |link: &Link| (link.index, self.essence(link));
+        self.announced = self.iter().map(essence).collect();
     }
 
     /// The next one that is free.
@@ -362,10 +362,8 @@ impl State {
     /// Announces the links that are not as they were announced.
     fn announce_changed_links(&mut self) {
         let announced = std::mem::take(&mut self.links.announced);
-        let is_changed = |link: &&Link| {
-            let before = announced.get(&link.index);
-            !before.is_some_and(|before| before.is_announced_as(link))
-        };
+        let is_changed =
+            |link: &&Link| announced.get(&link.index) != Some(&self.links.essence(link));
         let changed = self.links.iter().filter(is_changed);
         let rows: Vec<_> = changed
             .map(|link| self.links.row(link, Action::New))
@@ -389,9 +387,9 @@ impl State {
 
     /// Announces a link whether it changed or not.
     fn announce_link(&mut self, index: u32) {
-        if let Some(link) = self.links.get(index).cloned() {
-            let row = self.links.row(&link, Action::New);
-            self.links.announced.insert(index, link);
+        if let Some(link) = self.links.get(index) {
+            let (row, essence) = (self.links.row(link, Action::New), self.links.essence(link));
+            self.links.announced.insert(index, essence);
             self.announce(&row, None);
         }
     }
