@@ -6,7 +6,7 @@ use crate::message::{Action, Kind, RawMessage};
 
 use super::bag::{Bag, Ip, Prefix, ip, width};
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::{By, Origin, State};
 
 /// The addresses of one family, by link, in the kernel's order. A link whose MTU is too small for
@@ -66,9 +66,7 @@ impl Address {
             .to_vec();
         let lifetime = |at: usize| crate::message::u32_at(&cache, at);
         let (preferred, valid) = (lifetime(0), lifetime(4));
-        if valid == 0 || preferred > valid {
-            return Err(EINVAL.into());
-        }
+        refuse_if(valid == 0 || preferred > valid, EINVAL)?;
         let flags = attrs.u32(IFA_FLAGS).unwrap_or(request.header[2].into());
         let mut flags = flags & !(IFA_F_PERMANENT | IFA_F_DEPRECATED | IFA_F_TENTATIVE);
         if valid == u32::MAX {

@@ -9,7 +9,7 @@ use super::address::{
 };
 use super::bag::ip;
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::{By, Flaw, State};
 
 /// `IFA_F_NODAD`, `_OPTIMISTIC`, `_DADFAILED`, `_HOMEADDRESS`, `_MANAGETEMPADDR`,
@@ -24,18 +24,17 @@ impl State {
     pub(super) fn new_address4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let mut new = Address::read(request)?;
         let link = self.links.get(new.device).ok_or(ENODEV)?;
-        if !self.addresses4.is_on(new.device) {
-            return Err(ENOBUFS.into());
-        }
+        refuse_if(!self.addresses4.is_on(new.device), ENOBUFS)?;
         let label = new.attrs.text(IFA_LABEL).unwrap_or(&link.name).to_vec();
         new.attrs.set_text(IFA_LABEL, &label);
         let is_it = |old: &Address| old.local == new.local && old.subnet() == new.subnet();
         let Some(old) = self.addresses4.find(new.device, is_it).cloned() else {
             return self.insert_address4(new, Some(request));
         };
-        if request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE) {
-            return Err(EEXIST.into());
-        }
+        refuse_if(
+            request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE),
+            EEXIST,
+        )?;
         self.replace_address4(old, &new, request);
         Ok(())
     }
@@ -67,12 +66,8 @@ impl State {
                 at = position + 1;
             }
             if new.subnet() == old.subnet() {
-                if old.local == new.local {
-                    return Err(EEXIST.into());
-                }
-                if old.scope != new.scope {
-                    return Err(EINVAL.into());
-                }
+                refuse_if(old.local == new.local, EEXIST)?;
+                refuse_if(old.scope != new.scope, EINVAL)?;
                 new.flags |= IFA_F_SECONDARY;
             }
         }
@@ -90,9 +85,7 @@ impl State {
     /// first of them instead where `promote_secondaries` is set; here it is not.)
     pub(super) fn del_address4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let (index, attrs) = (request.u32(4), &request.attrs);
-        if !self.addresses4.is_on(index) {
-            return Err(ENODEV.into());
-        }
+        refuse_if(!self.addresses4.is_on(index), ENODEV)?;
         let (peer, local) = (attrs.get(1).map(ip), attrs.get(2).map(ip));
         let label = attrs.text(IFA_LABEL);
         let is_meant = |old: &Address| {

@@ -11,7 +11,7 @@ use super::address::{
 use super::bag::{Ip, Prefix};
 use super::neighbour::Flush;
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 
 const ONE: Ip = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 /// `IFAPROT_KERNEL_LO`, `IFAPROT_KERNEL_LL`.
@@ -37,9 +37,7 @@ impl State {
     pub(super) fn device6(&mut self, index: u32) -> Result<(), Refusal> {
         let link = self.links.get(index).ok_or(ENODEV)?;
         if !self.addresses6.is_on(index) {
-            if link.mtu < IPV6_MIN_MTU {
-                return Err(EINVAL.into());
-            }
+            refuse_if(link.mtu < IPV6_MIN_MTU, EINVAL)?;
             let is_ready = link.is_running();
             self.addresses6.all.insert(index, Vec::new());
             self.ready6.insert(index, is_ready);
@@ -56,9 +54,10 @@ impl State {
         let Some(old) = self.addresses6.find(new.device, is_it).cloned() else {
             return self.add_address6(new);
         };
-        if request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE) {
-            return Err(EEXIST.into());
-        }
+        refuse_if(
+            request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE),
+            EEXIST,
+        )?;
         // IFA_LOCAL beside IFA_ADDRESS states the other end, be it none.
         if !(request.attrs.has(2) && request.attrs.has(1)) {
             new.peer = old.peer;
@@ -94,13 +93,12 @@ impl State {
 
     /// `ipv6_add_addr`: puts it in the list, and no more.
     fn insert_address6(&mut self, new: &mut Address) -> Result<(), Refusal> {
-        if new.local[0] == 0xff || new.local == ONE && !self.is_loopback(new.device) {
-            return Err(EADDRNOTAVAIL.into());
-        }
+        refuse_if(
+            new.local[0] == 0xff || new.local == ONE && !self.is_loopback(new.device),
+            EADDRNOTAVAIL,
+        )?;
         let list = self.addresses6.of(new.device);
-        if list.iter().any(|old| old.local == new.local) {
-            return Err(EEXIST.into());
-        }
+        refuse_if(list.iter().any(|old| old.local == new.local), EEXIST)?;
         let at = list.iter().position(|old| old.scope > new.scope);
         self.put_address(at.unwrap_or(list.len()), new);
         Ok(())
@@ -167,9 +165,7 @@ impl State {
         let local = Address::local(request)?;
         let index = request.u32(4);
         self.links.get(index).ok_or(ENODEV)?;
-        if !self.addresses6.is_on(index) {
-            return Err(ENXIO.into());
-        }
+        refuse_if(!self.addresses6.is_on(index), ENXIO)?;
         let is_it = |old: &Address| old.local == local && old.length == request.header[1];
         let found = self.addresses6.find(index, is_it).cloned();
         let gone = found.ok_or(EADDRNOTAVAIL)?;

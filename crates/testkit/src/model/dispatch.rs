@@ -6,7 +6,7 @@ use super::State;
 use super::bag::Bag;
 use super::dump::Dump;
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 
 const HEADER: usize = 16;
 const NLMSG_ERROR: u16 = 2;
@@ -86,9 +86,7 @@ impl State {
             .find(|kind| kind.new_type() == number & !3);
         let kind = kind.ok_or(EOPNOTSUPP)?;
         let verb = number & 3;
-        if verb != GET && !from.is_admin {
-            return Err(EPERM.into());
-        }
+        refuse_if(verb != GET && !from.is_admin, EPERM)?;
         let is_dump = verb == GET && flags & NLM_F_DUMP != 0;
         let read = body.split_at_checked(kind.header_len());
         let Some((header, rest)) = read else {

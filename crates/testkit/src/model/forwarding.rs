@@ -11,7 +11,7 @@ use crate::message::{Action, Kind, RawMessage, u16_at};
 
 use super::bag::Bag;
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::{Flaw, Origin, State};
 
 const NDA_DST: u16 = 1;
@@ -72,9 +72,7 @@ impl State {
     fn asked_forwarding<'a, 'b>(&self, request: &'a Request<'b>) -> Result<Asked<'a, 'b>, Refusal> {
         let device = request.u32(4);
         let link = self.links.get(device).ok_or(ENODEV)?;
-        if link.is_loopback() {
-            return Err(EINVAL.into());
-        }
+        refuse_if(link.is_loopback(), EINVAL)?;
         Ok(Asked {
             request,
             device,
@@ -161,12 +159,11 @@ impl State {
             NUD_PERMANENT => asked.flags & NTF_STICKY != 0,
             _ => port == 0,
         };
-        if is_bad || asked.mac == [0; 6] {
-            return Err(EINVAL.into());
-        }
-        if state == NUD_REACHABLE && !self.links.get(port).is_some_and(|port| port.is_running()) {
-            return Err(EPERM.into());
-        }
+        refuse_if(is_bad || asked.mac == [0; 6], EINVAL)?;
+        refuse_if(
+            state == NUD_REACHABLE && !self.links.get(port).is_some_and(|port| port.is_running()),
+            EPERM,
+        )?;
         let known = self.forwarding.all.get(&key);
         let flags = asked.flags & (NTF_STICKY | NTF_EXT_LEARNED);
         let is_new = match known {
@@ -211,9 +208,7 @@ impl State {
     /// refused.
     fn add_to_vxlan(&mut self, asked: &Asked<'_, '_>) -> Result<(), Refusal> {
         let has_state = asked.state & (NUD_PERMANENT | NUD_REACHABLE) != 0;
-        if !has_state || !asked.request.attrs.has(NDA_DST) {
-            return Err(EINVAL.into());
-        }
+        refuse_if(!has_state || !asked.request.attrs.has(NDA_DST), EINVAL)?;
         let remote = self.remote(asked)?;
         let key = (asked.device, asked.mac);
         let replaces = asked.request.has(NLM_F_REPLACE);
@@ -222,12 +217,8 @@ impl State {
         let flawed = self.has_flaw(Flaw::AppendReplaces);
         let writer = self.writer;
         let Some(entry) = self.forwarding.all.get_mut(&key) else {
-            if !asked.request.has(NLM_F_CREATE) {
-                return Err(ENOENT.into());
-            }
-            if replaces && is_of_many {
-                return Err(EOPNOTSUPP.into());
-            }
+            refuse_if(!asked.request.has(NLM_F_CREATE), ENOENT)?;
+            refuse_if(replaces && is_of_many, EOPNOTSUPP)?;
             let entry = Entry {
                 origin: self.new_origin(),
                 state: asked.state,
@@ -239,16 +230,12 @@ impl State {
             self.announce_forwarding(key, 0, Action::New);
             return Ok(());
         };
-        if asked.request.has(NLM_F_EXCL) {
-            return Err(EEXIST.into());
-        }
+        refuse_if(asked.request.has(NLM_F_EXCL), EEXIST)?;
         let mut is_changed = (entry.state, entry.flags) != (asked.state, asked.flags);
         (entry.state, entry.flags) = (asked.state, asked.flags);
         entry.origin.changed_by = writer;
         let mut at = 0;
-        if replaces && is_of_many {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(replaces && is_of_many, EOPNOTSUPP)?;
         if !entry.remotes.contains(&remote) {
             if replaces {
                 entry.remotes[0] = remote;

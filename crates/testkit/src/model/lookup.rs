@@ -4,7 +4,7 @@
 use super::State;
 use super::bag::{Ip, Prefix};
 use super::numbers::*;
-use super::request::Refusal;
+use super::request::{Refusal, refuse_if};
 use super::route::{Key, Leg, RTNH_F_DEAD, RTNH_F_ONLINK, Route};
 
 /// A route that a lookup found.
@@ -193,14 +193,10 @@ impl State {
         let is_link_local = ip[0] == 0xfe && ip[1] & 0xc0 == 0x80;
         // Another link's link-local address may be a gateway on this one.
         let is_ours = |device| self.is_own6(ip, is_link_local.then_some(device));
-        if leg.device != 0 && is_ours(leg.device) {
-            return Err(EINVAL.into());
-        }
+        refuse_if(leg.device != 0 && is_ours(leg.device), EINVAL)?;
         let mut device = leg.device;
         if !is_link_local {
-            if ip == [0; 16] || ip[0] == 0xff {
-                return Err(EINVAL.into());
-            }
+            refuse_if(ip == [0; 16] || ip[0] == 0xff, EINVAL)?;
             let source = source.unwrap_or_default();
             match leg.has(RTNH_F_ONLINK) {
                 true => self.check_onlink6(ip, source, device)?,

@@ -48,6 +48,7 @@ mod request;
 mod route;
 mod route4;
 mod route6;
+mod route_events;
 mod routes;
 mod rule;
 mod socket;

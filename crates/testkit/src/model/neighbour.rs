@@ -8,7 +8,7 @@ use crate::message::{Action, Kind, RawMessage, u16_at};
 use super::bag::{Bag, ip, width};
 use super::link::IFF_NOARP;
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::{Flaw, Origin, State};
 
 const NDA_DST: u16 = 1;
@@ -132,9 +132,7 @@ impl Neighbour {
 fn key(request: &Request<'_>) -> Result<Key, Refusal> {
     let family = request.family();
     let dst = request.attrs.get(NDA_DST).ok_or(EINVAL)?;
-    if !matches!(family, INET | INET6) {
-        return Err(EAFNOSUPPORT.into());
-    }
+    refuse_if(!matches!(family, INET | INET6), EAFNOSUPPORT)?;
     let ip = dst.get(..width(family)).ok_or(EINVAL)?;
     let is_proxy = u32::from(request.header[10]) & NTF_PROXY != 0;
     Ok((is_proxy, family, request.u32(4), ip.to_vec()))
@@ -146,17 +144,13 @@ impl State {
         let (is_proxy, family, index, _) = key;
         let flags = u32::from(request.header[10]);
         let state = u16_at(request.header, 8) as u8;
-        if index == 0 {
-            return Err(EINVAL.into());
-        }
+        refuse_if(index == 0, EINVAL)?;
         self.links.get(index).ok_or(ENODEV)?;
         if is_proxy {
             self.new_proxy(key, state & NUD_PERMANENT, flags, &request.attrs);
             return Ok(());
         }
-        if !self.addresses(family).is_on(index) {
-            return Err(EINVAL.into());
-        }
+        refuse_if(!self.addresses(family).is_on(index), EINVAL)?;
         let change = Change {
             state,
             flags,
@@ -189,9 +183,7 @@ impl State {
         request: &Request<'_>,
     ) -> Result<(), Refusal> {
         if !self.neighbours.0.contains_key(&key) {
-            if !request.has(NLM_F_CREATE) {
-                return Err(ENOENT.into());
-            }
+            refuse_if(!request.has(NLM_F_CREATE), ENOENT)?;
             if key.1 == INET && self.is_loopback(key.2) {
                 key.3 = vec![0; 4];
             }
@@ -252,12 +244,8 @@ impl State {
     pub(super) fn del_neighbour(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let key = key(request)?;
         let (is_proxy, _, index, _) = key;
-        if index == 0 && !is_proxy {
-            return Err(EINVAL.into());
-        }
-        if index != 0 && self.links.get(index).is_none() {
-            return Err(ENODEV.into());
-        }
+        refuse_if(index == 0 && !is_proxy, EINVAL)?;
+        refuse_if(index != 0 && self.links.get(index).is_none(), ENODEV)?;
         let mut neighbour = self.neighbours.0.remove(&key).ok_or(ENOENT)?;
         if is_proxy {
             return Ok(());

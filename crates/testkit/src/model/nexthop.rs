@@ -7,7 +7,7 @@ use crate::message::{Action, Kind, RawMessage, u32_at};
 
 use super::bag::{Bag, ip, width};
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::route::{Gateway, Leg, RTNH_F_ONLINK};
 use super::{By, Flaw, Origin, State};
 
@@ -46,9 +46,10 @@ impl Nexthop {
     fn read(request: &Request<'_>) -> Result<Self, Refusal> {
         let (family, flags) = (request.family(), request.header[4]);
         let attrs = &request.attrs;
-        if attrs.has(NHA_FDB) || attrs.u16(NHA_GROUP_TYPE).is_some_and(|kind| kind != 0) {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(
+            attrs.has(NHA_FDB) || attrs.u16(NHA_GROUP_TYPE).is_some_and(|kind| kind != 0),
+            EOPNOTSUPP,
+        )?;
         let device = match attrs.u32(NHA_OIF) {
             None if attrs.has(NHA_BLACKHOLE) => LOOPBACK,
             None if !attrs.has(NHA_GROUP) => return Err(EINVAL.into()),
@@ -162,18 +163,14 @@ impl State {
         let mut new = Nexthop::read(request)?;
         let replaces = request.has(NLM_F_REPLACE);
         let mut id = request.attrs.u32(NHA_ID).unwrap_or(0);
-        if replaces && id == 0 {
-            return Err(EINVAL.into());
-        }
+        refuse_if(replaces && id == 0, EINVAL)?;
         self.check_nexthop(&mut new)?;
         while id == 0 || request.attrs.u32(NHA_ID).is_none() && self.has_nexthop(id) {
             self.nexthops.last = self.nexthops.last.wrapping_add(1);
             id = self.nexthops.last;
         }
         if let Some(old) = self.nexthop(id) {
-            if !replaces {
-                return Err(EEXIST.into());
-            }
+            refuse_if(!replaces, EEXIST)?;
             self.check_replace(id, old, &new)?;
             if new.is_group() {
                 // A quirk: a group keeps the protocol that it was made with.
@@ -187,9 +184,7 @@ impl State {
             }
             return Ok(());
         }
-        if replaces && !request.has(NLM_F_CREATE) {
-            return Err(ENOENT.into());
-        }
+        refuse_if(replaces && !request.has(NLM_F_CREATE), ENOENT)?;
         new.origin = self.new_origin();
         self.nexthops.all.insert(id, new);
         self.announce_nexthop(id, Action::New, Some(request));
@@ -203,9 +198,7 @@ impl State {
         }
         if !new.is_blackhole() {
             let link = self.links.get(new.leg.device).ok_or(EINVAL)?;
-            if !link.is_running() {
-                return Err(ENETDOWN.into());
-            }
+            refuse_if(!link.is_running(), ENETDOWN)?;
         }
         if new.family == INET {
             self.check_leg4(&mut new.leg, TABLE_MAIN, 0)?;
@@ -222,27 +215,19 @@ impl State {
             let member = self.nexthop(*id);
             member.is_none_or(|it| it.is_group() || it.is_blackhole() && members.len() > 1)
         };
-        match members.iter().any(is_bad) {
-            true => Err(EINVAL.into()),
-            false => Ok(()),
-        }
+        refuse_if(members.iter().any(is_bad), EINVAL)
     }
 
     /// `replace_nexthop`: the routes that have it must suit the new one.
     fn check_replace(&self, id: u32, old: &Nexthop, new: &Nexthop) -> Result<(), Refusal> {
         for user in [vec![id], self.groups_with(id)].concat() {
             let user_is_many = self.nexthop(user).is_some_and(|it| it.members().len() > 1);
-            if user != id && new.is_blackhole() && user_is_many {
-                return Err(EINVAL.into());
-            }
+            refuse_if(user != id && new.is_blackhole() && user_is_many, EINVAL)?;
             for (key, route) in self.routes.with_nexthop(user) {
                 self.check_nexthop_suits(new, key.family, route.scope)?;
             }
         }
-        match old.is_group() != new.is_group() {
-            true => Err(EINVAL.into()),
-            false => Ok(()),
-        }
+        refuse_if(old.is_group() != new.is_group(), EINVAL)
     }
 
     /// `fib_check_nexthop` and `fib6_check_nexthop`: whether a route of a family, for IPv4 of a
@@ -261,14 +246,12 @@ impl State {
         } else {
             it.family == INET || members.iter().any(|member| member.family == INET)
         };
-        if is_bad { Err(EINVAL.into()) } else { Ok(()) }
+        refuse_if(is_bad, EINVAL)
     }
 
     pub(super) fn del_nexthop(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let id = id(request)?;
-        if !self.has_nexthop(id) {
-            return Err(ENOENT.into());
-        }
+        refuse_if(!self.has_nexthop(id), ENOENT)?;
         self.remove_nexthop(id, Some(request));
         Ok(())
     }

@@ -49,3 +49,8 @@ impl From<i32> for Refusal {
         Self { errno, words: None }
     }
 }
+
+/// Refuses a request if something is wrong with it.
+pub(super) fn refuse_if(is_wrong: bool, errno: i32) -> Result<(), Refusal> {
+    if is_wrong { Err(errno.into()) } else { Ok(()) }
+}

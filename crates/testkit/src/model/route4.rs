@@ -7,10 +7,11 @@ use super::address::Address;
 use super::bag::Ip;
 use super::neighbour::Flush;
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::route::{
     Key, Leg, RTA_METRICS, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK, Route, Wanted, metrics,
 };
+use super::route_events::Loss;
 use super::{By, Flaw, State};
 
 /// The widest scope of a type of routes.
@@ -32,16 +33,6 @@ fn is_same(a: &Route, b: &Route) -> bool {
         && a.legs.iter().zip(&b.legs).all(|(a, b)| a.is_same(b))
 }
 
-/// How a device is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
-    Carrier,
-    Down,
-    /// With its last address, routes of host scope go, too.
-    Addresses,
-    Gone,
-}
-
 impl State {
     pub(super) fn new_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let wanted = Wanted::read(request);
@@ -51,9 +42,10 @@ impl State {
 
     pub(super) fn del_route4(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let wanted = Wanted::read(request);
-        if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
-            return Err(EINVAL.into());
-        }
+        refuse_if(
+            wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop),
+            EINVAL,
+        )?;
         self.delete_route4(&wanted, Some(request))
     }
 
@@ -75,9 +67,7 @@ impl State {
         let is_equal = |other: &&Route| (other.tos, other.metric) == (route.tos, route.metric);
         let equals = list[at..].iter().take_while(is_equal).count();
         if equals > 0 {
-            if flags & NLM_F_EXCL != 0 {
-                return Err(EEXIST.into());
-            }
+            refuse_if(flags & NLM_F_EXCL != 0, EEXIST)?;
             let mut equal = list[at..at + equals].iter();
             let same = equal.position(|other| is_same(other, &route));
             if flags & NLM_F_REPLACE != 0 {
@@ -90,17 +80,13 @@ impl State {
                 self.announce_route4(&key, &route, NLM_F_REPLACE, by);
                 return Ok(());
             }
-            if same.is_some() {
-                return Err(EEXIST.into());
-            }
+            refuse_if(same.is_some(), EEXIST)?;
             done = NLM_F_CREATE | flags & NLM_F_APPEND;
             if flags & NLM_F_APPEND != 0 {
                 at += equals;
             }
         }
-        if flags & NLM_F_CREATE == 0 {
-            return Err(ENOENT.into());
-        }
+        refuse_if(flags & NLM_F_CREATE == 0, ENOENT)?;
         self.routes
             .all
             .entry(key)
@@ -113,27 +99,21 @@ impl State {
     /// `fib_create_info`.
     fn check_route4(&self, wanted: &mut Wanted) -> Result<(), Refusal> {
         let (table, kind, scope) = (wanted.key.table, wanted.route.kind, wanted.route.scope);
-        if scope_of(kind) > scope || wanted.route.tos & 3 != 0 {
-            return Err(EINVAL.into());
-        }
+        refuse_if(scope_of(kind) > scope || wanted.route.tos & 3 != 0, EINVAL)?;
         if (6..=9).contains(&kind) {
             for leg in &mut wanted.route.legs {
                 leg.flags &= RTNH_F_ONLINK;
             }
             return Ok(());
         }
-        if !(1..=5).contains(&kind) || scope > SCOPE_HOST {
-            return Err(EINVAL.into());
-        }
+        refuse_if(!(1..=5).contains(&kind) || scope > SCOPE_HOST, EINVAL)?;
         if wanted.route.nexthop != 0 {
             self.nexthop_suits(wanted.route.nexthop, INET, scope)?;
         } else if scope == SCOPE_HOST {
             let [leg] = &mut wanted.route.legs[..] else {
                 return Err(EINVAL.into());
             };
-            if leg.gateway.is_some() {
-                return Err(EINVAL.into());
-            }
+            refuse_if(leg.gateway.is_some(), EINVAL)?;
             leg.scope = SCOPE_NOWHERE;
             leg.flags &= RTNH_F_ONLINK;
             self.links.get(leg.device).ok_or(ENODEV)?;
@@ -167,16 +147,10 @@ impl State {
     pub(super) fn check_leg4(&self, leg: &mut Leg, table: u32, scope: u8) -> Result<(), Refusal> {
         let is_onlink = leg.has(RTNH_F_ONLINK);
         let Some(gateway) = leg.gateway else {
-            if is_onlink {
-                return Err(EINVAL.into());
-            }
+            refuse_if(is_onlink, EINVAL)?;
             let link = self.links.get(leg.device).ok_or(ENODEV)?;
-            if link.mtu < IPV4_MIN_MTU {
-                return Err(ENODEV.into());
-            }
-            if !link.is_up() {
-                return Err(ENETDOWN.into());
-            }
+            refuse_if(link.mtu < IPV4_MIN_MTU, ENODEV)?;
+            refuse_if(!link.is_up(), ENETDOWN)?;
             leg.scope = SCOPE_HOST;
             self.mark_carrier(leg);
             return Ok(());
@@ -187,27 +161,20 @@ impl State {
             return Ok(());
         }
         if is_onlink {
-            if scope >= SCOPE_LINK {
-                return Err(EINVAL.into());
-            }
-            if !self.links.get(leg.device).ok_or(ENODEV)?.is_up() {
-                return Err(ENETDOWN.into());
-            }
-            if self.address_kind(gateway.ip, TABLE_LOCAL) != RTN_UNICAST {
-                return Err(EINVAL.into());
-            }
+            refuse_if(scope >= SCOPE_LINK, EINVAL)?;
+            refuse_if(!self.links.get(leg.device).ok_or(ENODEV)?.is_up(), ENETDOWN)?;
+            refuse_if(
+                self.address_kind(gateway.ip, TABLE_LOCAL) != RTN_UNICAST,
+                EINVAL,
+            )?;
             leg.scope = SCOPE_LINK;
         } else {
             let least = scope.saturating_add(1).max(SCOPE_LINK);
             let found = self.find_gateway4(gateway.ip, table, least, leg.device)?;
-            if found.kind != RTN_UNICAST && found.kind != RTN_LOCAL {
-                return Err(EINVAL.into());
-            }
+            refuse_if(found.kind != RTN_UNICAST && found.kind != RTN_LOCAL, EINVAL)?;
             leg.device = found.device;
             leg.scope = found.scope;
-            if !self.links.get(leg.device).ok_or(EINVAL)?.is_up() {
-                return Err(ENETDOWN.into());
-            }
+            refuse_if(!self.links.get(leg.device).ok_or(EINVAL)?.is_up(), ENETDOWN)?;
         }
         self.mark_carrier(leg);
         Ok(())
@@ -245,31 +212,6 @@ impl State {
         self.announce_with(flags, &row, by);
     }
 
-    pub(super) fn routes4_up(&mut self, index: u32) {
-        for address in self.addresses4.of(index).to_vec() {
-            self.add_address_routes(&address);
-        }
-        self.restore_legs4(index, RTNH_F_DEAD);
-    }
-
-    pub(super) fn routes4_down(&mut self, index: u32) {
-        if self.addresses4.is_on(index) && !self.has_flaw(Flaw::Ipv4RoutesSurviveLinkDown) {
-            self.lose_legs4(index, Loss::Down);
-        }
-    }
-
-    /// Routes lose or gain a flag, and none goes.
-    pub(super) fn routes4_carrier(&mut self, index: u32, on: bool) {
-        match on {
-            true => self.restore_legs4(index, RTNH_F_LINKDOWN),
-            false => self.lose_legs4(index, Loss::Carrier),
-        }
-    }
-
-    pub(super) fn routes4_gone(&mut self, index: u32) {
-        self.lose_legs4(index, Loss::Gone);
-    }
-
     /// An address has come; it is in the list already.
     pub(super) fn address4_added(&mut self, address: &Address) {
         self.add_address_routes(address);
@@ -293,69 +235,6 @@ impl State {
         };
         for (key, route) in self.routes.matching(has_source) {
             self.remove_route(&key, &route, None);
-        }
-    }
-
-    /// `fib_sync_down_dev`, and the flush of what died by it.
-    fn lose_legs4(&mut self, index: u32, loss: Loss) {
-        let spares_host = matches!(loss, Loss::Down | Loss::Carrier);
-        let flags = match loss {
-            Loss::Carrier => RTNH_F_LINKDOWN,
-            _ => RTNH_F_LINKDOWN | RTNH_F_DEAD,
-        };
-        for route in self.routes.of_mut(INET) {
-            if !route.is_over(index) {
-                continue;
-            }
-            let mut dead = 0;
-            for leg in &mut route.legs {
-                let is_lost = leg.device == index;
-                if leg.has(RTNH_F_DEAD) {
-                    dead += 1;
-                } else if is_lost && !(spares_host && leg.scope == SCOPE_NOWHERE) {
-                    leg.flags |= flags;
-                    dead += 1;
-                }
-                if is_lost && loss == Loss::Gone {
-                    dead = usize::MAX;
-                    break;
-                }
-            }
-            if dead >= route.legs.len() {
-                route.flags |= flags;
-            }
-        }
-        if loss != Loss::Carrier {
-            for (key, list) in &mut self.routes.all {
-                list.retain(|route| key.family != INET || route.flags & RTNH_F_DEAD == 0);
-            }
-            self.routes.all.retain(|_, list| !list.is_empty());
-        }
-    }
-
-    /// `fib_sync_up`.
-    fn restore_legs4(&mut self, index: u32, flags: u8) {
-        let Some(link) = self.links.get(index).filter(|link| link.is_up()) else {
-            return;
-        };
-        let flags = match flags == RTNH_F_DEAD && link.is_running() {
-            true => RTNH_F_DEAD | RTNH_F_LINKDOWN,
-            false => flags,
-        };
-        if !self.addresses4.is_on(index) {
-            return;
-        }
-        let over = self
-            .routes
-            .of_mut(INET)
-            .filter(|route| route.is_over(index));
-        for route in over {
-            for leg in route.legs.iter_mut().filter(|leg| leg.device == index) {
-                leg.flags &= !flags;
-            }
-            if route.legs.iter().any(|leg| !leg.has(flags)) {
-                route.flags &= !flags;
-            }
         }
     }
 }

@@ -4,11 +4,8 @@ use crate::message::Action;
 
 use super::bag::Ip;
 use super::numbers::*;
-use super::request::{Refusal, Request};
-use super::route::{
-    Key, Leg, RTA_EXPIRES, RTA_METRICS, RTA_PREFSRC, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK,
-    Route, Wanted, metrics,
-};
+use super::request::{Refusal, Request, refuse_if};
+use super::route::{Key, Leg, RTA_EXPIRES, RTA_PREFSRC, RTNH_F_ONLINK, Route, Wanted};
 use super::{By, Flaw, State};
 
 const PROTOCOL_BOOT: u8 = 3;
@@ -16,9 +13,6 @@ const PROTOCOL_BOOT: u8 = 3;
 const METRIC_USER: u32 = 1024;
 
 const RTA_PREF: u16 = 20;
-/// `RTAX_LOCK`, `RTAX_MTU`.
-const LOCK: u16 = 1;
-const MTU: u16 = 2;
 
 impl Route {
     /// `RTA_PREF` as it is stored: low 3, medium 0, high 1.
@@ -105,13 +99,11 @@ impl State {
     /// What of a way out is checked for every route, even one that rejects.
     fn check_device6(&self, leg: &Leg) -> Result<(), Refusal> {
         let is_onlink = leg.has(RTNH_F_ONLINK);
-        if (leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device) {
-            return Err(ENODEV.into());
-        }
-        match is_onlink && !self.is_up(leg.device) {
-            true => Err(ENETDOWN.into()),
-            false => Ok(()),
-        }
+        refuse_if(
+            (leg.device != 0 || is_onlink) && !self.addresses6.is_on(leg.device),
+            ENODEV,
+        )?;
+        refuse_if(is_onlink && !self.is_up(leg.device), ENETDOWN)
     }
 
     /// `fib6_nh_init`: the device of a way out.
@@ -131,12 +123,8 @@ impl State {
             Some(gateway) => self.gateway_device6(leg, gateway.ip, table, source)?,
             None => leg.device,
         };
-        if device == 0 {
-            return Err(ENODEV.into());
-        }
-        if !self.addresses6.is_on(device) {
-            return Err(ENODEV.into());
-        }
+        refuse_if(device == 0, ENODEV)?;
+        refuse_if(!self.addresses6.is_on(device), ENODEV)?;
         match self.is_up(device) {
             true => Ok(device),
             false => Err(ENETDOWN.into()),
@@ -226,17 +214,13 @@ impl State {
         let key = wanted.key;
         let mut routes: Vec<Route> = Vec::new();
         for leg in &wanted.route.legs {
-            if leg.gateway.is_none() {
-                return Err(EINVAL.into());
-            }
+            refuse_if(leg.gateway.is_none(), EINVAL)?;
             let one = Route {
                 legs: vec![leg.clone()],
                 ..wanted.route.clone()
             };
             let one = self.make_route6(key, one)?;
-            if routes.iter().any(|other| other.leads_as(&one)) {
-                return Err(EEXIST.into());
-            }
+            refuse_if(routes.iter().any(|other| other.leads_as(&one)), EEXIST)?;
             routes.push(one);
         }
         let mut flags = request.flags;
@@ -272,9 +256,10 @@ impl State {
 
     pub(super) fn del_route6(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let wanted = Wanted::read(request);
-        if wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop) {
-            return Err(EINVAL.into());
-        }
+        refuse_if(
+            wanted.route.nexthop != 0 && !self.has_nexthop(wanted.route.nexthop),
+            EINVAL,
+        )?;
         let mut last = Ok(());
         for leg in &wanted.route.legs {
             let deleted = self.delete_route6(&wanted, leg, request);
@@ -294,9 +279,7 @@ impl State {
         leg: &Leg,
         request: &Request<'_>,
     ) -> Result<(), Refusal> {
-        if !self.has_table(INET6, wanted.key.table) {
-            return Err(ESRCH.into());
-        }
+        refuse_if(!self.has_table(INET6, wanted.key.table), ESRCH)?;
         let asked = &wanted.route;
         let any_protocol = asked.protocol == 0 || self.has_flaw(Flaw::DeleteIgnoresProtocol);
         let is_meant = |other: &&Route| {
@@ -354,86 +337,6 @@ impl State {
         match of_dst.into_iter().any(|(other, _)| other.src.length > 0) {
             true => *key,
             false => bare,
-        }
-    }
-
-    /// `fib6_ifdown`, `NETDEV_DOWN`: routes over the link go, each announced. Those with siblings
-    /// go once all of them are on links that are down; until then they are only marked.
-    pub(super) fn routes6_down(&mut self, index: u32) {
-        let (mut gone, mut marked) = (Vec::new(), Vec::new());
-        for (key, route) in self.routes.of(INET6) {
-            let siblings = self.routes.siblings(key, route);
-            let is_dead = |sibling: &&&Route| {
-                sibling.is_over(index) || sibling.legs.iter().any(|leg| leg.has(RTNH_F_DEAD))
-            };
-            if !siblings.iter().any(|sibling| sibling.is_over(index)) {
-                continue;
-            }
-            if siblings.iter().filter(is_dead).count() == siblings.len() {
-                gone.push((*key, route.clone()));
-            } else if route.is_over(index) {
-                marked.push((*key, route.origin.id));
-            }
-        }
-        for (key, id) in marked {
-            self.routes.change(&key, id, |route| {
-                route.legs[0].flags |= RTNH_F_DEAD | RTNH_F_LINKDOWN;
-            });
-        }
-        self.remove_routes_of_link6(gone);
-    }
-
-    fn remove_routes_of_link6(&mut self, gone: Vec<(Key, Route)>) {
-        for (key, route) in gone {
-            match self.routes.go_silently {
-                true => drop(self.routes.remove(&key, route.origin.id)),
-                false => self.remove_route(&key, &route, None),
-            }
-        }
-    }
-
-    /// `rt6_sync_up` and `NETDEV_CHANGE` of `fib6_ifdown`: marks only.
-    pub(super) fn routes6_carrier(&mut self, index: u32, on: bool) {
-        for route in self.routes.of_mut(INET6) {
-            let is_local = route.kind == RTN_LOCAL;
-            for leg in route.legs.iter_mut().filter(|leg| leg.device == index) {
-                match on {
-                    true => leg.flags &= !(RTNH_F_DEAD | RTNH_F_LINKDOWN),
-                    false if !is_local => leg.flags |= RTNH_F_LINKDOWN,
-                    false => {}
-                }
-            }
-        }
-    }
-
-    /// `NETDEV_UNREGISTER`: every next hop over the link goes, its siblings stay.
-    pub(super) fn routes6_gone(&mut self, index: u32) {
-        let is_over = |key: &Key, route: &Route| key.family == INET6 && route.is_over(index);
-        let gone = self.routes.matching(is_over);
-        self.remove_routes_of_link6(gone);
-    }
-
-    /// `rt6_mtu_change`: a route's own MTU is cut to the link's, and grows with it when it was the
-    /// link's.
-    pub(super) fn routes6_mtu(&mut self, index: u32, before: u32) {
-        let now = self.links.get(index).map_or(0, |link| link.mtu);
-        if now < IPV6_MIN_MTU {
-            return; // The link has lost IPv6, and its routes.
-        }
-        let over = self
-            .routes
-            .of_mut(INET6)
-            .filter(|route| route.is_over(index));
-        for route in over {
-            let mut metrics = metrics(route);
-            let is_locked = metrics.u32(LOCK).is_some_and(|lock| lock >> MTU & 1 == 1);
-            if let Some(mtu) = metrics.u32(MTU)
-                && !is_locked
-                && (mtu >= now || mtu == before)
-            {
-                metrics.set_u32(MTU, now);
-                route.attrs.set(RTA_METRICS, metrics.bytes());
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::message::{Action, Kind, RawMessage, u32_at};
 
 use super::bag::{Bag, Ip, Prefix, ip};
 use super::numbers::*;
-use super::request::{Refusal, Request};
+use super::request::{Refusal, Request, refuse_if};
 use super::{Flaw, Origin, State};
 
 const FRA_DST: u16 = 1;
@@ -108,9 +108,10 @@ impl Rule {
         }
         let target = attrs.u32(FRA_GOTO);
         let is_jump = header[7] == ACT_GOTO;
-        if is_jump != target.is_some() || is_jump && target <= attrs.u32(FRA_PRIORITY) {
-            return Err(EINVAL.into());
-        }
+        refuse_if(
+            is_jump != target.is_some() || is_jump && target <= attrs.u32(FRA_PRIORITY),
+            EINVAL,
+        )?;
         for (number, length) in [(FRA_DST, header[1]), (FRA_SRC, header[2])] {
             if length == 0 {
                 attrs.remove(&[number]);
@@ -214,9 +215,7 @@ impl Rules {
 
 impl State {
     fn read_rule(&self, request: &Request<'_>) -> Result<Rule, Refusal> {
-        if !matches!(request.family(), INET | INET6) {
-            return Err(EAFNOSUPPORT.into());
-        }
+        refuse_if(!matches!(request.family(), INET | INET6), EAFNOSUPPORT)?;
         let list = self.rules.of(request.family());
         // One below the second rule's.
         let second = list.get(1).map_or(0, |rule| rule.priority());
@@ -227,9 +226,10 @@ impl State {
         let mut rule = self.read_rule(request)?;
         let list = self.rules.of(rule.family());
         let exists = list.iter().any(|other| rule.exists_as(other));
-        if request.has(NLM_F_EXCL) && exists && !self.has_flaw(Flaw::RuleTwice) {
-            return Err(EEXIST.into());
-        }
+        refuse_if(
+            request.has(NLM_F_EXCL) && exists && !self.has_flaw(Flaw::RuleTwice),
+            EEXIST,
+        )?;
         if rule.action() == ACT_TO_TBL && !rule.attrs.has(FRA_L3MDEV) {
             match (rule.family(), rule.table()) {
                 (INET6, 0) => return Err(EINVAL.into()),

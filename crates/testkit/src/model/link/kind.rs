@@ -4,7 +4,7 @@
 use super::super::State;
 use super::super::bag::Bag;
 use super::super::numbers::*;
-use super::super::request::Refusal;
+use super::super::request::{Refusal, refuse_if};
 use super::{IFF_BROADCAST, IFF_MASTER, IFF_MULTICAST, IFF_NOARP, Link};
 
 /// A kind of links.
@@ -180,9 +180,7 @@ impl State {
         data: &Bag,
         is_new: bool,
     ) -> Result<(), Refusal> {
-        if !is_new && !link.kind.changes {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(!is_new && !link.kind.changes, EOPNOTSUPP)?;
         if let Some(required) = link.kind.required.filter(|_| is_new)
             && data.array::<2>(required).is_none()
         {
@@ -209,19 +207,17 @@ impl State {
                     _ => false,
                 }
         };
-        match self.links.all.values().any(is_same) {
-            true => Err(EEXIST.into()),
-            false => Ok(()),
-        }
+        refuse_if(self.links.all.values().any(is_same), EEXIST)
     }
 
     /// `vxlan_nl2conf`.
     fn configure_vxlan(&self, link: &mut Link, data: &Bag, is_new: bool) -> Result<(), Refusal> {
         let old = link.clone();
         let id = data.u32(VXLAN_ID);
-        if !is_new && (data.has(VXLAN_PORT) || id.is_some() && id != old.data.u32(VXLAN_ID)) {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(
+            !is_new && (data.has(VXLAN_PORT) || id.is_some() && id != old.data.u32(VXLAN_ID)),
+            EOPNOTSUPP,
+        )?;
         for (v4, v6) in VXLAN_ADDRESSES {
             if data.has(v4) || data.has(v6) {
                 link.data.remove(&[v4, v6]);
@@ -230,9 +226,7 @@ impl State {
         link.data.add(data);
         link.data.remove_zeros(&[2, 16, 4, 17, VXLAN_LINK]);
         link.data.make_bool(VXLAN_LEARNING);
-        if !is_new && old.headroom() != link.headroom() {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(!is_new && old.headroom() != link.headroom(), EOPNOTSUPP)?;
         let Some(lower) = link.lower() else {
             let (v4, _) = VXLAN_ADDRESSES[0];
             let is_multicast = link.data.u8(v4).is_some_and(|first| first >> 4 == 14);
@@ -242,9 +236,10 @@ impl State {
                 Ok(())
             };
         };
-        if !is_new && (lower == link.index || self.is_above(lower, link.index)) {
-            return Err(EBUSY.into());
-        }
+        refuse_if(
+            !is_new && (lower == link.index || self.is_above(lower, link.index)),
+            EBUSY,
+        )?;
         let most = self.links.get(lower).ok_or(ENODEV)?.mtu;
         let most = most.saturating_sub(link.headroom()).max(68);
         if is_new && !link.has_own_mtu {
@@ -261,9 +256,10 @@ fn configure_bridge(link: &mut Link, data: &Bag) -> Result<(), Refusal> {
     let limits = 200..=3000;
     let had_spanning_tree = link.has_spanning_tree();
     let delay = data.u32(BR_FORWARD_DELAY);
-    if had_spanning_tree && delay.is_some_and(|delay| !limits.contains(&delay)) {
-        return Err(ERANGE.into());
-    }
+    refuse_if(
+        had_spanning_tree && delay.is_some_and(|delay| !limits.contains(&delay)),
+        ERANGE,
+    )?;
     link.data.add(data);
     link.data.make_bool(BR_STP_STATE);
     link.data.make_bool(BR_VLAN_FILTERING);

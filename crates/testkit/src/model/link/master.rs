@@ -3,7 +3,7 @@
 use super::super::State;
 use super::super::neighbour::Flush;
 use super::super::numbers::*;
-use super::super::request::Refusal;
+use super::super::request::{Refusal, refuse_if};
 use super::{IFF_SLAVE, IFLA_ADDRESS, Link};
 
 impl State {
@@ -32,21 +32,19 @@ impl State {
             "bridge" | "bond" | "vrf" => {}
             _ => return Err(EOPNOTSUPP.into()),
         }
-        if link.is_loopback() || index == master && !is_bridge {
-            return Err(EINVAL.into());
-        }
+        refuse_if(link.is_loopback() || index == master && !is_bridge, EINVAL)?;
         if is_bridge {
             let address = link.address();
-            if address.iter().all(|byte| *byte == 0) || address[0] & 1 == 1 {
-                return Err(EINVAL.into());
-            }
-            if link.is("bridge") {
-                return Err(ELOOP.into());
-            }
+            refuse_if(
+                address.iter().all(|byte| *byte == 0) || address[0] & 1 == 1,
+                EINVAL,
+            )?;
+            refuse_if(link.is("bridge"), ELOOP)?;
             let is_macvlan = |on: &u32| self.links.get(*on).is_some_and(|link| link.is("macvlan"));
-            if self.links.on(index).iter().any(is_macvlan) || self.is_above(index, master) {
-                return Err(EBUSY.into());
-            }
+            refuse_if(
+                self.links.on(index).iter().any(is_macvlan) || self.is_above(index, master),
+                EBUSY,
+            )?;
         }
         self.with_link(index, |link| {
             link.master = Some(master);

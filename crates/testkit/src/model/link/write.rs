@@ -1,23 +1,18 @@
 //! `RTM_NEWLINK`, `RTM_SETLINK`, `RTM_DELLINK`: how links are made, changed and deleted.
 
-use crate::message::u32_at;
-
 use super::super::bag::Bag;
 use super::super::neighbour::Flush;
 use super::super::numbers::*;
-use super::super::request::{Refusal, Request};
-use super::super::{Flaw, Origin, State};
+use super::super::request::{Refusal, Request, refuse_if};
+use super::super::{Flaw, State};
 use super::kind::LinkKind;
 use super::{
-    IFF_MULTICAST, IFF_NOARP, IFF_UP, IFLA_ADDRESS, IFLA_BROADCAST, IFLA_GROUP, IFLA_IFALIAS,
-    IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU,
-    Link,
+    IFF_MULTICAST, IFF_NOARP, IFF_UP, IFLA_ADDRESS, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
+    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, Link,
 };
 
-const VETH_INFO_PEER: u16 = 1;
-const IFNAMSIZ: usize = 16;
 /// Attributes that are read, or kept in another form.
-const READ: [u16; 8] = [
+pub(super) const READ: [u16; 8] = [
     IFLA_IFNAME,
     IFLA_MTU,
     IFLA_LINK,
@@ -27,27 +22,6 @@ const READ: [u16; 8] = [
     29,
     26,
 ];
-
-impl Link {
-    pub(super) fn new(kind: &'static LinkKind) -> Self {
-        Self {
-            origin: Origin::default(),
-            index: 0,
-            name: Vec::new(),
-            flags: kind.flags,
-            carrier: kind.carrier,
-            mtu: kind.mtu,
-            kind,
-            below: None,
-            master: None,
-            attrs: Bag::default(),
-            data: kind.defaults(),
-            is_enabled: false,
-            has_own_address: false,
-            has_own_mtu: false,
-        }
-    }
-}
 
 impl State {
     /// `RTM_*LINK`, then the announcement of all that is not as it was.
@@ -74,186 +48,12 @@ impl State {
             }
             found => found?,
         };
-        if !is_set && request.has(NLM_F_EXCL) {
-            return Err(EEXIST.into());
-        }
-        if !is_set && request.has(NLM_F_REPLACE) {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(!is_set && request.has(NLM_F_EXCL), EEXIST)?;
+        refuse_if(!is_set && request.has(NLM_F_REPLACE), EOPNOTSUPP)?;
         if let Some(data) = info.nested(IFLA_INFO_DATA).filter(|_| !is_set) {
             self.change_kind(index, info.text(IFLA_INFO_KIND), &data, request)?;
         }
         self.set_link(index, request)
-    }
-
-    /// `rtnl_newlink_create`.
-    fn make_link(
-        &mut self,
-        kind: &'static LinkKind,
-        data: Bag,
-        request: &Request<'_>,
-    ) -> Result<(), Refusal> {
-        let index = request.u32(4);
-        let mut link = self.new_device(kind, &request.attrs)?;
-        if kind.word == "veth" {
-            link.below = Some(self.make_peer(index, data.get(VETH_INFO_PEER))?);
-        }
-        let peer = link.below;
-        let made = self.finish_device(&mut link, index, request, &data);
-        let index = link.index;
-        let is_registered = made.is_ok();
-        if is_registered {
-            let has_carrier_checked = link.is("bridge") && link.has_own_address;
-            let lower = link.lower();
-            self.register_link(link);
-            if let Some(lower) = lower {
-                self.announce_link(lower);
-            }
-            if has_carrier_checked {
-                self.update_bridge_carrier(index);
-            }
-        }
-        let announced = made.and_then(|()| {
-            if let Some(peer) = peer.filter(|_| kind.word == "veth") {
-                self.with_link(peer, |link| link.below = Some(index));
-            }
-            self.update_carriers(index);
-            self.set_flags(index, request.u32(8), request.u32(12))
-        });
-        let done = announced.and_then(|()| match request.attrs.u32(IFLA_MASTER) {
-            Some(master) => self.set_master(index, master),
-            None => Ok(()),
-        });
-        if done.is_err() {
-            let own = is_registered.then_some(index);
-            let peer = peer.filter(|_| kind.word == "veth");
-            let going: Vec<_> = own.into_iter().chain(peer).collect();
-            // A VXLAN was announced when it came.
-            let is_unannounced = announced.is_err() && kind.word != "vxlan";
-            self.unregister_links(&going, own.filter(|_| is_unannounced));
-        }
-        done
-    }
-
-    /// The other end of a pair, which is made first.
-    fn make_peer(&mut self, index: u32, nest: Option<&[u8]>) -> Result<u32, Refusal> {
-        let (header, attrs) = match nest.and_then(|nest| nest.split_first_chunk::<16>()) {
-            Some((header, rest)) => (*header, Bag::read(rest)),
-            None => ([0; 16], Bag::default()),
-        };
-        let veth = LinkKind::named(b"veth").ok_or(EINVAL)?;
-        let mut peer = self.new_device(veth, &attrs)?;
-        let wanted = if index == 0 { 0 } else { u32_at(&header, 4) };
-        self.place_link(&mut peer, wanted, attrs.text(IFLA_IFNAME))?;
-        peer.below = Some(0);
-        let index = peer.index;
-        self.register_link(peer);
-        // It is announced before there is another.
-        self.announce_link(index);
-        Ok(index)
-    }
-
-    /// `rtnl_create_link`: of any kind, not yet in its place.
-    fn new_device(&mut self, kind: &'static LinkKind, attrs: &Bag) -> Result<Link, Refusal> {
-        let mut link = Link {
-            origin: self.new_origin(),
-            attrs: attrs.clone(),
-            ..Link::new(kind)
-        };
-        if let Some(mtu) = attrs.u32(IFLA_MTU) {
-            self.check_mtu(&link, mtu)?;
-            link.mtu = mtu;
-            link.has_own_mtu = !link.is("bridge");
-        }
-        link.has_own_address = attrs.has(IFLA_ADDRESS);
-        link.attrs.remove(&READ);
-        if !attrs.has(IFLA_BROADCAST) {
-            link.attrs.set(IFLA_BROADCAST, [0xff; 6]);
-        }
-        link.attrs
-            .set_u32(IFLA_GROUP, attrs.u32(IFLA_GROUP).unwrap_or(0));
-        Ok(link)
-    }
-
-    /// A kind's own part of making a link (`newlink`).
-    fn finish_device(
-        &mut self,
-        link: &mut Link,
-        index: u32,
-        request: &Request<'_>,
-        data: &Bag,
-    ) -> Result<(), Refusal> {
-        link.index = index;
-        if matches!(link.kind.word, "macvlan" | "vlan") {
-            self.put_on_lower(link, &request.attrs)?;
-        }
-        self.configure(link, data, true)?;
-        self.place_link(link, index, request.attrs.text(IFLA_IFNAME))
-    }
-
-    fn put_on_lower(&self, link: &mut Link, attrs: &Bag) -> Result<(), Refusal> {
-        let below = |index: Option<u32>| self.links.get(index?);
-        let index = attrs.u32(IFLA_LINK).ok_or(EINVAL)?;
-        let mut lower = self.links.get(index).ok_or(ENODEV)?;
-        // On another macvlan it lies beside it.
-        if link.is("macvlan") && lower.is("macvlan") {
-            lower = below(lower.lower()).ok_or(ENODEV)?;
-        }
-        link.below = Some(lower.index);
-        link.carrier = lower.carrier;
-        if !link.has_own_mtu {
-            link.mtu = lower.mtu;
-        } else if link.mtu > lower.mtu {
-            return Err(EINVAL.into());
-        }
-        if link.is("vlan") && !link.has_own_address {
-            link.attrs.set(IFLA_ADDRESS, lower.address());
-        }
-        let bridge = below(lower.master);
-        match link.is("macvlan") {
-            true if lower.is_loopback() => Err(EINVAL.into()),
-            true if bridge.is_some_and(|bridge| bridge.is("bridge")) => Err(EBUSY.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// `register_netdevice`: a name and an index of its own, and an address if it was given none.
-    fn place_link(
-        &mut self,
-        link: &mut Link,
-        index: u32,
-        name: Option<&[u8]>,
-    ) -> Result<(), Refusal> {
-        let pattern = format!("{}%d", link.kind.word).into_bytes();
-        link.name = self.free_name(name.unwrap_or(&pattern))?;
-        if self.links.get(index).is_some() {
-            return Err(EBUSY.into());
-        }
-        link.index = match index {
-            0 => self.links.free_index(),
-            index => index,
-        };
-        if link.address().is_empty() {
-            let [a, b, c, d] = link.index.to_be_bytes();
-            link.attrs.set(IFLA_ADDRESS, [0x02, 0xfa, a, b, c, d]);
-        }
-        Ok(())
-    }
-
-    /// `dev_alloc_name`: the name itself, or the first free one of a pattern such as `veth%d`.
-    fn free_name(&self, wanted: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let is_free = |name: &Vec<u8>| self.links.named(name).is_none();
-        let Some(at) = wanted.iter().position(|byte| *byte == b'%') else {
-            return Some(wanted.to_vec()).filter(is_free).ok_or(EEXIST.into());
-        };
-        let (head, tail) = (&wanted[..at], wanted.get(at + 2..).unwrap_or(&[]));
-        let numbered = |number: u32| {
-            let mut name = [head, number.to_string().as_bytes(), tail].concat();
-            name.truncate(IFNAMSIZ - 1);
-            name
-        };
-        let mut names = (0..).map(numbered);
-        names.find(is_free).ok_or(EEXIST.into())
     }
 
     /// `rtnl_changelink`, the part of the kind.
@@ -266,9 +66,10 @@ impl State {
     ) -> Result<(), Refusal> {
         let mut link = self.links.get(index).cloned().ok_or(ENODEV)?;
         let is_other = kind != Some(link.kind.word.as_bytes());
-        if is_other || link.is("vxlan") && request.attrs.has(IFLA_MTU) {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(
+            is_other || link.is("vxlan") && request.attrs.has(IFLA_MTU),
+            EOPNOTSUPP,
+        )?;
         self.configure(&mut link, data, false)?;
         link.origin = self.changed(link.origin);
         self.change_state(index, |was| *was = link);
@@ -312,9 +113,7 @@ impl State {
     fn set_address(&mut self, index: u32, address: [u8; 6]) -> Result<(), Refusal> {
         let link = self.links.get(index).ok_or(ENODEV)?;
         let (is_bridge, master) = (link.is("bridge"), link.master);
-        if link.is("ifb") {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(link.is("ifb"), EOPNOTSUPP)?;
         let is_same = link.address() == address;
         self.with_link(index, |link| {
             link.attrs.set(IFLA_ADDRESS, address);
@@ -341,7 +140,7 @@ impl State {
         Ok(())
     }
 
-    fn check_mtu(&self, link: &Link, mtu: u32) -> Result<(), Refusal> {
+    pub(super) fn check_mtu(&self, link: &Link, mtu: u32) -> Result<(), Refusal> {
         let lower = link.lower().and_then(|lower| self.links.get(lower));
         let (mut least, mut greatest) = link.kind.mtu_limits;
         if let Some(lower) = lower.filter(|_| link.is("macvlan")) {
@@ -391,7 +190,7 @@ impl State {
     }
 
     /// `netif_change_flags`.
-    fn set_flags(&mut self, index: u32, flags: u32, mask: u32) -> Result<(), Refusal> {
+    pub(super) fn set_flags(&mut self, index: u32, flags: u32, mask: u32) -> Result<(), Refusal> {
         // Changes of these are announced to protocols, while the link is up.
         const FREE: u32 = IFF_NOARP | IFF_MULTICAST;
         /// `IFF_PROMISC`, `IFF_ALLMULTI`.
@@ -410,9 +209,10 @@ impl State {
             }
             return Ok(());
         }
-        if up && is_vlan && !lower.is_some_and(|lower| self.is_up(lower)) {
-            return Err(ENETDOWN.into());
-        }
+        refuse_if(
+            up && is_vlan && !lower.is_some_and(|lower| self.is_up(lower)),
+            ENETDOWN,
+        )?;
         self.set_link_up(index, up);
         Ok(())
     }
@@ -427,12 +227,11 @@ impl State {
             }
             None => vec![self.requested_link(request)?.index],
         };
-        if going.is_empty() {
-            return Err(ENODEV.into());
-        }
-        if going.iter().any(|index| self.is_loopback(*index)) {
-            return Err(EOPNOTSUPP.into());
-        }
+        refuse_if(going.is_empty(), ENODEV)?;
+        refuse_if(
+            going.iter().any(|index| self.is_loopback(*index)),
+            EOPNOTSUPP,
+        )?;
         self.unregister_links(&going, None);
         Ok(())
     }
