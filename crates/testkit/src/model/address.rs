@@ -34,19 +34,6 @@ pub(super) struct Address {
 }
 
 // linux/if_addr.h
-pub(super) const IFA_F_SECONDARY: u32 = 0x01;
-pub(super) const IFA_F_DEPRECATED: u32 = 0x20;
-pub(super) const IFA_F_TENTATIVE: u32 = 0x40;
-pub(super) const IFA_F_PERMANENT: u32 = 0x80;
-pub(super) const IFA_F_NOPREFIXROUTE: u32 = 0x200;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-pub(super) const IFA_LABEL: u16 = 3;
-pub(super) const IFA_BROADCAST: u16 = 4;
-pub(super) const IFA_CACHEINFO: u16 = 6;
-const IFA_FLAGS: u16 = 8;
-pub(super) const IFA_RT_PRIORITY: u16 = 9;
-pub(super) const IFA_PROTO: u16 = 11;
 
 impl Address {
     /// The address that a request states.

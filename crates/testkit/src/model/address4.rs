@@ -3,10 +3,7 @@
 
 use crate::message::Action;
 
-use super::address::{
-    Address, IFA_CACHEINFO, IFA_F_DEPRECATED, IFA_F_PERMANENT, IFA_F_SECONDARY, IFA_LABEL,
-    IFA_PROTO, IFA_RT_PRIORITY,
-};
+use super::address::Address;
 use super::bag::ip;
 use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};

@@ -4,10 +4,7 @@
 use crate::message::Action;
 
 use super::State;
-use super::address::{
-    Address, IFA_CACHEINFO, IFA_F_DEPRECATED, IFA_F_NOPREFIXROUTE, IFA_F_PERMANENT, IFA_PROTO,
-    IFA_RT_PRIORITY,
-};
+use super::address::Address;
 use super::bag::{Ip, Prefix};
 use super::neighbour::Flush;
 use super::numbers::*;

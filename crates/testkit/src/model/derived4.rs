@@ -2,10 +2,10 @@
 //! `fib_del_ifaddr`).
 
 use super::State;
-use super::address::{Address, IFA_BROADCAST, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY};
+use super::address::Address;
 use super::bag::{Bag, Prefix, ip};
 use super::numbers::*;
-use super::route::{Key, Leg, RTA_PREFSRC, Route, Wanted};
+use super::route::{Key, Leg, Route, Wanted};
 
 fn own(address: &Address) -> Prefix {
     Prefix::new(address.local, 32)

@@ -4,7 +4,7 @@ use super::State;
 use super::address::Address;
 use super::bag::{Ip, Prefix};
 use super::numbers::*;
-use super::route::{Key, Leg, RTA_EXPIRES, RTA_PREFSRC, Route};
+use super::route::{Key, Leg, Route};
 
 /// `IP6_RT_PRIO_ADDRCONF`: the metric of a route that was given none.
 const METRIC_ADDRCONF: u32 = 256;

@@ -8,21 +8,7 @@ use super::request::{Refusal, Request};
 use super::route::Route;
 use super::{Origin, State};
 
-const IFLA_MASTER: u16 = 10;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_EXT_MASK: u16 = 29;
-const IFLA_INFO_KIND: u16 = 1;
-const NDA_IFINDEX: u16 = 8;
-const NDA_MASTER: u16 = 9;
 const NTF_PROXY: u8 = 0x08;
-const NHA_GROUP: u16 = 2;
-const NHA_OIF: u16 = 5;
-const NHA_GROUPS: u16 = 9;
-const NHA_MASTER: u16 = 10;
-const NHA_FDB: u16 = 11;
-const NHA_OP_FLAGS: u16 = 14;
-const RTA_OIF: u16 = 4;
-const RTA_TABLE: u16 = 15;
 
 /// All that a dump gives.
 #[derive(Debug, Default)]

@@ -14,14 +14,6 @@ use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};
 use super::{Flaw, Origin, State};
 
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
-const NDA_CACHEINFO: u16 = 3;
-const NDA_PORT: u16 = 6;
-const NDA_VNI: u16 = 7;
-const NDA_IFINDEX: u16 = 8;
-const NDA_MASTER: u16 = 9;
-const NDA_FLAGS_EXT: u16 = 15;
 /// The attributes of a VXLAN's destination.
 const OF_REMOTE: [u16; 4] = [NDA_DST, NDA_PORT, NDA_VNI, NDA_IFINDEX];
 

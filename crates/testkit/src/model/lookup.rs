@@ -5,7 +5,7 @@ use super::State;
 use super::bag::{Ip, Prefix};
 use super::numbers::*;
 use super::request::{Refusal, refuse_if};
-use super::route::{Key, Leg, RTNH_F_DEAD, RTNH_F_ONLINK, Route};
+use super::route::{Key, Leg, Route};
 
 /// A route that a lookup found.
 #[derive(Clone, Copy, Debug)]

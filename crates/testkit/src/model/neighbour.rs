@@ -6,16 +6,9 @@ use std::collections::BTreeMap;
 use crate::message::{Action, Kind, RawMessage, u16_at};
 
 use super::bag::{Bag, ip, width};
-use super::link::IFF_NOARP;
 use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};
 use super::{Flaw, Origin, State};
-
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
-const NDA_CACHEINFO: u16 = 3;
-const NDA_PROBES: u16 = 4;
-const NDA_PROTOCOL: u16 = 12;
 
 const NTF_PROXY: u32 = 0x08;
 const NTF_EXT_LEARNED: u32 = 0x10;

@@ -8,17 +8,9 @@ use crate::message::{Action, Kind, RawMessage, u32_at};
 use super::bag::{Bag, ip, width};
 use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};
-use super::route::{Gateway, Leg, RTNH_F_ONLINK};
+use super::route::{Gateway, Leg};
 use super::{By, Flaw, Origin, State};
 
-const NHA_ID: u16 = 1;
-const NHA_GROUP: u16 = 2;
-const NHA_GROUP_TYPE: u16 = 3;
-const NHA_BLACKHOLE: u16 = 4;
-const NHA_OIF: u16 = 5;
-const NHA_GATEWAY: u16 = 6;
-const NHA_FDB: u16 = 11;
-const NHA_OP_FLAGS: u16 = 14;
 /// In `NHA_OP_FLAGS` of a row: weights above 256 are understood.
 const RESP_GRP_RESVD_0: u32 = 1 << 31;
 

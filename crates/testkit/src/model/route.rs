@@ -7,21 +7,6 @@ use super::bag::{Bag, Ip, Prefix, ip, width};
 use super::numbers::*;
 use super::request::Request;
 
-pub(super) const RTA_DST: u16 = 1;
-pub(super) const RTA_SRC: u16 = 2;
-const RTA_IIF: u16 = 3;
-pub(super) const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-pub(super) const RTA_PRIORITY: u16 = 6;
-pub(super) const RTA_PREFSRC: u16 = 7;
-pub(super) const RTA_METRICS: u16 = 8;
-pub(super) const RTA_MULTIPATH: u16 = 9;
-pub(super) const RTA_CACHEINFO: u16 = 12;
-pub(super) const RTA_TABLE: u16 = 15;
-const RTA_VIA: u16 = 18;
-pub(super) const RTA_PREF: u16 = 20;
-pub(super) const RTA_EXPIRES: u16 = 23;
-pub(super) const RTA_NH_ID: u16 = 30;
 /// Attributes that are no part of the bag: the key, and the way out.
 const TAKEN: [u16; 11] = [
     RTA_DST,
@@ -36,12 +21,6 @@ const TAKEN: [u16; 11] = [
     RTA_NH_ID,
     RTA_CACHEINFO,
 ];
-
-pub(super) const RTNH_F_DEAD: u8 = 1;
-pub(super) const RTNH_F_ONLINK: u8 = 4;
-pub(super) const RTNH_F_LINKDOWN: u8 = 16;
-/// Dead, offloaded, link down, trapped: the state of a way out.
-pub(super) const RTNH_STATE: u8 = RTNH_F_DEAD | 8 | RTNH_F_LINKDOWN | 64;
 
 /// Where a route stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

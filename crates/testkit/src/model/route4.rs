@@ -8,9 +8,7 @@ use super::bag::Ip;
 use super::neighbour::Flush;
 use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};
-use super::route::{
-    Key, Leg, RTA_METRICS, RTNH_F_DEAD, RTNH_F_LINKDOWN, RTNH_F_ONLINK, Route, Wanted, metrics,
-};
+use super::route::{Key, Leg, Route, Wanted, metrics};
 use super::route_events::Loss;
 use super::{By, Flaw, State};
 

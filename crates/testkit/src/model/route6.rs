@@ -5,14 +5,12 @@ use crate::message::Action;
 use super::bag::Ip;
 use super::numbers::*;
 use super::request::{Refusal, Request, refuse_if};
-use super::route::{Key, Leg, RTA_EXPIRES, RTA_PREFSRC, RTNH_F_ONLINK, Route, Wanted};
+use super::route::{Key, Leg, Route, Wanted};
 use super::{By, Flaw, State};
 
 const PROTOCOL_BOOT: u8 = 3;
 /// `IP6_RT_PRIO_USER`: the metric of a route that was given none.
 const METRIC_USER: u32 = 1024;
-
-const RTA_PREF: u16 = 20;
 
 impl Route {
     /// `RTA_PREF` as it is stored: low 3, medium 0, high 1.

@@ -1,7 +1,7 @@
 //! What links do to routes. Most of what happens to those of IPv4 is not announced.
 
 use super::numbers::*;
-use super::route::{Key, RTA_METRICS, RTNH_F_DEAD, RTNH_F_LINKDOWN, Route, metrics};
+use super::route::{Key, Route, metrics};
 use super::{Flaw, State};
 
 /// `RTAX_LOCK`, `RTAX_MTU`.

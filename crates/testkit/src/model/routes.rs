@@ -7,10 +7,7 @@ use crate::message::{Action, Kind, RawMessage};
 use super::bag::width;
 use super::numbers::*;
 use super::request::Request;
-use super::route::{
-    Key, Leg, RTA_CACHEINFO, RTA_DST, RTA_EXPIRES, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREF,
-    RTA_PRIORITY, RTA_SRC, RTA_TABLE, RTNH_F_ONLINK, RTNH_STATE, Route,
-};
+use super::route::{Key, Leg, Route};
 use super::{By, Origin, State};
 
 /// All routes.

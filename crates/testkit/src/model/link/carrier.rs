@@ -1,7 +1,8 @@
 //! Links that are set up and down, and the carriers that follow.
 
 use super::super::State;
-use super::{IFF_UP, Link};
+use super::super::numbers::*;
+use super::Link;
 
 impl State {
     /// `dev_open` and `dev_close`, with what follows for others that hang on it.

@@ -5,7 +5,7 @@ use super::super::State;
 use super::super::bag::Bag;
 use super::super::numbers::*;
 use super::super::request::{Refusal, refuse_if};
-use super::{IFF_BROADCAST, IFF_MASTER, IFF_MULTICAST, IFF_NOARP, Link};
+use super::Link;
 
 /// A kind of links.
 #[derive(Debug)]

@@ -6,11 +6,9 @@ use super::super::bag::Bag;
 use super::super::numbers::*;
 use super::super::request::{Refusal, Request, refuse_if};
 use super::super::{Origin, State};
+use super::Link;
 use super::kind::LinkKind;
 use super::write::READ;
-use super::{
-    IFLA_ADDRESS, IFLA_BROADCAST, IFLA_GROUP, IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_MTU, Link,
-};
 
 const VETH_INFO_PEER: u16 = 1;
 const IFNAMSIZ: usize = 16;

@@ -4,7 +4,7 @@ use super::super::State;
 use super::super::neighbour::Flush;
 use super::super::numbers::*;
 use super::super::request::{Refusal, refuse_if};
-use super::{IFF_SLAVE, IFLA_ADDRESS, Link};
+use super::Link;
 
 impl State {
     /// `do_set_master`. A link leaves its master even if it cannot join the new one.

@@ -54,33 +54,6 @@ pub(super) struct Link {
     has_own_mtu: bool,
 }
 
-// linux/if.h
-pub(super) const IFF_UP: u32 = 0x1;
-const IFF_BROADCAST: u32 = 0x2;
-const IFF_LOOPBACK: u32 = 0x8;
-const IFF_RUNNING: u32 = 0x40;
-pub(super) const IFF_NOARP: u32 = 0x80;
-const IFF_MASTER: u32 = 0x400;
-const IFF_SLAVE: u32 = 0x800;
-const IFF_MULTICAST: u32 = 0x1000;
-const IFF_LOWER_UP: u32 = 0x1_0000;
-
-// linux/if_link.h
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_BROADCAST: u16 = 2;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_LINK: u16 = 5;
-const IFLA_MASTER: u16 = 10;
-const IFLA_OPERSTATE: u16 = 16;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_IFALIAS: u16 = 20;
-const IFLA_GROUP: u16 = 27;
-const IFLA_CARRIER: u16 = 33;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
-const IFLA_INFO_SLAVE_KIND: u16 = 4;
-
 const ARPHRD_ETHER: u16 = 1;
 const ARPHRD_LOOPBACK: u16 = 772;
 const IF_OPER_UNKNOWN: u8 = 0;

@@ -5,11 +5,8 @@ use super::super::neighbour::Flush;
 use super::super::numbers::*;
 use super::super::request::{Refusal, Request, refuse_if};
 use super::super::{Flaw, State};
+use super::Link;
 use super::kind::LinkKind;
-use super::{
-    IFF_MULTICAST, IFF_NOARP, IFF_UP, IFLA_ADDRESS, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
-    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, Link,
-};
 
 /// Attributes that are read, or kept in another form.
 pub(super) const READ: [u16; 8] = [
