@@ -49,15 +49,20 @@ impl State {
         self.device6(new.device)?;
         let is_it = |old: &Address| old.local == new.local;
         let Some(old) = self.addresses6.find(new.device, is_it).cloned() else {
+            if new.peer == [0; 16] {
+                new.peer = new.local;
+            }
             return self.add_address6(new);
         };
         refuse_if(
             request.has(NLM_F_EXCL) || !request.has(NLM_F_REPLACE),
             EEXIST,
         )?;
-        // IFA_LOCAL beside IFA_ADDRESS states the other end, be it none.
-        if !(request.attrs.has(2) && request.attrs.has(1)) {
+        // IFA_ADDRESS beside another IFA_LOCAL states the other end, be it none.
+        if new.peer == new.local {
             new.peer = old.peer;
+        } else if new.peer == [0; 16] {
+            new.peer = new.local;
         }
         self.modify_address6(old, new);
         Ok(())
@@ -204,6 +209,11 @@ impl State {
             && self.ready6.insert(index, true) == Some(false)
         {
             self.autoconfigure6(index);
+        }
+        // A loopback keeps IPv6 below 1280, and loses its addresses.
+        let link = self.links.get(index).filter(|link| on && link.is_up());
+        if link.is_some_and(|link| link.mtu < IPV6_MIN_MTU) && self.addresses6.is_on(index) {
+            self.addresses6_mtu(index);
         }
     }
 

@@ -60,6 +60,7 @@ impl State {
                 ..Route::default()
             },
             is_multipath: false,
+            stated_table: table,
         };
         let _ignored = match is_new {
             true => self.insert_route4(wanted, NLM_F_CREATE | NLM_F_APPEND, None),

@@ -33,7 +33,7 @@ impl State {
                 self.routes.tables.insert((INET6, table));
                 Ok(Route { origin, ..route })
             }
-            _ => self.make_route6(key, route),
+            _ => self.make_route6(key, table, route),
         };
         if let Ok(route) = made {
             let _exists = self.insert_route6(key, route, NLM_F_CREATE, None);

@@ -36,9 +36,17 @@ impl State {
     /// The lists of routes that hold an address, longest prefix first.
     fn holding(&self, family: u8, table: u32, ip: Ip, source: Ip) -> Vec<(&Key, &Vec<Route>)> {
         let bits = if family == INET { 32 } else { 128 };
+        // Until there is a rule of another writer, IPv4 has one table for both (`fib_unmerge`).
+        let is_merged = family == INET && !self.rules.is_custom4;
+        let tables = match table {
+            TABLE_MAIN | TABLE_LOCAL if is_merged => vec![TABLE_LOCAL, TABLE_MAIN],
+            table => vec![table],
+        };
         let mut found = Vec::new();
-        for length in (0..=bits).rev() {
-            let first = Key::new(family, table, Prefix::new(ip, length));
+        let prefixes = (0..=bits).rev().map(|length| Prefix::new(ip, length));
+        for (prefix, table) in prefixes.flat_map(|it| tables.iter().map(move |table| (it, *table)))
+        {
+            let first = Key::new(family, table, prefix);
             let last = Key {
                 src: Prefix {
                     address: [0xff; 16],

@@ -139,11 +139,13 @@ impl State {
         let state = u16_at(request.header, 8) as u8;
         refuse_if(index == 0, EINVAL)?;
         self.links.get(index).ok_or(ENODEV)?;
+        let has_family = self.addresses(family).is_on(index);
         if is_proxy {
+            refuse_if(family == INET6 && !has_family, ENOBUFS)?;
             self.new_proxy(key, state & NUD_PERMANENT, flags, &request.attrs);
             return Ok(());
         }
-        refuse_if(!self.addresses(family).is_on(index), EINVAL)?;
+        refuse_if(!has_family, EINVAL)?;
         let change = Change {
             state,
             flags,

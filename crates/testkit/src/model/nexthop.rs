@@ -195,7 +195,7 @@ impl State {
         if new.family == INET {
             self.check_leg4(&mut new.leg, TABLE_MAIN, 0)?;
             new.flags = new.leg.flags;
-        } else if !new.is_blackhole() {
+        } else {
             new.leg.device = self.check_leg6(&new.leg, 0, None)?;
         }
         Ok(())

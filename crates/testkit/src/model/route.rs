@@ -183,6 +183,8 @@ pub(super) struct Wanted {
     pub(super) key: Key,
     pub(super) route: Route,
     pub(super) is_multipath: bool,
+    /// The table as it was stated: where none was, IPv6 looks for gateways by the rules alone.
+    pub(super) stated_table: u32,
 }
 
 impl Wanted {
@@ -235,6 +237,7 @@ impl Wanted {
                 nexthop,
             },
             is_multipath: attrs.has(RTA_MULTIPATH),
+            stated_table: table,
         }
     }
 }

@@ -45,12 +45,17 @@ impl State {
         if wanted.is_multipath {
             return self.add_multipath6(wanted, request);
         }
-        let route = self.make_route6(wanted.key, wanted.route)?;
+        let route = self.make_route6(wanted.key, wanted.stated_table, wanted.route)?;
         self.insert_route6(wanted.key, route, request.flags, Some(request))
     }
 
     /// A route with its way out checked, not in its table yet, whose table is made.
-    pub(super) fn make_route6(&mut self, key: Key, mut route: Route) -> Result<Route, Refusal> {
+    pub(super) fn make_route6(
+        &mut self,
+        key: Key,
+        stated_table: u32,
+        mut route: Route,
+    ) -> Result<Route, Refusal> {
         self.routes.tables.insert((INET6, key.table));
         if route.protocol == 0 {
             route.protocol = PROTOCOL_BOOT;
@@ -76,7 +81,7 @@ impl State {
                 };
             } else {
                 let source = route.attrs.get(RTA_PREFSRC).map(super::bag::ip);
-                leg.device = self.check_leg6(leg, key.table, source)?;
+                leg.device = self.check_leg6(leg, stated_table, source)?;
                 if route.kind != RTN_LOCAL {
                     self.mark_carrier(leg);
                 }
@@ -133,7 +138,7 @@ impl State {
     pub(super) fn rejects6(&self, key: &Key, route: &Route) -> bool {
         is_reject_kind(route.kind)
             || route.is_over(LOOPBACK)
-                && key.dst.address[..15] != [0; 15]
+                && u128::from_be_bytes(key.dst.address) != 1
                 && !matches!(route.kind, RTN_LOCAL | 4)
     }
 
@@ -217,7 +222,7 @@ impl State {
                 legs: vec![leg.clone()],
                 ..wanted.route.clone()
             };
-            let one = self.make_route6(key, one)?;
+            let one = self.make_route6(key, wanted.stated_table, one)?;
             refuse_if(routes.iter().any(|other| other.leads_as(&one)), EEXIST)?;
             routes.push(one);
         }

@@ -75,7 +75,11 @@ const ACT_PROHIBIT: u8 = 8;
 
 /// All rules, by family in the order of their priorities.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules(Vec<Rule>);
+pub(super) struct Rules {
+    all: Vec<Rule>,
+    /// A rule of IPv4 was added or deleted.
+    pub(super) is_custom4: bool,
+}
 
 #[derive(Clone, Debug)]
 struct Rule {
@@ -202,14 +206,14 @@ impl Rule {
 
 impl Rules {
     fn of(&self, family: u8) -> Vec<&Rule> {
-        let of = self.0.iter().filter(|rule| rule.family() == family);
+        let of = self.all.iter().filter(|rule| rule.family() == family);
         of.collect()
     }
 
     fn insert(&mut self, rule: Rule) {
         let key = |rule: &Rule| (rule.family(), rule.priority());
-        let at = self.0.partition_point(|other| key(other) <= key(&rule));
-        self.0.insert(at, rule);
+        let at = self.all.partition_point(|other| key(other) <= key(&rule));
+        self.all.insert(at, rule);
     }
 }
 
@@ -244,6 +248,7 @@ impl State {
             }
         }
         rule.origin = self.new_origin();
+        self.rules.is_custom4 |= rule.family() == INET;
         self.rules.insert(rule.clone());
         let row = self.rule_row(&rule, Action::New);
         self.announce(&row, Some(request));
@@ -255,9 +260,10 @@ impl State {
         let states_priority = request.attrs.has(FRA_PRIORITY);
         let is_meant =
             |rule: &Rule| rule.family() == asked.family() && asked.finds(rule, states_priority);
-        let at = self.rules.0.iter().position(is_meant).ok_or(ENOENT)?;
-        let row = self.rule_row(&self.rules.0[at], Action::Del);
-        self.rules.0.remove(at);
+        let at = self.rules.all.iter().position(is_meant).ok_or(ENOENT)?;
+        let row = self.rule_row(&self.rules.all[at], Action::Del);
+        self.rules.all.remove(at);
+        self.rules.is_custom4 |= asked.family() == INET;
         self.announce(&row, Some(request));
         Ok(())
     }
@@ -287,7 +293,7 @@ impl State {
     }
 
     pub(super) fn each_rule(&self, add: &mut dyn FnMut(RawMessage, Origin)) {
-        for rule in &self.rules.0 {
+        for rule in &self.rules.all {
             add(self.rule_row(rule, Action::New), rule.origin);
         }
     }
