@@ -57,8 +57,7 @@ pub enum Hold {
     /// It was written before, and the kernel stores this instead, or nothing: written again it would
     /// become the same.
     StoredOtherwise(Option<Box<Object>>),
-    /// It failed before, and is tried again after this long; [`Duration::MAX`] when something
-    /// changes.
+    /// It failed before, and is tried again after this long.
     Backoff(Duration),
     /// The pass was to end before its turn came: its time, or the number of its ops, was limited.
     /// The next one goes on.
@@ -97,9 +96,6 @@ impl fmt::Display for Hold {
             }
             Hold::Unrecorded(why) => write!(f, "could not be recorded beforehand: {why}"),
             Hold::StoredOtherwise(_) => f.write_str("the kernel stores it otherwise"),
-            Hold::Backoff(Duration::MAX) => {
-                f.write_str("failed before; tried again when something changes")
-            }
             Hold::Backoff(left) => {
                 write!(f, "failed before; tried again in {} s", seconds(left))
             }

@@ -302,7 +302,7 @@ impl State {
     }
 
     /// Returns for how long from `now` the running pass is not to try an op, because it failed
-    /// before; [`Duration::MAX`] until a hint or a change.
+    /// before.
     pub fn backoff(&self, now: Instant, key: OpKey) -> Option<Duration> {
         self.backoff.remaining(now, key)
     }
@@ -383,8 +383,6 @@ impl State {
             self.stats.subscription_failures += 1;
             self.resubscribe = now.checked_add(self.config.interval() / 2);
         }
-        self.backoff
-            .set_subscribed(self.is_subscribed(), self.last_full);
     }
 
     fn is_subscribed(&self) -> bool {

@@ -73,7 +73,7 @@ impl<'a> PassLimits<'a> {
     }
 
     /// Sets a function that returns for how long from now the op on an object is not to be tried,
-    /// because it failed before; [`Duration::MAX`] until a change.
+    /// because it failed before.
     #[must_use]
     pub fn with_backoff(self, backoff: &'a (dyn Fn(OpKey) -> Option<Duration> + Sync)) -> Self {
         PassLimits {

@@ -236,9 +236,6 @@ impl fmt::Display for Failure {
 impl fmt::Display for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Pending::Held(left) if *left == Duration::MAX => {
-                f.write_str("it failed before, and nothing has changed since")
-            }
             Pending::Held(left) => {
                 let seconds = left.as_millis().div_ceil(1000);
                 write!(f, "it failed before and is not tried again for {seconds} s")

@@ -19,8 +19,8 @@ use crate::{Config, PassSummary};
 ///   conflict exists, a pass finds it and names no op.)
 /// - `dependency`: also in any pass that answers a hint, because the object that is missing may
 ///   exist now.
-/// - a permanent class: only once a hint says that the system has changed. Without a subscription,
-///   which would say so, after the longest delay.
+/// - a permanent class: once a hint says that the system has changed. No hint says it of all that
+///   matters, such as a foreign rule that catches a gateway: so after the longest delay as well.
 ///
 /// A new desired state frees all but `busy` and `unknown`, and forgets their failures. A change of
 /// the desired state frees them until they are tried again, whichever object it is about, and
@@ -35,7 +35,6 @@ pub(super) struct Backoff {
     change_passes: u64,
     /// True while the running pass answers a hint.
     answers_hint: bool,
-    subscribed: bool,
     /// The earliest retry that needs no hint.
     next: Option<Instant>,
     /// True if `next` has to be computed again.
@@ -78,11 +77,6 @@ impl Backoff {
         self.next_is_stale |= answers_hint && self.waits_for_hint;
     }
 
-    pub(super) fn set_subscribed(&mut self, subscribed: bool, last_full: Option<Instant>) {
-        self.subscribed = subscribed;
-        self.find_next(last_full);
-    }
-
     /// Returns for how long from `now` the op on an object is not to be tried, or `None` if it may
     /// be tried.
     pub(super) fn remaining(&self, now: Instant, key: OpKey) -> Option<Duration> {
@@ -91,11 +85,8 @@ impl Backoff {
         if is_freed || self.change_passes > op.change_passes && !needs_time(op.class) {
             return None;
         }
-        match self.retry_at(op) {
-            Some(at) if at <= now => None,
-            Some(at) => Some(at - now),
-            None => Some(Duration::MAX),
-        }
+        let left = self.retry_at(op).saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
     }
 
     /// Takes the outcomes of a pass.
@@ -209,18 +200,18 @@ impl Backoff {
         self.failed.insert(key, op);
     }
 
-    /// Returns when an op may be tried, or `None` if it waits for a hint.
-    fn retry_at(&self, op: &FailedOp) -> Option<Instant> {
-        if op.class.is_retryable() || self.hint_passes > op.hint_passes {
-            return Some(op.retry_at);
+    /// Returns when an op may be tried without a further hint.
+    fn retry_at(&self, op: &FailedOp) -> Instant {
+        match op.class.is_retryable() || self.hint_passes > op.hint_passes {
+            true => op.retry_at,
+            false => op.latest_retry_at,
         }
-        (!self.subscribed).then_some(op.latest_retry_at)
     }
 
     /// Computes the next retry. An op that could be tried when the last full pass began is left
     /// out: that pass did not try it for another reason than its delay.
     fn find_next(&mut self, last_full: Option<Instant>) {
-        let due = self.failed.values().filter_map(|op| self.retry_at(op));
+        let due = self.failed.values().map(|op| self.retry_at(op));
         let next = due.filter(|&at| last_full.is_none_or(|last| at > last));
         self.next = next.min();
         let waits = |op: &FailedOp| !op.class.is_retryable() && self.hint_passes == op.hint_passes;

@@ -87,21 +87,14 @@ impl World {
         self.model.tokens = (filled, self.now);
     }
 
-    pub(super) fn is_subscribed(&self) -> bool {
-        matches!(
-            self.model.subscription,
-            Some(SubscriptionState::Pushed | SubscriptionState::Polled)
-        )
-    }
-
     /// Returns when the delay of the failing op has passed.
     pub(super) fn retry(&self) -> Option<u64> {
         let failing = self.model.failing?;
         let permanent = self.setup.fails.is_some_and(ErrorClass::is_permanent);
-        if !permanent || failing.changed {
-            return Some(failing.at);
+        match !permanent || failing.changed {
+            true => Some(failing.at),
+            false => Some(failing.late),
         }
-        (!self.is_subscribed()).then_some(failing.late)
     }
 
     /// Returns the pass that is due now by the promises.

@@ -9,6 +9,7 @@ use super::*;
 
 const KEY: OpKey = OpKey(7);
 const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
 
 fn summary_of(key: OpKey, outcome: Outcome) -> PassSummary {
     all([(key, "thing", outcome)])
@@ -127,13 +128,14 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
         let pending = summary_of(KEY, Outcome::Pending);
         let failure = summary_of(KEY, Outcome::Failed(class));
         let (mut state, now) = failed(class, SubscriptionState::Pushed);
-        assert_eq!(state.poll_timeout(), None, "not for time alone");
-        assert_eq!(state.backoff(now, KEY), Some(Duration::MAX));
+        assert_eq!(state.poll_timeout(), Some(now + LONGEST), "without a hint");
+        assert_eq!(state.backoff(now, KEY), Some(LONGEST));
         state.handle_notification(now, Drained::Hint);
         assert!(!over(&mut state, now + DEBOUNCE, &pending), "too soon");
         assert_eq!(state.poll_timeout(), Some(now + FIRST));
         assert!(over(&mut state, now + FIRST, &failure));
-        assert_eq!(state.poll_timeout(), None, "the hint is used up");
+        let longest = now + FIRST + LONGEST;
+        assert_eq!(state.poll_timeout(), Some(longest), "the hint is used up");
         // Long after its distance a hint has it tried at once.
         let late = now + Duration::from_secs(3600);
         state.handle_notification(late, Drained::Hint);
@@ -176,13 +178,14 @@ fn another_desired_state_frees_what_is_permanent_at_once() {
 }
 
 #[test]
-fn without_a_subscription_what_is_permanent_is_tried_at_the_greatest_distance() {
-    let minute = Duration::from_secs(60);
-    let (mut state, now) = failed(ErrorClass::Permission, SubscriptionState::Unsupported);
-    assert_eq!(state.poll_timeout(), Some(now + minute));
-    let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Permission));
-    assert!(over(&mut state, now + minute, &failure));
-    assert_eq!(state.poll_timeout(), Some(now + 2 * minute));
+fn without_a_hint_what_is_permanent_is_tried_after_the_longest_delay() {
+    for subscription in [SubscriptionState::Pushed, SubscriptionState::Unsupported] {
+        let (mut state, now) = failed(ErrorClass::Permission, subscription);
+        assert_eq!(state.poll_timeout(), Some(now + LONGEST));
+        let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Permission));
+        assert!(over(&mut state, now + LONGEST, &failure));
+        assert_eq!(state.poll_timeout(), Some(now + 2 * LONGEST));
+    }
 }
 
 #[test]
