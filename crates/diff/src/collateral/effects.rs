@@ -168,6 +168,9 @@ impl<'a> Effects<'a> {
         {
             hit.push((index, Effect::Shrunk(mtu)));
         }
+        if has_spanning_tree(wanted) && !has_spanning_tree(was) {
+            self.count_live_ports(index, hit);
+        }
     }
 
     /// Adds what follows from effects, and from that in turn.
@@ -232,6 +235,7 @@ impl<'a> Effects<'a> {
                 {
                     hit.push((master, Effect::Readdressed));
                 }
+                self.count_live_ports(index, hit);
             }
             Effect::Shrunk(mtu) => {
                 let larger = |link: &&&Link| link.mtu.is_some_and(|was| was > mtu);
@@ -299,7 +303,7 @@ impl<'a> Effects<'a> {
         let kept = match link.and_then(|link| link.kind.as_ref()) {
             Some(LinkKind::Vrf { .. }) => return,
             // Which ports forward is the protocol's to say.
-            Some(LinkKind::Bridge(bridge)) if bridge.stp == Some(true) => 0,
+            Some(LinkKind::Bridge(_)) if link.is_some_and(|link| has_spanning_tree(link)) => 0,
             _ => {
                 let live = self.ports.get(&master).map_or(0, |ports| ports.live);
                 live - usize::from(!self.leaving.contains(&port.index)).min(live)
@@ -307,6 +311,15 @@ impl<'a> Effects<'a> {
         };
         if kept == 0 {
             hit.push((master, Effect::CarrierLost));
+        }
+    }
+
+    /// A bridge without a live port keeps its first carrier until it counts them: where its address
+    /// changes (`br_stp_change_bridge_id`) or its spanning tree protocol begins (`br_stp_start`).
+    fn count_live_ports(&self, index: u32, hit: &mut Vec<(u32, Effect)>) {
+        let live = self.ports.get(&index).map_or(0, |ports| ports.live);
+        if self.is_bridge(index) && live == 0 {
+            hit.push((index, Effect::CarrierLost));
         }
     }
 
@@ -379,4 +392,8 @@ impl<'a> Effects<'a> {
 
 fn master(link: &Link) -> Option<u32> {
     link.master.flatten()?.as_index()
+}
+
+fn has_spanning_tree(link: &Link) -> bool {
+    matches!(&link.kind, Some(LinkKind::Bridge(bridge)) if bridge.stp == Some(true))
 }
