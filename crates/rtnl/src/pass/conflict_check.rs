@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use trueup_diff::{
-    Action, Dev, Family, ForwardingEntry, Item, Kind, Kinds, NextHops, Nexthop, Object, Observed,
-    Op, Plan, Route, RouteKey,
+    Action, Dev, Family, ForwardingEntry, Item as _, Kind, Kinds, NextHops, Nexthop, Object,
+    Observed, Op, Plan, Route, RouteKey,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope};
 
@@ -134,7 +134,11 @@ impl ForeignObjects {
         observed.addresses.extend(others.observed.addresses);
         observed.neighbours.extend(others.observed.neighbours);
         let nexthops = self.nexthops_of(others.observed.nexthops);
-        add_missing(&mut observed.nexthops, nexthops);
+        // Another writer may have made one anew since the pass read it.
+        let read: BTreeSet<u32> = nexthops.iter().map(|nexthop| nexthop.id).collect();
+        let earlier = |nexthop: &Nexthop| !read.contains(&nexthop.id);
+        observed.nexthops.retain(earlier);
+        observed.nexthops.extend(nexthops);
         observed.nexthops.sort_by_key(|nexthop| nexthop.id);
         incomplete.extend(others.incomplete);
         if self.links {
@@ -179,10 +183,4 @@ impl ForeignObjects {
                 && (route.src.is_some_and(|src| self.sources.contains(&src))
                     || route.carriers().any(|dev| self.devs.contains(&dev))))
     }
-}
-
-/// Adds the objects of which there are none on the key.
-pub(super) fn add_missing<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
-    let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
-    to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Desired, Item as _, Kind, Kinds, Mismatches, Policy, ResolvedDevices, ResolvedRoutes, Route,
+    Desired, Item, Kind, Kinds, Mismatches, Policy, ResolvedDevices, ResolvedRoutes, Route,
     RouteDependencies, RouteKey, Routes,
 };
 use trueup_observe::{Incomplete, Observer, ReadScope, Snapshot};
 
-use super::conflict_check::add_missing;
 use super::in_sync_filter::InSyncFilter;
 use super::scope::PassScope;
 use crate::Error;
@@ -181,4 +180,10 @@ fn fill(snapshot: &mut Snapshot, again: Snapshot) {
         let is_new = !snapshot.incomplete.contains(&incomplete);
         snapshot.mark_read(incomplete.kind(), is_new.then_some(incomplete));
     }
+}
+
+/// Adds the objects of which there are none on the key.
+fn add_missing<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
+    let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
+    to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
 }
