@@ -52,7 +52,8 @@ impl State {
         let index = link.index;
         let is_registered = made.is_ok();
         if is_registered {
-            let has_carrier_checked = link.is("bridge") && link.has_own_address;
+            let has_carrier_checked =
+                link.is("bridge") && (link.has_own_address || link.has_spanning_tree());
             let lower = link.lower();
             self.register_link(link);
             if let Some(lower) = lower {

@@ -134,8 +134,9 @@ impl State {
         }
     }
 
-    /// A bridge has a carrier while a port forwards. It looks when a port changes and when its own
-    /// address does: one that was made without an address has its carrier until then.
+    /// A bridge has a carrier while a port forwards. It looks when a port changes, when its own
+    /// address does, and when its spanning tree protocol starts: one that was made without either has
+    /// its carrier until then.
     pub(super) fn update_bridge_carrier(&mut self, bridge: u32) {
         let Some(link) = self.links.get(bridge) else {
             return;

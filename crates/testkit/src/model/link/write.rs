@@ -67,9 +67,14 @@ impl State {
             is_other || link.is("vxlan") && request.attrs.has(IFLA_MTU),
             EOPNOTSUPP,
         )?;
+        let had_spanning_tree = link.has_spanning_tree();
         self.configure(&mut link, data, false)?;
         link.origin = self.changed(link.origin);
+        let starts_spanning_tree = link.has_spanning_tree() && !had_spanning_tree;
         self.change_state(index, |was| *was = link);
+        if starts_spanning_tree {
+            self.update_bridge_carrier(index);
+        }
         self.update_carriers(index);
         Ok(())
     }
