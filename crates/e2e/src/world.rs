@@ -130,10 +130,16 @@ impl World {
     }
 
     /// What there is of a row to be kept: a link's MTU and hardware address may follow from what is
-    /// below it and from its ports.
+    /// below it and from its ports, and where a route of a nexthop object leads is the object's.
     pub fn kept(&self, row: &RawMessage) -> (String, Option<RawMessage>) {
+        const RTA_NH_ID: u16 = 30;
+        const LEADS: [u16; 4] = [4, 5, 9, 18];
         if row.kind != Kind::Link {
-            return (String::new(), Some(row.clone()));
+            let mut row = row.clone();
+            if row.kind == Kind::Route && row.attrs.contains_key(&RTA_NH_ID) {
+                row.attrs.retain(|number, _| !LEADS.contains(number));
+            }
+            return (String::new(), Some(row));
         }
         let mut fields = self.fields(row);
         let bridge = fields["kind"] == "bridge";

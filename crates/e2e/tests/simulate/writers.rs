@@ -431,7 +431,11 @@ fn rewritten(mut object: Object, rng: &mut Rng) -> Object {
         Object::Neighbour(it) if rng.bool() && it.lladdr.is_some() => {
             it.lladdr = "02:00:00:00:09:09".parse().ok();
         }
-        Object::Address(it) if rng.bool() => it.lifetimes.preferred = 3000,
+        // The judges see whether a lifetime is none, some or for ever, and not how much is left.
+        Object::Address(it) if rng.bool() => {
+            let is_deprecated = it.lifetimes.preferred == 0;
+            it.lifetimes.preferred = if is_deprecated { it.lifetimes.valid } else { 0 };
+        }
         _ => {}
     }
     object

@@ -19,7 +19,8 @@ impl Judge {
         }
         // A write after the last read of its kind cannot be known yet.
         let pass = &self.pass;
-        self.writes.retain(|_, (row, at)| *at > pass.read_at(row));
+        self.writes
+            .retain(|_, write| write.step > pass.read_at(&write.row));
         if !self.writes.is_empty() {
             return;
         }

@@ -29,6 +29,8 @@ pub(super) struct PassMessages {
     incomplete: Vec<RawMessage>,
     /// All links were read.
     has_links: bool,
+    /// They were, since the last change. Later dumps of links only give others their names.
+    is_link_read: bool,
     /// The next dump lacks rows.
     is_next_incomplete: bool,
     /// Where routes were put.
@@ -45,12 +47,12 @@ impl PassMessages {
     }
 
     /// Returns true if rows may be missing that decide whether this object may go.
-    fn is_unknown(&self, object: &RawMessage, by_ledger: bool) -> bool {
+    fn is_unknown(&self, object: &RawMessage) -> bool {
         self.incomplete.iter().any(|asked| match object.kind {
             // What is on it goes along, and rules are on nothing.
             Kind::Link | Kind::Address | Kind::Nexthop => asked.kind != Kind::Rule,
             // A route with our marker is in the dump that asks for the marker.
-            Kind::Route if !by_ledger && protocol_of(object) == OURS => {
+            Kind::Route if protocol_of(object) == OURS => {
                 asked.kind == Kind::Route && protocol_of(asked) == OURS
             }
             kind => asked.kind == kind,
@@ -150,8 +152,11 @@ impl Judge {
                     for read in questions(request) {
                         self.pass.incomplete.retain(|other| !covers(&read, other));
                     }
-                    self.pass.has_links |= kind == Kind::Link;
-                    let part = request.header.as_ref().map(part_of);
+                    let is_link = kind == Kind::Link;
+                    let is_first = !is_link || !self.pass.is_link_read;
+                    self.pass.has_links |= is_link;
+                    self.pass.is_link_read |= is_link;
+                    let part = request.header.as_ref().filter(|_| is_first).map(part_of);
                     self.pass.dumped.extend(part.map(|part| (part, step)));
                 }
             }
@@ -160,6 +165,7 @@ impl Judge {
             return;
         }
         self.pass.changes += 1;
+        self.pass.is_link_read = false;
         let text = request
             .message
             .as_ref()
@@ -179,7 +185,7 @@ impl Judge {
         let Some(object) = &request.message else {
             return;
         };
-        let is_unknown = self.pass.is_unknown(object, self.owners.is_by_ledger());
+        let is_unknown = self.pass.is_unknown(object);
         if is_unknown && sets_down(object, rows) {
             self.fail(6, format!("a dump was incomplete: {text}"));
         }

@@ -39,12 +39,19 @@ pub(crate) struct Judge {
     base: Option<Rows>,
     pass: PassMessages,
     /// What other writers have changed, and when.
-    writes: BTreeMap<Id, (RawMessage, u64)>,
+    writes: BTreeMap<Id, Write>,
     desired: Desired,
     /// Nothing has happened since a pass that converged.
     is_quiet: bool,
     /// The namespace that the agent is subscribed to.
     bound: Option<u64>,
+}
+
+/// A change by another writer.
+struct Write {
+    row: RawMessage,
+    step: u64,
+    is_removal: bool,
 }
 
 impl Judge {
@@ -93,24 +100,31 @@ impl Judge {
         for id in ids.filter(|id| before.rows.get(id) != after.rows.get(id)) {
             let rows = before.rows.get(id).or_else(|| after.rows.get(id));
             if let Some(row) = rows.and_then(|rows| rows.first()) {
-                self.writes.insert(id.clone(), (row.clone(), step));
+                let write = Write {
+                    row: row.clone(),
+                    step,
+                    is_removal: !after.rows.contains_key(id),
+                };
+                self.writes.insert(id.clone(), write);
             }
             self.is_quiet = false;
         }
         self.owners.writer_acted(before, after, step);
     }
 
-    /// Whether a write of this step may have moved a dump's position at a row: a change of a rule or a
-    /// neighbour of the family, of an IPv6 route of the table, of an IPv4 route to the destination.
+    /// Whether a write of this step may have moved a dump's position past a row: a change of a rule or
+    /// a removed neighbour of the family, a change of an IPv6 route of the table, of an IPv4 route to
+    /// the destination. A new neighbour is put before all that were dumped.
     pub(crate) fn has_moved(&self, row: &RawMessage, step: u64) -> bool {
-        let moves = |(written, at): &(RawMessage, u64)| {
+        let moves = |write: &Write| {
+            let written = &write.row;
             let is_beside =
-                *at == step && (written.kind, written.family()) == (row.kind, row.family());
+                write.step == step && (written.kind, written.family()) == (row.kind, row.family());
             let is_v4 = row.family() == 2;
             // Proxies are in a table of their own.
             let is_proxy = |other: &RawMessage| other.header[10] & 8 != 0;
             if is_beside && row.kind == Kind::Neighbour {
-                return is_proxy(written) == is_proxy(row);
+                return write.is_removal && is_proxy(written) == is_proxy(row);
             }
             let is_to = |other: &RawMessage| (other.header[1], other.attrs.get(&1).cloned());
             is_beside

@@ -42,11 +42,6 @@ impl Owners {
         self.once_ours.clear();
     }
 
-    /// Whether no marker tells whose a route is.
-    pub(super) fn is_by_ledger(&self) -> bool {
-        self.setup.by_ledger
-    }
-
     fn is_by_marker(&self, kind: Kind) -> bool {
         match kind {
             Kind::Link => false,
