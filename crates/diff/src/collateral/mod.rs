@@ -184,12 +184,17 @@ impl<'a> CollateralIndex<'a> {
     }
 
     /// For each address that is to be deleted, by its place in the list, a foreign object
-    /// that would go along. `kept` are the addresses that stay.
+    /// that would go along. `kept` are the other addresses: of these the secondaries go with their
+    /// primary, if only to be added again.
     pub(crate) fn of_addresses(
         &self,
         deleted: &[&Address],
         kept: &[&Address],
     ) -> BTreeMap<usize, Object> {
+        let primaries = deleted.iter().filter(|address| !address.secondary);
+        let going: BTreeSet<_> = primaries.map(|it| (it.dev, it.subnet())).collect();
+        let stays = |it: &&&Address| !(it.secondary && going.contains(&(it.dev, it.subnet())));
+        let kept: Vec<_> = kept.iter().filter(stays).copied().collect();
         let mut held = BTreeMap::new();
         let mut hold = |at: usize, object: &Object| {
             held.entry(at).or_insert_with(|| object.clone());
@@ -458,6 +463,19 @@ mod tests {
         assert_eq!(held(&observed, &[&ours], &[&follower]), [0]);
         let second = address("10.0.0.1/24", 116, true);
         assert_eq!(held(&observed, &[&second], &[&follower]), [0usize; 0]);
+    }
+
+    #[test]
+    fn an_address_of_ours_that_follows_the_deleted_one_keeps_nothing() {
+        let first = address("10.0.0.1/24", 116, false);
+        let second = address("10.0.0.2/24", 116, true);
+        let observed = Observed {
+            routes: vec![route("10.9.0.0/16", "10.0.0.9", 4)],
+            ..Observed::default()
+        };
+        assert_eq!(held(&observed, &[&first], &[&second]), [0]);
+        let apart = address("10.0.0.2/25", 116, false);
+        assert_eq!(held(&observed, &[&first], &[&apart]), [0usize; 0]);
     }
 
     #[test]

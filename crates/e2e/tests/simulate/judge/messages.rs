@@ -23,8 +23,8 @@ pub(super) struct PassMessages {
     is_running: bool,
     messages: u32,
     pub(super) changes: u32,
-    /// When each kind was last dumped without a fault, by family and whether proxies were.
-    dumped: BTreeMap<(Kind, u8, bool), u64>,
+    /// When each was last dumped without a fault.
+    dumped: BTreeMap<Part, u64>,
     /// What was asked for and came without some rows, a family at a time.
     incomplete: Vec<RawMessage>,
     /// All links were read.
@@ -40,8 +40,8 @@ pub(super) struct PassMessages {
 impl PassMessages {
     /// When the rows beside this one were last read.
     pub(super) fn read_at(&self, row: &RawMessage) -> u64 {
-        let (kind, family, is_proxy) = part_of(row);
-        let parts = [(kind, family, is_proxy), (kind, 0, is_proxy)];
+        let part = part_of(row);
+        let parts = [part, Part { family: 0, ..part }, Part { table: 0, ..part }];
         let read = parts.iter().filter_map(|part| self.dumped.get(part));
         read.max().copied().unwrap_or(self.began)
     }
@@ -65,10 +65,27 @@ fn protocol_of(route: &RawMessage) -> u8 {
     route.header[5]
 }
 
+/// What a dump shows; 0 is all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    kind: Kind,
+    family: u8,
+    is_proxy: bool,
+    /// Of routes.
+    table: u32,
+}
+
 /// The dump that shows a row, or that a request asks for.
-fn part_of(row: &RawMessage) -> (Kind, u8, bool) {
-    let is_proxy = row.kind == Kind::Neighbour && row.header[10] & 8 != 0;
-    (row.kind, row.family(), is_proxy)
+fn part_of(row: &RawMessage) -> Part {
+    Part {
+        kind: row.kind,
+        family: row.family(),
+        is_proxy: row.kind == Kind::Neighbour && row.header[10] & 8 != 0,
+        table: match row.kind {
+            Kind::Route => row.table().unwrap_or(0),
+            _ => 0,
+        },
+    }
 }
 
 /// What a dump asks for, a family at a time: a dump of all families is read again as one of IPv4 and
