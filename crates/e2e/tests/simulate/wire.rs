@@ -10,6 +10,7 @@ use trueup_e2e::world::{Id, World as Rows};
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_EXCL: u16 = 0x200;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NTF_PROXY: u8 = 8;
@@ -171,6 +172,7 @@ pub(crate) struct Request<'a> {
     pub(crate) kind: Option<Kind>,
     pub(crate) is_change: bool,
     pub(crate) is_delete: bool,
+    pub(crate) is_exclusive: bool,
     pub(crate) is_dump: bool,
     pub(crate) message: Option<RawMessage>,
     /// A request for a dump, as if it were a row.
@@ -191,6 +193,7 @@ impl<'a> Request<'a> {
             kind,
             is_change: kind.is_some() && verb < 2,
             is_delete: kind.is_some() && verb == 1,
+            is_exclusive: kind.is_some() && verb == 0 && flags & NLM_F_EXCL != 0,
             is_dump: kind.is_some() && verb == 2 && flags & NLM_F_DUMP == NLM_F_DUMP,
             message: RawMessage::parse(message_type, &bytes[HEADER..]),
             header: RawMessage::parse(message_type & !3, &bytes[HEADER..]),

@@ -122,7 +122,8 @@ impl History {
         let is_known = !grace.is_zero() || self.desired.is_none();
         let mut undeclared = HashMap::new();
         let Plan { ops, devices, .. } = plan;
-        for op in ops.iter_mut().filter(|op| op.hold.is_none() && is_known) {
+        // Those held for another reason too: their grace goes on.
+        for op in ops.iter_mut().filter(|_| is_known) {
             let is_undesired = (op.action, op.reason) == (Action::Delete, Reason::Undesired);
             if !is_undesired || is_recorded(&op.object) {
                 continue;
@@ -137,10 +138,10 @@ impl History {
             }
             op.reason = Reason::Orphan;
             let since = self.undeclared.get(&id).copied().unwrap_or(now);
+            undeclared.insert(id, since);
             let left = grace.saturating_sub(now.duration_since(since));
             if !left.is_zero() {
-                undeclared.insert(id, since);
-                op.hold = Some(Hold::Grace(left));
+                op.hold.get_or_insert(Hold::Grace(left));
             }
         }
         if is_first && review.is_everything {

@@ -143,6 +143,11 @@ impl Judge {
         if let Err(what) = changed {
             self.fail(1, what);
         }
+        if self.is_quiet && before.rows != after.rows {
+            let (lost, new) = (after.lacks(before), before.lacks(after));
+            let what = "nothing has happened since a pass that converged, and";
+            self.fail(3, format!("{what} lost is\n{lost}and new is\n{new}"));
+        }
     }
 
     /// What of ours is there, a line each.
