@@ -73,6 +73,8 @@ struct Part {
     is_proxy: bool,
     /// Of routes.
     table: u32,
+    /// Of routes those that bear our marker. Others are read to find who else is on a key.
+    is_ours: bool,
 }
 
 /// The dump that shows a row, or that a request asks for.
@@ -85,6 +87,7 @@ fn part_of(row: &RawMessage) -> Part {
             Kind::Route => row.table().unwrap_or(0),
             _ => 0,
         },
+        is_ours: row.kind == Kind::Route && protocol_of(row) == OURS,
     }
 }
 
