@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         if missing != Kinds::NONE {
             let mut again = self.read_all_but_routes(observer, missing)?;
             let still = self.read_routes(observer, missing, filter.as_ref(), &mut again)?;
-            fill(&mut snapshot, again);
+            fill(&mut snapshot, again, missing);
             mismatches = match (mismatches, still) {
                 (Some(mismatches), Some(still)) => Some(mismatches.common(&still)),
                 (mismatches, _) => mismatches,
@@ -170,20 +170,27 @@ pub(crate) fn require_all_links(snapshot: Snapshot) -> Result<Snapshot, Error> {
     }
 }
 
-/// Adds the routes and rules of another snapshot that the first has none of on the key: its dumps
-/// may have lost them.
-fn fill(snapshot: &mut Snapshot, again: Snapshot) {
+/// Adds the routes and rules of a second snapshot that the first has none of on the key: its dumps
+/// may have lost them. Where the second lacks some of the first, they are changing.
+fn fill(snapshot: &mut Snapshot, again: Snapshot, read_again: Kinds) {
     let observed = &mut snapshot.observed;
-    add_missing(&mut observed.routes, again.observed.routes);
-    add_missing(&mut observed.rules, again.observed.rules);
+    let lacks_routes = add_missing(&mut observed.routes, again.observed.routes);
+    let lacks_rules = add_missing(&mut observed.rules, again.observed.rules);
+    for (kind, lacks) in [(Kind::Route, lacks_routes), (Kind::Rule, lacks_rules)] {
+        if lacks && read_again.contains(kind) {
+            snapshot.mark_read(kind, Some(Incomplete::Changing(kind)));
+        }
+    }
     for incomplete in again.incomplete {
         let is_new = !snapshot.incomplete.contains(&incomplete);
         snapshot.mark_read(incomplete.kind(), is_new.then_some(incomplete));
     }
 }
 
-/// Adds the objects of which there are none on the key.
-fn add_missing<T: Item>(to: &mut Vec<T>, from: Vec<T>) {
+/// Adds the objects of which there are none on the key. Returns true if the added lack a key.
+fn add_missing<T: Item>(to: &mut Vec<T>, from: Vec<T>) -> bool {
     let there: BTreeSet<T::Key> = to.iter().map(Item::key).collect();
+    let added: BTreeSet<T::Key> = from.iter().map(Item::key).collect();
     to.extend(from.into_iter().filter(|item| !there.contains(&item.key())));
+    !there.is_subset(&added)
 }
