@@ -55,7 +55,12 @@ impl State {
                 ..first
             };
             let lists = self.routes.all.range(first..=last).rev();
-            found.extend(lists.filter(|(key, _)| key.src.holds(source)));
+            // Routes with a source prefix hide those without one (`fib6_node_lookup_1`).
+            let mut is_hidden = false;
+            found.extend(lists.filter(|(key, _)| {
+                is_hidden |= key.src.length > 0;
+                key.src.holds(source) && !(is_hidden && key.src.length == 0)
+            }));
         }
         found
     }

@@ -88,7 +88,7 @@ impl State {
             }
             device = Some(leg.device);
         }
-        if self.rejects6(&key, &route) {
+        if route.nexthop == 0 && self.rejects6(&key, &route) {
             route.attrs.remove(&[RTA_PREF, RTA_EXPIRES]);
         }
         match route.prefsrc() {

@@ -10,7 +10,7 @@ use crate::domains::neighbour::Neighbours;
 use crate::domains::route4::Routes4;
 use crate::domains::route6::Routes6;
 use crate::domains::rule::Rules;
-use crate::message::{Message, set_up, veth};
+use crate::message::{Message, set_up, v6, veth};
 
 pub(crate) struct Mixed;
 
@@ -52,8 +52,16 @@ impl Domain for Mixed {
     }
 
     fn is_modelled(&self, message: &Message) -> bool {
-        Neighbours.is_modelled(message)
+        Neighbours.is_modelled(message) && !is_link_local_with_a_lifetime(message)
     }
+}
+
+/// Returns true if a message gives the kernel's own address of `v0` a lifetime. When the kernel
+/// collects the route to its subnet after that, the model does not say.
+fn is_link_local_with_a_lifetime(message: &Message) -> bool {
+    const IFA_CACHEINFO: [u8; 4] = [20, 0, 6, 0];
+    let has = |part: &[u8]| message.body.windows(part.len()).any(|at| at == part);
+    message.kind == 20 && has(&v6("fe80::ff:fe00:a")) && has(&IFA_CACHEINFO)
 }
 
 /// Returns true if a message makes a link of a kind that adds forwarding entries by itself, which
