@@ -3,7 +3,8 @@
 
 mod table;
 
-use std::cell::OnceCell;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use crate::programs::{self, Linked, Program};
@@ -106,6 +107,9 @@ const STEPS: [Step; 10] = [
     },
 ];
 
+/// This one runs beside the others: it needs one processor, and nothing that they use.
+const BESIDE: &str = "fuzz";
+
 /// What makes a generator draw other cases than the test command, and more.
 const RANDOM: [(&str, &str); 2] = [("TRUEUP_CASES", "2000"), ("TRUEUP_SEED", "random")];
 
@@ -114,27 +118,31 @@ pub(crate) fn run(options: &[&str]) -> Result<()> {
     let chosen = chosen(options)?;
     need_ip()?;
     let built = Built::default();
-    let (steps, mut rows) = (Steps::default(), Vec::new());
-    for step in &chosen {
-        let begun = Instant::now();
-        let mut result = String::new();
+    let (steps, rows) = (Steps::default(), Mutex::new(Vec::new()));
+    let run_one = |step: &Step| {
         steps.run(step.name, || {
+            let begun = Instant::now();
             let ended = (step.run)(&built);
-            result = match &ended {
+            let result = match &ended {
                 Ok(told) => format!("ok: {told}"),
                 Err(error) => format!("FAILED: {error}"),
             };
+            let row = table::Row::new(step.name, step.what, &result, begun.elapsed());
+            let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+            rows.push(row);
+            // After each step: what was found out is kept, whatever comes.
+            table::write(&rows)?;
             ended
         });
-        rows.push(table::Row::new(
-            step.name,
-            step.what,
-            &result,
-            begun.elapsed(),
-        ));
-        // After each step: what was found out is kept, whatever comes.
-        table::write(&rows)?;
-    }
+    };
+    thread::scope(|scope| {
+        let (beside, others): (Vec<&Step>, Vec<&Step>) =
+            chosen.into_iter().partition(|step| step.name == BESIDE);
+        for step in beside {
+            scope.spawn(|| run_one(step));
+        }
+        others.into_iter().for_each(run_one);
+    });
     steps.end()
 }
 
@@ -164,7 +172,7 @@ fn chosen(options: &[&str]) -> Result<Vec<&'static Step>> {
 
 /// The test programs, built once, by the first step that needs them.
 #[derive(Default)]
-struct Built(OnceCell<Result<Vec<Program>>>);
+struct Built(OnceLock<Result<Vec<Program>>>);
 
 impl Built {
     /// Runs the tests of a program. Returns what its output tells.
