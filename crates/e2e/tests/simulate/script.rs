@@ -128,6 +128,9 @@ impl Turn {
         if rng.u8(..4) == 0 {
             turn.faults.extend(lossy_dump(rng));
         }
+        if rng.u8(..12) == 0 {
+            second_dump(rng, &mut turn, last);
+        }
         if rng.u8(..8) == 0 {
             let fault = match rng.u8(..4) {
                 0 => DiskFault::KillBefore,
@@ -196,6 +199,20 @@ fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     };
     let act = Act::Drawn(rng.u64(..), Some(kind));
     vec![(at, Injection::Act(act)), (at, Injection::Fault(fault))]
+}
+
+/// Of what the agent has a record and does not find, it makes a second dump. That may be spoilt while
+/// other objects are to go.
+fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
+    let kind = Kind::Route;
+    turn.acts.push(Act::Drawn(rng.u64(..), Some(kind)));
+    let at = At::Dump(kind, rng.u32(3..5));
+    let fault = Fault::SpoilRow(rng.usize(1..3));
+    turn.faults.push((at, Injection::Fault(fault)));
+    if let Some(last) = last {
+        *last = altered(last.clone(), rng);
+        turn.desired = Some(last.clone());
+    }
 }
 
 fn injection(rng: &mut Rng) -> (At, Injection) {

@@ -283,12 +283,14 @@ impl Sight {
         }
     }
 
-    /// Creates or deletes another writer's object of a kind.
+    /// Creates an object of a kind, or deletes one: one of ours as often as another writer's.
     fn draw_of(&self, kind: Kind, rng: &mut Rng) -> Vec<Change> {
-        let mut foreign = self.touchable();
-        foreign.retain(|object| object.kind().name() == kind.word() && object.protocol() != OURS);
-        if !foreign.is_empty() && rng.bool() {
-            let object = foreign.swap_remove(rng.usize(..foreign.len()));
+        let (mut all, is_ours) = (self.touchable(), rng.bool());
+        all.retain(|object| {
+            object.kind().name() == kind.word() && (object.protocol() == OURS) == is_ours
+        });
+        if !all.is_empty() && rng.bool() {
+            let object = all.swap_remove(rng.usize(..all.len()));
             return vec![self.change(Action::Delete, object)];
         }
         // The kernel announces no proxy entry.
