@@ -107,7 +107,7 @@ const STEPS: [Step; 10] = [
     },
 ];
 
-/// This one runs beside the others: it needs one processor, and nothing that they use.
+/// The step that runs beside the others: it needs one processor, and no file of theirs.
 const BESIDE: &str = "fuzz";
 
 /// What makes a generator draw other cases than the test command, and more.

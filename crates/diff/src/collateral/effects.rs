@@ -3,6 +3,7 @@
 //! The kernel deletes with a link what is stacked on it and the other end of its pair. It sets a
 //! VLAN down with the device below, and a port with its VRF or bond. A carrier goes with the other
 //! end of a pair, with the device below, and with the last live port of a bridge or bond. A bridge
+//! that never had a live port has a carrier until it first looks for one. A bridge
 //! has the least hardware address and the least MTU of its ports, unless it was given its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -162,6 +163,7 @@ impl<'a> Effects<'a> {
         }
         if wanted.address.is_some() && wanted.address != was.address {
             hit.push((index, Effect::Readdressed));
+            self.count_live_ports(index, hit);
         }
         if let Some(mtu) = wanted.mtu
             && was.mtu.is_none_or(|was| was > mtu)
@@ -235,7 +237,6 @@ impl<'a> Effects<'a> {
                 {
                     hit.push((master, Effect::Readdressed));
                 }
-                self.count_live_ports(index, hit);
             }
             Effect::Shrunk(mtu) => {
                 let larger = |link: &&&Link| link.mtu.is_some_and(|was| was > mtu);
@@ -288,6 +289,9 @@ impl<'a> Effects<'a> {
         if readdressed {
             hit.push((master, Effect::Readdressed));
         }
+        if at.is_none() || !self.is_live(link) {
+            self.count_live_ports(master, hit);
+        }
         if let Some(mtu) = link.mtu {
             self.shrink(master, mtu, hit);
         }
@@ -315,10 +319,11 @@ impl<'a> Effects<'a> {
     }
 
     /// A bridge without a live port keeps its first carrier until it counts them: where its address
-    /// changes (`br_stp_change_bridge_id`) or its spanning tree protocol begins (`br_stp_start`).
+    /// changes (`br_stp_change_bridge_id`), its spanning tree protocol begins (`br_stp_start`), or a
+    /// port comes that is not up.
     fn count_live_ports(&self, index: u32, hit: &mut Vec<(u32, Effect)>) {
         let live = self.ports.get(&index).map_or(0, |ports| ports.live);
-        if self.is_bridge(index) && live == 0 {
+        if self.is_bridge(index) && live == 0 && self.is_running(index) {
             hit.push((index, Effect::CarrierLost));
         }
     }

@@ -191,10 +191,20 @@ impl<'a> CollateralIndex<'a> {
         deleted: &[&Address],
         kept: &[&Address],
     ) -> BTreeMap<usize, Object> {
-        let primaries = deleted.iter().filter(|address| !address.secondary);
-        let going: BTreeSet<_> = primaries.map(|it| (it.dev, it.subnet())).collect();
-        let stays = |it: &&&Address| !(it.secondary && going.contains(&(it.dev, it.subnet())));
-        let kept: Vec<_> = kept.iter().filter(stays).copied().collect();
+        let primaries = deleted.iter().enumerate().filter(|(_, it)| !it.secondary);
+        let primaries: BTreeMap<(Dev, Prefix), usize> = primaries
+            .map(|(at, it)| ((it.dev, it.subnet()), at))
+            .collect();
+        let goes_with = |it: &Address| match it.secondary {
+            true => primaries.get(&(it.dev, it.subnet())).copied(),
+            false => None,
+        };
+        let following = deleted.iter().chain(kept);
+        let following: Vec<(IpAddr, usize)> = following
+            .filter_map(|it| Some((it.address.ip(), goes_with(it)?)))
+            .collect();
+        let kept = kept.iter().filter(|it| goes_with(it).is_none());
+        let kept: Vec<&Address> = kept.copied().collect();
         let mut held = BTreeMap::new();
         let mut hold = |at: usize, object: &Object| {
             held.entry(at).or_insert_with(|| object.clone());
@@ -203,11 +213,14 @@ impl<'a> CollateralIndex<'a> {
         let mut by_dev: BTreeMap<Dev, Vec<usize>> = BTreeMap::new();
         // An address that stays on another device is a source still.
         let stays: BTreeSet<IpAddr> = kept.iter().map(|a| a.address.ip()).collect();
-        let mut by_source: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        let mut by_source: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
+        for (ip, at) in following.into_iter().filter(|(ip, _)| !stays.contains(ip)) {
+            by_source.entry(ip).or_default().push(at);
+        }
         for (at, address) in deleted.iter().enumerate() {
             let ip = address.address.ip();
             if !stays.contains(&ip) {
-                by_source.insert(ip, at);
+                by_source.entry(ip).or_default().push(at);
             }
             if address.family() == Family::Inet6 {
                 // Another permanent one of its subnet keeps the route
@@ -254,7 +267,8 @@ impl<'a> CollateralIndex<'a> {
         }
         for route in &self.on_addresses.routes {
             let object = || Object::Route(route.clone());
-            if let Some(at) = route.src.and_then(|src| by_source.get(&src)) {
+            let sources = route.src.and_then(|src| by_source.get(&src));
+            for at in sources.into_iter().flatten() {
                 hold(*at, &object());
             }
             for hop in route.nexthops.as_slice() {
@@ -476,6 +490,16 @@ mod tests {
         assert_eq!(held(&observed, &[&first], &[&second]), [0]);
         let apart = address("10.0.0.2/25", 116, false);
         assert_eq!(held(&observed, &[&first], &[&apart]), [0usize; 0]);
+        // It goes as a source, too, whether it is to stay or to go.
+        let other = address("192.0.2.1/24", 0, false);
+        let src = Some("10.0.0.2".parse().unwrap());
+        let observed = Observed {
+            routes: vec![route("10.9.0.0/16", "192.0.2.9", 4).with_src(src)],
+            ..Observed::default()
+        };
+        assert_eq!(held(&observed, &[&first], &[&second, &other]), [0]);
+        assert_eq!(held(&observed, &[&first, &second], &[&other]), [0, 1]);
+        assert_eq!(held(&observed, &[&first], &[&other]), [0usize; 0]);
     }
 
     #[test]

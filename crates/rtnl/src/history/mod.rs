@@ -122,7 +122,7 @@ impl History {
         let is_known = !grace.is_zero() || self.desired.is_none();
         let mut undeclared = HashMap::new();
         let Plan { ops, devices, .. } = plan;
-        // Those held for another reason too: their grace goes on.
+        // The grace of an object goes on while it is held for another reason.
         for op in ops.iter_mut().filter(|_| is_known) {
             let is_undesired = (op.action, op.reason) == (Action::Delete, Reason::Undesired);
             if !is_undesired || is_recorded(&op.object) {
@@ -138,10 +138,12 @@ impl History {
             }
             op.reason = Reason::Orphan;
             let since = self.undeclared.get(&id).copied().unwrap_or(now);
-            undeclared.insert(id, since);
             let left = grace.saturating_sub(now.duration_since(since));
             if !left.is_zero() {
                 op.hold.get_or_insert(Hold::Grace(left));
+            }
+            if op.hold.is_some() {
+                undeclared.insert(id, since);
             }
         }
         if is_first && review.is_everything {

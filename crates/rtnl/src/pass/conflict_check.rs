@@ -97,31 +97,39 @@ impl ForeignObjects {
         incomplete: &mut Vec<Incomplete>,
     ) -> Result<bool, Error> {
         let takes_along = !self.devs.is_empty() || !self.nexthops.is_empty();
-        if takes_along {
-            self.read_dependants(observer, managed, observed, incomplete)?;
-        }
+        let has_dependants =
+            takes_along && self.read_dependants(observer, managed, observed, incomplete)?;
         let wanted = |route: &Route| !is_read(route) && self.contains(route);
         let (routes, not_whole) = observer.routes_where(&self.route_scope(), wanted)?;
-        let has_news = !routes.is_empty() || takes_along;
+        let has_routes = !routes.is_empty();
         observed.routes.extend(routes);
         incomplete.extend(not_whole);
-        let hides = |reason: &Incomplete| reason.kind() != Kind::Rule;
-        if takes_along && incomplete.iter().any(hides) {
-            // Without knowing what goes along, nothing that takes others along may go. Rules stay.
-            let takers = [Kind::Link, Kind::Address, Kind::Nexthop].into_iter();
+        // Without knowing what goes along, nothing that takes others along may go. Rules depend on
+        // nothing, and on a nexthop object only routes and groups do.
+        let complete = observed.complete;
+        for reason in incomplete.iter().filter(|_| takes_along) {
+            let takers: &[Kind] = match reason.kind() {
+                Kind::Rule => &[],
+                Kind::Link | Kind::Route | Kind::Nexthop => {
+                    &[Kind::Link, Kind::Address, Kind::Nexthop]
+                }
+                _ => &[Kind::Link, Kind::Address],
+            };
+            let takers = takers.iter().copied();
             observed.complete = takers.fold(observed.complete, Kinds::without);
         }
-        Ok(has_news)
+        Ok(has_routes || has_dependants || observed.complete != complete)
     }
 
-    /// Reads what is on the devices, and the groups of the nexthop objects.
+    /// Reads what is on the devices, and the groups of the nexthop objects. Returns true if that can
+    /// make another plan.
     fn read_dependants(
         &mut self,
         observer: &mut Observer,
         managed: Kinds,
         observed: &mut Observed,
         incomplete: &mut Vec<Incomplete>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let unread = [Kind::Address, Kind::Neighbour]
             .into_iter()
             .filter(|kind| !self.devs.is_empty() && !managed.contains(*kind));
@@ -136,10 +144,13 @@ impl ForeignObjects {
         let nexthops = self.nexthops_of(others.observed.nexthops);
         // Another writer may have made one anew since the pass read it.
         let read: BTreeSet<u32> = nexthops.iter().map(|nexthop| nexthop.id).collect();
-        let earlier = |nexthop: &Nexthop| !read.contains(&nexthop.id);
-        observed.nexthops.retain(earlier);
+        let before = observed.nexthops.clone();
+        observed
+            .nexthops
+            .retain(|nexthop| !read.contains(&nexthop.id));
         observed.nexthops.extend(nexthops);
         observed.nexthops.sort_by_key(|nexthop| nexthop.id);
+        let is_changed = observed.nexthops != before;
         incomplete.extend(others.incomplete);
         if self.links {
             let on = |entry: &ForwardingEntry| self.devs.contains(&entry.dev);
@@ -152,7 +163,7 @@ impl ForeignObjects {
         let on_devs = on_devs.filter(|address| self.devs.contains(&address.dev));
         self.sources
             .extend(on_devs.map(|address| address.address.ip()));
-        Ok(())
+        Ok(is_changed || !self.devs.is_empty())
     }
 
     /// Of all nexthop objects those that lead out of the devices or are to go, and their groups.

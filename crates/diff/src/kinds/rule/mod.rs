@@ -274,6 +274,8 @@ impl Rule {
             l3mdev: key.l3mdev && by(11),
             suppress_prefixlength: key.suppress_prefixlength.filter(|_| by(12)),
             suppress_ifgroup: key.suppress_ifgroup.filter(|_| by(13)),
+            // The kernel does not look at what a request does not state.
+            unmodelled: false,
             ..key
         }
     }

@@ -9,6 +9,7 @@ use crate::kinds::{Item as _, Kind, Object};
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
 use crate::ownership::Proof;
+use crate::values::Family;
 
 /// Holds the ops that would take along what is not ours, or what is ours and of an unmanaged kind. A
 /// link is never recreated where that would cost another writer something: resolving sees to that.
@@ -32,11 +33,16 @@ pub(super) fn hold(found: &mut Findings, observed: &Observed, proof: Proof<'_>) 
     let mut deleted = Vec::new();
     let mut places = Vec::new();
     let mut holds = Vec::new();
-    if !observed.complete.contains(Kind::Link) {
-        // What such a change would take along is not known.
-        let is_known = |op: &Op| op.action != Action::Update || !collateral.has_effects(op);
-        found.ops.retain(is_known);
-    }
+    // What such a change would take along is not known.
+    let has_unknown_effects = |op: &Op| match &op.object {
+        Object::Link(_) => !observed.complete.contains(Kind::Link) && collateral.has_effects(op),
+        Object::Address(address) => {
+            !observed.complete.contains(Kind::Address) && address.family() == Family::Inet6
+        }
+        _ => false,
+    };
+    let is_known = |op: &Op| op.action != Action::Update || !has_unknown_effects(op);
+    found.ops.retain(is_known);
     for (at, op) in found.ops.iter().enumerate() {
         match &op.object {
             Object::Link(_) => {

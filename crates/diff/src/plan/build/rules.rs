@@ -114,24 +114,36 @@ pub(super) fn recreate_shadowing_rules(
     }
 }
 
-/// Holds the deletes that could take another writer's rule. The kernel deletes the first rule that
-/// has all the selectors of the request, whatever more it has (`rule_find`).
+/// Holds the deletes that could take another writer's rule, and the creates that wait for them. The
+/// kernel deletes the first rule that has all the selectors of the request, whatever more it has
+/// (`rule_find`).
 pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, proof: Proof<'_>) {
-    let deletes = found.ops.iter_mut().filter_map(|op| match &op.object {
-        Object::Rule(rule) if op.action == Action::Delete => {
-            let by = rule.selectors();
-            Some((by, rule.searched_by(by), &mut op.hold))
-        }
-        _ => None,
-    });
     let mut found_by: BTreeMap<Selectors, HashMap<Rule, &Rule>> = BTreeMap::new();
-    for (by, search, hold) in deletes {
+    let mut held: HashMap<Rule, Object> = HashMap::new();
+    for op in &found.ops {
+        let Object::Rule(rule) = &op.object else {
+            continue;
+        };
+        if op.action != Action::Delete {
+            continue;
+        }
+        let by = rule.selectors();
         let foreign = found_by.entry(by).or_insert_with(|| {
             let rules = observed.rules.iter().filter(|rule| !proof.is_ours(*rule));
             rules.map(|rule| (rule.searched_by(by), rule)).collect()
         });
-        if let Some(taken) = foreign.get(&search) {
-            *hold = Some(Object::from((*taken).clone()).into());
+        if let Some(taken) = foreign.get(&rule.searched_by(by)) {
+            held.insert(rule.key(), Object::from((*taken).clone()));
+        }
+    }
+    if held.is_empty() {
+        return;
+    }
+    for op in &mut found.ops {
+        if let Object::Rule(rule) = &op.object
+            && let Some(taken) = held.get(&rule.key())
+        {
+            op.hold = Some(taken.clone().into());
         }
     }
 }

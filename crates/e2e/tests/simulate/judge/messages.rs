@@ -50,7 +50,8 @@ impl PassMessages {
     fn is_unknown(&self, object: &RawMessage) -> bool {
         self.incomplete.iter().any(|asked| match object.kind {
             // What is on it goes along, and rules are on nothing.
-            Kind::Link | Kind::Address | Kind::Nexthop => asked.kind != Kind::Rule,
+            Kind::Link | Kind::Address => asked.kind != Kind::Rule,
+            Kind::Nexthop => matches!(asked.kind, Kind::Link | Kind::Route | Kind::Nexthop),
             // A route with our marker is in the dump that asks for the marker.
             Kind::Route if protocol_of(object) == OURS => {
                 asked.kind == Kind::Route && protocol_of(asked) == OURS

@@ -41,7 +41,7 @@ fn what_failed_is_held_in_the_passes_after_and_offered_once_its_distance_is_over
 }
 
 #[test]
-fn what_failed_for_good_is_held_until_something_changes() {
+fn what_failed_for_good_is_held_for_long() {
     let (tell, held) = channel();
     let (source, passes) = Scripted::new(move |_, _, limits| {
         let wait = limits.backoff(OpKey(1));
