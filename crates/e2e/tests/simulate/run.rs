@@ -124,7 +124,11 @@ fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
     let row = |n: usize| rows.get(n - 1);
     let has_key = |row: &&RawMessage| {
         let is_first = row.attrs.keys().next() == Some(&1);
-        is_first && matches!(row.kind, Kind::Address | Kind::Neighbour | Kind::Route)
+        is_first
+            && matches!(
+                row.kind,
+                Kind::Address | Kind::Neighbour | Kind::Nexthop | Kind::Route
+            )
     };
     let step = world.counts.steps;
     let is_lossy = match fault {
