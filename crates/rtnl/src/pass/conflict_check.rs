@@ -107,16 +107,15 @@ impl ForeignObjects {
         // Without knowing what goes along, nothing that takes others along may go. Rules depend on
         // nothing, and on a nexthop object only routes and groups do.
         let complete = observed.complete;
-        for reason in incomplete.iter().filter(|_| takes_along) {
-            let takers: &[Kind] = match reason.kind() {
-                Kind::Rule => &[],
-                Kind::Link | Kind::Route | Kind::Nexthop => {
-                    &[Kind::Link, Kind::Address, Kind::Nexthop]
-                }
-                _ => &[Kind::Link, Kind::Address],
-            };
-            let takers = takers.iter().copied();
-            observed.complete = takers.fold(observed.complete, Kinds::without);
+        let lacks = |hides: fn(Kind) -> bool| {
+            takes_along && incomplete.iter().any(|reason| hides(reason.kind()))
+        };
+        if lacks(|kind| kind != Kind::Rule) {
+            observed.complete = observed.complete.without(Kind::Link);
+            observed.complete = observed.complete.without(Kind::Address);
+        }
+        if lacks(|kind| [Kind::Link, Kind::Route, Kind::Nexthop].contains(&kind)) {
+            observed.complete = observed.complete.without(Kind::Nexthop);
         }
         Ok(has_routes || has_dependants || observed.complete != complete)
     }
