@@ -68,10 +68,12 @@ impl<'a> Reader<'a> {
             let mut again = self.read_all_but_routes(observer, missing)?;
             let still = self.read_routes(observer, missing, filter.as_ref(), &mut again)?;
             fill(&mut snapshot, again, missing);
-            mismatches = match (mismatches, still) {
-                (Some(mismatches), Some(still)) => Some(mismatches.common(&still)),
-                (mismatches, _) => mismatches,
-            };
+            if let (Some(first), Some(still)) = (&mismatches, &still) {
+                let is_changing = !first.contains(still);
+                let reason = is_changing.then_some(Incomplete::Changing(Kind::Route));
+                snapshot.mark_read(Kind::Route, reason);
+                mismatches = Some(first.clone().common(still));
+            }
         }
         let (devices, resolved) = match filter {
             Some(filter) => (Some(filter.devices), Some(filter.resolved)),

@@ -92,6 +92,13 @@ impl Mismatches {
         }
     }
 
+    /// Returns true if all mismatches of another dump are among these.
+    pub fn contains(&self, other: &Mismatches) -> bool {
+        let has4 = |key| self.v4.binary_search(key).is_ok();
+        let has6 = |key| self.v6.binary_search(key).is_ok();
+        other.v4.iter().all(has4) && other.v6.iter().all(has6)
+    }
+
     /// Returns the mismatches of two dumps of the same routes: a route that was seen once is there.
     #[must_use]
     pub fn common(mut self, other: &Mismatches) -> Mismatches {
