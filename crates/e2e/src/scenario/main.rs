@@ -21,7 +21,7 @@ use trueup_testkit::{
 
 /// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
 /// on an emulated machine some hundred.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// Runs all scenarios below a directory, named after their files: `kernel::route/NAME`; those in
 /// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: with the
