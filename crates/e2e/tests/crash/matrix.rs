@@ -213,13 +213,13 @@ fn whole(proof: Proof, story: Story) -> Vec<String> {
             Died::At(point) => panic!("killed at {point}"),
         }
     };
-    let mut last = points();
+    let mut seen = vec![points()];
     for _ in 0..TRIES {
         let now = points();
-        if now == last {
+        if seen.contains(&now) {
             return now;
         }
-        last = now;
+        seen.push(now);
     }
     panic!("no two passes go the same way");
 }
