@@ -49,7 +49,7 @@ pub(crate) enum Linked {
     Statically,
 }
 
-/// What programs are built for, if cargo is told.
+/// The target triple of programs that are linked statically.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 impl Linked {
