@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use crate::programs::{self, Linked, Program};
@@ -194,16 +195,23 @@ fn try_out(tree: &Path) -> Result<Noticed> {
         command.env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
         Ok::<_, String>(run_within(&mut command, BOUND))
     };
-    let (scenarios, _) = run(SCENARIOS)?;
-    let mut noticed = Noticed::read(&scenarios);
-    if !scenarios.contains("test result: ") {
+    // Scenarios wait for the kernel most of the time.
+    let (scenarios, simulation) = thread::scope(|scope| {
+        let simulation = scope.spawn(|| run(SIMULATION));
+        let scenarios = run(SCENARIOS);
+        let simulation = simulation
+            .join()
+            .map_err(|_| "the simulation's thread panicked");
+        Ok::<_, String>((scenarios?, simulation??))
+    })?;
+    let mut noticed = Noticed::read(&scenarios.0);
+    if !scenarios.0.contains("test result: ") {
         // What hangs is stopped, and no scenario has a name then.
         println!("  the scenarios did not end");
     }
-    let (simulation, ended) = run(SIMULATION)?;
-    noticed.steps = match ended {
-        Ok(()) => None,
-        Err(_) => steps(&simulation),
+    noticed.steps = match simulation {
+        (_, Ok(())) => None,
+        (output, Err(_)) => steps(&output),
     };
     Ok(noticed)
 }

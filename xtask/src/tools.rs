@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,7 +73,9 @@ pub(crate) fn run_within(command: &mut Command, bound: Duration) -> (String, Res
     let line = line(command);
     let failed = |error: io::Error| (String::new(), Err(format!("{line}: {error}")));
     // A file, not a pipe: a process that is left behind would hold the pipe open.
-    let log = root().join("target/output.log");
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or_default();
+    let log = root().join("target").join(name).with_extension("log");
     let output = match File::create(&log).and_then(|file| Ok((file.try_clone()?, file))) {
         Ok((stdout, stderr)) => command.stdout(stdout).stderr(stderr).spawn(),
         Err(error) => return failed(error),

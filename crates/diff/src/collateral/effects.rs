@@ -303,11 +303,10 @@ impl<'a> Effects<'a> {
         let Some(master) = master(port).filter(|_| self.is_live(port)) else {
             return;
         };
-        let link = self.links.get(&master);
-        let kept = match link.and_then(|link| link.kind.as_ref()) {
-            Some(LinkKind::Vrf { .. }) => return,
+        let kept = match self.links.get(&master) {
+            Some(link) if matches!(link.kind, Some(LinkKind::Vrf { .. })) => return,
             // Which ports forward is the protocol's to say.
-            Some(LinkKind::Bridge(_)) if link.is_some_and(|link| has_spanning_tree(link)) => 0,
+            Some(link) if has_spanning_tree(link) => 0,
             _ => {
                 let live = self.ports.get(&master).map_or(0, |ports| ports.live);
                 live - usize::from(!self.leaving.contains(&port.index)).min(live)

@@ -199,12 +199,13 @@ impl<'a> CollateralIndex<'a> {
             true => primaries.get(&(it.dev, it.subnet())).copied(),
             false => None,
         };
-        let following = deleted.iter().chain(kept);
-        let following: Vec<(IpAddr, usize)> = following
+        let (follow, kept): (Vec<&Address>, Vec<&Address>) =
+            kept.iter().partition(|it| goes_with(it).is_some());
+        let following: Vec<(IpAddr, usize)> = deleted
+            .iter()
+            .chain(&follow)
             .filter_map(|it| Some((it.address.ip(), goes_with(it)?)))
             .collect();
-        let kept = kept.iter().filter(|it| goes_with(it).is_none());
-        let kept: Vec<&Address> = kept.copied().collect();
         let mut held = BTreeMap::new();
         let mut hold = |at: usize, object: &Object| {
             held.entry(at).or_insert_with(|| object.clone());
