@@ -5,7 +5,7 @@ mod table;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crate::programs::{self, Linked, Program};
 use crate::steps::Steps;
@@ -46,18 +46,27 @@ const STEPS: [Step; 10] = [
     },
     Step {
         name: "generators",
-        what: "2,000 random desired states, and 2,000 of what another writer hangs on ours",
-        run: |built| built.run("e2e/judges", &RANDOM, passed),
+        what: "2,000 random desired states, and 2,000 of what another writer hangs on ours; 10,000 cases of each property",
+        run: |built| {
+            let judges = built.run("e2e/judges", &RANDOM, passed)?;
+            let seed = (SystemTime::UNIX_EPOCH.elapsed()).map_or(0, |since| since.as_secs());
+            let seed = seed.to_string();
+            let cases = [("PROPTEST_CASES", "10000"), ("PROPTEST_RNG_SEED", &seed)];
+            for program in ["diff/it", "file/it", "loop/it", "netlink/it"] {
+                built.run(program, &cases, passed)?;
+            }
+            Ok(format!("judges: {judges}; properties: seed {seed}"))
+        },
     },
     Step {
         name: "long-runs",
-        what: "storms, contention and namespaces that come and go, at full length; 2,000 cases of other writers",
+        what: "storms, lossy dumps, damaged journals, all states of the loop, at full length; 2,000 cases of other writers",
         run: |built| {
-            let drift = built.run("e2e/drift", &[("TRUEUP_LONG", "1")], |output| {
-                passed(output)
-            })?;
+            for program in ["e2e/drift", "observe/kernel", "journal/journal", "loop"] {
+                built.run(program, &[("TRUEUP_LONG", "1")], passed)?;
+            }
             let writers = built.run("e2e/writers", &RANDOM, passed)?;
-            Ok(format!("drift: {drift}; writers: {writers}"))
+            Ok(format!("at full length; writers: {writers}"))
         },
     },
     Step {

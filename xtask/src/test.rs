@@ -68,8 +68,8 @@ fn beside(steps: &Steps, linked: Linked, count: &Mutex<Count>) {
         run_and_show(&mut clippy).1
     });
     steps.run("documentation", || {
-        let mut docs = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
-        run_and_show(docs.env("RUSTDOCFLAGS", "-Dwarnings")).1
+        let mut docs = cargo(&["doc", "--quiet", "--no-deps"]);
+        run_and_show(docs.args(WORKSPACE).env("RUSTDOCFLAGS", "-Dwarnings")).1
     });
     steps.run("public API", || api::run(&[]));
     steps.run("tests of the documentation", || {

@@ -17,6 +17,14 @@ use trueup_diff::{
 
 pub(crate) const MARKER: u8 = 116;
 
+/// As many cases as proptest takes by default, or `PROPTEST_CASES`; what fails is kept in no file.
+pub(crate) fn no_file() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 /// `lo` and `eth0` are there from the start and another writer's; the rest comes and goes.
 const NAMES: [&str; 6] = ["lo", "eth0", "x0", "x1", "x2", "x3"];
 

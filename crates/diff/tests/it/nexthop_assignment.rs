@@ -98,7 +98,7 @@ fn settled(desired: &Desired, before: &Observed) -> (Observed, NexthopAssignment
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::no_file())]
 
     #[test]
     fn the_plan_for_the_objects_alone_is_the_plan_of_all(

@@ -1,8 +1,10 @@
-//! Properties of the diff and of plans, over thousands of random states.
+//! Properties of the diff and of plans, over random states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{World, address, desired, devices, neighbour, prune, route, rule, world};
+use crate::common::{
+    World, address, desired, devices, neighbour, no_file, prune, route, rule, world,
+};
 use proptest::prelude::*;
 use trueup_diff::{
     Action, Desired, Dev, Difference, DumpMatcher, Family, Hold, Item, Kind, Mismatches, Object,
@@ -10,14 +12,6 @@ use trueup_diff::{
     Route, RouteKey, Routes, RowMatch, plan_resolved, proof, resolve, resolve_with, three_way,
     two_way,
 };
-
-fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 type Pair = (u8, u8);
 
@@ -64,7 +58,7 @@ fn carried_out(diff: &trueup_diff::Diff<'_, Pair>, observed: &[Pair]) -> Vec<Pai
 }
 
 proptest! {
-    #![proptest_config(cases(4096))]
+    #![proptest_config(no_file())]
 
     #[test]
     fn two_way_gives_the_desired_state(desired in pairs(), observed in pairs()) {
@@ -338,7 +332,7 @@ fn is_set_up_only(object: &Object) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases(1500))]
+    #![proptest_config(no_file())]
 
     #[test]
     fn carrying_a_plan_out_gives_the_desired_state((world, desired, plan) in planned()) {

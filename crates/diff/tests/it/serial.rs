@@ -339,11 +339,7 @@ fn object() -> impl Strategy<Value = Object> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 2000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(crate::common::no_file())]
 
     #[test]
     fn any_object_and_its_key_are_read_as_they_were_written(object in object()) {

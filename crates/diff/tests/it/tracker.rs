@@ -63,7 +63,7 @@ fn planned(routes: Routes, there: Vec<Route>) -> Plan {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::common::no_file())]
 
     #[test]
     fn what_a_tracker_asks_gives_the_plan_of_all(

@@ -13,8 +13,6 @@ fn read(name: &str, text: &str) -> File {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
     #[test]
     fn what_is_written_reads_back_as_the_same(desired in desired(), settings in settings()) {
         let toml = to_toml(&settings, &desired);

@@ -15,3 +15,8 @@ mod opening;
 mod operations;
 mod threads;
 mod volume;
+
+/// Returns true if each test is to run at its full length.
+fn is_long() -> bool {
+    std::env::var_os("TRUEUP_LONG").is_some_and(|set| set == "1")
+}

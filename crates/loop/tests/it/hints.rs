@@ -195,8 +195,6 @@ fn invented() -> impl Strategy<Value = Vec<Invented>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
-
     #[test]
     fn with_all_hints_what_is_missing_is_back_within_the_debounce(changes in changes(Just(Way::Arrives)), seed: u64) {
         // One that begins while a pass mends another is a stretch of its own: so one change at a

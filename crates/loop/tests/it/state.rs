@@ -321,8 +321,6 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
-
     #[test]
     fn the_promises_hold_over_random_event_orders(events in prop::collection::vec(event(), 0..60)) {
         Simulation::run(&events);

@@ -193,8 +193,6 @@ fn a_device_that_cannot_be() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
     #[test]
     fn a_row_is_what_its_attributes_say(head in head(), attributes in vec(attribute(), 0..7)) {
         let mut buffer = Vec::new();
