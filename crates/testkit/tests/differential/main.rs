@@ -23,7 +23,7 @@ use trueup_testkit::model::{self, Flaw, Kernel};
 use trueup_testkit::running_version;
 
 /// Sequences for each domain, unless `TRUEUP_CASES` says otherwise.
-const CASES: u64 = 150;
+const CASES: u64 = 75;
 /// Messages of a sequence.
 const LENGTH: usize = 12;
 
