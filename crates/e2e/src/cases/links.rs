@@ -73,12 +73,14 @@ pub(crate) fn links(specs: &[LinkSpec], clean: bool) -> Vec<Link<IfName>> {
         if *dev != "mv0" {
             link.mtu = spec.mtu.map(|small| if small { 1400 } else { 1500 });
         }
-        // Only these become ports: what else does not forward, or carries another device.
+        // Only these become ports: what else does not forward, or carries another device. Both ends
+        // of a pair in one bridge are a loop, whose frames take all processors.
         if matches!(*dev, "v0" | "vx0" | "v1") {
+            let becomes_port = *dev != "v1" && seen.contains_key("br0");
             link.master = match spec.master {
                 0 | 1 => None,
                 2 => Some(None),
-                _ => seen.contains_key("br0").then(|| Some(name("br0"))),
+                _ => becomes_port.then(|| Some(name("br0"))),
             };
         }
         links.push(link);
