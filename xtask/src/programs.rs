@@ -28,12 +28,13 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "116");
 const BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// The programs that begin first, as they take longest.
-const LONG: [&str; 6] = [
+const LONG: [&str; 7] = [
     "e2e/crash",
-    "e2e/cli",
-    "rtnl/kernel",
-    "observe/kernel",
     "e2e/judges",
+    "e2e/cli",
+    "testkit/differential",
+    "e2e/scenarios",
+    "rtnl/kernel",
     "journal/journal",
 ];
 
