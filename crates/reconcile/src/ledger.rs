@@ -180,6 +180,12 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_has_the_names_that_it_is_made_from() {
+        let scope = LedgerScope::new("blue", "first");
+        assert_eq!((scope.namespace(), scope.boot()), ("blue", "first"));
+    }
+
+    #[test]
     fn an_intent_is_open_until_its_outcome_is_committed() {
         let mut ledger = MemoryLedger::default();
         let intended = Claim::Ours(b"1".to_vec());

@@ -126,3 +126,32 @@ impl fmt::Debug for PassLimits<'_> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_as_they_were_set() {
+        let unbounded = PassLimits::default();
+        assert_eq!(unbounded.extent(), Extent::Everything);
+        assert_eq!(unbounded.ops(), u64::MAX);
+        assert!(!unbounded.is_same_desired() && unbounded.should_continue());
+        assert!(!unbounded.has_backoff());
+        assert_eq!(unbounded.backoff(OpKey(1)), None);
+
+        let backoff = |key: OpKey| (key == OpKey(1)).then_some(Duration::from_secs(2));
+        let limits = unbounded
+            .with_extent(Extent::Dirty)
+            .with_same_desired()
+            .with_ops(3)
+            .with_should_continue(&|| false)
+            .with_backoff(&backoff);
+        assert_eq!(limits.extent(), Extent::Dirty);
+        assert_eq!(limits.ops(), 3);
+        assert!(limits.is_same_desired() && !limits.should_continue());
+        assert!(limits.has_backoff());
+        assert_eq!(limits.backoff(OpKey(1)), Some(Duration::from_secs(2)));
+        assert_eq!(limits.backoff(OpKey(2)), None);
+    }
+}

@@ -164,3 +164,37 @@ pub(crate) fn exceeds_part(plan: &Plan) -> bool {
     let takes_along = |op: &Op| with_object!(&op.object, _it: K => K::takes_along(op.action));
     plan.ops.iter().any(takes_along)
 }
+
+#[cfg(test)]
+mod tests {
+    use trueup_diff::{
+        Action, Address, Dev, Link, LinkKind, Nexthop, NexthopTarget, Object, Reason,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_plan_exceeds_its_part_where_it_takes_others_along() {
+        let device = Dev::index(2);
+        let link = Object::from(Link::new("i0".parse().unwrap(), LinkKind::Ifb));
+        let address = Object::from(Address::new(device, "10.0.0.1/24".parse().unwrap()));
+        let nexthop = Object::from(Nexthop::new(7, NexthopTarget::Blackhole(Family::Inet)));
+        let exceeds = |action, object: &Object| {
+            let mut plan = Plan::default();
+            plan.ops
+                .push(Op::new(action, object.clone(), Reason::Missing));
+            exceeds_part(&plan)
+        };
+        let each = [Action::Create, Action::Update, Action::Delete];
+        assert_eq!(each.map(|action| exceeds(action, &link)), [true; 3]);
+        assert_eq!(
+            each.map(|action| exceeds(action, &address)),
+            [false, true, true]
+        );
+        // Its routes stay where they are.
+        assert_eq!(
+            each.map(|action| exceeds(action, &nexthop)),
+            [true, false, true]
+        );
+    }
+}

@@ -250,6 +250,10 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
         .filter(|it| there.contains(it) && *it != d)
         .collect();
     masters.push(name("fb0"));
+    // Both ends of a pair in bridges can be a loop, whose frames take all processors.
+    if d == name("v1") || d == name("p1") {
+        masters.retain(|it| *it != name("br0") && *it != name("fb0"));
+    }
     let Some(link) = desired.iter_mut().find(|link| link.name == d) else {
         let foreign = [d, name("fb0")][usize::from(dev % 2)];
         if what % 2 == 0 && d == name("f0") && !there.contains(&foreign) {
@@ -282,7 +286,13 @@ fn change(desired: &mut Vec<Link<IfName>>, with: &mut Vec<IfName>, &(what, dev):
             _ => {}
         },
         6 => link.master = Some(None),
-        7 => link.master = Some(Some(masters[usize::from(dev) % masters.len()])),
+        7 => {
+            link.master = Some(
+                masters
+                    .get(usize::from(dev) % masters.len().max(1))
+                    .copied(),
+            )
+        }
         8 => link.address = Some(format!("02:00:00:00:{dev:02x}:01").parse().unwrap()),
         9 => link.mtu = Some(if dev % 2 == 0 { 1400 } else { 1200 }),
         10 => with.retain(|dev| *dev != d),

@@ -373,4 +373,34 @@ mod tests {
         };
         assert!(!found(&other, &narrow));
     }
+
+    #[test]
+    fn a_search_takes_each_selector_that_is_stated_for_itself() {
+        let open = Rule::new(Family::Inet, 7, RuleAction::Lookup(100));
+        let name = |text: &str| Some(text.parse().unwrap());
+        let each = [
+            open.clone().with_from(Some("10.0.0.0/8".parse().unwrap())),
+            open.clone().with_to(Some("10.0.0.0/8".parse().unwrap())),
+            open.clone().with_iif(name("eth0")),
+            open.clone().with_oif(name("eth0")),
+            open.clone().with_fwmark(FwMark { mark: 1, mask: 0 }),
+            open.clone().with_fwmark(FwMark { mark: 0, mask: 1 }),
+            open.clone().with_tos(4),
+            open.clone().with_ipproto(6),
+            open.clone().with_sport(PortRange { start: 1, end: 2 }),
+            open.clone().with_dport(PortRange { start: 1, end: 2 }),
+            open.clone().with_uidrange(UidRange { start: 1, end: 2 }),
+            open.clone().with_l3mdev(true),
+            open.clone().with_suppress_prefixlength(0),
+            open.clone().with_suppress_ifgroup(0),
+        ];
+        for (at, search) in each.iter().enumerate() {
+            let by = search.selectors();
+            assert_eq!(by, Selectors(1 << at), "{search:?}");
+            let found = |rule: &Rule| rule.searched_by(by) == search.searched_by(by);
+            let found: Vec<usize> = (0..each.len()).filter(|at| found(&each[*at])).collect();
+            assert_eq!(found, [at], "{search:?}");
+            assert_ne!(search.searched_by(by), open.searched_by(by));
+        }
+    }
 }
