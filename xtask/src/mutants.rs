@@ -54,7 +54,7 @@ const GROUPS: [Group; 6] = [
     Group {
         name: "codecs",
         files: &["crates/netlink/src/codec/**"],
-        packages: &["trueup-netlink"],
+        packages: &["trueup-netlink", "trueup-observe"],
         tests: &["--lib", "--test", "it", "--test", "kernel"],
     },
     Group {

@@ -196,8 +196,8 @@ mod tests {
             failure.forms().unwrap().clone()
         };
         let both = forms(Some(&stored));
-        assert!(both.desired.contains("lookup 7"), "{both:?}");
-        assert!(both.stored.unwrap().contains("lookup 9"));
+        assert!(both.desired.contains("table 7"), "{both:?}");
+        assert!(both.stored.unwrap().contains("table 9"));
         assert_eq!(forms(None).stored, None);
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use trueup_diff::{
-    Address, Desired, Dev, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes, Link, LinkKind,
-    NextHop, NextHops, Object, ObjectKey, Observed, Owned, Plan, Policy, Protocols, Reason, Route,
-    RouteType, Rule, RuleAction, VethAttrs, plan,
+    Action, Address, Desired, Dev, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes, Link,
+    LinkKind, Neighbour, NextHop, NextHops, Object, ObjectKey, Observed, Owned, Plan, Policy,
+    Protocols, Reason, Route, RouteType, Rule, RuleAction, VethAttrs, plan,
 };
 
 const MARKER: u8 = 116;
@@ -483,6 +483,26 @@ fn what_cannot_change_back_in_place_is_made_anew() {
     );
     assert_eq!(plan.ops[1].object, former.into());
     assert!(plan.needs(1).eq([0]));
+}
+
+/// The kernel keeps the protocol of a neighbour that is written over without one.
+#[test]
+fn a_neighbour_without_a_protocol_is_given_back_anew() {
+    let to_mac = |lladdr: &str, protocol| {
+        let lladdr = lladdr.parse().unwrap();
+        Neighbour::new(eth0(), "10.1.0.9".parse().unwrap(), lladdr).with_protocol(protocol)
+    };
+    let now = to_mac("02:00:00:00:00:01", MARKER);
+    let there = observed().with_neighbours([now.clone()]);
+    let actions = |protocol| {
+        let former = to_mac("02:00:00:00:00:02", protocol);
+        let plan = planned(&none(), &there, &taken(now.clone(), former), MARKER);
+        let ops = plan.ops.iter();
+        ops.map(|op| (op.action, op.reason)).collect::<Vec<_>>()
+    };
+    let restored = |action| (action, Reason::Restored);
+    assert_eq!(actions(OTHER), [restored(Action::Update)]);
+    assert_eq!(actions(0), [Action::Delete, Action::Create].map(restored));
 }
 
 #[test]

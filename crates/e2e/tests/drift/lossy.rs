@@ -39,7 +39,7 @@ pub(crate) fn dumps_that_lose_rows_cause_no_op_and_no_false_word() {
     assert!(pass().converged(), "while nobody writes");
 
     let quiet = AtomicBool::new(false);
-    let passes = if is_long() { 1_000 } else { 10 };
+    let passes = if is_long() { 300 } else { 10 };
     let (mut converged, mut suspect, mut missed, mut lossy) = (0, 0, 0, 0);
     thread::scope(|scope| {
         let _quiet = Quiet(&quiet);

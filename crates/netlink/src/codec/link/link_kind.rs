@@ -152,13 +152,7 @@ pub(super) fn write_new(
 fn has_changes(kind: &LinkKind) -> bool {
     match kind {
         LinkKind::Bridge(bridge) => *bridge != BridgeAttrs::default(),
-        LinkKind::Vxlan(vxlan) => {
-            vxlan.local.is_some()
-                || vxlan.remote.is_some()
-                || vxlan.link.is_some()
-                || vxlan.learning.is_some()
-                || vxlan.ttl.is_some()
-        }
+        LinkKind::Vxlan(vxlan) => *vxlan != VxlanAttrs::new(vxlan.id).with_port(vxlan.port),
         LinkKind::Macvlan(MacvlanAttrs { mode, .. }) => mode.is_some(),
         LinkKind::Bond(BondAttrs { miimon, .. }) => miimon.is_some(),
         _ => false,
