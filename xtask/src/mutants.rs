@@ -48,8 +48,16 @@ const GROUPS: [Group; 6] = [
     Group {
         name: "apply",
         files: &["crates/apply/src/**"],
-        packages: &["trueup-apply", "trueup-e2e"],
-        tests: &["--lib", "--test", "scenarios", "--test", "simulate"],
+        packages: &["trueup-apply", "trueup-rtnl", "trueup-e2e"],
+        tests: &[
+            "--lib",
+            "--test",
+            "kernel",
+            "--test",
+            "scenarios",
+            "--test",
+            "simulate",
+        ],
     },
     Group {
         name: "codecs",
@@ -61,7 +69,15 @@ const GROUPS: [Group; 6] = [
         name: "ledger",
         files: &["crates/rtnl/src/ownership/**"],
         packages: &["trueup-rtnl", "trueup-e2e"],
-        tests: &["--lib", "--test", "scenarios", "--test", "simulate"],
+        tests: &[
+            "--lib",
+            "--test",
+            "kernel",
+            "--test",
+            "scenarios",
+            "--test",
+            "simulate",
+        ],
     },
 ];
 

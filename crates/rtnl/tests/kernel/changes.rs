@@ -4,11 +4,13 @@
 use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route, Routes};
 use trueup_reconcile::{Extent, Hints, PassLimits, Report as _, Source as _, Subscribed};
 use trueup_rtnl::{MemoryLedger, Namespace, Options, Report, Rtnl, Watch};
-use trueup_testkit::{ip, uplinks};
+use trueup_testkit::faults::{At, Fault, Faults};
+use trueup_testkit::{Kind, ip, uplinks};
 
 use crate::support::{address, describe, nothing, via};
 
 struct Agent {
+    here: Namespace,
     source: Rtnl,
     _watch: Watch,
     ledger: MemoryLedger,
@@ -29,6 +31,7 @@ impl Agent {
             panic!("no subscription");
         };
         let mut agent = Agent {
+            here,
             source,
             _watch: watch,
             ledger: MemoryLedger::default(),
@@ -46,9 +49,9 @@ impl Agent {
 
     fn pass(&mut self, extent: Extent) -> Report {
         let limits = PassLimits::default().with_extent(extent);
-        let (here, options) = (Namespace::current(), Options::default());
+        let (desired, ledger) = (&self.desired, &mut self.ledger);
         self.source
-            .reconcile_within(&here, &self.desired, &mut self.ledger, &options, &limits)
+            .reconcile_within(&self.here, desired, ledger, &Options::default(), &limits)
             .unwrap()
     }
 
@@ -113,6 +116,21 @@ pub(crate) fn a_route_that_comes_and_goes_is_one_message_each() {
     assert!(report.converged(), "{}", describe(&report));
     assert_eq!(commands(&report).len(), 1, "{}", describe(&report));
     is_alone("10.51.0.0/16", "via 10.9.0.7");
+}
+
+/// The kernel echoes it, and that says all that a dump would.
+pub(crate) fn no_route_is_read_to_verify_a_changed_one() {
+    const EPERM: i32 = 1;
+    let mut agent = Agent::settled(routes());
+    let faults = Faults::over(Namespace::current());
+    faults.add(At::EveryDump(Kind::Route), Fault::Refuse(EPERM));
+    agent.here = faults.namespace();
+    for gateway in ["10.9.0.8", "10.9.0.7"] {
+        agent.want(via("10.51.0.0/16", gateway));
+        let report = agent.pass(Extent::Dirty);
+        assert!(report.converged(), "{}", describe(&report));
+        is_alone("10.51.0.0/16", gateway);
+    }
 }
 
 /// A changed route comes beside what it was, which goes only then.

@@ -72,6 +72,7 @@ trueup_testkit::kernel_tests![
     collateral::a_reject_route_of_ipv6_holds_the_loopback_device_up,
     collateral::a_vlan_that_is_down_holds_nothing where "vlan",
     changes::a_route_that_comes_and_goes_is_one_message_each,
+    changes::no_route_is_read_to_verify_a_changed_one,
     changes::a_route_whose_new_gateway_is_refused_stays_as_it_is,
     changes::a_route_that_another_writer_has_changed_for_us_is_not_changed_again,
     changes::a_route_that_a_writer_took_unheard_is_not_put_behind_his,
