@@ -308,6 +308,9 @@ mod tests {
             faults.add(every, fault.clone());
             assert_eq!(links(&mut socket).unwrap(), expected, "{fault:?}");
         }
+        // Beside another one it is still what it was.
+        faults.add(every, Fault::RepeatRow(1));
+        assert!(!links(&mut socket).unwrap().1);
         for (fault, kind) in [
             (Fault::BreakOff(12), ErrorKind::Kernel),
             (Fault::Refuse(12), ErrorKind::Kernel),

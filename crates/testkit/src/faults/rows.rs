@@ -14,6 +14,10 @@ const UNKNOWN_ATTRIBUTE: u16 = 0x3f00;
 pub(super) fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>) {
     let mut rows: Vec<Vec<u8>> = Vec::new();
     let mut rest = Vec::new();
+    // An earlier fault may have put them there.
+    let errors: Vec<i32> = (answers.iter())
+        .filter_map(|answer| answer.as_ref().err().copied())
+        .collect();
     for answer in answers.iter().flatten() {
         for message in requests(answer) {
             if matches!(u16_at(message, 4), NLMSG_DONE | NLMSG_ERROR) {
@@ -66,19 +70,20 @@ pub(super) fn spoil(fault: &Fault, answers: &mut VecDeque<Result<Vec<u8>, i32>>)
         Fault::Truncate | Fault::Overrun => {}
         _ => return,
     }
-    let mut spoilt: VecDeque<_> = match fault {
+    let mut spoilt: VecDeque<_> = errors.into_iter().map(Err).collect();
+    match fault {
         Fault::Truncate => {
             let mut bytes = rows.concat();
             // Longer than what any reader makes room for beforehand.
             bytes.resize(bytes.len().max(32 << 20), 0);
-            VecDeque::from([Ok(bytes)])
+            spoilt.push_back(Ok(bytes));
         }
         Fault::Overrun => {
-            let rows = rows.into_iter().skip(1).map(Ok);
-            std::iter::once(Err(ENOBUFS)).chain(rows).collect()
+            spoilt.push_back(Err(ENOBUFS));
+            spoilt.extend(rows.into_iter().skip(1).map(Ok));
         }
-        _ => rows.into_iter().map(Ok).collect(),
-    };
+        _ => spoilt.extend(rows.into_iter().map(Ok)),
+    }
     spoilt.extend(rest.into_iter().map(Ok));
     *answers = spoilt;
 }
