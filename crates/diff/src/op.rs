@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, Route};
-use crate::values::Family;
+use crate::values::{Family, IfName};
 use crate::with_object;
 
 /// Why an op is in the plan.
@@ -40,6 +40,8 @@ pub enum Hold {
     Forwarding(Box<ForwardingEntry>),
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
+    /// It would make a pair, and another link has the name of its other end.
+    NameTaken(IfName),
     /// It bears our marker and we have not seen it declared: another trueup may be ahead of us. It is
     /// left alone for this long.
     Grace(Duration),
@@ -70,6 +72,9 @@ impl fmt::Display for Hold {
         match self {
             Hold::NotCreatable => {
                 f.write_str("the link must exist, and is not one that netlink can create")
+            }
+            Hold::NameTaken(name) => {
+                write!(f, "another link has the name of its other end, {name}")
             }
             Hold::Collateral(object) => {
                 let (kind, name) = with_object!(&**object, it: K => (K::NAME, it.short_name()));

@@ -33,6 +33,7 @@ impl fmt::Display for ReasonText<'_> {
         match &op.hold {
             None => Ok(()),
             Some(Hold::NotCreatable) => f.write_str("; held: must exist, netlink cannot create it"),
+            Some(Hold::NameTaken(name)) => write!(f, "; held: another link is {name}"),
             Some(Hold::Collateral(object)) => {
                 let (kind, spec) = (ip_object(object), Spec(object, devices));
                 write!(f, "; held: would take along {kind} {spec}")

@@ -62,7 +62,14 @@ fn find(
         }
         match (wanted, there) {
             (Some(wanted), Some(there)) => existing(found, wanted, there, policy),
-            (Some(wanted), None) => missing(found, wanted, makers.contains_key(&wanted.name)),
+            (Some(wanted), None) => {
+                let stays = |end: &&&Link| {
+                    !desired.recreated.contains(&end.index) && !undesired.contains(&end.index)
+                };
+                let end = wanted.peer().and_then(|peer| present.get(&peer));
+                let taken = end.filter(stays).map(|end| end.name);
+                missing(found, wanted, makers.contains_key(&wanted.name), taken);
+            }
             (None, Some(there)) => drop(found.restore(there, policy)),
             (None, None) => {}
         }
@@ -122,12 +129,17 @@ fn existing(found: &mut Findings, wanted: &Link, there: &Link, policy: ConflictP
     }
 }
 
-fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool) {
+/// `taken` is the name of the other end, where a link has it that stays. If that went before the
+/// kernel makes the pair, the new end would have an index that we did not choose, nor record.
+fn missing(found: &mut Findings, wanted: &Link, comes_with_peer: bool, taken: Option<IfName>) {
     let creatable = wanted.kind.as_ref().is_some_and(LinkKind::is_creatable);
     if !comes_with_peer {
         let op = found.op(Action::Create, wanted.clone().into(), Reason::Missing);
-        op.hold = (!creatable).then_some(Hold::NotCreatable);
-        if !creatable {
+        op.hold = match creatable {
+            true => taken.map(Hold::NameTaken),
+            false => Some(Hold::NotCreatable),
+        };
+        if op.hold.is_some() {
             return;
         }
     }
