@@ -17,6 +17,17 @@ const SAMPLE: usize = 30;
 /// some ran into the timeout.
 const TRIED: [i32; 3] = [0, 2, 3];
 
+/// The tests of a whole agent, on the kernel and on its model.
+const AGENT: [&str; 7] = [
+    "--lib",
+    "--test",
+    "kernel",
+    "--test",
+    "scenarios",
+    "--test",
+    "simulate",
+];
+
 /// Files, and the tests that have to notice what is changed in them.
 struct Group {
     name: &'static str,
@@ -49,15 +60,7 @@ const GROUPS: [Group; 6] = [
         name: "apply",
         files: &["crates/apply/src/**"],
         packages: &["trueup-apply", "trueup-rtnl", "trueup-e2e"],
-        tests: &[
-            "--lib",
-            "--test",
-            "kernel",
-            "--test",
-            "scenarios",
-            "--test",
-            "simulate",
-        ],
+        tests: &AGENT,
     },
     Group {
         name: "codecs",
@@ -69,15 +72,7 @@ const GROUPS: [Group; 6] = [
         name: "ledger",
         files: &["crates/rtnl/src/ownership/**"],
         packages: &["trueup-rtnl", "trueup-e2e"],
-        tests: &[
-            "--lib",
-            "--test",
-            "kernel",
-            "--test",
-            "scenarios",
-            "--test",
-            "simulate",
-        ],
+        tests: &AGENT,
     },
 ];
 

@@ -19,7 +19,7 @@ fn a_million_records_come_and_go() {
     let directory = Directory::new("volume");
     let path = directory.journal();
     let start = Instant::now();
-    let told = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
+    let log = |what: &str| println!("{what}: {:?} after the start", start.elapsed());
     let journal = Journal::open(&path).unwrap();
     let mut ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
     ledger
@@ -31,7 +31,7 @@ fn a_million_records_come_and_go() {
         let owned = keys.map(|key| (key, ours("what was applied to it")));
         ledger.commit_outcomes(owned.collect()).unwrap();
     }
-    told("all were recorded");
+    log("all were recorded");
     let syncs = journal.stats().syncs;
     let one_more = claims([("one more", Claim::NotOurs)]);
     ledger.begin(one_more.clone()).unwrap();
@@ -44,7 +44,7 @@ fn a_million_records_come_and_go() {
 
     drop((journal, ledger));
     let journal = Journal::open(&path).unwrap();
-    told("opened and checked with all");
+    log("opened and checked with all");
     let ledger = journal.ledger("rtnl", &LedgerScope::new("n", "b")).unwrap();
     let last = (records - 1).to_be_bytes();
     assert!(ledger.last_applied(&last).unwrap().is_some());
@@ -52,9 +52,9 @@ fn a_million_records_come_and_go() {
     let full = std::fs::metadata(&path).unwrap().len();
     assert!(full < 200 << 20, "{full} bytes");
     assert_eq!(ledger.forget().unwrap(), u64::from(records) + 1);
-    told("all were forgotten");
+    log("all were forgotten");
     let compacted = journal.compact().unwrap();
-    told("compacted");
+    log("compacted");
     println!("{compacted:?}");
     assert!(
         compacted.before >= full && compacted.after < 1 << 20,
@@ -64,7 +64,7 @@ fn a_million_records_come_and_go() {
     journal.operations().begin("goes on", b"").unwrap();
     drop((journal, ledger));
     assert_eq!(check(&path).unwrap().operations, 1);
-    told("opened and checked");
+    log("opened and checked");
 }
 
 /// Without a compaction too, what is forgotten makes place for what comes.
