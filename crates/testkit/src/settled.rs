@@ -31,11 +31,6 @@ pub fn is_state_announced(link: &RawMessage) -> bool {
     is_up(link) && known == (byte(link, IFLA_CARRIER) == Some(1))
 }
 
-/// Returns true if a link is up and has a carrier.
-pub fn has_carrier(link: &RawMessage) -> bool {
-    is_up(link) && byte(link, IFLA_CARRIER) == Some(1)
-}
-
 fn byte(link: &RawMessage, number: u16) -> Option<u8> {
     link.attrs.get(&number)?.first().copied()
 }

@@ -6,9 +6,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::message::{Kind, RawMessage};
-use crate::settled::{
-    has_carrier, is_routed, is_state_announced, is_tentative, is_undetected, is_up,
-};
+use crate::settled::{is_routed, is_state_announced, is_tentative, is_undetected, is_up};
 use crate::stable::stable;
 use crate::topology::{ip, wait_until};
 use crate::wire::{raw_dump, raw_dump_proxies};
@@ -67,8 +65,8 @@ impl Snapshot {
                 ip(&["link", "show", "dev", &link.ifname().unwrap_or_default()]);
                 false
             });
-            let with_carrier = links.iter().filter(|link| has_carrier(link));
-            let ready: BTreeSet<u32> = with_carrier.map(RawMessage::device).collect();
+            let up = links.iter().filter(|link| is_up(link));
+            let ready: BTreeSet<u32> = up.map(RawMessage::device).collect();
             let addresses = raw_dump(Kind::Address, INET6);
             let routes = raw_dump(Kind::Route, INET6);
             let unusable = |row: &RawMessage| {
