@@ -124,6 +124,8 @@ const NTF_EXT_LEARNED: u8 = 0x10;
 fn neighbour(mut message: RawMessage) -> Option<RawMessage> {
     message.attrs.remove(&NDA_CACHEINFO);
     message.attrs.remove(&NDA_PROBES);
+    // `ndm_type`: what the address was by the routes of the time.
+    message.header[11] = 0;
     let state = u16_at(&message.header, 8);
     let flags = message.header[10];
     let multicast = match message.attrs.get(&NDA_DST).map(Vec::as_slice) {

@@ -30,6 +30,7 @@ const NDA_LLADDR: u16 = 2;
 const NDA_IFINDEX: u16 = 8;
 const NDA_PROTOCOL: u16 = 12;
 
+const NUD_NONE: u16 = 0;
 const NUD_REACHABLE: u16 = 0x02;
 pub(super) const NUD_NOARP: u16 = 0x40;
 pub(super) const NUD_PERMANENT: u16 = 0x80;
@@ -262,6 +263,8 @@ fn put(
     let state = match neighbour.state {
         NeighbourState::Permanent => NUD_PERMANENT,
         NeighbourState::NoArp => NUD_NOARP,
+        // One that was only declared to exist stays unresolved.
+        NeighbourState::Dynamic if neighbour.ext_learn && neighbour.lladdr.is_none() => NUD_NONE,
         NeighbourState::Dynamic if neighbour.ext_learn => NUD_REACHABLE,
         NeighbourState::Dynamic => {
             return Err(EncodeError::Refused("a dynamic neighbour is the kernel's"));

@@ -108,20 +108,31 @@ impl State {
     }
 
     /// `fib6_ifdown`, `NETDEV_DOWN`: routes over the link go, each announced. Those with siblings
-    /// go once all of them are on links that are down; until then they are only marked.
+    /// go once all of them are on links that are down; until then they are only marked. A quirk:
+    /// what stands between those stays, as in a dump (`fib6_clean_node` goes on behind the last).
     pub(super) fn routes6_down(&mut self, index: u32) {
         let (mut gone, mut marked) = (Vec::new(), Vec::new());
+        let mut last_sibling = None;
         for (key, route) in self.routes.of(INET6) {
             let siblings = self.routes.siblings(key, route);
+            if last_sibling.is_some() && siblings.len() == 1 {
+                continue;
+            }
             let is_dead = |sibling: &&&Route| {
                 sibling.is_over(index) || sibling.legs.iter().any(|leg| leg.has(RTNH_F_DEAD))
             };
-            if !siblings.iter().any(|sibling| sibling.is_over(index)) {
+            let is_hit = siblings.iter().any(|sibling| sibling.is_over(index));
+            let are_dead = siblings.iter().filter(is_dead).count() == siblings.len();
+            if is_hit && are_dead {
+                gone.push((*key, route.clone()));
                 continue;
             }
-            if siblings.iter().filter(is_dead).count() == siblings.len() {
-                gone.push((*key, route.clone()));
-            } else if route.is_over(index) {
+            if siblings.len() > 1 {
+                let last = siblings.last().map(|last| last.origin.id);
+                let last = last_sibling.or(last);
+                last_sibling = last.filter(|last| *last != route.origin.id);
+            }
+            if route.is_over(index) {
                 marked.push((*key, route.origin.id));
             }
         }

@@ -39,7 +39,13 @@ impl Render for Neighbour {
             return Ok(());
         }
         if !self.proxy {
-            write!(f, " nud {}", state_name(self.state))?;
+            let is_unresolved = self.state == NeighbourState::Dynamic && self.lladdr.is_none();
+            let state = if is_unresolved {
+                "none"
+            } else {
+                state_name(self.state)
+            };
+            write!(f, " nud {state}")?;
         }
         if self.router {
             f.write_str(" router")?;

@@ -177,6 +177,7 @@ pub(crate) fn neighbour(ours: &Neighbour) -> NeighbourMessage {
     theirs.header.state = match ours.state {
         NeighbourState::Permanent => TheirState::Permanent,
         NeighbourState::NoArp => TheirState::Noarp,
+        NeighbourState::Dynamic if ours.lladdr.is_none() => TheirState::None,
         NeighbourState::Dynamic => TheirState::Reachable,
     };
     for (set, flag) in [
