@@ -3,7 +3,8 @@
 //! The kernel deletes with a link what is stacked on it and the other end of its pair. It sets a
 //! VLAN down with the device below, and a port with its VRF or bond. A carrier goes with the other
 //! end of a pair, with the device below, and with the last live port of a bridge or bond. A bridge
-//! that never had a live port has a carrier until it first looks for one. A bridge
+//! that never had a live port has a carrier until it first looks for one. What goes with a carrier
+//! may be on a link that has none, until the kernel looks again. A bridge
 //! has the least hardware address and the least MTU of its ports, unless it was given its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -172,6 +173,12 @@ impl<'a> Effects<'a> {
         }
         if has_spanning_tree(wanted) && !has_spanning_tree(was) {
             self.count_live_ports(index, hit);
+        }
+        // With most attributes that are set the kernel looks for a carrier, and takes what goes with
+        // one from a link that has none (`netdev_state_change`); up to a second later where the
+        // link was set up (`linkwatch_do_dev`).
+        if wanted.up.or(was.up) != Some(false) && self.lacks_carrier(index) {
+            hit.push((index, Effect::CarrierLost));
         }
     }
 
@@ -387,6 +394,11 @@ impl<'a> Effects<'a> {
 
     fn is_running(&self, index: u32) -> bool {
         self.status.get(&index).is_none_or(|status| status.running)
+    }
+
+    fn lacks_carrier(&self, index: u32) -> bool {
+        let status = self.status.get(&index);
+        status.is_some_and(|status| status.carrier == Some(false))
     }
 
     fn is_live(&self, link: &Link) -> bool {

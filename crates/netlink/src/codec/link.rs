@@ -31,6 +31,7 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_GROUP: u16 = 27;
 const IFLA_EXT_MASK: u16 = 29;
+const IFLA_CARRIER: u16 = 33;
 const IFLA_LINK_NETNSID: u16 = 37;
 
 const IFF_UP: u32 = 1;
@@ -72,7 +73,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
     let (mut name, mut info): (_, &[u8]) = (None, &[]);
     let (mut mtu, mut group, mut master, mut lower) = (None, None, None, None);
     let (mut address, mut alias) = (None, Box::<[u8]>::default());
-    let mut elsewhere = false;
+    let (mut elsewhere, mut carrier) = (false, None);
     for (number, payload) in attrs.by_ref() {
         let device = || read_u32(payload).filter(|index| *index != 0).map(Some);
         match number {
@@ -85,6 +86,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
             IFLA_LINK => _ = take(&mut lower, device()),
             IFLA_LINK_NETNSID => elsewhere = true,
             IFLA_IFALIAS => alias = Box::from(read_string(payload)),
+            IFLA_CARRIER => carrier = payload.first().map(|carrier| *carrier != 0),
             IFLA_LINKINFO => info = payload,
             _ => {}
         }
@@ -108,6 +110,7 @@ pub fn decode(body: &[u8]) -> Result<Option<DecodedLink>, Undecodable> {
         .with_group(group.unwrap_or(0));
     let status = LinkStatus::default()
         .with_running(flags & IFF_RUNNING != 0)
+        .with_carrier(carrier)
         .with_lower(lower.filter(|_| peer_index.is_none()));
     Ok(Some(DecodedLink {
         link,

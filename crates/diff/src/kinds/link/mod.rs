@@ -194,6 +194,8 @@ impl<D: Clone> Link<D> {
 pub struct LinkStatus {
     /// It is up and can send (`IFF_RUNNING`).
     pub running: bool,
+    /// Whether it has a carrier, be it up or down (`IFLA_CARRIER`), where that is known.
+    pub carrier: Option<bool>,
     /// The interface index of the device that it is stacked on, whatever its kind, where that is
     /// in the same namespace.
     pub lower: Option<u32>,
@@ -201,6 +203,7 @@ pub struct LinkStatus {
 
 setters! { impl LinkStatus {
     with_running(running: bool);
+    with_carrier(carrier: impl Into<Option<bool>>);
     with_lower(lower: impl Into<Option<u32>>);
 } }
 
