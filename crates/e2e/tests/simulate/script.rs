@@ -128,7 +128,7 @@ impl Turn {
         if rng.u8(..4) == 0 {
             turn.faults.extend(lossy_dump(rng));
         }
-        if rng.u8(..12) == 0 {
+        if rng.u8(..5) == 0 {
             second_dump(rng, &mut turn, last);
         }
         if rng.u8(..8) == 0 {

@@ -169,8 +169,9 @@ impl BridgeAttrs {
     fn has_delay(&self, observed: &BridgeAttrs) -> bool {
         let range = BridgeAttrs::STP_FORWARD_DELAY;
         let nearest = |delay| observed.stp == Some(true) && !range.contains(&delay);
-        open_or_tick(self.forward_delay, observed.forward_delay)
-            && !self.forward_delay.is_some_and(nearest)
+        self.forward_delay == observed.forward_delay
+            || open_or_tick(self.forward_delay, observed.forward_delay)
+                && !self.forward_delay.is_some_and(nearest)
     }
 }
 

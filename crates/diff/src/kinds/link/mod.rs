@@ -353,6 +353,7 @@ mod tests {
             (200, 199, false, false),
             (199, 200, true, false),
             (3001, 3000, true, false),
+            (0, 0, true, true),
         ] {
             let (desired, observed) = (bridge(desired, stp), bridge(observed, stp));
             assert_eq!(
