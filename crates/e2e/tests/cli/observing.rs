@@ -17,8 +17,11 @@ fn rich_namespace() {
     uplinks(2);
     veth_pair("va", "vb");
     ip_batch([
-        "link add br0 type bridge stp_state 1 forward_delay 400",
+        "link add br0 type bridge",
         "link set br0 up",
+        // While ports come and go, one with a spanning tree shows another ageing time.
+        "link add br1 type bridge stp_state 1 forward_delay 400",
+        "link set br1 up",
         "link set va master br0",
         "link set vb alias \"a name with \\ and 'quotes'\"",
         "link set vb group 7",
