@@ -70,7 +70,8 @@ fn neighbour(rng: &mut fastrand::Rng) -> Message {
     let is_delete = one_in(rng, 4);
     let flags = if is_delete { 0 } else { write_flags(rng) };
     // Permanent, without resolution, stale, failed, none.
-    let state = pick(rng, &[0x80, 0x80, 0x80, 0x40, 0x40, 0x04, 0x20, 0]);
+    // None has failed (0x20): the kernel collects those at a time of its own.
+    let state = pick(rng, &[0x80, 0x80, 0x80, 0x40, 0x40, 0x04, 0x04, 0]);
     // Router, learnt elsewhere, proxy.
     let how = pick(rng, &[0, 0, 0, 0, 0x80, 0x10, NTF_PROXY, 0x90]);
     let device = pick(rng, &[10, 10, 10, 11, 1, 99]);
