@@ -487,7 +487,7 @@ fn what_cannot_change_back_in_place_is_made_anew() {
 
 /// The kernel keeps the protocol of a neighbour that is written over without one.
 #[test]
-fn a_neighbour_without_a_protocol_is_given_back_anew() {
+fn a_neighbour_without_a_protocol_is_restored_anew() {
     let to_mac = |lladdr: &str, protocol| {
         let lladdr = lladdr.parse().unwrap();
         Neighbour::new(eth0(), "10.1.0.9".parse().unwrap(), lladdr).with_protocol(protocol)
