@@ -52,7 +52,7 @@ use watch::{
     a_pass_that_cannot_run_is_tried_again, a_signal_ends_it_in_the_middle_of_a_pass,
     both_signals_end_it_well_and_its_links_are_remembered, each_event_is_a_line_of_json,
     that_passes_run_again_is_reported_though_nothing_is_new, the_second_signal_ends_what_is_stuck,
-    what_a_stranger_takes_is_restored_when_it_is_heard_of,
+    what_another_writer_takes_is_restored_when_it_is_heard_of,
     what_is_being_written_is_not_taken_up_in_part, who_takes_the_same_again_and_again_is_told_of,
 };
 use why::{
@@ -120,7 +120,7 @@ trueup_testkit::kernel_tests![
     a_changed_file_is_taken_up_and_a_broken_one_is_not,
     a_namespace_recreated_under_its_name_is_not_taken_for_the_old_one,
     a_pass_that_cannot_run_is_tried_again,
-    what_a_stranger_takes_is_restored_when_it_is_heard_of,
+    what_another_writer_takes_is_restored_when_it_is_heard_of,
     each_event_is_a_line_of_json,
     who_takes_the_same_again_and_again_is_told_of,
     a_file_behind_links_is_taken_up_when_they_lead_elsewhere,

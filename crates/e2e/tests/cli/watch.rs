@@ -167,7 +167,7 @@ pub(crate) fn that_passes_run_again_is_reported_though_nothing_is_new() {
 /// With passes by timer an hour apart, only what is announced can bring one about.
 pub(crate) const RARE: [&str; 2] = ["--interval", "3600"];
 
-pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
+pub(crate) fn what_another_writer_takes_is_restored_when_it_is_heard_of() {
     uplinks(1);
     let agent = Agent::new();
     agent.write(
@@ -180,9 +180,14 @@ pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
     );
     let args = [&["watch", "f.toml", "--format", "json"], &RARE[..]].concat();
     let mut child = agent.spawn(&args);
+    let printed = printed(&mut child);
+    let count = |name: &str| {
+        let events = events(&printed.lock().unwrap());
+        events.iter().filter(|event| event["event"] == name).count()
+    };
+    // What is taken before a pass has ended is restored by that pass, and is no drift.
+    wait_until("all is there", || count("converged") == 1);
     let is_there = |args: &[&str], word: &str| ip(args).contains(word);
-    let rules = || is_there(&["rule"], "700:");
-    wait_until("all is there", || ours() == 2 && rules());
     for (take, show, word) in [
         (
             &["route", "delete", "10.99.0.0/16"][..],
@@ -206,16 +211,11 @@ pub(crate) fn what_a_stranger_takes_is_restored_when_it_is_heard_of() {
         ),
         (&["rule", "delete", "priority", "700"], &["rule"], "700:"),
     ] {
+        let before = count("drift");
         ip(take);
-        wait_until(word, || is_there(show, word));
+        wait_until(word, || count("drift") > before && is_there(show, word));
     }
     child.terminate(Signal::TERM);
-    let events = events(&child.out());
-    let drifts = events
-        .iter()
-        .filter(|event| event["event"] == "drift")
-        .count();
-    assert!(drifts >= 5, "one for each at least: {events:#?}");
 }
 
 pub(crate) fn each_event_is_a_line_of_json() {

@@ -128,7 +128,7 @@ impl Turn {
         if rng.u8(..4) == 0 {
             turn.faults.extend(lossy_dump(rng));
         }
-        if rng.u8(..5) == 0 {
+        if rng.u8(..8) == 0 {
             second_dump(rng, &mut turn, last);
         }
         if rng.u8(..8) == 0 {
@@ -201,13 +201,26 @@ fn lossy_dump(rng: &mut Rng) -> Vec<(At, Injection)> {
     vec![(at, Injection::Act(act)), (at, Injection::Fault(fault))]
 }
 
-/// Of what the agent has a record and does not find, it makes a second dump. That may be spoilt while
-/// other objects are to go.
+/// Of what the agent has a record and does not find, because it is gone or a dump has lost it, it
+/// makes a second dump of both families. That may be spoilt while other objects are to go.
 fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
-    let kind = Kind::Route;
-    turn.acts.push(Act::Drawn(rng.u64(..), Some(kind)));
-    let at = At::Dump(kind, rng.u32(3..5));
-    let fault = Fault::SpoilRow(rng.usize(1..3));
+    let kind = *rng
+        .choice(&[Kind::Route, Kind::Rule])
+        .unwrap_or(&Kind::Rule);
+    let of_family = rng.u32(1..3);
+    // The row that the first has lost is the one that the second cannot show.
+    let row = rng.usize(1..5);
+    let act = Act::Drawn(rng.u64(..), Some(kind));
+    if rng.bool() {
+        turn.acts.push(act);
+    } else {
+        let at = At::Dump(kind, of_family);
+        let lost = Fault::LoseRow(row);
+        turn.faults.push((at, Injection::Act(act)));
+        turn.faults.push((at, Injection::Fault(lost)));
+    }
+    let at = At::Dump(kind, of_family + 2);
+    let fault = Fault::SpoilRow(row);
     turn.faults.push((at, Injection::Fault(fault)));
     if let Some(last) = last {
         *last = altered(last.clone(), rng);

@@ -43,8 +43,9 @@ pub(super) fn hold_collateral(plan: &mut Plan) {
                 ends.into_iter().find_map(on)
             }
             Object::Address(address) => {
-                let places = [None, Some(address.subnet())];
-                let mut places = places.into_iter();
+                // No other address goes with a secondary.
+                let subnet = (!address.secondary).then(|| Some(address.subnet()));
+                let mut places = std::iter::once(None).chain(subnet);
                 places.find_map(|subnet| spared.get(&(address.dev, subnet)))
             }
             _ => None,

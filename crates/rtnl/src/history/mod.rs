@@ -117,12 +117,9 @@ impl History {
         is_recorded: impl Fn(&Object) -> bool,
     ) {
         let (grace, now) = (review.options.grace(), review.now);
-        let is_first = review.dirty.is_some();
         // Without a grace it is not noted what is declared: only a first pass knows of orphans.
         let is_known = !grace.is_zero() || self.desired.is_none();
-        let mut undeclared = HashMap::new();
         let Plan { ops, devices, .. } = plan;
-        // The grace of an object goes on while it is held for another reason.
         for op in ops.iter_mut().filter(|_| is_known) {
             let is_undesired = (op.action, op.reason) == (Action::Delete, Reason::Undesired);
             if !is_undesired || is_recorded(&op.object) {
@@ -137,20 +134,11 @@ impl History {
                 continue;
             }
             op.reason = Reason::Orphan;
-            let since = self.undeclared.get(&id).copied().unwrap_or(now);
+            let since = *self.undeclared.entry(id).or_insert(now);
             let left = grace.saturating_sub(now.duration_since(since));
             if !left.is_zero() {
                 op.hold.get_or_insert(Hold::Grace(left));
             }
-            if op.hold.is_some() {
-                undeclared.insert(id, since);
-            }
-        }
-        if is_first && review.is_everything {
-            self.undeclared.clear();
-        }
-        if is_first {
-            self.undeclared.extend(undeclared);
         }
     }
 
@@ -224,6 +212,10 @@ impl History {
         }
         self.undone.retain(|_, location| !in_scope(*location));
         self.undone.extend(left);
+        // A grace goes on until its object is gone: a delete can be held for another reason, or
+        // fail.
+        let undone = &self.undone;
+        self.undeclared.retain(|id, _| undone.contains_key(id));
         self.undone.is_empty()
     }
 
