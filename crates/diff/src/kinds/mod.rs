@@ -152,6 +152,12 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
         true
     }
 
+    /// Returns true if the kernel's create overwrites what is on the key, whoever made that: only
+    /// who knows that nothing is there may create it.
+    fn create_overwrites(&self) -> bool {
+        false
+    }
+
     /// Returns true if the ledger says that it is ours. One that bears another protocol than it did
     /// when it became ours has been written by another writer since, and is not.
     fn is_recorded(&self, owned: &Self::Owned) -> bool;

@@ -144,7 +144,9 @@ fn note(world: &World, fault: &Fault, request: &[u8]) -> bool {
             // The position moves between two parts of a dump, and a row is a part here.
             let is_between = *n > 1 && rows.len() > 2;
             let is_moved = |row: &RawMessage| world.judge.has_moved(row, step);
-            if !is_between || !row(*n).is_some_and(is_moved) {
+            // A write moves the position by one row.
+            let is_first = !world.judge.is_next_dump_incomplete();
+            if !is_first || !is_between || !row(*n).is_some_and(is_moved) {
                 return false;
             }
             true

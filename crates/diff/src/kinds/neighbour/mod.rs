@@ -205,6 +205,11 @@ impl ObjectKind for Neighbour {
         self.is_declared()
     }
 
+    /// A proxy entry is looked up or made, whatever the flags of the request say (`neigh_add`).
+    fn create_overwrites(&self) -> bool {
+        self.proxy
+    }
+
     fn is_recorded(&self, owned: &BTreeMap<NeighbourKey, u8>) -> bool {
         !owned.is_empty() && owned.get(&self.key()) == Some(&self.protocol)
     }

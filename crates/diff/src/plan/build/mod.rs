@@ -165,7 +165,7 @@ impl Findings {
     }
 
     /// Plans for one desired object. Returns the observed object of ours that it keeps.
-    fn reconcile_key<'a, T: Item + Clone + Into<Object>>(
+    fn reconcile_key<'a, T: ObjectKind>(
         &mut self,
         wanted: &T,
         holders: &Holders<'a, T>,
@@ -194,6 +194,8 @@ impl Findings {
             return ours;
         }
         match ours.or(holders.transient.first().copied()) {
+            // Where rows may be missing, another writer's object may be on the key.
+            None if !complete && wanted.create_overwrites() => {}
             None => {
                 self.op(Action::Create, wanted.clone().into(), Reason::Missing);
             }

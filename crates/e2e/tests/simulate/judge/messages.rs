@@ -157,6 +157,10 @@ impl Judge {
         }
     }
 
+    pub(crate) fn is_next_dump_incomplete(&self) -> bool {
+        self.pass.is_next_incomplete
+    }
+
     /// The agent is about to send a message.
     pub(crate) fn sends(&mut self, request: &Request<'_>, rows: &Rows, step: u64, namespace: u64) {
         if !self.pass.is_running {
