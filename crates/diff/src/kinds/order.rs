@@ -44,6 +44,8 @@ pub(crate) struct Cleared {
     pub(crate) devs: BTreeSet<Dev>,
     /// IPv4 subnets of devices in which new addresses come.
     pub(crate) subnets: BTreeSet<(Dev, Prefix)>,
+    /// Addresses whose deletes take routes along that are made.
+    pub(crate) addresses: BTreeSet<AddressKey>,
 }
 
 /// How deep each link stands on others: what is below comes first and goes last.

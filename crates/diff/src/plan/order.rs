@@ -3,8 +3,9 @@
 //! What is built comes before what rests on it: links, parents first, then addresses, neighbours,
 //! routes on the link, nexthop objects, all other routes. What is taken down goes the other way,
 //! and after everything that is built: make before break. The exceptions are what has to make room
-//! first: objects that are recreated, links that hold what a new one needs, and IPv4 addresses in
-//! whose subnet a new one comes (deleting the first of a subnet takes the others along).
+//! first: objects that are recreated, links that hold what a new one needs, IPv4 addresses in whose
+//! subnet a new one comes (deleting the first of a subnet takes the others along), and addresses
+//! whose deletes would take along a route that is made: the last ones of a device, and sources.
 //!
 //! So that a packet led into a table that is half there finds its final answer or none, and never a
 //! coarser one, the longest prefixes come first and go last. Those of one length cover no address
@@ -55,7 +56,10 @@ pub(crate) fn arrange(
     let (cleared, raising) = if free {
         Default::default()
     } else {
-        (clearing::cleared(&ops), Raising::of(&ops, desired))
+        (
+            clearing::cleared(&ops, observed),
+            Raising::of(&ops, desired),
+        )
     };
     arranging::arrange(&mut ops, |op| {
         let anew = matches!(op.reason, Reason::Recreated | Reason::Restored);

@@ -18,7 +18,8 @@ impl Ordered for Address {
         }
         let clears = anew
             || cleared.devs.contains(&self.dev)
-            || cleared.subnets.contains(&(self.dev, self.subnet()));
+            || cleared.subnets.contains(&(self.dev, self.subnet()))
+            || cleared.addresses.contains(&self.key());
         match clears {
             true => Stage::ClearAddresses,
             false => Stage::DropAddresses,

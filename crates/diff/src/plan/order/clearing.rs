@@ -1,9 +1,12 @@
 //! What has to make room before anything is built.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::kinds::Action;
-use crate::kinds::{Cleared, Link, LinkKind, Object, VlanAttrs, VlanProtocol};
+use crate::kinds::{
+    Action, Address, AddressKey, Cleared, Item as _, Link, LinkKind, Object, ObjectKind as _,
+    VlanAttrs, VlanProtocol,
+};
+use crate::observed::Observed;
 use crate::op::{Op, Reason};
 use crate::values::{Dev, Family, IfName};
 
@@ -35,8 +38,51 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
     of_kind.into_iter().chain(link.peer().map(Claim::Name))
 }
 
+/// Finds the addresses whose deletes take routes along that are just made: the last IPv4 addresses of
+/// a device (`fib_disable_ip`), and addresses that are a route's source (`fib_sync_down_addr`,
+/// `rt6_remove_prefsrc`).
+fn taking_routes(ops: &[Op], observed: &Observed) -> BTreeSet<AddressKey> {
+    let of = |op: &Op| match &op.object {
+        Object::Address(address) => Some(address.clone()),
+        _ => None,
+    };
+    let deletes = ops.iter().filter(|op| op.action == Action::Delete);
+    let deleted = deletes.filter(|op| op.hold.is_none()).filter_map(of);
+    let deleted: BTreeMap<AddressKey, Address> = deleted.map(|it| (it.key(), it)).collect();
+    if deleted.is_empty() {
+        return BTreeSet::new();
+    }
+    let built = || ops.iter().filter(|op| op.action != Action::Delete);
+    let stays = observed.addresses.iter();
+    let stays = stays.filter(|address| !deleted.contains_key(&address.key()));
+    let (mut local, mut has_ipv4) = (BTreeSet::new(), BTreeSet::new());
+    for address in stays.cloned().chain(built().filter_map(of)) {
+        local.insert(address.address.ip());
+        if address.family() == Family::Inet {
+            has_ipv4.insert(address.dev);
+        }
+    }
+    let (mut sources, mut devices) = (BTreeSet::new(), BTreeSet::new());
+    for op in built() {
+        if let Object::Route(route) = &op.object {
+            sources.extend(route.src.filter(|src| !local.contains(src)));
+            let is_ipv4 = route.family() == Family::Inet;
+            devices.extend(route.devices().into_iter().filter(|_| is_ipv4));
+        }
+    }
+    let takes_routes = |address: &Address| {
+        let is_ipv4 = address.family() == Family::Inet;
+        let is_last = is_ipv4 && !has_ipv4.contains(&address.dev);
+        is_last && devices.contains(&address.dev) || sources.contains(&address.address.ip())
+    };
+    let taking = deleted
+        .into_iter()
+        .filter(|(_, address)| takes_routes(address));
+    taking.map(|(key, _)| key).collect()
+}
+
 /// Finds what has to go before anything is built.
-pub(super) fn cleared(ops: &[Op]) -> Cleared {
+pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
     let mut wanted = BTreeSet::new();
     let mut subnets = BTreeSet::new();
     for op in ops.iter().filter(|op| op.action == Action::Create) {
@@ -61,5 +107,6 @@ pub(super) fn cleared(ops: &[Op]) -> Cleared {
     Cleared {
         devs: cleared.collect(),
         subnets,
+        addresses: taking_routes(ops, observed),
     }
 }
