@@ -132,6 +132,9 @@ impl Turn {
             second_dump(rng, &mut turn, last);
         }
         if rng.u8(..8) == 0 {
+            unreadable_nexthops(rng, &mut turn, last);
+        }
+        if rng.u8(..8) == 0 {
             let fault = match rng.u8(..4) {
                 0 => DiskFault::KillBefore,
                 1 => DiskFault::KillAfter,
@@ -225,6 +228,18 @@ fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     if let Some(last) = last {
         *last = altered(last.clone(), rng);
         turn.desired = Some(last.clone());
+    }
+}
+
+/// Nexthop objects of the agent are to go while one cannot be read.
+fn unreadable_nexthops(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
+    let has_objects = |last: &&mut Desired| last.nexthops == NexthopMode::Objects;
+    if let Some(last) = last.as_mut().filter(has_objects) {
+        *last = altered(last.clone(), rng);
+        turn.desired = Some(last.clone());
+        let fault = Fault::SpoilRow(rng.usize(1..4));
+        let at = At::EveryDump(Kind::Nexthop);
+        turn.faults.push((at, Injection::Fault(fault)));
     }
 }
 

@@ -13,6 +13,7 @@ use trueup_diff::{
 };
 use trueup_observe::{Incomplete, Observer, ReadScope};
 
+use super::observe::scope_of_keys;
 use crate::Error;
 
 /// When a pass finds out whether foreign routes are on the keys of a plan.
@@ -178,11 +179,10 @@ impl ForeignObjects {
     }
 
     fn route_scope(&self) -> ReadScope {
-        let tables: BTreeSet<u32> = self.keys.iter().map(|key| key.table).collect();
-        let all = !self.devs.is_empty() || !self.nexthops.is_empty() || tables.len() > 16;
-        ReadScope::default()
-            .with_kinds(Kinds::NONE.with(Kind::Route))
-            .with_tables((!all).then_some(tables))
+        match self.devs.is_empty() && self.nexthops.is_empty() {
+            true => scope_of_keys(self.keys.iter()),
+            false => ReadScope::default().with_kinds(Kinds::NONE.with(Kind::Route)),
+        }
     }
 
     fn contains(&self, route: &Route) -> bool {

@@ -145,9 +145,7 @@ impl<'a> Reader<'a> {
         snapshot.mark_read(Kind::Route, incomplete);
         snapshot.incomplete.sort_by_key(Incomplete::kind);
         if !self.unmarked.is_empty() {
-            let scope = ReadScope::default()
-                .with_kinds(Kinds::NONE.with(Kind::Route))
-                .with_tables(Some(self.unmarked.iter().map(|key| key.table).collect()));
+            let scope = scope_of_keys(self.unmarked.iter());
             let is_unmarked =
                 |route: &Route| route.protocol != marker && self.unmarked.contains(&route.key());
             let (routes, not_whole) = observer.routes_where(&scope, is_unmarked)?;
@@ -156,6 +154,20 @@ impl<'a> Reader<'a> {
         }
         Ok(mismatches)
     }
+}
+
+/// The routes, of whatever protocol, in the tables of these keys. Of many tables all are read.
+pub(super) fn scope_of_keys<'k>(keys: impl Iterator<Item = &'k RouteKey>) -> ReadScope {
+    let (mut families, mut tables) = (BTreeSet::new(), BTreeSet::new());
+    for key in keys {
+        families.insert(key.dst.family());
+        tables.insert(key.table);
+    }
+    let only = families.first().copied().filter(|_| families.len() == 1);
+    ReadScope::default()
+        .with_kinds(Kinds::NONE.with(Kind::Route))
+        .with_tables((tables.len() <= 16).then_some(tables))
+        .with_family(only)
 }
 
 /// Reads the links alone.
