@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use trueup_diff::{Desired, NexthopMode};
+use trueup_diff::{Desired, IfName, NextHop, NextHops, NexthopMode, Route};
 use trueup_e2e::desired::nothing;
 use trueup_netlink::Namespace;
 use trueup_testkit::faults::{At, Fault};
@@ -132,7 +132,7 @@ impl Turn {
             second_dump(rng, &mut turn, last);
         }
         if rng.u8(..8) == 0 {
-            unreadable_nexthops(rng, &mut turn, last);
+            interrupted_nexthops(&mut turn, last);
         }
         if rng.u8(..8) == 0 {
             let fault = match rng.u8(..4) {
@@ -231,16 +231,35 @@ fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     }
 }
 
-/// Nexthop objects of the agent are to go while one cannot be read.
-fn unreadable_nexthops(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
-    let has_objects = |last: &&mut Desired| last.nexthops == NexthopMode::Objects;
-    if let Some(last) = last.as_mut().filter(has_objects) {
-        *last = altered(last.clone(), rng);
-        turn.desired = Some(last.clone());
-        let fault = Fault::SpoilRow(rng.usize(1..4));
+/// Two routes point at nexthop objects, and in a later turn at none: then the objects are to go
+/// while their dump is never whole.
+fn interrupted_nexthops(turn: &mut Turn, last: &mut Option<Desired>) {
+    let Some(last) = last else { return };
+    let Some(routes) = &mut last.routes else {
+        return;
+    };
+    let route = |dst: &str, via: &str| {
+        let hop = NextHop::via(via.parse().ok()?).with_dev("ext0".parse::<IfName>().ok());
+        let route = Route::new(dst.parse().ok()?, NextHops::One(hop));
+        Some(route.with_table(254))
+    };
+    let both = [("10.60.0.0/24", "10.0.3.90"), ("10.60.1.0/24", "10.0.3.91")];
+    let both: Vec<_> = both
+        .into_iter()
+        .filter_map(|(dst, via)| route(dst, via))
+        .collect();
+    let was_there = both
+        .iter()
+        .map(|it| routes.remove(&it.canonical_key()).is_some());
+    if was_there.fold(false, |any, one| any | one) {
         let at = At::EveryDump(Kind::Nexthop);
-        turn.faults.push((at, Injection::Fault(fault)));
+        turn.faults.push((at, Injection::Fault(Fault::Interrupt)));
+    } else {
+        last.nexthops = NexthopMode::Objects;
+        both.into_iter()
+            .for_each(|route| drop(routes.insert(route)));
     }
+    turn.desired = Some(last.clone());
 }
 
 fn injection(rng: &mut Rng) -> (At, Injection) {
