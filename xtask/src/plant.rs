@@ -27,9 +27,11 @@ const SCENARIOS: &str = "e2e/scenarios";
 const SIMULATION: &str = "e2e/simulate";
 const TARGETS: [&str; 4] = ["--test", "scenarios", "--test", "simulate"];
 /// So many steps the simulation has to find a fault in.
-const STEPS: &str = "5000000";
-/// How long each of the two may run: with a fault in it a pass may never end.
-const BOUND: Duration = Duration::from_secs(15 * 60);
+const STEPS: &str = "3000000";
+/// How long each of the two may run: with a fault in it a pass may never end. Without one the
+/// scenarios take half a minute.
+const SCENARIOS_END: Duration = Duration::from_secs(5 * 60);
+const SIMULATION_ENDS: Duration = Duration::from_secs(15 * 60);
 
 /// Runs it; with numbers, for those invariants alone. Returns what came of it, in one line.
 pub(crate) fn run(only: &[&str]) -> Result<String> {
@@ -197,7 +199,7 @@ struct Noticed {
 fn try_out(tree: &Path) -> Result<Noticed> {
     let target = root().join("target/plant/build");
     let built = programs::build_in(tree, Some(&target), Linked::Dynamically, &TARGETS)?;
-    let run = |name: &str| {
+    let run = |name: &str, end: Duration| {
         let is_it = |program: &&Program| program.is_test && program.name == name;
         let program = built.iter().find(is_it);
         let program = program.ok_or_else(|| format!("{name} was not built"))?;
@@ -205,12 +207,12 @@ fn try_out(tree: &Path) -> Result<Noticed> {
         command.arg("--color=never").stdin(Stdio::null());
         // What fails is counted here, and not to be understood.
         command.env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
-        Ok::<_, String>(run_within(&mut command, BOUND))
+        Ok::<_, String>(run_within(&mut command, end))
     };
     // Scenarios wait for the kernel most of the time.
     let (scenarios, simulation) = thread::scope(|scope| {
-        let simulation = scope.spawn(|| run(SIMULATION));
-        let scenarios = run(SCENARIOS);
+        let simulation = scope.spawn(|| run(SIMULATION, SIMULATION_ENDS));
+        let scenarios = run(SCENARIOS, SCENARIOS_END);
         let simulation = simulation
             .join()
             .map_err(|_| "the simulation's thread panicked");
