@@ -152,8 +152,8 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
         true
     }
 
-    /// Returns true if the kernel's create overwrites what is on the key, whoever made that: only
-    /// who knows that nothing is there may create it.
+    /// Returns true if the kernel's create overwrites what is on the key, even another writer's
+    /// object. It may be created only where it is known that nothing is there.
     fn create_overwrites(&self) -> bool {
         false
     }

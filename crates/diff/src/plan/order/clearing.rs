@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::{
-    Action, Address, AddressKey, Cleared, Item as _, Link, LinkKind, Object, ObjectKind as _,
-    VlanAttrs, VlanProtocol,
+    Action, Address, AddressKey, Cleared, Item as _, Link, LinkKind, Object, VlanAttrs,
+    VlanProtocol,
 };
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
@@ -42,13 +42,12 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
 /// a device (`fib_disable_ip`), and addresses that are a route's source (`fib_sync_down_addr`,
 /// `rt6_remove_prefsrc`).
 fn taking_routes(ops: &[Op], observed: &Observed) -> BTreeSet<AddressKey> {
-    let of = |op: &Op| match &op.object {
-        Object::Address(address) => Some(address.clone()),
-        _ => None,
-    };
+    fn address(op: &Op) -> Option<&Address> {
+        (&op.object).try_into().ok()
+    }
     let deletes = ops.iter().filter(|op| op.action == Action::Delete);
-    let deleted = deletes.filter(|op| op.hold.is_none()).filter_map(of);
-    let deleted: BTreeMap<AddressKey, Address> = deleted.map(|it| (it.key(), it)).collect();
+    let deleted = deletes.filter(|op| op.hold.is_none()).filter_map(address);
+    let deleted: BTreeMap<AddressKey, &Address> = deleted.map(|it| (it.key(), it)).collect();
     if deleted.is_empty() {
         return BTreeSet::new();
     }
@@ -56,7 +55,7 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> BTreeSet<AddressKey> {
     let stays = observed.addresses.iter();
     let stays = stays.filter(|address| !deleted.contains_key(&address.key()));
     let (mut local, mut has_ipv4) = (BTreeSet::new(), BTreeSet::new());
-    for address in stays.cloned().chain(built().filter_map(of)) {
+    for address in stays.chain(built().filter_map(address)) {
         local.insert(address.address.ip());
         if address.family() == Family::Inet {
             has_ipv4.insert(address.dev);
@@ -66,8 +65,9 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> BTreeSet<AddressKey> {
     for op in built() {
         if let Object::Route(route) = &op.object {
             sources.extend(route.src.filter(|src| !local.contains(src)));
-            let is_ipv4 = route.family() == Family::Inet;
-            devices.extend(route.devices().into_iter().filter(|_| is_ipv4));
+            if route.family() == Family::Inet {
+                devices.extend(route.nexthops.as_slice().iter().filter_map(|hop| hop.dev));
+            }
         }
     }
     let takes_routes = |address: &Address| {
