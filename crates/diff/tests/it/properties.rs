@@ -606,18 +606,16 @@ proptest! {
     #[test]
     fn routes_that_a_dump_matcher_drops_make_no_difference_to_a_plan((world, desired, plan) in planned()) {
         let by_ledger = world.policy.by_ledger.contains(Kind::Route);
-        let mut links = Desired::default();
-        links.links = desired.links.clone();
         let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
-        let devices = resolve(&links, &world.observed, &world.owned, world.policy).unwrap().devices;
+        let World { observed, owned, policy, .. } = &world;
+        let devices = ResolvedDevices::of(&desired, observed, owned, *policy).unwrap();
         let of_ledger = |key: &ObjectKey| match key {
             ObjectKey::Route(key) => Some(*key),
             _ => None,
         };
-        let owned = &world.owned;
         let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
         let kept = owned.routes.keys().copied().chain(former).collect();
-        let resolved = ResolvedRoutes::new(routes, &devices, world.policy.marker);
+        let resolved = ResolvedRoutes::new(routes, devices.devices(), policy.marker);
         let mut matcher = DumpMatcher::new(routes, &resolved, kept);
         let mut rest = world.clone();
         let mut rows = std::mem::take(&mut rest.observed.routes);
