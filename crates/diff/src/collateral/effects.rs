@@ -35,7 +35,7 @@ pub(crate) enum Effect {
 /// The ports of a master.
 #[derive(Default)]
 struct Ports {
-    all: Vec<u32>,
+    all: BTreeSet<u32>,
     /// How many of them keep the master's carrier up.
     live: usize,
     /// The least hardware address, and how many ports have it.
@@ -48,7 +48,7 @@ pub(crate) struct Effects<'a> {
     links: HashMap<u32, &'a Link>,
     status: &'a BTreeMap<u32, LinkStatus>,
     peers: HashMap<u32, u32>,
-    above: HashMap<u32, Vec<u32>>,
+    above: HashMap<u32, BTreeSet<u32>>,
     ports: HashMap<u32, Ports>,
     /// The links that no longer are live ports once all ops are done.
     leaving: BTreeSet<u32>,
@@ -71,12 +71,12 @@ impl<'a> Effects<'a> {
                 effects.peers.insert(link.index, *end);
             }
             if let Some(below) = effects.below(link) {
-                effects.above.entry(below).or_default().push(link.index);
+                effects.above.entry(below).or_default().insert(link.index);
             }
             let Some(master) = master(link) else { continue };
             let live = effects.is_live(link);
             let ports = effects.ports.entry(master).or_default();
-            ports.all.push(link.index);
+            ports.all.insert(link.index);
             ports.live += usize::from(live);
             if let Some(address) = link.address {
                 ports.address = Some(match ports.address {

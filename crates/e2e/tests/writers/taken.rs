@@ -104,12 +104,21 @@ impl Taken {
         given
     }
 
-    /// What the other writer laid hands on meanwhile no process has to give back.
+    /// What the other writer laid hands on meanwhile no process has to give back. It may where it
+    /// cannot tell: a link that he set otherwise is the same link, and a neighbour that he wrote over
+    /// without a protocol still bears our mark.
     pub(crate) fn invaded(&mut self, before: &World, after: &World) {
         self.0.retain(|place, former| {
             let touched = before.at(place) != after.at(place);
             former.touched |= touched;
-            !touched || (former.id.kind == Kind::Link && after.rows.contains_key(&former.id))
+            let looks_ours = match former.id.kind {
+                Kind::Link => after.rows.contains_key(&former.id),
+                _ => {
+                    let is_ours = |id: &Id| id.protocol == OURS && id.place() == *place;
+                    after.rows.keys().any(is_ours)
+                }
+            };
+            !touched || looks_ours
         });
     }
 

@@ -129,8 +129,12 @@ pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, 
         }
         let by = rule.selectors();
         let foreign = found_by.entry(by).or_insert_with(|| {
-            let rules = observed.rules.iter().filter(|rule| !proof.is_ours(*rule));
-            rules.map(|rule| (rule.searched_by(by), rule)).collect()
+            let mut rules: Vec<&Rule> = observed.rules.iter().collect();
+            rules.retain(|rule| !proof.is_ours(*rule));
+            // Of several the first is told, whichever was read first.
+            rules.sort_unstable_by(|one, other| other.cmp(one));
+            let searched = rules.into_iter().map(|rule| (rule.searched_by(by), rule));
+            searched.collect()
         });
         if let Some(taken) = foreign.get(&rule.searched_by(by)) {
             held.insert(rule.key(), Object::from((*taken).clone()));
