@@ -1,6 +1,7 @@
 //! What has to make room before anything is built.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use crate::kinds::{
     Action, Address, AddressKey, Cleared, Item as _, Link, LinkKind, Object, VlanAttrs,
@@ -38,47 +39,83 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
     of_kind.into_iter().chain(link.peer().map(Claim::Name))
 }
 
-/// Finds the addresses whose deletes take routes along that are just made: the last IPv4 addresses of
-/// a device (`fib_disable_ip`), and addresses that are a route's source (`fib_sync_down_addr`,
-/// `rt6_remove_prefsrc`).
-fn taking_routes(ops: &[Op], observed: &Observed) -> BTreeSet<AddressKey> {
-    fn address(op: &Op) -> Option<&Address> {
-        (&op.object).try_into().ok()
-    }
-    let deletes = ops.iter().filter(|op| op.action == Action::Delete);
-    let deleted = deletes.filter(|op| op.hold.is_none()).filter_map(address);
-    let deleted: BTreeMap<AddressKey, &Address> = deleted.map(|it| (it.key(), it)).collect();
-    if deleted.is_empty() {
-        return BTreeSet::new();
-    }
-    let built = || ops.iter().filter(|op| op.action != Action::Delete);
-    let stays = observed.addresses.iter();
-    let stays = stays.filter(|address| !deleted.contains_key(&address.key()));
-    let (mut local, mut has_ipv4) = (BTreeSet::new(), BTreeSet::new());
-    for address in stays.chain(built().filter_map(address)) {
-        local.insert(address.address.ip());
-        if address.family() == Family::Inet {
-            has_ipv4.insert(address.dev);
+/// What goes and would take routes along that are just made.
+#[derive(Default)]
+struct TakingRoutes {
+    addresses: BTreeSet<AddressKey>,
+    /// By index.
+    links: BTreeSet<u32>,
+}
+
+/// Finds the addresses and links whose deletes take routes along that are just made: the last IPv4
+/// address of a device (`fib_disable_ip`), one that is a route's source (`fib_sync_down_addr`,
+/// `rt6_remove_prefsrc`), and a link through which a gateway is found that names no device.
+fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
+    let mut links = BTreeSet::new();
+    let mut deleted = BTreeSet::new();
+    for op in ops
+        .iter()
+        .filter(|op| op.action == Action::Delete && op.hold.is_none())
+    {
+        match &op.object {
+            Object::Link(link) => drop(links.insert(link.index)),
+            Object::Address(address) => drop(deleted.insert(address.key())),
+            _ => {}
         }
     }
-    let (mut sources, mut devices) = (BTreeSet::new(), BTreeSet::new());
+    if links.is_empty() && deleted.is_empty() {
+        return TakingRoutes::default();
+    }
+    let goes_with_link = |address: &Address| {
+        let index = address.dev.as_index();
+        index.is_some_and(|index| links.contains(&index))
+    };
+    let goes = |address: &&Address| deleted.contains(&address.key()) || goes_with_link(address);
+    let (going, staying): (Vec<&Address>, Vec<&Address>) =
+        observed.addresses.iter().partition(goes);
+    let built = || ops.iter().filter(|op| op.action != Action::Delete);
+    let built_addresses = built().filter_map(|op| <&Address>::try_from(&op.object).ok());
+    let after: Vec<&Address> = staying.into_iter().chain(built_addresses).collect();
+
+    let local: BTreeSet<IpAddr> = after.iter().map(|address| address.address.ip()).collect();
+    let ipv4 = after
+        .iter()
+        .filter(|address| address.family() == Family::Inet);
+    let has_ipv4: BTreeSet<Dev> = ipv4.map(|address| address.dev).collect();
+    let (mut sources, mut devices, mut gateways) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for op in built() {
         if let Object::Route(route) = &op.object {
             sources.extend(route.src.filter(|src| !local.contains(src)));
-            if route.family() == Family::Inet {
-                devices.extend(route.nexthops.as_slice().iter().filter_map(|hop| hop.dev));
+            for hop in route.nexthops.as_slice() {
+                match hop.dev {
+                    Some(dev) if route.family() == Family::Inet => drop(devices.insert(dev)),
+                    Some(_) => {}
+                    None => gateways.extend(hop.via),
+                }
             }
         }
     }
-    let takes_routes = |address: &Address| {
+    let takes_routes = |address: &&Address| {
         let is_ipv4 = address.family() == Family::Inet;
         let is_last = is_ipv4 && !has_ipv4.contains(&address.dev);
-        is_last && devices.contains(&address.dev) || sources.contains(&address.address.ip())
+        let subnet = address.subnet();
+        let finds = || gateways.iter().any(|gateway| subnet.contains(*gateway));
+        sources.contains(&address.address.ip())
+            || is_last && devices.contains(&address.dev)
+            || (is_last || goes_with_link(address)) && finds()
     };
-    let taking = deleted
-        .into_iter()
-        .filter(|(_, address)| takes_routes(address));
-    taking.map(|(key, _)| key).collect()
+    let mut taking = TakingRoutes::default();
+    for address in going.into_iter().filter(takes_routes) {
+        if deleted.contains(&address.key()) {
+            taking.addresses.insert(address.key());
+        }
+        let index = address.dev.as_index();
+        taking
+            .links
+            .extend(index.filter(|index| links.contains(index)));
+    }
+    taking
 }
 
 /// Finds what has to go before anything is built.
@@ -94,12 +131,14 @@ pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
             _ => {}
         }
     }
+    let taking = taking_routes(ops, observed);
     let deletes = ops.iter().filter(|op| op.action == Action::Delete);
     let cleared = deletes.filter_map(|op| match &op.object {
         Object::Link(link) => {
             let mut held = claims(link).chain([Claim::Name(link.name)]);
-            let clears =
-                op.reason == Reason::Recreated || held.any(|claim| wanted.contains(&claim));
+            let clears = op.reason == Reason::Recreated
+                || held.any(|claim| wanted.contains(&claim))
+                || taking.links.contains(&link.index);
             clears.then_some(Dev::index(link.index))
         }
         _ => None,
@@ -107,6 +146,6 @@ pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
     Cleared {
         devs: cleared.collect(),
         subnets,
-        addresses: taking_routes(ops, observed),
+        addresses: taking.addresses,
     }
 }
