@@ -6,6 +6,8 @@
 //!   known from what he took away;
 //! - a neighbour that he wrote over without a protocol keeps ours: there it is ours still;
 //! - a link of ours that he renamed is neither his nor known to be ours.
+//! - a proxy entry of his on a link of ours that was just set up: the kernel removes it once it finds
+//!   that the link has no carrier, up to a second later (`neigh_carrier_down`).
 
 use std::collections::BTreeSet;
 
@@ -46,8 +48,14 @@ impl Owners {
     /// have, unless he laid hands on them, and the rest bears our marker, which he did not write.
     pub(crate) fn found(by_marker: bool, world: &World, touched: &BTreeSet<u32>) -> Owners {
         let mut owners = Owners::new(by_marker);
-        for (id, _) in world.declared() {
-            if touched.contains(&id.device) {
+        for (id, rows) in world.declared() {
+            let is_proxy =
+                |row: &RawMessage| row.kind == Kind::Neighbour && row.header[10] & 8 != 0;
+            let is_open = |row: &RawMessage| {
+                touched.contains(&id.device)
+                    || is_proxy(row) && id.protocol != OURS && id.device >= OUR_INDEXES
+            };
+            if rows.iter().any(is_open) {
                 owners.open.insert(id.clone());
             } else if id.protocol == OURS || (id.kind == Kind::Link && id.device >= OUR_INDEXES) {
                 owners.ours.insert(id.clone());

@@ -82,12 +82,34 @@ impl KindCodec for Address {
         }));
     }
 
+    /// The kernel computes the expiry of the route to the subnet wrongly, so that it is in the past,
+    /// where an address that was permanent becomes finite (`modify_prefix_route`). It gives the
+    /// address a new route, rightly, or leaves that of another address, where this one has none.
+    fn parts(action: Action, address: &Address, was: Option<&Address>) -> &'static [Part] {
+        let is_permanent = |address: &Address| address.lifetimes.valid == FOREVER;
+        let has_route = |address: &Address| {
+            let without = address.flags.contains(AddressFlags::NOPREFIXROUTE);
+            address.family() == Family::Inet6 && !without
+        };
+        match was.filter(|was| is_permanent(was) && has_route(was)) {
+            Some(_) if action == Action::Update && has_route(address) && !is_permanent(address) => {
+                &[Part::WithoutPrefixRoute, Part::Whole]
+            }
+            _ => &[Part::Whole],
+        }
+    }
+
     fn encode(
         buffer: &mut Vec<u8>,
-        _part: Part,
+        part: Part,
         change: &Change<'_, Address>,
     ) -> Result<(), EncodeError> {
         let (address, resolve) = (change.object, change.indexes.resolve);
+        if let (Part::WithoutPrefixRoute, Some(was)) = (part, change.was) {
+            let mut without = was.clone();
+            without.flags = without.flags | AddressFlags::NOPREFIXROUTE;
+            return replace(buffer, &without, resolve);
+        }
         match change.action {
             Action::Create => create(buffer, address, resolve),
             Action::Update => replace(buffer, address, resolve),

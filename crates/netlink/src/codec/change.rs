@@ -73,6 +73,8 @@ pub enum Part {
     KindAttributes,
     /// The creation of a route behind the routes of its key.
     Append,
+    /// An IPv6 address as it was, but without the route to its subnet.
+    WithoutPrefixRoute,
 }
 
 /// The meaning of a kernel's refusal for an object of a kind, where it is more than the errno's.
