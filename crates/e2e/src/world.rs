@@ -138,6 +138,8 @@ impl World {
             let mut row = row.clone();
             if row.kind == Kind::Route && row.attrs.contains_key(&RTA_NH_ID) {
                 row.attrs.retain(|number, _| !LEADS.contains(number));
+                // `rtm_flags`: on link.
+                row.header[8..12].fill(0);
             }
             return (String::new(), Some(row));
         }

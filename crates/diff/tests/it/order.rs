@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use trueup_diff::{
     Address, AddressFlags, Desired, Dev, Family, IfName, Kind, Kinds, Lifetimes, Link, LinkKind,
-    NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Routes, Rule,
-    RuleAction, VethAttrs, VlanAttrs, VxlanAttrs, plan,
+    Neighbour, NextHop, NextHops, Object, Observed, Owned, Plan, Problem, Route, RouteType, Routes,
+    Rule, RuleAction, VethAttrs, VlanAttrs, VxlanAttrs, plan,
 };
 
 fn name(text: &str) -> IfName {
@@ -45,6 +45,13 @@ fn route<D>(dst: &str, via: Option<&str>, dev: Option<D>) -> Route<D> {
         .with_via(via.map(|via| via.parse().unwrap()))
         .with_dev(dev);
     Route::new(dst.parse().unwrap(), NextHops::One(hop)).with_protocol(116)
+}
+
+/// The gateway 10.1.0.9.
+fn gateway(dev: Dev) -> Neighbour {
+    let (dst, lladdr) = ("10.1.0.9", "02:00:00:00:00:09");
+    let neighbour = Neighbour::new(dev, dst.parse().unwrap(), lladdr.parse().unwrap());
+    neighbour.with_protocol(116)
 }
 
 /// `eth0` is 2, and everything observed that has no marker is ours by the ledger.
@@ -186,10 +193,12 @@ fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
     .with_routes([
         route("10.9.0.0/16", None, Some(dev)).canonical(),
         route("10.2.0.0/16", Some("10.1.0.9"), Some(dev)).canonical(),
-    ]);
+    ])
+    .with_neighbours([gateway(dev)]);
     let desired = Desired::default()
         .with_links([])
         .with_addresses([])
+        .with_neighbours([])
         .with_routes([route("10.2.0.0/24", None, Some(name("eth0")))]);
     assert_eq!(
         lines(&planned(&desired, &observed)),
@@ -197,6 +206,7 @@ fn what_is_taken_down_goes_the_other_way_after_what_is_built() {
             "+ route 10.2.0.0/24 dev eth0 proto 116 table 254",
             "- route 10.2.0.0/16 via 10.1.0.9 dev br0 proto 116 table 254",
             "- route 10.9.0.0/16 dev br0 proto 116 table 254",
+            "- neigh 10.1.0.9 dev br0",
             "- addr 10.1.0.1/24 dev br0",
             "- link a10",
             "- link br0",
