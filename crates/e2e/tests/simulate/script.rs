@@ -232,8 +232,8 @@ fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
 }
 
 /// Two routes point at nexthop objects, and in a later turn at none: then the objects are to go,
-/// while their dump is never whole; or while another writer's route may point at one, and each dump
-/// of routes has a row that cannot be read.
+/// while their dump is never whole; or while another writer's route may point at one, and no dump of
+/// routes shows all.
 fn unseen_nexthops(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     let Some(last) = last else { return };
     let Some(routes) = &mut last.routes else {
@@ -261,7 +261,11 @@ fn unseen_nexthops(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
                     .for_each(|route| drop(routes.insert(route)));
                 let act = Act::Drawn(rng.u64(..), Some(Kind::Nexthop));
                 turn.acts.push(act);
-                (Kind::Route, Fault::SpoilRow(rng.usize(1..10)))
+                let fault = match rng.bool() {
+                    true => Fault::SpoilRow(rng.usize(1..40)),
+                    false => Fault::BreakOff(12),
+                };
+                (Kind::Route, fault)
             }
         };
         let fault = Injection::Fault(fault);
