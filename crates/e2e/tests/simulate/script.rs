@@ -132,7 +132,7 @@ impl Turn {
             second_dump(rng, &mut turn, last);
         }
         if rng.u8(..8) == 0 {
-            unseen_nexthops(rng, &mut turn, last);
+            interrupted_nexthops(&mut turn, last);
         }
         if rng.u8(..8) == 0 {
             let fault = match rng.u8(..4) {
@@ -231,10 +231,9 @@ fn second_dump(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
     }
 }
 
-/// Two routes point at nexthop objects, and in a later turn at none: then the objects are to go,
-/// while their dump is never whole; or while another writer's route may point at one, and no dump of
-/// routes shows all.
-fn unseen_nexthops(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
+/// Two routes point at nexthop objects, and in a later turn at none: then the objects are to go
+/// while their dump is never whole.
+fn interrupted_nexthops(turn: &mut Turn, last: &mut Option<Desired>) {
     let Some(last) = last else { return };
     let Some(routes) = &mut last.routes else {
         return;
@@ -253,23 +252,8 @@ fn unseen_nexthops(rng: &mut Rng, turn: &mut Turn, last: &mut Option<Desired>) {
         .iter()
         .map(|it| routes.remove(&it.canonical_key()).is_some());
     if was_there.fold(false, |any, one| any | one) {
-        let (unseen, fault) = match rng.bool() {
-            true => (Kind::Nexthop, Fault::Interrupt),
-            false => {
-                last.nexthops = NexthopMode::Inline;
-                both.into_iter()
-                    .for_each(|route| drop(routes.insert(route)));
-                let act = Act::Drawn(rng.u64(..), Some(Kind::Nexthop));
-                turn.acts.push(act);
-                let fault = match rng.bool() {
-                    true => Fault::SpoilRow(rng.usize(1..40)),
-                    false => Fault::BreakOff(12),
-                };
-                (Kind::Route, fault)
-            }
-        };
-        let fault = Injection::Fault(fault);
-        turn.faults.push((At::EveryDump(unseen), fault));
+        let at = At::EveryDump(Kind::Nexthop);
+        turn.faults.push((at, Injection::Fault(Fault::Interrupt)));
     } else {
         last.nexthops = NexthopMode::Objects;
         both.into_iter()

@@ -283,12 +283,8 @@ impl Sight {
         }
     }
 
-    /// Creates an object of a kind, or deletes one: one of ours as often as another writer's. Of
-    /// nexthop objects: creates a route that points at one of ours.
+    /// Creates an object of a kind, or deletes one: one of ours as often as another writer's.
     fn draw_of(&self, kind: Kind, rng: &mut Rng) -> Vec<Change> {
-        if kind == Kind::Nexthop {
-            return self.route_over_ours(rng).into_iter().collect();
-        }
         let (mut all, is_ours) = (self.touchable(), rng.bool());
         all.retain(|object| {
             object.kind().name() == kind.word() && (object.protocol() == OURS) == is_ours
@@ -341,19 +337,6 @@ impl Sight {
         objects
             .map(|object| self.change(Action::Create, object))
             .collect()
-    }
-
-    fn route_over_ours(&self, rng: &mut Rng) -> Option<Change> {
-        let objects = self.touchable().into_iter();
-        let ours = objects.filter(|object| object.protocol() == OURS);
-        let ours: Vec<u32> = ours
-            .filter_map(|object| <&Nexthop>::try_from(&object).ok().map(|object| object.id))
-            .collect();
-        let object = *rng.choice(&ours)?;
-        let hops = NextHops::Object(object, Vec::new());
-        let route = Route::new("10.61.0.0/16".parse().ok()?, hops).canonical();
-        let route = protocol(route.into(), 4);
-        Some(self.change(Action::Create, route))
     }
 
     fn create(&self, rng: &mut Rng, marker: u8) -> Vec<Change> {
