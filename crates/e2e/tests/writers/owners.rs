@@ -5,7 +5,7 @@
 //!   the proof, what he made anew under our marker on a key of ours, between two passes, is not
 //!   known from what he took away;
 //! - a neighbour that he wrote over without a protocol keeps ours: there it is ours still;
-//! - a link of ours that he renamed is neither his nor known to be ours.
+//! - a link of ours that he renamed is neither his nor known to be ours;
 //! - a proxy entry of his on a link of ours that was just set up: the kernel removes it once it finds
 //!   that the link has no carrier, up to a second later (`neigh_carrier_down`).
 

@@ -129,12 +129,13 @@ pub(super) fn hold_ambiguous_deletes(found: &mut Findings, observed: &Observed, 
         }
         let by = rule.selectors();
         let foreign = found_by.entry(by).or_insert_with(|| {
-            let mut rules: Vec<&Rule> = observed.rules.iter().collect();
-            rules.retain(|rule| !proof.is_ours(*rule));
-            // Of several the first is told, whichever was read first.
-            rules.sort_unstable_by(|one, other| other.cmp(one));
-            let searched = rules.into_iter().map(|rule| (rule.searched_by(by), rule));
-            searched.collect()
+            let mut foreign: HashMap<Rule, &Rule> = HashMap::new();
+            for rule in observed.rules.iter().filter(|rule| !proof.is_ours(*rule)) {
+                // Of several the least is named, in whatever order they were read.
+                let least = foreign.entry(rule.searched_by(by)).or_insert(rule);
+                *least = rule.min(*least);
+            }
+            foreign
         });
         if let Some(taken) = foreign.get(&rule.searched_by(by)) {
             held.insert(rule.key(), Object::from((*taken).clone()));

@@ -43,8 +43,7 @@ fn claims(link: &Link) -> impl Iterator<Item = Claim> {
 #[derive(Default)]
 struct TakingRoutes {
     addresses: BTreeSet<AddressKey>,
-    /// By index.
-    links: BTreeSet<u32>,
+    links: BTreeSet<Dev>,
 }
 
 /// Finds the addresses and links whose deletes take routes along that are just made: the last IPv4
@@ -58,7 +57,7 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
         .filter(|op| op.action == Action::Delete && op.hold.is_none())
     {
         match &op.object {
-            Object::Link(link) => drop(links.insert(link.index)),
+            Object::Link(link) => drop(links.insert(Dev::index(link.index))),
             Object::Address(address) => drop(deleted.insert(address.key())),
             _ => {}
         }
@@ -66,10 +65,7 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
     if links.is_empty() && deleted.is_empty() {
         return TakingRoutes::default();
     }
-    let goes_with_link = |address: &Address| {
-        let index = address.dev.as_index();
-        index.is_some_and(|index| links.contains(&index))
-    };
+    let goes_with_link = |address: &Address| links.contains(&address.dev);
     let goes = |address: &&Address| deleted.contains(&address.key()) || goes_with_link(address);
     let (going, staying): (Vec<&Address>, Vec<&Address>) =
         observed.addresses.iter().partition(goes);
@@ -110,10 +106,9 @@ fn taking_routes(ops: &[Op], observed: &Observed) -> TakingRoutes {
         if deleted.contains(&address.key()) {
             taking.addresses.insert(address.key());
         }
-        let index = address.dev.as_index();
-        taking
-            .links
-            .extend(index.filter(|index| links.contains(index)));
+        if goes_with_link(address) {
+            taking.links.insert(address.dev);
+        }
     }
     taking
 }
@@ -136,10 +131,11 @@ pub(super) fn cleared(ops: &[Op], observed: &Observed) -> Cleared {
     let cleared = deletes.filter_map(|op| match &op.object {
         Object::Link(link) => {
             let mut held = claims(link).chain([Claim::Name(link.name)]);
+            let dev = Dev::index(link.index);
             let clears = op.reason == Reason::Recreated
                 || held.any(|claim| wanted.contains(&claim))
-                || taking.links.contains(&link.index);
-            clears.then_some(Dev::index(link.index))
+                || taking.links.contains(&dev);
+            clears.then_some(dev)
         }
         _ => None,
     });

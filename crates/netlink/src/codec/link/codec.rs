@@ -69,7 +69,9 @@ impl KindCodec for Link {
                 match part {
                     Part::Master => change_master(buffer, &link, was, resolve),
                     Part::KindAttributes => change_kind(buffer, &link, was, resolve),
-                    _ => super::change(buffer, &link, was, resolve),
+                    Part::Whole | Part::Append | Part::WithoutPrefixRoute => {
+                        super::change(buffer, &link, was, resolve)
+                    }
                 }
             }
             Action::Delete => delete(buffer, link.index),
