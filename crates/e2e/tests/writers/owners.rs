@@ -6,8 +6,9 @@
 //!   known from what he took away;
 //! - a neighbour that he wrote over without a protocol keeps ours: there it is ours still;
 //! - a link of ours that he renamed is neither his nor known to be ours;
-//! - a proxy entry of his on a link of ours that was just set up: the kernel removes it once it finds
-//!   that the link has no carrier, up to a second later (`neigh_carrier_down`).
+//! - a proxy entry of his on a link of ours may go by itself: the kernel removes it once it finds
+//!   that the link, which was just set up, has no carrier, up to a second later
+//!   (`neigh_carrier_down`).
 
 use std::collections::BTreeSet;
 
@@ -26,6 +27,15 @@ pub(crate) enum Whose {
     Open,
     /// The kernel's own.
     Derived,
+}
+
+/// Returns true for a proxy entry of the other writer's that the kernel may remove by itself.
+fn is_proxy_on_our_link(id: &Id, row: &RawMessage) -> bool {
+    const NTF_PROXY: u8 = 8;
+    row.kind == Kind::Neighbour
+        && row.header[10] & NTF_PROXY != 0
+        && id.protocol != OURS
+        && id.device >= OUR_INDEXES
 }
 
 pub(crate) struct Owners {
@@ -48,14 +58,8 @@ impl Owners {
     /// have, unless he laid hands on them, and the rest bears our marker, which he did not write.
     pub(crate) fn found(by_marker: bool, world: &World, touched: &BTreeSet<u32>) -> Owners {
         let mut owners = Owners::new(by_marker);
-        for (id, rows) in world.declared() {
-            let is_proxy =
-                |row: &RawMessage| row.kind == Kind::Neighbour && row.header[10] & 8 != 0;
-            let is_open = |row: &RawMessage| {
-                touched.contains(&id.device)
-                    || is_proxy(row) && id.protocol != OURS && id.device >= OUR_INDEXES
-            };
-            if rows.iter().any(is_open) {
+        for (id, _) in world.declared() {
+            if touched.contains(&id.device) {
                 owners.open.insert(id.clone());
             } else if id.protocol == OURS || (id.kind == Kind::Link && id.device >= OUR_INDEXES) {
                 owners.ours.insert(id.clone());
@@ -67,7 +71,7 @@ impl Owners {
     pub(crate) fn whose(&self, id: &Id, row: &RawMessage) -> Whose {
         if self.ours.contains(id) {
             Whose::Ours
-        } else if self.open.contains(id) {
+        } else if self.open.contains(id) || is_proxy_on_our_link(id, row) {
             Whose::Open
         } else if derived(row) {
             Whose::Derived
