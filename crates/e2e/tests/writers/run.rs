@@ -171,9 +171,7 @@ impl Run {
             }
         }
         if let Some(taken) = &mut self.taken {
-            // To a link that is gone, or recreated, nothing is restored.
-            let gone = |id: &Id| id.device != 0 && !after.names.contains_key(&id.device);
-            taken.forget(gone);
+            taken.forget_stranded(&after);
         }
         self.owners.passed(&before, &after);
         for (id, rows) in after.declared() {

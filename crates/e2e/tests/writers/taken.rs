@@ -19,6 +19,25 @@ struct Former {
     touched: bool,
 }
 
+/// Returns the devices that a row is on or, of a route, leads out of.
+fn devices(row: &RawMessage) -> Vec<u32> {
+    const RTA_MULTIPATH: u16 = 9;
+    let mut devices = vec![row.device()];
+    let mut hops = match row.kind {
+        Kind::Route => row.attrs.get(&RTA_MULTIPATH).map_or(&[][..], Vec::as_slice),
+        _ => &[],
+    };
+    // struct rtnexthop: its length, flags, hops, and the device.
+    while let [low, high, _, _, device @ ..] = hops
+        && let Some((device, _)) = device.split_first_chunk()
+    {
+        devices.push(u32::from_ne_bytes(*device));
+        let length = usize::from(u16::from_ne_bytes([*low, *high])).next_multiple_of(4);
+        hops = hops.get(length.max(4)..).unwrap_or_default();
+    }
+    devices
+}
+
 impl Former {
     fn new(id: &Id, before: &World) -> Former {
         Former {
@@ -84,9 +103,14 @@ impl Taken {
         true
     }
 
-    /// What is gone without anybody's deleting it.
-    pub(crate) fn forget(&mut self, gone: impl Fn(&Id) -> bool) {
-        self.0.retain(|_, former| !gone(&former.id));
+    /// Forgets what cannot be restored: a device that it is on, or that it leads out of, is gone, or
+    /// was recreated.
+    pub(crate) fn forget_stranded(&mut self, after: &World) {
+        self.0.retain(|_, former| {
+            let rows = former.kept.iter().filter_map(|(_, row)| row.as_ref());
+            let mut devices = rows.flat_map(devices).chain([former.id.device]);
+            devices.all(|device| device == 0 || after.names.contains_key(&device))
+        });
     }
 
     pub(crate) fn holds(&self, id: &Id) -> bool {
