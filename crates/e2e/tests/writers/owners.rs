@@ -112,7 +112,8 @@ impl Owners {
         let moved: Vec<Id> = self.ours.iter().filter(moved).cloned().collect();
         for id in moved {
             self.ours.remove(&id);
-            if renamed.contains(&id.device) {
+            let is_made_anew = !self.by_marker && id.kind != Kind::Link && id.protocol == OURS;
+            if renamed.contains(&id.device) || is_made_anew {
                 self.open.insert(id);
             }
         }

@@ -1,6 +1,6 @@
 //! What was taken from the other writer, and is to be restored to him.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trueup_diff::Desired;
 use trueup_e2e::world::{Id, Place, World};
@@ -45,6 +45,13 @@ impl Former {
             kept: before.kept_of(id),
             touched: false,
         }
+    }
+
+    /// The devices that it is on, or leads out of.
+    fn devices(&self) -> BTreeSet<u32> {
+        let rows = self.kept.iter().filter_map(|(_, row)| row.as_ref());
+        let devices = rows.flat_map(devices).chain([self.id.device]);
+        devices.filter(|device| *device != 0).collect()
     }
 }
 
@@ -107,9 +114,10 @@ impl Taken {
     /// was recreated.
     pub(crate) fn forget_stranded(&mut self, after: &World) {
         self.0.retain(|_, former| {
-            let rows = former.kept.iter().filter_map(|(_, row)| row.as_ref());
-            let mut devices = rows.flat_map(devices).chain([former.id.device]);
-            devices.all(|device| device == 0 || after.names.contains_key(&device))
+            let devices = former.devices();
+            devices
+                .iter()
+                .all(|device| after.names.contains_key(device))
         });
     }
 
@@ -128,11 +136,15 @@ impl Taken {
         given
     }
 
-    /// What the other writer laid hands on meanwhile no process has to give back. It may where it
-    /// cannot tell: a link that he set otherwise is the same link, and a neighbour that he wrote over
-    /// without a protocol still bears our mark.
+    /// What the other writer laid hands on meanwhile no process has to give back, nor what is on a
+    /// link that he renamed or replaced. It may where it cannot tell: a link that he set otherwise is
+    /// the same link, and a neighbour that he wrote over without a protocol still bears our mark.
     pub(crate) fn invaded(&mut self, before: &World, after: &World) {
         self.0.retain(|place, former| {
+            let is_replaced = |device: &u32| before.link(*device) != after.link(*device);
+            if former.id.kind != Kind::Link && former.devices().iter().any(is_replaced) {
+                return false;
+            }
             let touched = before.at(place) != after.at(place);
             former.touched |= touched;
             let looks_ours = match former.id.kind {
