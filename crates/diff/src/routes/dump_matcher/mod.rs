@@ -196,6 +196,7 @@ mod tests {
     use super::*;
     use crate::devices::Devices;
     use crate::kinds::{NextHop, NextHops};
+    use crate::values::Dev;
 
     const MARKER: u8 = 116;
 
@@ -235,6 +236,39 @@ mod tests {
             let _ = matcher.match_route(&rows[at]);
         }
         assert!(!matcher.end(Family::Inet, None).in_order());
+    }
+
+    /// What the rows that were dropped depend on is known from the matcher alone.
+    #[test]
+    fn each_dump_has_the_dependencies_of_its_own_rows() {
+        let (routes, mut rows) = rows(&["10.0.0.0/16", "10.1.0.0/16"]);
+        let src = Some([10, 0, 0, 9].into());
+        let wanted: Routes = routes.iter().map(|route| route.with_src(src)).collect();
+        for (row, index) in rows.iter_mut().zip([4, 5]) {
+            let on = |hop: NextHop| hop.with_dev(Dev::index(index));
+            row.nexthops = NextHops::One(on(NextHop::via([10, 0, 0, 1].into())));
+        }
+        let mut of_plain = matcher(&routes);
+        let plain = rows.clone();
+        rows.iter_mut().for_each(|row| row.src = src);
+        let mut of_others = matcher(&wanted);
+        for (matcher, rows, sources) in [
+            (&mut of_plain, plain, BTreeSet::new()),
+            (&mut of_others, rows, src.into_iter().collect()),
+        ] {
+            matcher.begin(Family::Inet);
+            for (row, index) in rows.iter().zip([4, 5]) {
+                assert_eq!(matcher.match_route(row), RowMatch::Matched);
+                let found = matcher.end(Family::Inet, None);
+                let RouteDependencies {
+                    devices,
+                    sources: found_sources,
+                    ..
+                } = found.dependencies();
+                assert!(devices.iter().eq([&index]), "{devices:?}");
+                assert_eq!(found_sources, &sources);
+            }
+        }
     }
 
     #[test]
