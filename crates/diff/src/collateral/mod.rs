@@ -10,7 +10,8 @@
 //! whose hardware address changes its neighbours. A nexthop object that goes is missing in its
 //! groups. An IPv6 address that goes is taken out of the routes whose preferred source it is, and
 //! when it goes or changes, so may another's route to its subnet. Where that would hit an object of
-//! another writer, the op is not carried out.
+//! another writer, or one that is to be restored to another writer some day, the op is not carried
+//! out.
 
 mod effects;
 
@@ -26,7 +27,7 @@ use crate::kinds::{
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op};
-use crate::ownership::Proof;
+use crate::ownership::{Owned, Proof};
 use crate::values::{Dev, Family, Prefix, Protocols};
 use effects::Effect;
 pub(crate) use effects::Effects;
@@ -46,8 +47,8 @@ pub(crate) struct CollateralIndex<'a> {
 }
 
 impl<'a> CollateralIndex<'a> {
-    /// Collects those among what was observed, and among what is to be restored to other writers.
-    /// `effects` are of the same observation.
+    /// Collects those among what was observed, and among what is to be restored to other writers:
+    /// now, or once its key is not desired any more. `effects` are of the same observation.
     pub(crate) fn new<'b>(
         observed: &'b Observed,
         effects: Effects<'a>,
@@ -95,6 +96,7 @@ impl<'a> CollateralIndex<'a> {
         for route in restored_routes {
             index.add(route, &carriers);
         }
+        index.add_overridden(observed, &carriers, proof);
         for entry in &observed.forwarding {
             let of = |dev: Dev| index.effects.link(dev.as_index()?);
             let (dev, master) = (of(entry.dev), entry.master.and_then(of));
@@ -106,6 +108,36 @@ impl<'a> CollateralIndex<'a> {
             }
         }
         index
+    }
+
+    /// Adds what was on keys before we overrode it, if it can be restored: it needs its devices, and
+    /// a route the addresses that make its gateways reachable.
+    fn add_overridden(&mut self, observed: &Observed, carriers: &Carriers, proof: Proof<'_>) {
+        let Owned {
+            former, returning, ..
+        } = proof.owned;
+        let links: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
+        for object in former.values().chain(returning.values()) {
+            let indexes: Vec<u32> = object
+                .devices()
+                .into_iter()
+                .filter_map(Dev::as_index)
+                .collect();
+            if !indexes.iter().all(|index| links.contains(index)) {
+                continue;
+            }
+            match object {
+                Object::Route(route) => self.add(route, carriers),
+                // It is there, and stays another writer's.
+                Object::Link(_) => {}
+                object => {
+                    for index in indexes {
+                        let on_link = self.on_link.entry((index, Loss::Delete));
+                        on_link.or_insert_with(|| object.clone().into());
+                    }
+                }
+            }
+        }
     }
 
     fn add<K: Collateral>(&mut self, object: &K, carriers: &Carriers) {

@@ -458,14 +458,22 @@ fn what_cannot_be_given_back_is_deleted() {
     let owned = taken(now.clone(), former.clone());
     let beside = with_routes(vec![now.clone(), former]);
     assert_eq!(lines(&none(), &beside, &owned, MARKER), [UNDESIRED]);
-    // The device is recreated.
+    // A device that it needs is not recreated.
     let there = there.with_links([observed().links[0].clone(), seen(3, "d0", LinkKind::Dummy)]);
     let mut owned = taken(now, route("10.1.0.8", Dev::index(3), OTHER));
     owned.links.insert(3);
     let desired = none().with_links([Link::new(name("d0"), LinkKind::Ifb)]);
     let plan = planned(&desired, &there, &owned, MARKER);
-    assert!(plan.ops.iter().all(|op| op.reason != Reason::Restored));
-    assert_eq!(plan.text().to_string().lines().last(), Some(UNDESIRED));
+    let text = plan.text().to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].contains("held: would take along route 10.2.0.0/16 via 10.1.0.8"),
+        "{text}"
+    );
+    assert!(
+        lines[1].ends_with("(restored: no longer desired)"),
+        "{text}"
+    );
 }
 
 #[test]

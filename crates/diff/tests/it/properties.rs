@@ -734,7 +734,9 @@ proptest! {
         for op in &plan.ops {
             if let Some(Hold::Collateral(object)) = &op.hold {
                 let may_go = world.is_ours(object) && desired.managed().contains(object.kind());
-                let given_back = plan.ops.iter().any(|op| op.reason == Reason::Restored && op.object.key() == object.key());
+                let returns = |op: &Op| op.reason == Reason::Restored && op.object.key() == object.key();
+                let former = world.owned.former.values().chain(world.owned.returning.values());
+                let given_back = plan.ops.iter().any(returns) || former.clone().any(|it| it == &**object);
                 prop_assert!(given_back || !may_go && world.objects().contains(object), "{op:?}");
                 let sourced = matches!(&**object, Object::Route(route) if route.src.is_some());
                 prop_assert!(op.object.kind() != Kind::Link || !devices(object).is_empty() || object.kind() == Kind::Link || sourced);
