@@ -116,6 +116,9 @@ impl<'a> CollateralIndex<'a> {
         let Owned {
             former, returning, ..
         } = proof.owned;
+        if former.is_empty() && returning.is_empty() {
+            return;
+        }
         let links: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
         for object in former.values().chain(returning.values()) {
             let indexes: Vec<u32> = object
