@@ -15,6 +15,7 @@ enum Repr {
     Netlink(netlink::Error),
     Desired(DesiredError),
     Links(String),
+    LinksChanged,
     Ledger(LedgerError),
     Unmarked(Kind),
     Ended(String),
@@ -48,7 +49,9 @@ impl Error {
             Repr::Netlink(error) if error.kind() == netlink::ErrorKind::Namespace => {
                 ErrorKind::Namespace
             }
-            Repr::Netlink(_) | Repr::Links(_) | Repr::Descriptor(_) => ErrorKind::Observe,
+            Repr::Netlink(_) | Repr::Links(_) | Repr::LinksChanged | Repr::Descriptor(_) => {
+                ErrorKind::Observe
+            }
             Repr::Desired(_) => ErrorKind::Desired,
             Repr::Ledger(_) => ErrorKind::Ledger,
             Repr::Unmarked(_) => ErrorKind::Unmarked,
@@ -76,7 +79,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match &self.0 {
             Repr::Netlink(error) => error.is_retryable(),
-            Repr::Links(_) | Repr::Ledger(_) | Repr::Descriptor(_) => true,
+            Repr::Links(_) | Repr::LinksChanged | Repr::Ledger(_) | Repr::Descriptor(_) => true,
             Repr::Desired(_) | Repr::Unmarked(_) | Repr::Ended(_) => false,
         }
     }
@@ -91,6 +94,10 @@ impl Error {
 
     pub(crate) fn links(doubt: String) -> Error {
         Error(Repr::Links(doubt))
+    }
+
+    pub(crate) fn links_changed() -> Error {
+        Error(Repr::LinksChanged)
     }
 
     pub(crate) fn unmarked(kind: Kind) -> Error {
@@ -124,6 +131,7 @@ impl fmt::Display for Error {
             Repr::Netlink(error) => error.fmt(f),
             Repr::Desired(error) => error.fmt(f),
             Repr::Links(doubt) => write!(f, "the links could not be read whole: {doubt}"),
+            Repr::LinksChanged => f.write_str("interfaces have changed during the pass"),
             Repr::Ledger(error) => write!(f, "the ledger cannot be read: {error}"),
             Repr::Ended(why) => f.write_str(why),
             Repr::Descriptor(error) => {
@@ -144,7 +152,7 @@ impl std::error::Error for Error {
             Repr::Desired(error) => Some(error),
             Repr::Ledger(error) => Some(error),
             Repr::Descriptor(error) => Some(error),
-            Repr::Links(_) | Repr::Unmarked(_) | Repr::Ended(_) => None,
+            Repr::Links(_) | Repr::LinksChanged | Repr::Unmarked(_) | Repr::Ended(_) => None,
         }
     }
 }

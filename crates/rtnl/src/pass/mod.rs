@@ -65,6 +65,8 @@ pub(crate) struct Pass<'a> {
     uncommitted: Records,
     /// Why a ledger or the namespace could not be used, if so.
     trouble: Option<String>,
+    /// True if the interfaces have changed, so that another pass is to follow.
+    have_links_changed: bool,
     limits: PassLimits<'a>,
     /// The number of ops that may yet be carried out.
     ops_left: u64,
@@ -94,6 +96,7 @@ impl<'a> Pass<'a> {
             ledger_view,
             uncommitted: Records::new(),
             trouble: None,
+            have_links_changed: false,
             ops_left: limits.ops(),
             limits,
             monitor: None,
@@ -146,7 +149,7 @@ impl<'a> Pass<'a> {
                 true => ConflictCheck::BeforeWrite,
                 false => next.check,
             };
-            next = match self.verify(&mut applied, links, check) {
+            next = match self.verify(&mut applied, baseline.as_ref(), links, check) {
                 Ok(next) => next,
                 Err(error) => {
                     // The report has what was changed. What was intended stays open: the next pass
@@ -270,6 +273,7 @@ impl<'a> Pass<'a> {
     fn verify(
         &mut self,
         applied: &mut Applied,
+        baseline: Option<&Baseline>,
         links: Vec<Link>,
         check: ConflictCheck,
     ) -> Result<PassPlan, Error> {
@@ -284,7 +288,11 @@ impl<'a> Pass<'a> {
         if let PassScope::TrackedRoutes(_) = self.scope {
             self.set_wider_scope();
         }
-        let mut observation = self.read()?;
+        let Some(mut observation) = self.observe(baseline)? else {
+            // What is on the new ones is outside of the scope.
+            self.have_links_changed = true;
+            return Err(Error::links_changed());
+        };
         let closed = self.close_intents(&mut observation, &applied.refused);
         self.uncommitted.extend(closed);
         self.plan(observation, check)
