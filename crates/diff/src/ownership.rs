@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::kinds::{Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
 use crate::options::DEFAULT_PROTOCOL;
-use crate::values::Protocols;
+use crate::values::{Dev, Protocols};
 use crate::{kinds, per_kind, with_object};
 
 /// What proves objects to be ours, and what becomes of foreign ones in their place.
@@ -159,4 +159,11 @@ impl<'a> Proof<'a> {
     pub(crate) fn former(&self, key: &ObjectKey) -> Option<&'a Object> {
         self.owned.former.get(key)
     }
+}
+
+/// Returns true if an overridden object can be restored: nothing of it is unknown, and the devices
+/// that it was on are there, as `is_there` says.
+pub(crate) fn can_be_restored(former: &Object, is_there: impl Fn(Dev) -> bool) -> bool {
+    let is_known = !matches!(former, Object::Route(route) if route.unmodelled);
+    is_known && former.devices().into_iter().all(is_there)
 }

@@ -27,7 +27,7 @@ use crate::kinds::{
 };
 use crate::observed::Observed;
 use crate::op::{Hold, Op};
-use crate::ownership::{Owned, Proof};
+use crate::ownership::{Owned, Proof, can_be_restored};
 use crate::values::{Dev, Family, Prefix, Protocols};
 use effects::Effect;
 pub(crate) use effects::Effects;
@@ -120,21 +120,15 @@ impl<'a> CollateralIndex<'a> {
             return;
         }
         let links: BTreeSet<u32> = observed.links.iter().map(|link| link.index).collect();
-        for object in former.values().chain(returning.values()) {
-            let indexes: Vec<u32> = object
-                .devices()
-                .into_iter()
-                .filter_map(Dev::as_index)
-                .collect();
-            if !indexes.iter().all(|index| links.contains(index)) {
-                continue;
-            }
+        let is_there = |dev: Dev| dev.as_index().is_some_and(|index| links.contains(&index));
+        let overridden = former.values().chain(returning.values());
+        for object in overridden.filter(|former| can_be_restored(former, is_there)) {
             match object {
                 Object::Route(route) => self.add(route, carriers),
                 // It is there, and stays another writer's.
                 Object::Link(_) => {}
                 object => {
-                    for index in indexes {
+                    for index in object.devices().into_iter().filter_map(Dev::as_index) {
                         let on_link = self.on_link.entry((index, Loss::Delete));
                         on_link.or_insert_with(|| object.clone().into());
                     }

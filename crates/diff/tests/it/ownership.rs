@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use trueup_diff::{
     Action, Address, Desired, Dev, Family, Hold, IfName, Item, Kind, Kinds, Lifetimes, Link,
-    LinkKind, Neighbour, NextHop, NextHops, Object, ObjectKey, Observed, Owned, Plan, Policy,
-    Protocols, Reason, Route, RouteType, Rule, RuleAction, VethAttrs, plan,
+    LinkKind, LinkStatus, Neighbour, NeighbourState, NextHop, NextHops, Object, ObjectKey,
+    Observed, Owned, Plan, Policy, Protocols, Reason, Route, RouteType, Rule, RuleAction,
+    VethAttrs, plan,
 };
 
 const MARKER: u8 = 116;
@@ -454,6 +455,16 @@ fn what_cannot_be_given_back_is_deleted() {
         let owned = taken(now.clone(), former);
         assert_eq!(lines(&none(), &there, &owned, MARKER), [UNDESIRED]);
     }
+    // It keeps no device either.
+    let x0 = Dev::index(3);
+    let unknown = route("10.1.0.8", x0, OTHER).with_unmodelled(true);
+    let mut owned = taken(now.clone(), unknown);
+    owned.links.insert(3);
+    let with_x0 = [observed().links[0].clone(), seen(3, "x0", LinkKind::Dummy)];
+    assert_eq!(
+        lines(&none(), &there.clone().with_links(with_x0), &owned, MARKER),
+        [UNDESIRED, "- link x0   (ours, no longer desired)"]
+    );
     // Another writer is there by now.
     let owned = taken(now.clone(), former.clone());
     let beside = with_routes(vec![now.clone(), former]);
@@ -538,6 +549,41 @@ fn what_is_given_back_keeps_what_it_rests_on() {
             (Kind::Link, collateral),
         ]
     );
+}
+
+/// One that goes with the carrier keeps the link: the kernel looks for a carrier when it is changed.
+#[test]
+fn a_link_without_a_carrier_keeps_the_neighbours_that_go_with_one() {
+    let there = seen(3, "br0", LinkKind::Bridge(Default::default()));
+    let status = LinkStatus::default().with_carrier(Some(false));
+    let uplink = Link::new(name("br0"), LinkKind::Bridge(Default::default()));
+    let desired = none().with_links([uplink.with_alias(*b"uplink")]);
+    let on_br0 = |dst: &str| {
+        let lladdr = "02:00:00:00:00:09".parse().unwrap();
+        Neighbour::new(Dev::index(3), dst.parse().unwrap(), lladdr)
+    };
+    for dst in ["10.1.0.9", "fd00::9"] {
+        let hold = |neighbour: Neighbour| {
+            let there = observed()
+                .with_links([there.clone()])
+                .with_link_status([(3, status)])
+                .with_neighbours([neighbour]);
+            let mut owned = Owned::default();
+            owned.links.insert(3);
+            let plan = planned(&desired, &there, &owned, MARKER);
+            assert_eq!(plan.ops.len(), 1);
+            plan.ops[0].hold.clone()
+        };
+        assert_eq!(hold(on_br0(dst)), None);
+        let goes = [
+            on_br0(dst).with_state(NeighbourState::NoArp),
+            Neighbour::proxy(Dev::index(3), dst.parse().unwrap()),
+        ];
+        for goes in goes {
+            let held = Hold::Collateral(Box::new(goes.clone().into()));
+            assert_eq!(hold(goes), Some(held));
+        }
+    }
 }
 
 #[test]

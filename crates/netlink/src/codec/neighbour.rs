@@ -322,3 +322,30 @@ fn header(family: Family, index: u32, state: u16, flags: u8) -> [u8; 12] {
         0,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use trueup_diff::LinkKind;
+
+    use super::*;
+
+    #[test]
+    fn a_noarp_neighbour_with_an_address_of_its_own_was_declared() {
+        let own: LinkAddr = "02:00:00:00:00:01".parse().unwrap();
+        let link = Link::new("eth0".parse().unwrap(), LinkKind::Dummy).with_index(2);
+        let links = [link.with_address(own)];
+        let state = |device, lladdr: Option<LinkAddr>| {
+            let to = Neighbour::new(Dev::index(device), "10.1.0.9".parse().unwrap(), own);
+            let mut seen = vec![to.with_lladdr(lladdr).with_state(NeighbourState::NoArp)];
+            Neighbour::complete(&mut seen, &links);
+            seen[0].state
+        };
+        let (dynamic, no_arp) = (NeighbourState::Dynamic, NeighbourState::NoArp);
+        let broadcast = "ff:ff:ff:ff:ff:ff".parse().unwrap();
+        for derived in [None, Some(own), Some(broadcast)] {
+            assert_eq!(state(2, derived), dynamic);
+        }
+        assert_eq!(state(2, Some("02:00:00:00:00:02".parse().unwrap())), no_arp);
+        assert_eq!(state(3, Some(own)), no_arp);
+    }
+}

@@ -18,7 +18,7 @@ use crate::kinds::{
 };
 use crate::observed::Observed;
 use crate::op::{Op, Reason};
-use crate::ownership::{Owned, Proof};
+use crate::ownership::{Owned, Proof, can_be_restored};
 use crate::plan::Conflict;
 use crate::resolve::Resolved;
 use crate::values::{Dev, Family, Protocols};
@@ -323,14 +323,13 @@ impl<'a> ConflictPolicy<'a> {
         self.can_be(former).then_some(former)
     }
 
-    /// Whether the devices that an object was on are there and stay, and nothing of it is unknown.
+    /// Returns true if an object can be what it was, on devices that stay.
     fn can_be(&self, former: &Object) -> bool {
         let stays = |dev: Dev| {
             let recreated = |index| self.desired.recreated.contains(&index);
             self.desired.devices.name(dev).is_some() && !dev.as_index().is_some_and(recreated)
         };
-        let known = !matches!(former, Object::Route(route) if route.unmodelled);
-        known && former.devices().into_iter().all(stays)
+        can_be_restored(former, stays)
     }
 }
 
