@@ -100,6 +100,11 @@ impl Error {
         Error(Repr::LinksChanged)
     }
 
+    /// Returns true if the interfaces changed during the pass, so that another is to follow.
+    pub(crate) fn have_links_changed(&self) -> bool {
+        matches!(self.0, Repr::LinksChanged)
+    }
+
     pub(crate) fn unmarked(kind: Kind) -> Error {
         Error(Repr::Unmarked(kind))
     }

@@ -79,7 +79,7 @@ impl Pass<'_> {
             seen,
             adopted,
             overwritten,
-            requeue_after: (is_exceeded || self.have_links_changed).then_some(Duration::ZERO),
+            requeue_after: is_exceeded.then_some(Duration::ZERO),
         };
         (report, next_baseline)
     }

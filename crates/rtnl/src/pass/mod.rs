@@ -22,7 +22,7 @@ pub(crate) mod scope;
 mod tracked_routes;
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trueup_diff::{Desired, Link, Observed, Policy, RouteKey};
 use trueup_observe::{DirtySet, Observer};
@@ -65,8 +65,6 @@ pub(crate) struct Pass<'a> {
     uncommitted: Records,
     /// Why a ledger or the namespace could not be used, if so.
     trouble: Option<String>,
-    /// True if the interfaces have changed, so that another pass is to follow.
-    have_links_changed: bool,
     limits: PassLimits<'a>,
     /// The number of ops that may yet be carried out.
     ops_left: u64,
@@ -96,7 +94,6 @@ impl<'a> Pass<'a> {
             ledger_view,
             uncommitted: Records::new(),
             trouble: None,
-            have_links_changed: false,
             ops_left: limits.ops(),
             limits,
             monitor: None,
@@ -156,7 +153,12 @@ impl<'a> Pass<'a> {
                     // finds out what became of it.
                     self.trouble.get_or_insert(error.to_string());
                     rounds.done.push(applied.round);
-                    return Ok(self.conclude(history, baseline, rounds, None, overwritten, ledger));
+                    let (mut report, baseline) =
+                        self.conclude(history, baseline, rounds, None, overwritten, ledger);
+                    if error.have_links_changed() {
+                        report.requeue_after = Some(Duration::ZERO);
+                    }
+                    return Ok((report, baseline));
                 }
             };
             let Planned { plan, observed, .. } = &mut next.planned;
@@ -290,7 +292,6 @@ impl<'a> Pass<'a> {
         }
         let Some(mut observation) = self.observe(baseline)? else {
             // What is on the new ones is outside of the scope.
-            self.have_links_changed = true;
             return Err(Error::links_changed());
         };
         let closed = self.close_intents(&mut observation, &applied.refused);
