@@ -158,6 +158,21 @@ impl RawMessage {
         }
     }
 
+    /// The devices that a route's next hops lead out of, in its own message; else the one that it
+    /// sits on, or is.
+    pub fn devices(&self) -> Vec<u32> {
+        match self.attrs.get(&RTA_MULTIPATH) {
+            Some(hops) if self.kind == Kind::Route => {
+                let hops_at = rtnexthops(hops).into_iter();
+                hops_at.map(|at| u32_at(hops, at + 4)).collect()
+            }
+            _ => vec![self.device()]
+                .into_iter()
+                .filter(|device| *device != 0)
+                .collect(),
+        }
+    }
+
     /// The protocol that marks who made it: `rtm_protocol`, `nhm_protocol`, `FRA_PROTOCOL`,
     /// `NDA_PROTOCOL`, `IFA_PROTO`; `None` where the kernel gave none back.
     pub fn protocol(&self) -> Option<u8> {
@@ -200,6 +215,7 @@ impl RawMessage {
 
 const IFLA_IFNAME: u16 = 3;
 const RTA_OIF: u16 = 4;
+pub(crate) const RTA_MULTIPATH: u16 = 9;
 /// `FRA_TABLE` has the same number.
 const RTA_TABLE: u16 = 15;
 const NHA_OIF: u16 = 5;
@@ -254,6 +270,18 @@ pub(crate) fn requests(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
         datagram = rest;
         Some(request)
     })
+}
+
+/// Where in `RTA_MULTIPATH` each `struct rtnexthop` begins: length, flags, weight, device; its
+/// attributes follow within the length.
+pub(crate) fn rtnexthops(hops: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + 8 <= hops.len() {
+        found.push(at);
+        at += usize::from(u16_at(hops, at)).max(8).next_multiple_of(4);
+    }
+    found
 }
 
 /// A 16-bit field in the machine's byte order.

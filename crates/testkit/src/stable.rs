@@ -2,7 +2,9 @@
 //! namespace in which no process acts are equal after [`stable`](crate::stable()), and two that
 //! differ after it differ in something that another writer did.
 
-use crate::message::{Kind, RawMessage, attributes, push_attribute, u16_at, u32_at};
+use crate::message::{
+    Kind, RTA_MULTIPATH, RawMessage, attributes, push_attribute, rtnexthops, u16_at, u32_at,
+};
 
 /// The message without what the kernel changes by itself; `None` for a row that comes and goes by
 /// itself.
@@ -147,7 +149,6 @@ fn neighbour(mut message: RawMessage) -> Option<RawMessage> {
 }
 
 // linux/rtnetlink.h
-const RTA_MULTIPATH: u16 = 9;
 const RTA_CACHEINFO: u16 = 12;
 /// `RTNH_F_DEAD`, `_OFFLOAD`, `_LINKDOWN`, `_TRAP`.
 const NEXTHOP_STATUS: u32 = 1 | 8 | 16 | 64;
@@ -158,12 +159,8 @@ fn route(message: &mut RawMessage) {
     message.attrs.remove(&RTA_CACHEINFO);
     clear(&mut message.header, 8, NEXTHOP_STATUS | ROUTE_STATUS);
     if let Some(hops) = message.attrs.get_mut(&RTA_MULTIPATH) {
-        let mut rest = hops.as_mut_slice();
-        // struct rtnexthop: length, flags, weight, device; its attributes follow within the length.
-        while rest.len() >= 8 {
-            let len = usize::from(u16_at(rest, 0)).max(8).next_multiple_of(4);
-            rest[2] &= !(NEXTHOP_STATUS as u8);
-            rest = rest.split_at_mut_checked(len).map_or(&mut [], |(_, r)| r);
+        for at in rtnexthops(hops) {
+            hops[at + 2] &= !(NEXTHOP_STATUS as u8);
         }
     }
 }

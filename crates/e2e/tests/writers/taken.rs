@@ -19,25 +19,6 @@ struct Former {
     touched: bool,
 }
 
-/// Returns the devices that a row is on or, of a route, leads out of.
-fn devices(row: &RawMessage) -> Vec<u32> {
-    const RTA_MULTIPATH: u16 = 9;
-    let mut devices = vec![row.device()];
-    let mut hops = match row.kind {
-        Kind::Route => row.attrs.get(&RTA_MULTIPATH).map_or(&[][..], Vec::as_slice),
-        _ => &[],
-    };
-    // struct rtnexthop: its length, flags, hops, and the device.
-    while let [low, high, _, _, device @ ..] = hops
-        && let Some((device, _)) = device.split_first_chunk()
-    {
-        devices.push(u32::from_ne_bytes(*device));
-        let length = usize::from(u16::from_ne_bytes([*low, *high])).next_multiple_of(4);
-        hops = hops.get(length.max(4)..).unwrap_or_default();
-    }
-    devices
-}
-
 impl Former {
     fn new(id: &Id, before: &World) -> Former {
         Former {
@@ -50,7 +31,7 @@ impl Former {
     /// The devices that it is on, or leads out of.
     fn devices(&self) -> BTreeSet<u32> {
         let rows = self.kept.iter().filter_map(|(_, row)| row.as_ref());
-        let devices = rows.flat_map(devices).chain([self.id.device]);
+        let devices = rows.flat_map(RawMessage::devices).chain([self.id.device]);
         devices.filter(|device| *device != 0).collect()
     }
 }
