@@ -128,6 +128,8 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
             .arg("--output")
             .arg(&output)
             .env("CARGO_TARGET_DIR", root().join("target/mutants/build"))
+            // What was built of one mutant in part is never linked with another.
+            .env("CARGO_INCREMENTAL", "0")
             .env("PROPTEST_RNG_SEED", "116");
         for package in group.packages {
             run.args(["--test-package", package]);
@@ -140,10 +142,18 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         }
         let told = |file: &str| lines(&output.join("mutants.out").join(file));
         let caught = told("caught.txt").len() + told("timeout.txt").len();
+        let missed = told("missed.txt");
+        if caught + missed.len() == 0 {
+            return Err(format!(
+                "no mutant of {} was built: see {}",
+                group.name,
+                output.display()
+            ));
+        }
         sum.all += all;
         sum.caught += caught;
         sum.unviable += told("unviable.txt").len();
-        for mutant in told("missed.txt") {
+        for mutant in missed {
             match explained.reason(&mutant) {
                 Some(reason) => {
                     println!("{mutant}: not noticed: {reason}");

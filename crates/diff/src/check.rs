@@ -18,6 +18,8 @@ mod tests {
         Family, IfName, Lifetimes, Link, LinkKind, Rule, RuleAction, VlanAttrs, VxlanAttrs,
     };
 
+    use std::net::IpAddr;
+
     use super::Check;
 
     fn link(kind: LinkKind<IfName>) -> Link<IfName> {
@@ -34,6 +36,10 @@ mod tests {
     fn what_is_bounded_is_taken_to_the_last_and_no_further() {
         let vxlan = |id| link(LinkKind::Vxlan(VxlanAttrs::new(id)));
         bounded(vxlan(16_777_215), vxlan(16_777_216));
+        let to = |remote: &str| VxlanAttrs::new(7).with_remote(remote.parse::<IpAddr>().unwrap());
+        let vxlan = |remote| link(LinkKind::Vxlan(to(remote)));
+        bounded(vxlan("192.0.2.1"), vxlan("0.0.0.0"));
+        bounded(vxlan("2001:db8::1"), vxlan("::"));
         let vlan = |id| link(LinkKind::Vlan(VlanAttrs::new("b".parse().unwrap(), id)));
         bounded(vlan(4094), vlan(4095));
         let alias = |length| link(LinkKind::Dummy).with_alias(vec![b'x'; length]);

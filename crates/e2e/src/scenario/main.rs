@@ -1,6 +1,7 @@
 //! The `main` of the test target: every scenario on every machine, each a test of its own.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -19,9 +20,9 @@ use trueup_testkit::{
     enter, fresh_netns, lacks_kind, may_skip, panic_text, running_version, tests_at_once,
 };
 
-/// Nothing waits for ever: a scenario that takes longer has failed. One takes a few milliseconds,
-/// on an emulated machine some hundred.
-const LONGEST: Duration = Duration::from_secs(300);
+/// Nothing waits for ever: a scenario that takes longer, in seconds, has failed. One takes a few
+/// milliseconds, on an emulated machine some hundred. `TRUEUP_LONGEST` sets another limit.
+const LONGEST: u64 = 300;
 
 /// Runs all scenarios below a directory, named after their files: `kernel::route/NAME`; those in
 /// which an agent acts once more where no marker proves anything, `ledger::route/NAME`: with the
@@ -169,10 +170,11 @@ fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<()
         let shows = description(scenario);
         Err(Failed::from(format!("{file}: {what}\n\n{shows}")))
     };
-    match result.recv_timeout(LONGEST) {
+    let longest = env::var("TRUEUP_LONGEST").map_or(LONGEST, |text| text.parse().unwrap());
+    match result.recv_timeout(Duration::from_secs(longest)) {
         Ok(Ok(result)) => result.map_err(Failed::from),
         Ok(Err(panic)) => failed(&format!("panicked: {panic}")),
         // The thread is left to itself, and ends with the process.
-        Err(_) => failed(&format!("not at an end after {} s", LONGEST.as_secs())),
+        Err(_) => failed(&format!("not at an end after {longest} s")),
     }
 }
