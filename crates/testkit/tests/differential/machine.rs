@@ -171,7 +171,7 @@ impl Machine {
         const RTA_DST: u16 = 1;
         const RTN_LOCAL: u8 = 2;
         let undetected = |row: &&RawMessage| row.header[2] & IFA_F_NODAD != 0;
-        let end = Instant::now() + Duration::from_secs(1);
+        let end = Instant::now() + Duration::from_secs(5);
         let address = |row: &RawMessage| {
             let local = row.attrs.get(&IFA_LOCAL);
             let address = local.or_else(|| row.attrs.get(&IFA_ADDRESS))?;
