@@ -140,9 +140,9 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         if !status.code().is_some_and(|code| TRIED.contains(&code)) {
             return Err(format!("cargo-mutants: {status}"));
         }
-        let told = |file: &str| lines(&output.join("mutants.out").join(file));
-        let caught = told("caught.txt").len() + told("timeout.txt").len();
-        let missed = told("missed.txt");
+        let listed = |file: &str| lines(&output.join("mutants.out").join(file));
+        let caught = listed("caught.txt").len() + listed("timeout.txt").len();
+        let missed = listed("missed.txt");
         if caught + missed.len() == 0 {
             return Err(format!(
                 "no mutant of {} was built: see {}",
@@ -152,7 +152,7 @@ pub(crate) fn run(options: &[&str]) -> Result<String> {
         }
         sum.all += all;
         sum.caught += caught;
-        sum.unviable += told("unviable.txt").len();
+        sum.unviable += listed("unviable.txt").len();
         for mutant in missed {
             match explained.reason(&mutant) {
                 Some(reason) => {

@@ -31,9 +31,9 @@ const STEPS: &str = "3000000";
 /// How long each of the two may run: with a fault in it a pass may never end. Without one the
 /// scenarios take half a minute.
 const SCENARIOS_END: Duration = Duration::from_secs(10 * 60);
-/// After so many seconds a scenario has failed.
-const A_SCENARIO_ENDS: &str = "45";
 const SIMULATION_ENDS: Duration = Duration::from_secs(15 * 60);
+/// After so many seconds a scenario has failed.
+const SCENARIO_SECONDS: &str = "45";
 
 /// Runs it; with numbers, for those invariants alone. Returns what came of it, in one line.
 pub(crate) fn run(only: &[&str]) -> Result<String> {
@@ -209,7 +209,7 @@ fn try_out(tree: &Path) -> Result<Noticed> {
         command.arg("--color=never").stdin(Stdio::null());
         // What fails is counted here, and not to be understood.
         command.env("TRUEUP_STEPS", STEPS).env("TRUEUP_SHRINK", "0");
-        command.env("TRUEUP_LONGEST", A_SCENARIO_ENDS);
+        command.env("TRUEUP_SCENARIO_SECONDS", SCENARIO_SECONDS);
         Ok::<_, String>(run_within(&mut command, end))
     };
     // Scenarios wait for the kernel most of the time.

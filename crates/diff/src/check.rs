@@ -14,11 +14,11 @@ pub(crate) fn must(holds: bool, otherwise: &'static str) -> Result<(), &'static 
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use crate::{
         Family, IfName, Lifetimes, Link, LinkKind, Rule, RuleAction, VlanAttrs, VxlanAttrs,
     };
-
-    use std::net::IpAddr;
 
     use super::Check;
 

@@ -158,18 +158,15 @@ impl RawMessage {
         }
     }
 
-    /// The devices that a route's next hops lead out of, in its own message; else the one that it
-    /// sits on, or is.
+    /// The devices that a multipath route leads out of; of any other message
+    /// [`device`](Self::device) alone.
     pub fn devices(&self) -> Vec<u32> {
         match self.attrs.get(&RTA_MULTIPATH) {
             Some(hops) if self.kind == Kind::Route => {
-                let hops_at = rtnexthops(hops).into_iter();
-                hops_at.map(|at| u32_at(hops, at + 4)).collect()
+                let starts = rtnexthops(hops).into_iter();
+                starts.map(|at| u32_at(hops, at + 4)).collect()
             }
-            _ => vec![self.device()]
-                .into_iter()
-                .filter(|device| *device != 0)
-                .collect(),
+            _ => vec![self.device()],
         }
     }
 

@@ -21,7 +21,7 @@ use trueup_testkit::{
 };
 
 /// Nothing waits for ever: a scenario that takes longer, in seconds, has failed. One takes a few
-/// milliseconds, on an emulated machine some hundred. `TRUEUP_LONGEST` sets another limit.
+/// milliseconds, on an emulated machine some hundred. `TRUEUP_SCENARIO_SECONDS` sets another limit.
 const LONGEST: u64 = 300;
 
 /// Runs all scenarios below a directory, named after their files: `kernel::route/NAME`; those in
@@ -170,7 +170,7 @@ fn carry_out(file: &str, scenario: &Arc<Scenario>, by_ledger: bool) -> Result<()
         let shows = description(scenario);
         Err(Failed::from(format!("{file}: {what}\n\n{shows}")))
     };
-    let longest = env::var("TRUEUP_LONGEST").map_or(LONGEST, |text| text.parse().unwrap());
+    let longest = env::var("TRUEUP_SCENARIO_SECONDS").map_or(LONGEST, |text| text.parse().unwrap());
     match result.recv_timeout(Duration::from_secs(longest)) {
         Ok(Ok(result)) => result.map_err(Failed::from),
         Ok(Err(panic)) => failed(&format!("panicked: {panic}")),
