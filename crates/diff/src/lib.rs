@@ -11,6 +11,7 @@ mod collateral;
 mod compare;
 mod desired;
 mod devices;
+mod domain;
 mod error;
 mod kinds;
 mod observed;
@@ -28,6 +29,7 @@ pub use by_kind::{KindDiff, addresses, links, neighbours, nexthops, routes, rule
 pub use compare::{Diff, Duplicate, three_way, three_way_by, two_way, two_way_by};
 pub use desired::{Desired, NexthopMode};
 pub use devices::{Devices, Problem};
+pub use domain::{Domain, InterfacePattern, Part, Place};
 pub use error::DesiredError;
 pub use ipnetwork::IpNetwork;
 pub use kinds::{

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::kinds::{Action, ForwardingEntry, NextHops, Object, ObjectKind as _, Route};
+use crate::kinds::{Action, ForwardingEntry, NextHop, NextHops, Object, ObjectKind as _, Route};
 use crate::values::{Family, IfName};
 use crate::with_object;
 
@@ -38,6 +38,8 @@ pub enum Hold {
     Collateral(Box<Object>),
     /// It would take this forwarding entry along.
     Forwarding(Box<ForwardingEntry>),
+    /// It is desired outside of the part of the namespace that this agent speaks for.
+    OutsideDomain,
     /// The link must exist, and netlink cannot create it.
     NotCreatable,
     /// It would make a pair, and another link has the name of its other end.
@@ -70,6 +72,7 @@ impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |left: &Duration| left.as_millis().div_ceil(1000);
         match self {
+            Hold::OutsideDomain => f.write_str("outside of the domain of this agent"),
             Hold::NotCreatable => {
                 f.write_str("the link must exist, and is not one that netlink can create")
             }
@@ -157,8 +160,8 @@ impl Op {
             .is_some_and(|route| route.family() == Family::Inet)
     }
 
-    /// The route of ours that is to have another gateway than it has, where it has one and is to
-    /// have one.
+    /// The route of ours that is to have other next hops than it has, where it has some and is to
+    /// have some.
     pub(crate) fn changes_gateway(&self) -> Option<&Route> {
         let (Object::Route(route), Some(Object::Route(was))) = (&self.object, self.was.as_deref())
         else {
@@ -168,6 +171,13 @@ impl Op {
         let elsewhere = match (&route.nexthops, &was.nexthops) {
             (NextHops::One(hop), NextHops::One(former)) => {
                 hop.via.is_some() && former.via.is_some() && hop.via != former.via
+            }
+            // A delete names all next hops, and takes the first route that has them.
+            (NextHops::Many(hops), NextHops::Many(former)) => {
+                let ways = |hops: &[NextHop]| -> Vec<_> {
+                    hops.iter().map(|hop| (hop.via, hop.dev)).collect()
+                };
+                ways(hops) != ways(former)
             }
             _ => false,
         };

@@ -1,8 +1,10 @@
 //! What is ours: by the marker that an object bears, or by the ledger.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::kinds::{Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
+use crate::domain::{Domain, DomainDevices};
+use crate::kinds::{Kind, Kinds, Link, Object, ObjectKey, ObjectKind, Registered};
 use crate::options::DEFAULT_PROTOCOL;
 use crate::values::{Dev, Protocols};
 use crate::{kinds, per_kind, with_object};
@@ -10,7 +12,7 @@ use crate::{kinds, per_kind, with_object};
 /// What proves objects to be ours, and what becomes of foreign ones in their place.
 ///
 /// A bare marker is a policy as well: one that goes by the marker, adopts nothing and takes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Policy {
     /// The protocol that our objects bear.
@@ -26,6 +28,8 @@ pub struct Policy {
     pub adopt_protocols: Protocols,
     /// Whether foreign objects on desired keys are replaced.
     pub take: bool,
+    /// The part of the namespace outside of which nothing is ours.
+    pub domain: Arc<Domain>,
 }
 
 /// That of the [default marker](DEFAULT_PROTOCOL).
@@ -44,7 +48,14 @@ impl From<u8> for Policy {
             adopt: false,
             adopt_protocols: Protocols::NONE,
             take: false,
+            domain: Arc::default(),
         }
+    }
+}
+
+impl From<&Policy> for Policy {
+    fn from(policy: &Policy) -> Policy {
+        policy.clone()
     }
 }
 
@@ -55,6 +66,19 @@ setters! { impl Policy {
     with_adopt_protocols(adopt_protocols: Protocols);
     with_take(take: bool);
 } }
+
+impl Policy {
+    /// For an agent that speaks for this part of the namespace alone. By a domain that is
+    /// [its ledger alone](Domain::ledger_only) the marker proves nothing, whatever the kind.
+    #[must_use]
+    pub fn with_domain(mut self, domain: impl Into<Arc<Domain>>) -> Policy {
+        self.domain = domain.into();
+        if self.domain.ledger_only {
+            self.by_ledger = Kind::DECLARED.into_iter().collect();
+        }
+        self
+    }
+}
 
 type OwnedOf<K> = <K as Registered>::Owned;
 
@@ -100,14 +124,20 @@ pub enum ProvenBy {
 }
 
 /// Returns what makes an observed object ours to change, if it is: the very judgement that a plan is
-/// made by.
-pub fn proof(object: &Object, owned: &Owned, policy: impl Into<Policy>) -> Option<ProvenBy> {
+/// made by. `links` are those that are there.
+pub fn proof(
+    object: &Object,
+    links: &[Link],
+    owned: &Owned,
+    policy: impl Into<Policy>,
+) -> Option<ProvenBy> {
     let policy = policy.into();
-    let managed = Kinds::NONE;
+    let domain = &DomainDevices::of(&policy.domain, links, owned);
     let proof = Proof {
-        policy,
+        policy: &policy,
         owned,
-        managed,
+        domain,
+        managed: Kinds::NONE,
     };
     with_object!(object, object: K => {
         let ours = proof.is_ours(object) || proof.is_overridden(object);
@@ -119,8 +149,10 @@ pub fn proof(object: &Object, owned: &Owned, policy: impl Into<Policy>) -> Optio
 /// What proves an object to be ours: the marker that it bears, and the ledger.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proof<'a> {
-    pub(crate) policy: Policy,
+    pub(crate) policy: &'a Policy,
     pub(crate) owned: &'a Owned,
+    /// Outside of it nothing is ours.
+    pub(crate) domain: &'a DomainDevices<'a>,
     /// The kinds that are managed.
     pub(crate) managed: Kinds,
 }
@@ -130,6 +162,7 @@ impl<'a> Proof<'a> {
     /// ledger.
     pub(crate) fn is_ours<K: ObjectKind>(&self, object: &K) -> bool {
         object.can_be_ours()
+            && self.domain.contains(object)
             && (self.bears_marker::<K>(object.protocol())
                 || object.is_recorded(K::owned_in(self.owned)) && !self.is_overridden(object))
     }
@@ -141,7 +174,9 @@ impl<'a> Proof<'a> {
 
     /// Returns true if it was another writer's before, and is so again instead of being deleted.
     fn is_overridden<K: ObjectKind>(&self, object: &K) -> bool {
-        !K::OVERRIDDEN_CAN_GO && self.former(&object.object_key()).is_some()
+        !K::OVERRIDDEN_CAN_GO
+            && self.former(&object.object_key()).is_some()
+            && self.domain.contains(object)
     }
 
     /// Returns true if an object may go along with another that goes: it is ours, and of a managed kind.

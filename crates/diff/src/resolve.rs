@@ -12,6 +12,7 @@ use crate::collateral::{CollateralIndex, Effects};
 use crate::compare;
 use crate::desired::{Desired, NexthopMode};
 use crate::devices::{AddressLengths, Devices, Names, Problem};
+use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::{
     Authored, Item as _, Kind, Kinds, Link, LinkKind, Nexthop, ObjectKey, ObjectKind as _, OfKind,
@@ -96,8 +97,8 @@ pub fn resolve(
     policy: impl Into<Policy>,
 ) -> Result<Resolved, DesiredError> {
     let policy = policy.into();
-    let devices = ResolvedDevices::of(desired, observed, owned, policy)?;
-    let routes = devices.resolve_routes(desired, observed, policy);
+    let devices = ResolvedDevices::of(desired, observed, owned, &policy)?;
+    let routes = devices.resolve_routes(desired, observed, &policy);
     let routes = desired.routes.as_ref().zip(routes.as_ref());
     resolve_with(desired, routes, &devices, observed, policy)
 }
@@ -125,7 +126,7 @@ pub fn resolve_with(
     } = devices;
     let addresses = observed.links.iter();
     let addresses = addresses.filter_map(|link| Some((link.index, link.address?)));
-    let mut resolved = Resolved::new(policy, devices.clone());
+    let mut resolved = Resolved::new(&policy, devices.clone());
     (resolved.recreated, resolved.held) = (recreated.clone(), held.clone());
     let names = Names {
         devices,
@@ -232,9 +233,11 @@ impl ResolvedDevices {
         owned: &Owned,
         policy: impl Into<Policy>,
     ) -> Result<ResolvedDevices, DesiredError> {
+        let policy = policy.into();
         let proof = Proof {
-            policy: policy.into(),
+            policy: &policy,
             owned,
+            domain: &DomainDevices::of(&policy.domain, &observed.links, owned),
             managed: desired.managed(),
         };
         let mut devices = Devices::observed(&observed.links);

@@ -458,8 +458,9 @@ impl std::fmt::Debug for CollateralIndex<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::DomainDevices;
     use crate::kinds::{Kinds, NextHops};
-    use crate::ownership::Owned;
+    use crate::ownership::{Owned, Policy};
 
     const DEV: u32 = 2;
 
@@ -482,14 +483,15 @@ mod tests {
     }
 
     fn held(observed: &Observed, deleted: &[&Address], kept: &[&Address]) -> Vec<usize> {
-        let owned = Owned::default();
+        let (owned, policy) = (Owned::default(), Policy::default());
         let collateral = CollateralIndex::new(
             observed,
             Effects::new(observed),
             std::iter::empty(),
             Proof {
-                policy: 116.into(),
+                policy: &policy,
                 owned: &owned,
+                domain: &DomainDevices::of(&policy.domain, &[], &owned),
                 managed: Kinds::ALL,
             },
         );

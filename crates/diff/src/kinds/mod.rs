@@ -49,6 +49,7 @@ pub use rule::{FwMark, PortRange, Rule, RuleAction, RuleKey, UidRange};
 use std::borrow::Cow;
 
 use crate::devices::{Names, Problem};
+use crate::domain::{Part, Place};
 use crate::values::Dev;
 
 /// One respect in which an observed object is not as desired.
@@ -136,6 +137,14 @@ pub trait ObjectKind: Item + Registered + Clone + Into<Object> {
 
     /// The devices that it is on, leads to or is stacked on, as far as the kernel says.
     fn devices(&self) -> Vec<Dev>;
+
+    /// The parts of a domain that limit the kind.
+    const PARTS: &'static [Part] = &[Part::Interfaces];
+
+    /// What those parts ask for.
+    fn place(&self) -> Place {
+        Place::default().with_devices(self.devices())
+    }
 
     /// The kinds that have to be observed whole, so that one of this kind may be deleted.
     const DELETED_IF_COMPLETE: &'static [Kind] = &[Self::KIND];

@@ -97,7 +97,7 @@ impl Plan {
     }
 
     /// The same for keys of which nobody has seen who else is on them: an IPv4 route with another gateway is not replaced, as a
-    /// replace takes the first route of its key, whoever's it is (`fib_table_insert`). It comes beside what it was, which goes then.
+    /// replace takes the first route of its key, of whatever writer (`fib_table_insert`). It comes beside what it was, which goes then.
     #[must_use]
     pub fn append_then_delete(self) -> Plan {
         Plan {

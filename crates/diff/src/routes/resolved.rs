@@ -1,7 +1,7 @@
 //! [`ResolvedRoutes`]: desired routes whose devices were found. The work is done once for each
 //! value, not for each route, and once for one observation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -10,8 +10,10 @@ use super::index::{Id, Packed, RoutesRevision, Value};
 use super::nexthop_table::NexthopTable;
 use crate::check::Check as _;
 use crate::devices::{Devices, Problem};
+use crate::domain::{DomainDevices, Place};
 use crate::error::DesiredError;
-use crate::kinds::{Kind, NextHops, Nexthop, Route, RouteKey, table};
+use crate::kinds::{Kind, Link, NextHops, Nexthop, ObjectKind as _, Route, RouteKey, table};
+use crate::ownership::{Owned, Policy};
 use crate::values::{Dev, IfName, Prefix};
 
 /// How a route names its devices: by name, or by index.
@@ -142,6 +144,35 @@ impl ResolvedRoutes {
             }
             Some(route)
         })
+    }
+
+    /// Returns the keys of the routes that are outside of the domain of a policy, where `links` are
+    /// there.
+    pub fn outside_domain<D: DeviceName>(
+        &self,
+        routes: &Routes<D>,
+        links: &[Link],
+        owned: &Owned,
+        policy: &Policy,
+    ) -> BTreeSet<RouteKey> {
+        let mut outside = BTreeSet::new();
+        if !policy.domain.is_limited() {
+            return outside;
+        }
+        let domain = DomainDevices::of(&policy.domain, links, owned);
+        let domain = domain.with_planned(self.devices.planned());
+        let mut places: Vec<Option<Place>> =
+            self.values().map(|value| Some(value?.place())).collect();
+        for (key, id) in routes.ids() {
+            if let Some(Some(place)) = places.get_mut(id as usize) {
+                let key = key.unpack();
+                (place.table, place.prefix) = (Some(key.table), Some(key.dst));
+                if !domain.has_place::<Route>(place) {
+                    outside.insert(key);
+                }
+            }
+        }
+        outside
     }
 
     /// Returns routes as they are observed once they are in the kernel, in the order of their keys.

@@ -1,9 +1,10 @@
 //! [`Tracker`]: what the kernel is known to hold of desired routes, from one pass to the next.
 //!
-//! After a pass that left nothing to do, the kernel holds what is desired. From then on the routes
+//! After a pass over all routes it is known what the kernel holds. From then on the routes
 //! themselves log what is desired otherwise, and the monitor reports what changes in the kernel. So
 //! the tracker holds the exceptions alone, and a plan costs the number of changes, whatever the
-//! number of routes.
+//! number of routes. What could not be brought in place is parked: it is no part of a plan until it
+//! is desired otherwise, changes in the kernel, or is to be tried again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -13,7 +14,7 @@ use super::resolved::DeviceName;
 use crate::devices::Devices;
 use crate::kinds::{Item as _, Route, RouteKey};
 
-/// The desired routes of a revision, and the keys on which the kernel may hold something else.
+/// The desired routes of a revision, and the keys on which the kernel holds something else.
 ///
 /// ```
 /// use trueup_diff::{Dev, Devices, NextHop, NextHops, Route, Routes, Tracker};
@@ -39,6 +40,8 @@ pub struct Tracker {
     at: RoutesRevision,
     /// What the kernel holds on dirty keys.
     dirty: BTreeMap<RouteKey, Vec<Route>>,
+    /// What it holds on parked keys.
+    parked: BTreeMap<RouteKey, Vec<Route>>,
 }
 
 impl Tracker {
@@ -47,6 +50,7 @@ impl Tracker {
         Tracker {
             at: routes.revision(),
             dirty: BTreeMap::new(),
+            parked: BTreeMap::new(),
         }
     }
 
@@ -78,7 +82,7 @@ impl Tracker {
             let Change::Route(key, old) = change else {
                 return false;
             };
-            if self.dirty.contains_key(key) {
+            if self.dirty.contains_key(key) || self.wake(key) {
                 continue;
             }
             let there = match old {
@@ -96,21 +100,62 @@ impl Tracker {
 
     /// Records that the kernel holds nothing on a key.
     pub fn mark_absent(&mut self, key: RouteKey) {
+        self.parked.remove(&key);
         self.dirty.insert(key, Vec::new());
     }
 
     /// Records that the kernel holds a route, in canonical form, and nothing else on its key.
     pub fn mark_present(&mut self, route: Route) {
+        self.parked.remove(&route.key());
         self.dirty.insert(route.key(), vec![route]);
     }
 
     /// Records that the kernel holds what is desired on a key.
     pub fn mark_in_sync(&mut self, key: &RouteKey) {
         self.dirty.remove(key);
+        self.parked.remove(key);
+    }
+
+    /// Records that the kernel holds what is desired on all keys that are `seen`.
+    pub fn mark_all_in_sync(&mut self, seen: impl Fn(&RouteKey) -> bool) {
+        self.dirty.retain(|key, _| !seen(key));
+        self.parked.retain(|key, _| !seen(key));
+    }
+
+    /// Records that the kernel holds these routes on a key, in canonical form, and that they are to
+    /// stay for now.
+    pub fn park(&mut self, key: RouteKey, there: Vec<Route>) {
+        self.dirty.remove(&key);
+        self.parked.insert(key, there);
+    }
+
+    /// Has a parked key planned again. Returns false if the key is not parked.
+    pub fn wake(&mut self, key: &RouteKey) -> bool {
+        let there = self.parked.remove_entry(key);
+        let woken = there.is_some();
+        self.dirty.extend(there);
+        woken
+    }
+
+    /// Returns true if a key is parked.
+    pub fn is_parked(&self, key: &RouteKey) -> bool {
+        self.parked.contains_key(key)
+    }
+
+    /// Returns what the kernel holds on a key that is parked.
+    pub fn parked(&self, key: &RouteKey) -> Option<&[Route]> {
+        self.parked.get(key).map(Vec::as_slice)
+    }
+
+    /// Returns what the kernel holds on a key that is dirty or parked. On any other it holds what is
+    /// desired.
+    pub fn there(&self, key: &RouteKey) -> Option<&[Route]> {
+        let there = self.dirty.get(key).or_else(|| self.parked.get(key));
+        there.map(Vec::as_slice)
     }
 
     /// Returns the keys on which the kernel holds something else than desired, or did when the last
-    /// change was reported.
+    /// change was reported, but for those that are parked.
     pub fn dirty_keys(&self) -> impl Iterator<Item = &RouteKey> {
         self.dirty.keys()
     }

@@ -175,6 +175,11 @@ impl Prefix {
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(address)
     }
+
+    /// Returns true if all addresses of another lie inside; never across families.
+    pub fn covers(self, other: Prefix) -> bool {
+        self.len() <= other.len() && self.contains(other.address())
+    }
 }
 
 /// An address with a length that is known to be in range.

@@ -8,6 +8,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{IfName, Label, LinkAddr};
+use crate::domain::InterfacePattern;
 
 /// Bytes that are nearly always text: written as text where they are UTF-8, else as a list of
 /// numbers.
@@ -71,7 +72,7 @@ macro_rules! by_bytes {
     };
 }
 
-by_bytes!(IfName, Label);
+by_bytes!(IfName, Label, InterfacePattern);
 
 impl Serialize for LinkAddr {
     /// As text: `02:00:00:00:00:09`.

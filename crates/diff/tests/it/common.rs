@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use proptest::prelude::*;
 use proptest::sample::select;
 use trueup_diff::{
-    Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Family, FwMark, IfName,
-    Item, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour, NeighbourState,
-    NextHop, NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy, Reason, Route,
-    RouteType, Routes, Rule, RuleAction, Scope, VethAttrs, VlanAttrs, VxlanAttrs, plan,
+    Action, Address, AddressFlags, BridgeAttrs, Desired, DesiredError, Dev, Domain, Family, FwMark,
+    IfName, Item, Kind, Kinds, Lifetimes, Link, LinkKind, MacvlanAttrs, Metric, Neighbour,
+    NeighbourState, NextHop, NextHops, Object, ObjectKey, Observed, Op, Owned, Plan, Policy,
+    Prefix, Reason, Route, RouteType, Routes, Rule, RuleAction, Scope, VethAttrs, VlanAttrs,
+    VxlanAttrs, plan,
 };
 
 pub(crate) const MARKER: u8 = 116;
@@ -237,6 +238,31 @@ fn policy() -> impl Strategy<Value = Policy> {
     prop_oneof![1 => Just(Policy::from(MARKER)), 3 => policy]
 }
 
+/// A domain, often everything.
+fn domain() -> impl Strategy<Value = Domain> {
+    let some = |texts: &'static [&'static str]| prop::sample::subsequence(texts, 0..=2);
+    let parts = (
+        some(&["x*", "x0", "eth0", "*2", "lo"]),
+        some(&["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"]),
+        prop::sample::subsequence(vec![254..=254, 1000..=u32::MAX], 0..=1),
+        prop::sample::subsequence(vec![0..=99, 77..=2000], 0..=1),
+        any::<[bool; 3]>(),
+    );
+    let domain = parts.prop_map(|(interfaces, prefixes, tables, priorities, flags)| {
+        let patterns = interfaces.into_iter().map(|text| text.parse().unwrap());
+        let prefixes = prefixes.into_iter().map(|text| text.parse().unwrap());
+        Domain::default()
+            .with_interfaces(patterns.collect::<Vec<_>>())
+            .with_created_interfaces(flags[0])
+            .with_prefixes(prefixes.collect::<Vec<_>>())
+            .with_tables(tables)
+            .with_rule_priorities(priorities)
+            .with_nexthop_objects(flags[1])
+            .with_ledger_only(flags[2])
+    });
+    prop_oneof![2 => Just(Domain::default()), 1 => domain]
+}
+
 /// Takes the wrong objects out of a desired state until it can be planned.
 pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
     loop {
@@ -267,8 +293,8 @@ pub(crate) fn prune(desired: &mut Desired, world: &World) -> Plan {
 /// and some keys are held twice.
 pub(crate) fn world() -> impl Strategy<Value = World> {
     let fates = prop::collection::vec(0..14_u8, 32);
-    (desired(), desired(), fates, any::<u8>(), policy()).prop_map(
-        |(mut first, mut second, fates, kinds, policy)| {
+    (desired(), desired(), fates, any::<u8>(), policy(), domain()).prop_map(
+        |(mut first, mut second, fates, kinds, policy, domain)| {
             let mut world = World::new(policy);
             let plan = prune(&mut first, &world);
             world.carry_out(&plan);
@@ -292,6 +318,7 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
                     .filter(|kind| kinds >> (2 + *kind as u8) & 1 == 0);
                 world.observed.complete = some.collect();
             }
+            world.policy = world.policy.with_domain(domain);
             world
         },
     )
@@ -333,7 +360,7 @@ impl World {
     }
 
     pub(crate) fn plan(&self, desired: &Desired) -> Result<Plan, DesiredError> {
-        plan(desired, &self.observed, &self.owned, self.policy)
+        plan(desired, &self.observed, &self.owned, &self.policy)
     }
 
     /// The protocol that the kernel stores where it is given one.
@@ -544,6 +571,9 @@ impl World {
 
     /// Returns true if an observed object is ours to delete, as the contract says it.
     pub(crate) fn is_ours(&self, object: &Object) -> bool {
+        if !self.is_inside(object, &[]) {
+            return false;
+        }
         let marked = |protocol: u8, recorded: Option<&u8>| {
             let by_marker = !self.policy.by_ledger.contains(object.kind());
             (protocol == MARKER && by_marker) || recorded == Some(&protocol)
@@ -566,7 +596,63 @@ impl World {
     }
 
     pub(crate) fn is_taken(&self, object: &Object) -> bool {
-        self.owned.former.contains_key(&object.key())
+        self.owned.former.contains_key(&object.key()) && self.is_inside(object, &[])
+    }
+
+    /// Whether an object is in the domain. `planned` are the devices that are yet to be created.
+    pub(crate) fn is_inside(&self, object: &Object, planned: &[(Dev, IfName)]) -> bool {
+        let domain = &*self.policy.domain;
+        if *domain == Domain::default() {
+            return true;
+        }
+        let named = |name: &IfName| domain.interfaces.iter().any(|it| it.matches(name));
+        let created = |index| domain.created_interfaces && self.owned.links.contains(&index);
+        let links = &self.observed.links;
+        let is_there = |link: &Link| named(&link.name) || created(link.index);
+        let is_planned = |name: &IfName| named(name) || domain.created_interfaces;
+        let dev = |dev: &Dev| match planned.iter().find(|(of, _)| of == dev) {
+            Some((_, name)) => is_planned(name),
+            None => links
+                .iter()
+                .any(|link| Dev::index(link.index) == *dev && is_there(link)),
+        };
+        let has_interfaces = domain.created_interfaces || !domain.interfaces.is_empty();
+        let of_interface = |is_inside: bool| match has_interfaces {
+            true => is_inside,
+            false => domain.ledger_only,
+        };
+        match object {
+            Object::Link(link) => of_interface(
+                links.iter().any(|it| it.name == link.name && is_there(it))
+                    || planned
+                        .iter()
+                        .any(|(_, name)| *name == link.name && is_planned(name)),
+            ),
+            Object::Address(address) => of_interface(dev(&address.dev)),
+            Object::Neighbour(neighbour) => of_interface(dev(&neighbour.dev)),
+            Object::Route(route) => {
+                let devices = devices(object);
+                let by_devices = has_interfaces && !devices.is_empty();
+                let (by_table, by_prefix) =
+                    (!domain.tables.is_empty(), !domain.prefixes.is_empty());
+                let covers = |prefix: &Prefix| {
+                    prefix.len() <= route.dst.len() && prefix.contains(route.dst.address())
+                };
+                (by_devices || by_table || by_prefix || domain.ledger_only)
+                    && (!by_devices || devices.iter().all(dev))
+                    && (!by_table || domain.tables.iter().any(|it| it.contains(&route.table)))
+                    && (!by_prefix || domain.prefixes.iter().any(covers))
+            }
+            Object::Rule(rule) => match domain.rule_priorities.is_empty() {
+                true => domain.ledger_only,
+                false => domain
+                    .rule_priorities
+                    .iter()
+                    .any(|it| it.contains(&rule.priority)),
+            },
+            Object::Nexthop(_) => domain.nexthop_objects,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Writes down what an op made ours, and what it ended. `object` is what it left.

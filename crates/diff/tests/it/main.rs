@@ -7,6 +7,7 @@
 )]
 
 mod common;
+mod domain;
 mod nexthop_assignment;
 mod objects;
 mod order;

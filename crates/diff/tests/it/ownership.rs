@@ -149,7 +149,7 @@ const UNDESIRED: &str =
 fn of_a_kind_by_ledger_the_marker_proves_nothing() {
     let ours = route("10.1.0.9", eth0(), MARKER);
     let there = with_routes(vec![ours.clone()]);
-    let lines = |owned: &Owned, policy| lines(&none(), &there, owned, policy);
+    let lines = |owned: &Owned, policy| lines(&none(), &there, owned, &policy);
     assert_eq!(lines(&Owned::default(), MARKER.into()), [UNDESIRED]);
     assert_eq!(lines(&Owned::default(), by_ledger(Kind::Route)), NOTHING);
     assert_eq!(lines(&Owned::default(), by_ledger(Kind::Rule)), [UNDESIRED]);
@@ -171,9 +171,9 @@ fn what_bears_another_protocol_than_was_recorded_is_another_s() {
 fn where_no_protocol_is_stored_the_ledger_alone_proves() {
     let there = observed().with_addresses([address(eth0(), 0)]);
     let policy = unstored(Kind::Address);
-    assert_eq!(lines(&none(), &there, &Owned::default(), policy), NOTHING);
+    assert_eq!(lines(&none(), &there, &Owned::default(), &policy), NOTHING);
     assert_eq!(
-        lines(&none(), &there, &recorded(address(eth0(), 0)), policy),
+        lines(&none(), &there, &recorded(address(eth0(), 0)), &policy),
         ["- addr 10.1.0.1/24 dev eth0   (ours, no longer desired)"]
     );
 }
@@ -197,7 +197,7 @@ fn an_equal_foreign_object_is_adopted_only_where_that_is_asked_for() {
     let there = with_routes(vec![foreign.clone()]);
     let mut desired = desired_route("10.1.0.9");
     let adopted = |desired: &Desired, policy: Policy| {
-        let plan = planned(desired, &there, &Owned::default(), policy);
+        let plan = planned(desired, &there, &Owned::default(), &policy);
         assert!(plan.is_empty());
         plan.adopted
     };
@@ -262,14 +262,14 @@ fn what_the_kernel_made_is_neither_adopted_nor_taken() {
         .with_addresses([Address::new(name("eth0"), "fe80::1/64".parse().unwrap())])
         .with_rules([main, rule(0)]);
     let policy = adopting().with_take(true);
-    let plan = planned(&desired, &own, &Owned::default(), policy);
+    let plan = planned(&desired, &own, &Owned::default(), &policy);
     assert!(plan.is_empty() && plan.adopted.is_empty());
     desired.routes = desired_route("10.1.0.8").routes;
     desired.addresses.as_mut().unwrap()[0].lifetimes = Lifetimes {
         valid: 60,
         preferred: 60,
     };
-    let plan = planned(&desired, &own, &Owned::default(), policy);
+    let plan = planned(&desired, &own, &Owned::default(), &policy);
     assert_eq!((plan.ops.len(), plan.conflicts.len()), (0, 2));
 }
 
@@ -311,17 +311,19 @@ fn an_adopted_rule_goes_alone() {
 fn a_rule_that_bears_our_marker_and_is_not_recorded_serves_by_ledger() {
     let policy = by_ledger(Kind::Rule).with_adopt(true);
     let there = with_rules(vec![rule(MARKER)]);
-    let plan = planned(&desired_rule(), &there, &Owned::default(), policy);
+    let plan = planned(&desired_rule(), &there, &Owned::default(), &policy);
     assert!(plan.is_empty() && plan.adopted.is_empty(), "{plan:?}");
     // Another agent with a ledger of its own may have made it: it is adopted where that is asked
     // for.
-    let asked = policy.with_adopt_protocols(Protocols::NONE.with(MARKER));
+    let asked = policy
+        .clone()
+        .with_adopt_protocols(Protocols::NONE.with(MARKER));
     let plan = planned(&desired_rule(), &there, &Owned::default(), asked);
     assert_eq!(
         (plan.ops.len(), &*plan.adopted),
         (0, &[rule(MARKER).into()][..])
     );
-    assert_eq!(lines(&none(), &there, &Owned::default(), policy), NOTHING);
+    assert_eq!(lines(&none(), &there, &Owned::default(), &policy), NOTHING);
     // Another of its key, which the kernel takes for the same, stands in the way.
     let not = rule(MARKER).with_not(true);
     let plan = planned(
@@ -341,15 +343,15 @@ fn where_rules_have_no_protocol_the_ledger_tells_ours() {
         &desired_rule(),
         &with_rules(vec![]),
         &Owned::default(),
-        policy,
+        &policy,
     );
     assert_eq!(made, ["+ rule inet pref 77 protocol 0 table 5   (missing)"]);
     for owned in [Owned::default(), recorded(rule(0))] {
-        assert_eq!(lines(&desired_rule(), &there, &owned, policy), NOTHING);
+        assert_eq!(lines(&desired_rule(), &there, &owned, &policy), NOTHING);
     }
-    assert_eq!(lines(&none(), &there, &Owned::default(), policy), NOTHING);
+    assert_eq!(lines(&none(), &there, &Owned::default(), &policy), NOTHING);
     assert_eq!(
-        lines(&none(), &there, &recorded(rule(0)), policy),
+        lines(&none(), &there, &recorded(rule(0)), &policy),
         ["- rule inet pref 77 protocol 0 table 5   (ours, no longer desired)"]
     );
 }

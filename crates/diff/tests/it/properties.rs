@@ -193,7 +193,7 @@ fn thinned(mut world: World) -> World {
 }
 
 fn resolved(world: &World, desired: &Desired) -> Resolved {
-    resolve(desired, &world.observed, &world.owned, world.policy).unwrap()
+    resolve(desired, &world.observed, &world.owned, &world.policy).unwrap()
 }
 
 fn wanted(resolved: Resolved) -> Vec<Object> {
@@ -399,7 +399,7 @@ proptest! {
     #[test]
     fn the_proof_of_an_object_is_what_plans_go_by(world in world()) {
         for object in world.objects() {
-            let by = proof(&object, &world.owned, world.policy);
+            let by = proof(&object, &world.observed.links, &world.owned, &world.policy);
             let taken = object.kind() == Kind::Link && world.is_taken(&object);
             prop_assert_eq!(by.is_some(), world.is_ours(&object) || taken, "{:?}", object);
             let by_ledger = world.policy.by_ledger.contains(object.kind());
@@ -410,6 +410,17 @@ proptest! {
     #[test]
     fn what_is_not_ours_stays_as_it_is((world, desired, plan) in planned()) {
         spares_strangers(&world, &desired, &plan)?;
+    }
+
+    #[test]
+    fn nothing_is_done_outside_of_the_domain((world, _, plan) in planned()) {
+        let planned: Vec<_> = plan.devices.planned().map(|(dev, name)| (dev, *name)).collect();
+        for op in plan.ops.iter().filter(|op| op.hold.is_none()) {
+            prop_assert!(world.is_inside(&op.object, &planned), "{:?}", op);
+        }
+        for object in &plan.adopted {
+            prop_assert!(world.is_inside(object, &planned), "{object:?}");
+        }
     }
 
     #[test]
@@ -479,7 +490,10 @@ proptest! {
             let back: Vec<&Op> = ops.iter().map(|at| &plan.ops[*at]).filter(|op| op.reason == Reason::Restored).collect();
             let taken = world.objects().into_iter().filter(|object| object.key() == *key);
             let (ours, foreign): (Vec<Object>, Vec<Object>) =
-                taken.partition(|object| kind == Kind::Link || world.is_ours(object));
+                taken.partition(|object| match kind {
+                    Kind::Link => world.is_inside(object, &[]),
+                    _ => world.is_ours(object),
+                });
             let there = |dev: &Dev| {
                 let links = world.observed.links.iter();
                 // A link that is recreated has another index. Where that is held at last, what is
@@ -614,14 +628,15 @@ proptest! {
         let by_ledger = world.policy.by_ledger.contains(Kind::Route);
         let (Some(routes), false) = (&desired.routes, by_ledger) else { return Ok(()) };
         let World { observed, owned, policy, .. } = &world;
-        let devices = ResolvedDevices::of(&desired, observed, owned, *policy).unwrap();
+        let devices = ResolvedDevices::of(&desired, observed, owned, policy).unwrap();
         let of_ledger = |key: &ObjectKey| match key {
             ObjectKey::Route(key) => Some(*key),
             _ => None,
         };
         let former = owned.former.keys().chain(owned.returning.keys()).filter_map(of_ledger);
-        let kept = owned.routes.keys().copied().chain(former).collect();
         let resolved = ResolvedRoutes::new(routes, devices.devices(), policy.marker);
+        let outside = resolved.outside_domain(routes, &observed.links, owned, policy);
+        let kept = owned.routes.keys().copied().chain(former).chain(outside).collect();
         let mut matcher = DumpMatcher::new(routes, &resolved, kept);
         let mut rest = world.clone();
         let mut rows = std::mem::take(&mut rest.observed.routes);
@@ -656,7 +671,7 @@ proptest! {
         prop_assert_eq!(&rest_plan, &plan);
 
         // So is it with the names of all routes, resolved once.
-        let (observed, policy) = (&rest.observed, rest.policy);
+        let (observed, policy) = (&rest.observed, &rest.policy);
         let devices = ResolvedDevices::of(&desired, observed, &rest.owned, policy).unwrap();
         let all = devices.resolve_routes(&desired, observed, policy);
         let part = narrowed.routes.as_ref().zip(all.as_ref());

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Authored, Collateral, Difference, Item, Kind, ObjectKind, in_place, recreate};
 use crate::devices::{Devices, Names, Problem};
+use crate::domain::Place;
 #[cfg(feature = "serde")]
 use crate::values::serial::stated;
 use crate::values::{Dev, IfName, LinkAddr};
@@ -260,6 +261,10 @@ impl ObjectKind for Link {
 
     fn devices(&self) -> Vec<Dev> {
         self.parents().copied().collect()
+    }
+
+    fn place(&self) -> Place {
+        Place::default().with_link(self.name)
     }
 
     fn can_be_ours(&self) -> bool {

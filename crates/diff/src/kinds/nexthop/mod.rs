@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use super::{
     Carriers, Collateral, Difference, Item, Kind, Loss, NextHop, ObjectKind, in_place, recreate,
 };
+use crate::domain::Part;
 use crate::values::{Dev, Family};
 
 mod order;
@@ -135,6 +136,8 @@ impl ObjectKind for Nexthop {
     fn devices(&self) -> Vec<Dev> {
         self.dev().into_iter().collect()
     }
+
+    const PARTS: &'static [Part] = &[Part::NexthopObjects];
 
     fn is_recorded(&self, owned: &()) -> bool {
         let () = owned;

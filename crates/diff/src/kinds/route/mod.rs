@@ -7,6 +7,7 @@ use super::{
     Action, Carriers, Collateral, Difference, Item, Kind, Kinds, Loss, ObjectKind, OnAddresses,
     in_place, recreate,
 };
+use crate::domain::{Part, Place};
 use crate::values::{Dev, Family, Prefix, Protocols};
 
 mod check;
@@ -568,6 +569,15 @@ impl ObjectKind for Route {
 
     fn devices(&self) -> Vec<Dev> {
         self.nexthops.devices().copied().collect()
+    }
+
+    const PARTS: &'static [Part] = &[Part::Interfaces, Part::Tables, Part::Prefixes];
+
+    fn place(&self) -> Place {
+        Place::default()
+            .with_devices(self.devices())
+            .with_table(self.table)
+            .with_prefix(self.dst)
     }
 
     fn is_kernels_own(&self, unstored: Kinds) -> bool {

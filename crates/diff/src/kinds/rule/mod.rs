@@ -7,6 +7,7 @@ use ipnetwork::IpNetwork;
 
 use super::{Authored, Collateral, Difference, Item, Kind, Kinds, ObjectKind, recreate, table};
 use crate::devices::{Names, Problem};
+use crate::domain::{Part, Place};
 use crate::values::{Dev, Family, IfName, Protocols};
 
 mod check;
@@ -291,6 +292,12 @@ impl ObjectKind for Rule {
 
     fn devices(&self) -> Vec<Dev> {
         Vec::new()
+    }
+
+    const PARTS: &'static [Part] = &[Part::RulePriorities];
+
+    fn place(&self) -> Place {
+        Place::default().with_rule_priority(self.priority)
     }
 
     fn is_kernels_own(&self, unstored: Kinds) -> bool {

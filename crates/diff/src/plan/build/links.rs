@@ -70,7 +70,10 @@ fn find(
                 let taken = end.filter(stays).map(|end| end.name);
                 missing(found, wanted, makers.contains_key(&wanted.name), taken);
             }
-            (None, Some(there)) => drop(found.restore(there, policy)),
+            (None, Some(there)) if policy.proof.may_change(there) => {
+                found.restore(there, policy);
+            }
+            (None, Some(_)) => {}
             (None, None) => {}
         }
     });

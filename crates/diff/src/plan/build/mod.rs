@@ -10,18 +10,19 @@ use std::collections::BTreeSet;
 pub(crate) use links::makers;
 
 use crate::compare;
-use crate::each_kind;
+use crate::domain::DomainDevices;
 use crate::error::DesiredError;
 use crate::kinds::Action;
 use crate::kinds::{
     Address, Item, Kind, Neighbour, Nexthop, Object, ObjectKind, OfKind, Route, RouteKey,
 };
 use crate::observed::Observed;
-use crate::op::{Op, Reason};
+use crate::op::{Hold, Op, Reason};
 use crate::ownership::{Owned, Proof, can_be_restored};
 use crate::plan::Conflict;
 use crate::resolve::Resolved;
 use crate::values::{Dev, Family, Protocols};
+use crate::{each_kind, with_object};
 
 /// Ops, each kind's in key order, conflicts, and what becomes ours as it is.
 #[derive(Debug, Default)]
@@ -247,11 +248,8 @@ impl Findings {
     }
 
     /// A foreign object that is as desired: ours from now on, if it is to be.
-    fn adopt<T>(&mut self, wanted: &T, foreign: &T, policy: ConflictPolicy<'_>)
-    where
-        T: Clone + Into<Object>,
-    {
-        if policy.adopts(wanted) {
+    fn adopt<T: ObjectKind>(&mut self, wanted: &T, foreign: &T, policy: ConflictPolicy<'_>) {
+        if policy.adopts(wanted) && policy.proof.domain.contains(foreign) {
             let foreign: Object = foreign.clone().into();
             // To a kernel that stores protocols a delete without one is a delete of any.
             let stored = !policy.proof.policy.unstored.contains(Kind::Rule);
@@ -358,9 +356,12 @@ pub(crate) fn find(
     observed: &Observed,
     owned: &Owned,
 ) -> Result<Findings, DesiredError> {
+    let domain = &desired.policy.domain;
+    let domain = DomainDevices::of(domain, &observed.links, owned);
     let proof = Proof {
-        policy: desired.policy,
+        policy: &desired.policy,
         owned,
+        domain: &domain.with_planned(desired.devices.planned()),
         managed: desired.managed(),
     };
     let policy = ConflictPolicy { desired, proof };
@@ -382,9 +383,19 @@ pub(crate) fn find(
         rules::recreate_shadowing_rules(&mut found, observed, proof);
         rules::hold_ambiguous_deletes(&mut found, observed, proof);
     }
+    hold_outside_domain(&mut found, proof);
     collateral::hold(&mut found, observed, proof);
     found.adopted.sort_by_cached_key(Object::key);
     Ok(found)
+}
+
+/// Holds what is desired outside of the domain.
+fn hold_outside_domain(found: &mut Findings, proof: Proof<'_>) {
+    for op in found.ops.iter_mut() {
+        if !with_object!(&op.object, object => proof.domain.contains(object)) {
+            op.hold = Some(Hold::OutsideDomain);
+        }
+    }
 }
 
 /// Creates what was on a key before us, where ours is deleted to restore it and nothing is there yet.
@@ -405,7 +416,7 @@ fn restore_missing<K: ObjectKind>(
         };
         let key = former.key();
         let in_use = desired.iter().chain(observed).any(|it| it.key() == key);
-        if !in_use && policy.can_be(object) {
+        if !in_use && policy.can_be(object) && policy.proof.domain.contains(former) {
             found.op(Action::Create, object.clone(), Reason::Restored);
         }
     }

@@ -195,6 +195,17 @@ impl<D: Clone + Eq + Hash> Routes<D> {
         self.log.now()
     }
 
+    /// Returns the keys of the routes that were added, changed or removed since a revision of these
+    /// routes; `None` where that is not known of single routes.
+    pub fn changed_since(&self, revision: RoutesRevision) -> Option<BTreeSet<RouteKey>> {
+        let changes = self.log.since(revision)?;
+        let key = |change: &Change<D>| match change {
+            Change::Route(key, _) => Some(*key),
+            Change::Nexthops(_) => None,
+        };
+        changes.map(key).collect()
+    }
+
     /// Returns those of the routes that have one of `keys`.
     #[must_use]
     pub fn at(&self, keys: impl IntoIterator<Item = RouteKey>) -> Routes<D> {
