@@ -38,6 +38,7 @@ impl Run<'_> {
                 let failure = Outcome::Failed(Box::new(Failure::unknown(error.to_string())));
                 for (at, _) in self.sent.drain(..) {
                     self.outcomes[at] = Some(failure.clone());
+                    self.touched.insert(at);
                 }
                 return;
             }
@@ -84,6 +85,9 @@ impl Run<'_> {
     fn note_answer(&mut self, at: usize, step: Step, answer: Answer) {
         let op = &self.plan.ops[at];
         let (object, action) = step.target(op);
+        if !matches!(answer, Answer::Failed(_)) {
+            self.touched.insert(at);
+        }
         let outcome = match answer {
             Answer::Done => Outcome::Applied,
             Answer::Failed(error) => {

@@ -174,9 +174,12 @@ pub struct Outcomes {
     /// The positions of the creates that count as applied although another writer created the
     /// object: an equal rule existed by then.
     pub found_existing: BTreeSet<usize>,
+    /// The positions of the ops of which nothing was done: the kernel refused them, or they were
+    /// not sent.
+    pub undone: BTreeSet<usize>,
     /// The route that the kernel echoed as stored or deleted, by the position of the op, after
     /// [`apply_with_echo`](crate::apply_with_echo). Where a route is here, no other read-back is
-    /// needed; where none is, nothing is known.
+    /// needed; where none is and the op is not [`undone`](Self::undone), nothing is known.
     pub echoed: BTreeMap<usize, Route>,
 }
 

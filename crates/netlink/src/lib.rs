@@ -26,6 +26,6 @@ pub use group::Group;
 pub use kernel_error::{Attribute, AttributePolicy, KernelError, Missing};
 pub use markers::{Marker, Markers, markers};
 pub use multicast::Multicast;
-pub use netns::Namespace;
+pub use netns::{Namespace, NamespaceId};
 pub use socket::{DEFAULT_TIMEOUT, Socket};
 pub use transport::{Connect, Transport};

@@ -46,6 +46,17 @@ enum Which {
     Through(Arc<dyn Connect>),
 }
 
+/// What tells a network namespace from all others. It keeps its id, and no other gets it, for as
+/// long as something keeps the namespace: a socket or a descriptor in it, a process, a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceId(Id);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Id {
+    File { device: u64, inode: u64 },
+    Connector(u64),
+}
+
 impl Namespace {
     /// Returns the namespace of the thread that uses it.
     #[must_use]
@@ -121,6 +132,43 @@ impl Namespace {
             _ => self.open_file()?,
         };
         Ok(Self::from_fd(fd))
+    }
+
+    /// Returns a namespace that stays with the present one, whatever becomes of its name, and of
+    /// which sockets cost no more to open: as [`open`](Self::open), but for the current one.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn pinned(&self) -> Result<Self, Error> {
+        match &self.0 {
+            Which::Current => Ok(self.clone()),
+            _ => self.open(),
+        }
+    }
+
+    /// Returns the id of the namespace that this names now: one system call, and no socket (nsfs
+    /// gives each namespace an inode of its own).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but a file that is no network namespace has an id as well.
+    pub fn id(&self) -> Result<NamespaceId, Error> {
+        let unreadable = |errno: rustix::io::Errno| self.unopened(&self.file(), errno.into());
+        let status = match &self.0 {
+            Which::Fd(fd) => rustix::fs::fstat(fd).map_err(unreadable)?,
+            Which::Through(connector) => {
+                let cookie = connector.namespace_cookie();
+                let cookie = cookie.map_err(|source| {
+                    let message = format!("cannot reach network namespace {self}: {source}");
+                    Error::namespace(message, Some(source))
+                })?;
+                return Ok(NamespaceId(Id::Connector(cookie)));
+            }
+            _ => rustix::fs::stat(self.file()).map_err(unreadable)?,
+        };
+        let (device, inode) = (status.st_dev, status.st_ino);
+        Ok(NamespaceId(Id::File { device, inode }))
     }
 
     /// Runs `inside` in the namespace and returns its result.

@@ -91,4 +91,13 @@ pub trait Connect: fmt::Debug + Send + Sync {
     ///
     /// When none can be made.
     fn connect(&self) -> io::Result<Box<dyn Transport>>;
+
+    /// Returns the cookie of the namespace.
+    ///
+    /// # Errors
+    ///
+    /// When there is none any more.
+    fn namespace_cookie(&self) -> io::Result<u64> {
+        self.connect()?.netns_cookie()
+    }
 }

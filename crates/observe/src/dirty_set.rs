@@ -7,6 +7,8 @@ use trueup_diff::{Family, ObjectKey, RouteKey};
 
 /// The limit of single names for each field; beyond it the next larger unit is dirty.
 const NAMES: usize = 256;
+/// The limit of single routes.
+const ROUTES: usize = 4096;
 
 /// The names of what may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,9 +28,12 @@ pub struct DirtySet {
     pub routes: BTreeSet<Family>,
     /// The routes of these tables.
     pub tables: BTreeSet<(Family, u32)>,
-    /// Single routes that the kernel announced as deleted. Their tables are also in
-    /// [`tables`](Self::tables).
+    /// Single routes of ours that the kernel announced as deleted, and no others of their tables.
     pub deleted_routes: BTreeSet<RouteKey>,
+    /// The keys on which another writer has put a route beside others, or in their place.
+    pub shared_routes: BTreeSet<RouteKey>,
+    /// The keys from which a route of another writer has gone.
+    pub freed_routes: BTreeSet<RouteKey>,
     /// Objects that another writer removed, where such a removal differs from the kernel's own: see
     /// [`removed_by_another_writer`](Self::removed_by_another_writer).
     pub removed: BTreeSet<ObjectKey>,
@@ -72,6 +77,8 @@ impl DirtySet {
         self.routes.extend(more.routes);
         self.tables.extend(more.tables);
         self.deleted_routes.extend(more.deleted_routes);
+        self.shared_routes.extend(more.shared_routes);
+        self.freed_routes.extend(more.freed_routes);
         self.removed.extend(more.removed);
         self.more_removed |= more.more_removed;
         self.limit();
@@ -79,9 +86,16 @@ impl DirtySet {
 
     /// Replaces long lists of names by larger units.
     pub(crate) fn limit(&mut self) {
-        if self.deleted_routes.len() > NAMES {
-            // Their tables are in the set.
-            self.deleted_routes.clear();
+        for routes in [
+            &mut self.deleted_routes,
+            &mut self.shared_routes,
+            &mut self.freed_routes,
+        ] {
+            if routes.len() > ROUTES {
+                let tables = routes.iter().map(|key| (key.dst.family(), key.table));
+                self.tables.extend(tables);
+                routes.clear();
+            }
         }
         if self.removed.len() > NAMES {
             self.removed.clear();

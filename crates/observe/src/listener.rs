@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use trueup_netlink::codec::link;
+use trueup_netlink::filter::Instruction;
 use trueup_netlink::{Error, ErrorKind, Multicast, Namespace, Socket};
 
 use crate::change_log::{ChangeLog, ObservedChange};
@@ -25,6 +26,8 @@ pub(crate) struct ChangeListener {
     pub(crate) has_pending: bool,
     /// The record of changes, while one is made.
     log: Option<ChangeLog>,
+    /// A filter drops all events.
+    is_resting: bool,
 }
 
 impl ChangeListener {
@@ -33,7 +36,24 @@ impl ChangeListener {
             events: listen(namespace)?,
             has_pending: true,
             log: None,
+            is_resting: false,
         })
+    }
+
+    /// Has the kernel drop all events until the next call of another method.
+    pub(crate) fn rest(&mut self) {
+        self.log = None;
+        // Where the kernel takes no filter, the queue fills, and that is a loss as any other.
+        self.is_resting = self.events.set_filter(&[Instruction::drop()]).is_ok();
+    }
+
+    fn wake(&mut self) -> Result<(), Error> {
+        if self.is_resting {
+            self.events.set_filter(&[])?;
+            self.is_resting = false;
+            self.has_pending = true;
+        }
+        Ok(())
     }
 
     /// Records the changes that are announced from now on.
@@ -69,13 +89,10 @@ impl ChangeListener {
         }
     }
 
-    pub(crate) fn netns_cookie(&self) -> Result<u64, Error> {
-        self.events.netns_cookie()
-    }
-
     /// Passes on all events since the last call, and returns whether none was lost.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(Event)) -> Result<bool, Error> {
         const FULL: usize = 1024;
+        self.wake()?;
         let mut is_whole = true;
         let mut has_pending = self.has_pending;
         let mut each = |event| {

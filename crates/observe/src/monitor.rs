@@ -44,8 +44,6 @@ pub struct Monitor {
     scope: WatchScope,
     /// The port whose events are ignored.
     own_port: Option<u32>,
-    /// The port whose events the socket filter drops.
-    filtered_port: Option<u32>,
     dirty: DirtySet,
     writers: BTreeSet<u32>,
     /// Events were lost, and the queue has not been empty since. Until it is, the kernel loses more
@@ -83,7 +81,6 @@ impl Monitor {
             reader: EventReader::default(),
             scope: WatchScope::everything(),
             own_port: None,
-            filtered_port: None,
             dirty: DirtySet::default(),
             writers: BTreeSet::new(),
             congested: false,
@@ -108,7 +105,7 @@ impl Monitor {
     pub fn set_scope(&mut self, scope: WatchScope) -> Result<(), Error> {
         if scope != self.scope {
             self.events
-                .set_filter(&filter::program(&scope, self.filtered_port))?;
+                .set_filter(&filter::program(&scope, self.own_port))?;
             self.scope = scope;
         }
         Ok(())
@@ -121,23 +118,20 @@ impl Monitor {
     /// what the kernel derives from a write. And of what a write removes without an event, the
     /// caller must read the state itself.
     ///
-    /// With `many` writes the socket filter drops their events, so that they do not fill the queue.
-    /// The kernel compiles a program for that, which takes longer than reading a few events. Events
-    /// that the filter does not drop have to be [read](Self::drain) before `None`.
+    /// The socket filter drops them in the kernel. Those that it does not drop, because they are
+    /// queued already, have to be [read](Self::drain) before `None`.
     ///
     /// # Errors
     ///
     /// As [`set_scope`](Self::set_scope).
-    pub fn ignore_own_writes(&mut self, port: Option<u32>, many: bool) -> Result<(), Error> {
+    pub fn ignore_own_writes(&mut self, port: Option<u32>) -> Result<(), Error> {
         // The kernel's own events bear 0.
         let port = port.filter(|port| *port != 0);
-        let filtered_port = port.filter(|_| many || self.filtered_port == port);
-        if filtered_port != self.filtered_port {
+        if port != self.own_port {
             self.events
-                .set_filter(&filter::program(&self.scope, filtered_port))?;
-            self.filtered_port = filtered_port;
+                .set_filter(&filter::program(&self.scope, port))?;
+            self.own_port = port;
         }
-        self.own_port = port;
         Ok(())
     }
 

@@ -25,29 +25,22 @@ impl Observer {
     ///
     /// As [`Socket::open`] and [`Multicast::open`](trueup_netlink::Multicast::open).
     pub fn open(namespace: &Namespace) -> Result<Observer, Error> {
-        let observer = Observer::open_sockets(namespace)?;
-        let cookies = (
-            observer.socket.netns_cookie(),
-            observer.listener.netns_cookie(),
-        );
-        match cookies {
-            // The name was given to another namespace between the two sockets.
-            (Ok(asked), Ok(heard)) if asked != heard => Observer::open_sockets(&namespace.open()?),
-            _ => Ok(observer),
-        }
-    }
-
-    fn open_sockets(namespace: &Namespace) -> Result<Observer, Error> {
+        let namespace = namespace.pinned()?;
         Ok(Observer {
-            socket: Socket::open(namespace)?,
-            listener: ChangeListener::open(namespace)?,
-            alternate_sockets: AlternateSockets::new(namespace.clone()),
+            socket: Socket::open(&namespace)?,
+            listener: ChangeListener::open(&namespace)?,
+            alternate_sockets: AlternateSockets::new(namespace),
         })
     }
 
     /// Returns the socket for requests, for use between two reads.
     pub fn socket(&mut self) -> &mut Socket {
         &mut self.socket
+    }
+
+    /// Has the kernel queue no events until the next read, however long that takes.
+    pub fn rest(&mut self) {
+        self.listener.rest();
     }
 
     /// Records the changes that the kernel announces from now on, up to `limit` of them, until

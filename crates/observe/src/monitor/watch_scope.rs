@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use trueup_diff::{Kind, Kinds, RouteKey};
 
@@ -32,7 +33,7 @@ pub struct WatchScope {
     /// The nexthop objects that our routes use.
     pub nexthops: Option<BTreeSet<u32>>,
     /// The keys of the foreign routes that are included where `any_protocol` has routes.
-    pub foreign_routes: Option<BTreeSet<RouteKey>>,
+    pub foreign_routes: Option<Arc<BTreeSet<RouteKey>>>,
 }
 
 impl WatchScope {

@@ -52,7 +52,7 @@ pub(crate) fn events_of_many_own_writes_fill_no_queue() {
     let here = Namespace::current();
     let (mut own, mut other) = (Hand::open(&here), Hand::open(&here));
     let mut monitor = listening(&here, scope());
-    monitor.ignore_own_writes(Some(own.port()), true).unwrap();
+    monitor.ignore_own_writes(Some(own.port())).unwrap();
     monitor.set_receive_buffer(1).unwrap();
     for n in 0..1_000_u32 {
         own.add(&blackhole(
@@ -64,13 +64,13 @@ pub(crate) fn events_of_many_own_writes_fill_no_queue() {
     other.delete(&blackhole(OURS, "10.0.0.0/24"));
     assert_eq!(monitor.drain().unwrap().events, 1);
     assert!(!monitor.take_dirty().is_empty());
-    monitor.ignore_own_writes(None, false).unwrap();
+    monitor.ignore_own_writes(None).unwrap();
     own.delete(&blackhole(OURS, "10.0.1.0/24"));
     assert_eq!(monitor.drain().unwrap().events, 1);
     assert!(!monitor.take_dirty().is_empty());
 }
 
-pub(crate) fn events_of_few_own_writes_are_read_and_ignored() {
+pub(crate) fn queued_events_of_own_writes_are_ignored() {
     let here = Namespace::current();
     let mut own = Hand::open(&here);
     let mut monitor = listening(&here, scope());
@@ -78,16 +78,13 @@ pub(crate) fn events_of_few_own_writes_are_read_and_ignored() {
         let drained = monitor.drain().unwrap();
         (drained.events, drained.is_dirty)
     };
-    monitor.ignore_own_writes(Some(own.port()), false).unwrap();
     own.add(&blackhole(OURS, "10.0.0.0/24"));
+    monitor.ignore_own_writes(Some(own.port())).unwrap();
     assert_eq!(seen(&mut monitor), (1, false));
-    // They become many.
-    monitor.ignore_own_writes(Some(own.port()), true).unwrap();
     own.add(&blackhole(OURS, "10.0.1.0/24"));
     assert_eq!(seen(&mut monitor), (0, false));
-    monitor.ignore_own_writes(Some(own.port()), false).unwrap();
     assert!(monitor.take_dirty().is_empty());
-    monitor.ignore_own_writes(None, false).unwrap();
+    monitor.ignore_own_writes(None).unwrap();
     own.delete(&blackhole(OURS, "10.0.0.0/24"));
     assert_eq!(seen(&mut monitor), (1, true));
 }

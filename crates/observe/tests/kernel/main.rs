@@ -20,7 +20,7 @@ trueup_testkit::kernel_tests![
     monitor::a_namespace_is_identified_by_its_cookie,
     filter::events_of_foreign_objects_fill_no_queue,
     filter::events_of_many_own_writes_fill_no_queue,
-    filter::events_of_few_own_writes_are_read_and_ignored,
+    filter::queued_events_of_own_writes_are_ignored,
     filter::a_datagram_of_events_holds_one_message,
     filter::a_wider_scope_passes_more_and_never_less,
     dumps::ipv6_routes_beside_a_writer_at_full_speed,

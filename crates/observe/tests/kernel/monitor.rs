@@ -87,12 +87,14 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.append(&theirs);
         monitor.drain().unwrap();
         assert_eq!(monitor.writers(), &BTreeSet::from([hand.port()]));
-        names(monitor, "theirs beside ours", |it| main_table(it, family));
+        let shared = |it: &mut DirtySet| {
+            it.shared_routes.insert(ours.key());
+        };
+        names(monitor, "theirs beside ours", shared);
         hand.delete(&theirs);
         names(monitor, "theirs beside ours is gone", |_| {});
         hand.delete(&ours);
         names(monitor, "ours is gone", |it| {
-            main_table(it, family);
             it.deleted_routes.insert(ours.key());
         });
         hand.add(&theirs);
@@ -102,7 +104,7 @@ fn every_change(namespace: &Namespace, hand: &mut Hand) {
         hand.add(&ours);
         heard(monitor);
         hand.replace(&theirs);
-        names(monitor, "theirs for ours", |it| main_table(it, family));
+        names(monitor, "theirs for ours", shared);
         hand.replace(&ours);
         names(monitor, "ours for theirs", |it| main_table(it, family));
         hand.delete(&ours);

@@ -8,7 +8,7 @@ use trueup_netlink::wire::{Message, NLM_F_EXCL, NLM_F_REPLACE};
 use crate::dirty_set::DirtySet;
 use crate::monitor::filter::{BODY, FLAGS, pass_if, pass_only};
 use crate::monitor::links::LinkStates;
-use crate::monitor::watch_scope::{WatchScope, includes};
+use crate::monitor::watch_scope::WatchScope;
 use crate::monitor::watched::Watched;
 
 /// The offset of `rtm_protocol`.
@@ -30,13 +30,18 @@ impl Watched for Route {
         let is_new = event.header.kind == Route::NEW;
         let is_ours = route.protocol == scope.protocol;
         let shares_key = is_new && !is_alone(event);
-        let is_named = || includes(&scope.foreign_routes, &route.key());
+        let is_named = || {
+            let keys = scope.foreign_routes.as_ref();
+            keys.is_none_or(|keys| keys.contains(&route.key()))
+        };
         let is_relevant =
             is_ours || shares_key || scope.includes_foreign(Kind::Route) && is_named();
         if is_relevant {
-            dirty.tables.insert((route.family(), route.table));
-            if !is_new {
-                dirty.deleted_routes.insert(route.key());
+            match (is_new, is_ours) {
+                (true, true) => drop(dirty.tables.insert((route.family(), route.table))),
+                (true, false) => drop(dirty.shared_routes.insert(route.key())),
+                (false, true) => drop(dirty.deleted_routes.insert(route.key())),
+                (false, false) => drop(dirty.freed_routes.insert(route.key())),
             }
             if is_removed_by_request(event) {
                 dirty.removed.insert(ObjectKey::Route(route.key()));
