@@ -7,6 +7,7 @@ mod ledger;
 mod limits;
 mod report;
 mod source;
+mod status;
 mod subscription;
 
 pub use class::ErrorClass;
@@ -15,4 +16,5 @@ pub use ledger::{Claim, Ledger, LedgerError, LedgerScope, MemoryLedger};
 pub use limits::{Extent, OpKey, PassLimits};
 pub use report::{Outcome, Report, ReportedOp};
 pub use source::{Observation, Source, Subscribed};
+pub use status::{Condition, Status};
 pub use subscription::{Drained, Subscription};

@@ -33,6 +33,7 @@ pub struct PassLimits<'a> {
     ops: Option<u64>,
     should_continue: Option<&'a (dyn Fn() -> bool + Sync)>,
     backoff: Option<&'a (dyn Fn(OpKey) -> Option<Duration> + Sync)>,
+    due: &'a [OpKey],
 }
 
 impl<'a> PassLimits<'a> {
@@ -70,6 +71,14 @@ impl<'a> PassLimits<'a> {
             should_continue: Some(should_continue),
             ..self
         }
+    }
+
+    /// Names the objects whose op failed before and is due again. A [dirty](Extent::Dirty) pass
+    /// looks at these as well; a source that cannot looks at everything. A driver takes an object
+    /// that the report does not name then for one that is as desired.
+    #[must_use]
+    pub fn with_due(self, due: &'a [OpKey]) -> Self {
+        PassLimits { due, ..self }
     }
 
     /// Sets a function that returns for how long from now the op on an object is not to be tried,
@@ -110,6 +119,11 @@ impl<'a> PassLimits<'a> {
         self.backoff.and_then(|backoff| backoff(key))
     }
 
+    /// Returns the objects whose op failed before and is due again.
+    pub fn due(&self) -> &'a [OpKey] {
+        self.due
+    }
+
     /// Returns true if [`backoff`](Self::backoff) may return a time. If false, a source need not
     /// compute keys.
     pub fn has_backoff(&self) -> bool {
@@ -123,6 +137,7 @@ impl fmt::Debug for PassLimits<'_> {
             .field("extent", &self.extent)
             .field("same_desired", &self.same_desired)
             .field("ops", &self.ops)
+            .field("due", &self.due)
             .finish_non_exhaustive()
     }
 }
@@ -145,10 +160,12 @@ mod tests {
             .with_extent(Extent::Dirty)
             .with_same_desired()
             .with_ops(3)
+            .with_due(&[OpKey(1)])
             .with_should_continue(&|| false)
             .with_backoff(&backoff);
         assert_eq!(limits.extent(), Extent::Dirty);
         assert_eq!(limits.ops(), 3);
+        assert_eq!(limits.due(), [OpKey(1)]);
         assert!(limits.is_same_desired() && !limits.should_continue());
         assert!(limits.has_backoff());
         assert_eq!(limits.backoff(OpKey(1)), Some(Duration::from_secs(2)));

@@ -1,9 +1,10 @@
 //! The report of a completed pass: the part that a driver needs.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ErrorClass, OpKey};
+use crate::{ErrorClass, OpKey, Status};
 
 /// The report of a completed pass, also of one that did only a part of its work.
 ///
@@ -25,9 +26,19 @@ pub trait Report {
     /// only then.
     fn outcomes(&self, _visit: &mut dyn FnMut(ReportedOp<'_>)) {}
 
+    /// Calls `visit` for every object whose status this pass has found changed; with `None` if the
+    /// object has none any more. Of an object that the pass did not look at the status stays.
+    fn statuses(&self, _visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {}
+
     /// Returns true if ops are pending only because the driver's limits ended the pass before them.
     fn is_truncated(&self) -> bool {
         false
+    }
+
+    /// Returns true if the last observation of the pass shows all that the pass is about. If false,
+    /// an object without an op and without a status need not be in place.
+    fn is_seen_whole(&self) -> bool {
+        true
     }
 
     /// Returns after which time from the end of the pass the source needs another one at the

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::{Hints, Ledger, PassLimits, Report, Subscription};
+use crate::{Hints, Ledger, OpKey, PassLimits, Report, Subscription};
 
 /// A subsystem that can be brought into a desired state.
 ///
@@ -67,6 +67,17 @@ pub trait Source {
         self.reconcile(scope, desired, ledger, options)
     }
 
+    /// Returns the keys of the objects that are desired otherwise than at the last call, as
+    /// [`Report::statuses`](crate::Report::statuses) names them; `None` if the source does not know
+    /// them, or they are too many to name. A driver calls it after each change of the desired state.
+    fn changed_keys(
+        &mut self,
+        _desired: &Self::Desired,
+        _options: &Self::Options,
+    ) -> Option<Vec<OpKey>> {
+        None
+    }
+
     /// Returns true if an error means that the scope is gone, and that its name now belongs to
     /// nothing or to another scope. A driver then ends, and its caller decides what to do.
     fn is_scope_gone(_error: &Self::Error) -> bool {
@@ -126,6 +137,14 @@ impl<S: Source> Source for &mut S {
         limits: &PassLimits<'_>,
     ) -> Result<Self::Report, Self::Error> {
         (**self).reconcile_within(scope, desired, ledger, options, limits)
+    }
+
+    fn changed_keys(
+        &mut self,
+        desired: &Self::Desired,
+        options: &Self::Options,
+    ) -> Option<Vec<OpKey>> {
+        (**self).changed_keys(desired, options)
     }
 
     fn is_scope_gone(error: &Self::Error) -> bool {

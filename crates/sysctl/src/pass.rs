@@ -239,6 +239,7 @@ impl Pass<'_> {
             ops: state.ops.into_values().collect(),
             findings: state.findings,
             trouble: state.trouble,
+            statuses: Vec::new(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The report of a pass: ops with their outcomes, and findings.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use trueup_reconcile::{self as reconcile, ErrorClass, ReportedOp};
+use trueup_reconcile::{self as reconcile, Condition, ErrorClass, OpKey, ReportedOp, Status};
 
 use crate::Key;
 
@@ -14,6 +15,8 @@ pub struct Report {
     pub(crate) ops: Vec<SysctlOp>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) trouble: Option<String>,
+    /// The statuses that have changed since the last pass.
+    pub(crate) statuses: Vec<(OpKey, Option<Arc<Status>>)>,
 }
 
 /// An op with its outcome.
@@ -174,6 +177,12 @@ impl reconcile::Report for Report {
         }
     }
 
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        for (key, status) in &self.statuses {
+            visit(*key, status.as_ref());
+        }
+    }
+
     fn is_truncated(&self) -> bool {
         self.pending().any(|(_, pending)| *pending == Pending::Cut)
     }
@@ -183,6 +192,31 @@ impl SysctlOp {
     /// Returns the op as an argument of sysctl(8): `net.ipv4.ip_forward=1`.
     pub fn command(&self) -> String {
         format!("{}={}", self.key, self.to)
+    }
+
+    /// Returns the status of the key; `None` if the op was applied. It has no times, so that it is
+    /// the same in each pass.
+    pub(crate) fn status(&self) -> Option<Status> {
+        let condition = match &self.outcome {
+            Outcome::Applied => return None,
+            Outcome::Failed(failure) => Condition::Failed {
+                class: failure.class,
+                errno: failure.errno,
+                message: failure.message.clone(),
+            },
+            Outcome::Pending(Pending::Held(_)) => Condition::Pending {
+                why: "failed before".to_owned(),
+            },
+            Outcome::Pending(pending) => Condition::Pending {
+                why: pending.to_string(),
+            },
+        };
+        Some(Status::new("sysctl", self.command(), condition))
+    }
+
+    /// Returns true if it failed before, and was not tried again.
+    pub(crate) fn is_put_off(&self) -> bool {
+        matches!(self.outcome, Outcome::Pending(Pending::Held(_)))
     }
 }
 

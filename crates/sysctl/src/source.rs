@@ -1,9 +1,12 @@
 //! The source: [`Sysctl`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use trueup_netlink::Namespace;
-use trueup_reconcile::{Claim, Ledger, LedgerError, Observation, PassLimits, Source};
+use trueup_reconcile::{
+    Claim, Ledger, LedgerError, Observation, OpKey, PassLimits, Source, Status,
+};
 
 use crate::namespace::EnteredNamespace;
 use crate::pass::Pass;
@@ -21,6 +24,8 @@ pub struct Sysctl {
     last: BTreeSet<Key>,
     /// The declared keys that did not exist in the last pass.
     absent: BTreeSet<Key>,
+    /// The keys that the last pass left undone.
+    undone: BTreeMap<Key, Arc<Status>>,
 }
 
 impl Sysctl {
@@ -36,6 +41,7 @@ impl Sysctl {
             cookie: None,
             last: BTreeSet::new(),
             absent: BTreeSet::new(),
+            undone: BTreeMap::new(),
         }
     }
 
@@ -63,6 +69,34 @@ impl Sysctl {
             absent: &mut BTreeSet::new(),
         }
         .run()
+    }
+
+    /// Clears the statuses of all keys, for a caller that does not manage them any more, and
+    /// returns these keys.
+    pub fn clear_statuses(&mut self) -> Vec<OpKey> {
+        let cleared = std::mem::take(&mut self.undone);
+        cleared.into_keys().map(|key| key.op_key()).collect()
+    }
+
+    /// Notes in a report which statuses have changed since the last one.
+    fn note_statuses(&mut self, report: &mut Report) {
+        let mut before = std::mem::take(&mut self.undone);
+        for op in &report.ops {
+            let Some(status) = op.status() else { continue };
+            let known = before.remove(&op.key);
+            let status = match known {
+                Some(known) if op.is_put_off() || *known == status => known,
+                _ => {
+                    let status = Arc::new(status);
+                    let changed = (op.key.op_key(), Some(Arc::clone(&status)));
+                    report.statuses.push(changed);
+                    status
+                }
+            };
+            self.undone.insert(op.key.clone(), status);
+        }
+        let cleared = before.into_keys().map(|key| (key.op_key(), None));
+        report.statuses.extend(cleared);
     }
 }
 
@@ -102,15 +136,17 @@ impl Source for Sysctl {
     ) -> Result<Report, Error> {
         self.last = desired.keys().cloned().collect();
         let namespace = EnteredNamespace::enter(scope, &*self.files, &mut self.cookie)?;
-        Pass {
+        let pass = Pass {
             namespace: &namespace,
             desired,
             options,
             limits,
             ledger,
             absent: &mut self.absent,
-        }
-        .run()
+        };
+        let mut report = pass.run()?;
+        self.note_statuses(&mut report);
+        Ok(report)
     }
 
     fn is_scope_gone(error: &Error) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trueup_reconcile::{Ledger as _, Outcome as Came, PassLimits, Report as _};
-use trueup_sysctl::{ErrorClass, Outcome, Reason};
+use trueup_sysctl::{ErrorClass, Outcome, Reason, Report};
 
 use crate::bench::{BACKLOG, Bench, FORWARD, RANGE, failed};
 use crate::fake::{key, told};
@@ -35,6 +35,43 @@ fn one_failing_key_starves_nobody() {
         bench.fake.accept(FORWARD);
         bench.converge(&pairs);
     }
+}
+
+#[test]
+fn a_status_lasts_until_the_value_is_set_or_not_desired_any_more() {
+    let mut bench = Bench::new(&[(BACKLOG, "1"), (FORWARD, "0")]);
+    bench.fake.refuse(FORWARD, libc::EBUSY);
+    let pairs = [(BACKLOG, "2"), (FORWARD, "1")];
+    let changes = |report: &Report| {
+        let mut changes = Vec::new();
+        report.statuses(&mut |key, status| {
+            changes.push((key, status.map(|status| status.to_string())));
+        });
+        changes
+    };
+    let changed = changes(&bench.pass(&pairs));
+    let [(at, Some(words))] = &changed[..] else {
+        panic!("{changed:?}")
+    };
+    assert_eq!(*at, key(FORWARD).op_key());
+    let begin = "sysctl net.ipv4.ip_forward=1: failed: ";
+    assert!(
+        words.starts_with(begin) && words.ends_with("(busy)"),
+        "{words}"
+    );
+    assert_eq!(changes(&bench.pass(&pairs)), [], "it is the same");
+    // Neither is it another one while it waits.
+    let wait = |_| Some(Duration::from_secs(1));
+    let waiting = bench.within(&pairs, &PassLimits::default().with_backoff(&wait));
+    assert_eq!(waiting.pending().count(), 1);
+    assert_eq!(changes(&waiting), []);
+    bench.fake.accept(FORWARD);
+    let cleared = [(key(FORWARD).op_key(), None)];
+    assert_eq!(changes(&bench.pass(&pairs)), cleared);
+    bench.fake.refuse(FORWARD, libc::EBUSY);
+    bench.fake.set(FORWARD, "0");
+    assert_eq!(changes(&bench.pass(&pairs)).len(), 1);
+    assert_eq!(changes(&bench.pass(&pairs[..1])), cleared);
 }
 
 #[test]
