@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             MemoryLedger::default(),
             (),
             config,
-        )?;
+        );
         let running = it.spawn("latency")?;
         let handle = running.handle();
         let (mut there, mut back) = (Vec::new(), Vec::new());

@@ -3,12 +3,13 @@
 //! It has no types of the source, and no code of a source or a caller runs under the lock, so that
 //! no thread waits long for it.
 
-use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::{Drained, OpKey};
 
-use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, Wakeup, thread};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, PoisonError, thread};
+use crate::wakers::{WakerId, Wakers};
 use crate::{
     Action, Config, Error, ErrorKind, PassSummary, Revision, State, Stats, SubscriptionState,
 };
@@ -18,77 +19,79 @@ pub(crate) struct Control {
     locked: Mutex<Locked>,
     /// Notified when a pass is done, and at every input that may end a wait.
     changed: Condvar,
-    /// Wakes the driver, which then polls the state again.
-    wakeup: Wakeup,
 }
 
 #[derive(Debug)]
 struct Locked {
     state: State,
-    /// The thread that runs the loop, once it runs.
+    /// Wakes the driver, which then polls the state again; `None` before it runs.
+    driver: Option<Waker>,
+    /// The thread that carries out an action, if one does.
     thread: Option<thread::ThreadId>,
     /// True while the source runs a pass. Only callbacks follow, which write nothing.
     in_source: bool,
     /// True once everything of the loop is dropped. The state has ended before.
     dropped: bool,
+    /// The tasks that wait: woken when `changed` is notified.
+    wakers: Wakers,
 }
 
 /// The driver's next step.
 #[derive(Debug)]
 pub(crate) enum Step {
     Do(Action),
-    Sleep {
-        until: Option<Instant>,
-        /// True if the subscription's descriptor ends the sleep too.
-        is_listening: bool,
-    },
+    Sleep(Sleep),
+}
+
+/// Nothing is to be done before an instant, a wake-up, or something to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleep {
+    pub(crate) until: Option<Instant>,
+    /// True if the subscription's descriptor ends the sleep too.
+    pub(crate) is_listening: bool,
 }
 
 /// Calls of the driver.
 impl Control {
-    pub(crate) fn new(config: Config) -> Result<Self, Error> {
-        Ok(Control {
+    pub(crate) fn new(config: Config) -> Self {
+        Control {
             locked: Mutex::new(Locked {
                 state: State::new(config).with_seed(sync::seed()),
+                driver: None,
                 thread: None,
                 in_source: false,
                 dropped: false,
+                wakers: Wakers::default(),
             }),
             changed: Condvar::new(),
-            wakeup: Wakeup::new()?,
-        })
+        }
     }
 
-    /// Takes note that the calling thread runs the loop.
-    pub(crate) fn begin(&self) {
-        self.lock().thread = Some(thread::current().id());
+    /// Sets what wakes the driver from now on.
+    pub(crate) fn begin(&self, driver: Waker) {
+        self.lock().driver = Some(driver);
     }
 
+    /// Returns the next step of the driver, which the calling thread carries out.
     pub(crate) fn step(&self) -> Step {
         let mut inner = self.lock();
-        match inner.state.poll_action(sync::now()) {
+        let action = inner.state.poll_action(sync::now());
+        inner.thread = action.map(|_| thread::current().id());
+        match action {
             Some(action) => {
                 inner.in_source = matches!(action, Action::Pass { .. });
                 Step::Do(action)
             }
-            None => Step::Sleep {
+            None => Step::Sleep(Sleep {
                 until: inner.state.poll_timeout(),
                 is_listening: inner.state.is_listening(),
-            },
+            }),
         }
     }
 
-    /// Waits until `until`, for an input that changes the next step, or for the descriptor. It may
-    /// return early.
-    pub(crate) fn sleep(
-        &self,
-        until: Option<Instant>,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<(), Error> {
-        if self.wakeup.wait(until, descriptor)? {
-            self.lock().state.handle_readable();
-        }
-        Ok(())
+    /// Takes note that the descriptor is readable.
+    pub(crate) fn readable(&self) {
+        self.lock().state.handle_readable();
     }
 
     pub(crate) fn subscribed(&self, hearing: SubscriptionState) {
@@ -105,12 +108,21 @@ impl Control {
         })
     }
 
+    /// Takes note of what the changes since the last pass are about; `None`: that is not known.
+    pub(crate) fn changed(&self, keys: Option<&[OpKey]>) {
+        self.lock().state.handle_changed_keys(keys);
+    }
+
     pub(crate) fn should_continue(&self) -> bool {
         self.lock().state.should_continue(sync::now())
     }
 
     pub(crate) fn backoff(&self, key: OpKey) -> Option<Duration> {
         self.lock().state.backoff(sync::now(), key)
+    }
+
+    pub(crate) fn due(&self) -> Vec<OpKey> {
+        self.lock().state.due().to_vec()
     }
 
     pub(crate) fn is_tracked(&self, key: OpKey) -> bool {
@@ -137,7 +149,7 @@ impl Control {
                 inner.state.handle_stop(now);
             }
         });
-        self.changed.notify_all();
+        self.notify();
     }
 
     /// Takes note that the loop is dropped. Every wait ends.
@@ -146,7 +158,7 @@ impl Control {
         inner.state.handle_gone();
         inner.dropped = true;
         drop(inner);
-        self.changed.notify_all();
+        self.notify();
     }
 }
 
@@ -175,25 +187,103 @@ impl Control {
 
     /// Returns once a pass over that revision, or a later one, has converged.
     pub(crate) fn converged(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
-        let before = {
+        self.wait_for(timeout, &self.until_converged(revision))
+    }
+
+    /// Returns once a pass over that revision, or a later one, has tried all of it.
+    pub(crate) fn tried(&self, revision: Revision, timeout: Duration) -> Result<(), Error> {
+        self.wait_for(timeout, &Until::tried(revision))
+    }
+
+    /// Until a pass over that revision, or a later one, has converged: from now on, unless the last
+    /// one did and nothing came since.
+    pub(crate) fn until_converged(&self, revision: Revision) -> Until {
+        let after = Some(self.lock().state.last_started());
+        Until { revision, after }
+    }
+
+    fn wait_for(&self, timeout: Duration, until: &Until) -> Result<(), Error> {
+        {
             let inner = self.lock();
-            let before = inner.state.last_started();
-            if inner.state.is_converged(revision, before) {
+            if until.is_reached(&inner.state) {
                 return Ok(());
             }
             inner.refuse_if_stopping()?;
             inner.refuse_own_thread()?;
-            before
-        };
-        self.wait(timeout, |Locked { state, .. }| {
-            if state.is_converged(revision, before) {
-                return Some(Ok(()));
+        }
+        self.wait(timeout, |inner| until.answer(inner))
+    }
+
+    /// Has a task woken when there may be an answer, or returns that.
+    pub(crate) fn poll(
+        &self,
+        until: &Until,
+        id: &mut WakerId,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let mut inner = self.lock();
+        match until.answer(&inner) {
+            Some(answer) => Poll::Ready(answer.map_err(Error::new)),
+            None => {
+                inner.wakers.set(id, context.waker());
+                Poll::Pending
             }
-            let is_running = !state.is_done(state.last_started());
-            if state.is_ended() || state.is_stopping() && !is_running {
-                return Some(Err(ErrorKind::Ended));
-            }
-            (state.is_paused() && !is_running).then_some(Err(ErrorKind::Paused))
+        }
+    }
+
+    /// Takes note that a task does not wait any more.
+    pub(crate) fn forget(&self, id: &WakerId) {
+        let waker = self.lock().wakers.remove(id);
+        // After the lock: it may own anything.
+        drop(waker);
+    }
+
+    /// Returns how often the ops on objects have failed, and when they are tried again.
+    pub(crate) fn retries(&self, keys: &[OpKey]) -> Vec<Option<(u32, Instant)>> {
+        let inner = self.lock();
+        keys.iter().map(|key| inner.state.retry(*key)).collect()
+    }
+
+    /// Returns for how long from now the op on an object is not tried again, at the latest.
+    pub(crate) fn time_to_retry(&self, key: OpKey) -> Option<Duration> {
+        let (_, at) = self.lock().state.retry(key)?;
+        let left = at.saturating_duration_since(sync::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Refuses a question that would not be answered: by a loop that ends, or by the calling
+    /// thread, which waits.
+    pub(crate) fn refuse_question(&self) -> Result<(), Error> {
+        let inner = self.lock();
+        inner.refuse_if_stopping()?;
+        inner.refuse_own_thread()
+    }
+
+    /// Wakes the driver, which answers the questions.
+    pub(crate) fn wake(&self) {
+        let driver = self.lock().driver.clone();
+        driver.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Takes note that the calling thread answers questions.
+    pub(crate) fn begin_answers(&self) {
+        self.lock().thread = Some(thread::current().id());
+    }
+
+    /// Wakes the callers that wait for an answer.
+    pub(crate) fn answered(&self) {
+        self.notify();
+    }
+
+    /// Returns once a question is answered.
+    pub(crate) fn wait_answered(
+        &self,
+        timeout: Duration,
+        is_answered: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        self.wait(timeout, |inner| match is_answered() {
+            true => Some(Ok(())),
+            false => inner.state.is_ended().then_some(Err(ErrorKind::Ended)),
         })
     }
 
@@ -246,7 +336,7 @@ impl Control {
             Ok((!inner.is_own_thread()).then_some(last))
         });
         // Waits for a pass that does not start now end.
-        self.changed.notify_all();
+        self.notify();
         let Some(last) = last? else { return Ok(()) };
         self.wait(timeout, |Locked { state, .. }| {
             if state.is_done(last) {
@@ -266,7 +356,7 @@ impl Control {
 
     pub(crate) fn stop(&self) {
         self.input(|inner, now| inner.state.handle_stop(now));
-        self.changed.notify_all();
+        self.notify();
     }
 
     pub(crate) fn is_ended(&self) -> bool {
@@ -287,16 +377,24 @@ impl Control {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has those who wait look again.
+    fn notify(&self) {
+        let wakers = self.lock().wakers.take();
+        self.changed.notify_all();
+        wakers.for_each(Waker::wake);
+    }
+
     /// Gives the state an input, and wakes the driver if that changed its timeout.
     fn input<T>(&self, input: impl FnOnce(&mut Locked, Instant) -> T) -> T {
         let mut inner = self.lock();
         let before = inner.state.poll_timeout();
         // The time is read under the lock, so that inputs arrive in its order.
         let answer = input(&mut inner, sync::now());
-        let wake = inner.state.poll_timeout() != before;
+        let is_changed = inner.state.poll_timeout() != before;
+        let driver = inner.driver.clone().filter(|_| is_changed);
         drop(inner);
-        if wake {
-            self.wakeup.wake();
+        if let Some(driver) = driver {
+            driver.wake();
         }
         answer
     }
@@ -314,6 +412,43 @@ impl Control {
         answer(&inner)
             .unwrap_or(Err(ErrorKind::Timeout))
             .map_err(Error::new)
+    }
+}
+
+/// What a call or a task waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    revision: Revision,
+    /// The last pass that had started by then, where one is to have converged; else it is enough
+    /// that a pass has tried all.
+    after: Option<u64>,
+}
+
+impl Until {
+    /// Until a pass over that revision, or a later one, has tried all of it.
+    pub(crate) fn tried(revision: Revision) -> Until {
+        Until {
+            revision,
+            after: None,
+        }
+    }
+
+    fn is_reached(&self, state: &State) -> bool {
+        match self.after {
+            Some(after) => state.is_converged(self.revision, after),
+            None => state.is_tried(self.revision),
+        }
+    }
+
+    fn answer(&self, Locked { state, .. }: &Locked) -> Option<Result<(), ErrorKind>> {
+        if self.is_reached(state) {
+            return Some(Ok(()));
+        }
+        let is_running = !state.is_done(state.last_started());
+        if state.is_ended() || state.is_stopping() && !is_running {
+            return Some(Err(ErrorKind::Ended));
+        }
+        (state.is_paused() && !is_running).then_some(Err(ErrorKind::Paused))
     }
 }
 

@@ -1,19 +1,22 @@
-//! The driver: carries out the actions of the state machine on one thread.
+//! The driver: carries out the actions of the state machine, one at a time.
 
 use std::mem;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::task::Waker;
 
 use trueup_reconcile::{
     Drained, Extent, Ledger, OpKey, PassLimits, Report, Source, Subscribed, Subscription,
 };
 
-use crate::control::{Control, Step};
+use crate::control::{Control, Sleep, Step};
 use crate::handle::Shared;
+use crate::sync::Wakeup;
 use crate::{
     Action, Config, Error, ErrorKind, Handle, PassSummary, Revision, SubscriptionState, trace,
 };
 
-type OnPass<'a, S> = dyn FnMut(Result<&<S as Source>::Report, &<S as Source>::Error>) + Send + 'a;
+type OnPass<'a, S> = dyn FnMut(FinishedPass<'_, S>) + Send + 'a;
 type OnReport<'a, S> = dyn FnMut(&<S as Source>::Report) + Send + 'a;
 type OnSubscribe<'a, S> =
     dyn FnMut(Subscribed<&<S as Source>::Subscription, &<S as Source>::Error>) + Send + 'a;
@@ -25,6 +28,7 @@ type OnSubscribe<'a, S> =
 /// neither reads nor writes.
 pub struct Loop<'a, S: Source> {
     // Dropped in this order: everything else is dropped before handles see the end.
+    subscription: Option<S::Subscription>,
     source: S,
     scope: S::Scope,
     desired: S::Desired,
@@ -37,6 +41,34 @@ pub struct Loop<'a, S: Source> {
     scope_error: Option<Arc<S::Error>>,
     shared: Arc<Shared<S>>,
     _on_drop: OnDrop<S>,
+}
+
+/// A pass that is over, for [`Loop::on_report`].
+#[non_exhaustive]
+pub struct FinishedPass<'a, S: Source> {
+    /// The desired state that it was for.
+    pub revision: Revision,
+    /// How much it observed.
+    pub extent: Extent,
+    /// Its report, or why it could not run.
+    pub result: Result<&'a S::Report, &'a S::Error>,
+}
+
+/// The parts of a loop that a question may look at, for [`Handle::ask`].
+#[non_exhaustive]
+pub struct LoopView<'a, S: Source> {
+    /// The source, as the last pass left it.
+    pub source: &'a S,
+    /// The scope.
+    pub scope: &'a S::Scope,
+    /// The desired state of the last pass.
+    pub desired: &'a S::Desired,
+    /// The ledger.
+    pub ledger: &'a dyn Ledger,
+    /// The options.
+    pub options: &'a S::Options,
+    /// The backoff of failed ops, as [`PassLimits::backoff`].
+    pub limits: PassLimits<'a>,
 }
 
 /// The callbacks. They run on the loop's thread.
@@ -52,10 +84,6 @@ impl<'a, S: Source> Loop<'a, S> {
     /// Makes a loop, which [`run`](Self::run) then runs. `ledger` is the source's in this scope: a
     /// durable one, or a [`MemoryLedger`](trueup_reconcile::MemoryLedger) if a restart may forget.
     /// The loop drops it before it reports its end, so that a caller that waited can open it again.
-    ///
-    /// # Errors
-    ///
-    /// [`Os`](ErrorKind::Os) if the operating system refuses an event descriptor.
     pub fn new(
         source: S,
         scope: S::Scope,
@@ -63,10 +91,11 @@ impl<'a, S: Source> Loop<'a, S> {
         ledger: impl Ledger + Send + 'a,
         options: S::Options,
         config: Config,
-    ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::new(Control::new(config)?));
+    ) -> Self {
+        let shared = Arc::new(Shared::new(Control::new(config)));
         let on_drop = OnDrop(Arc::clone(&shared));
-        Ok(Loop {
+        Loop {
+            subscription: None,
             source,
             scope,
             desired,
@@ -83,15 +112,12 @@ impl<'a, S: Source> Loop<'a, S> {
             scope_error: None,
             shared,
             _on_drop: on_drop,
-        })
+        }
     }
 
-    /// Sets a callback for every pass, on the loop's thread, with the report or the error. The pass
+    /// Sets a callback for every pass, on the loop's thread. The pass
     /// is done once all callbacks have returned, and only then a forced pass or a pause returns.
-    pub fn on_report(
-        mut self,
-        call: impl FnMut(Result<&S::Report, &S::Error>) + Send + 'a,
-    ) -> Self {
+    pub fn on_report(mut self, call: impl FnMut(FinishedPass<'_, S>) + Send + 'a) -> Self {
         self.callbacks.report = Box::new(call);
         self
     }
@@ -136,44 +162,53 @@ impl<'a, S: Source> Loop<'a, S> {
 
     /// Runs the loop on the calling thread until a handle stops it or the scope is gone.
     ///
-    /// A panic of the source, of a callback or of a [change](Handle::change) goes on to the caller,
-    /// and the loop has ended for handles.
+    /// A panic of the source, of a callback, of a [change](Handle::change) or of a
+    /// [question](Handle::ask) goes on to the caller, and the loop has ended for handles.
     ///
     /// # Errors
     ///
     /// [`ScopeEnded`](ErrorKind::ScopeEnded); [`Os`](ErrorKind::Os) if the operating system refuses
     /// the descriptor that wakes the loop.
     pub fn run(mut self) -> Result<(), Error> {
-        let control = Arc::clone(&self.shared.control);
-        control.begin();
-        let mut subscription = None;
+        let wakeup = Arc::new(Wakeup::new()?);
+        self.begin(Waker::from(Arc::clone(&wakeup)));
         loop {
-            match self.step() {
-                Step::Do(Action::Subscribe) => {
-                    // The old one first: two subscriptions would report each event twice.
-                    drop(subscription.take());
-                    subscription = self.subscribe();
+            match self.turn() {
+                Turn::Again => {}
+                Turn::Sleep(sleep) => {
+                    let polled = self.descriptor().filter(|_| sleep.is_listening);
+                    if wakeup.wait(sleep.until, polled)? {
+                        self.readable();
+                    }
                 }
-                Step::Do(Action::Drain) => self.drain(&mut subscription),
-                Step::Do(Action::Pass {
-                    extent,
-                    ops,
-                    revision,
-                }) => self.pass(extent, ops, revision),
-                Step::Do(Action::End) => break,
-                Step::Sleep {
-                    until,
-                    is_listening,
-                } => {
-                    let polled = subscription.as_ref().filter(|_| is_listening);
-                    control.sleep(until, polled.and_then(S::Subscription::descriptor))?;
-                }
+                Turn::End(ended) => return ended,
             }
         }
-        drop(subscription);
-        match self.scope_error.take() {
-            None => Ok(()),
-            Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
+    }
+
+    /// Answers the questions of handles.
+    fn answer(&self) {
+        let questions = mem::take(&mut self.shared.mailbox().questions);
+        if questions.is_empty() {
+            return;
+        }
+        let control = &*self.shared.control;
+        control.begin_answers();
+        let backoff = |key: OpKey| control.time_to_retry(key);
+        for question in questions {
+            let mut limits = PassLimits::default();
+            if control.has_backoff() {
+                limits = limits.with_backoff(&backoff);
+            }
+            question(LoopView {
+                source: &self.source,
+                scope: &self.scope,
+                desired: &self.desired,
+                ledger: &*self.ledger,
+                options: &self.options,
+                limits,
+            });
+            control.answered();
         }
     }
 
@@ -189,16 +224,27 @@ impl<'a, S: Source> Loop<'a, S> {
         };
         // No code of the source or a caller runs under the lock.
         drop(mailbox);
-        if let Some(declared) = declared {
+        if let Some((revision, declared)) = declared {
             self.desired = declared;
+            self.note_changed(revision);
         }
-        for change in changes {
+        for (revision, change) in changes {
             change(&mut self.desired);
+            self.note_changed(revision);
         }
         step
     }
 
-    fn subscribe(&mut self) -> Option<S::Subscription> {
+    /// Notes which objects a revision has changed.
+    fn note_changed(&mut self, revision: Revision) {
+        let keys = self.source.changed_keys(&self.desired, &self.options);
+        self.shared.control.changed(keys.as_deref());
+        self.shared.board.note_changed(revision, keys);
+    }
+
+    fn subscribe(&mut self) {
+        // The old one first: two subscriptions would report each event twice.
+        self.subscription = None;
         match self
             .source
             .subscribe(&self.scope, self.shared.subscription_hints())
@@ -212,7 +258,7 @@ impl<'a, S: Source> Loop<'a, S> {
                         Some(_) => SubscriptionState::Polled,
                         None => SubscriptionState::Pushed,
                     });
-                Some(subscription)
+                self.subscription = Some(subscription);
             }
             Subscribed::Unsupported => {
                 (self.callbacks.subscribe)(Subscribed::Unsupported);
@@ -220,18 +266,16 @@ impl<'a, S: Source> Loop<'a, S> {
                 self.shared
                     .control
                     .subscribed(SubscriptionState::Unsupported);
-                None
             }
             Subscribed::Failed(error) => {
                 self.subscription_failed(error);
                 self.shared.control.subscribed(SubscriptionState::Failed);
-                None
             }
         }
     }
 
-    fn drain(&mut self, subscription: &mut Option<S::Subscription>) {
-        match subscription.as_mut().map(Subscription::drain) {
+    fn drain(&mut self) {
+        match self.subscription.as_mut().map(Subscription::drain) {
             None => drop(self.shared.control.drained(Some(Drained::Nothing))),
             Some(Ok(drained)) => {
                 if let Some(count) = self.shared.control.drained(Some(drained)) {
@@ -240,7 +284,7 @@ impl<'a, S: Source> Loop<'a, S> {
                 }
             }
             Some(Err(error)) => {
-                drop(subscription.take());
+                self.subscription = None;
                 self.subscription_failed(error);
                 self.shared.control.drained(None);
             }
@@ -269,8 +313,10 @@ impl<'a, S: Source> Loop<'a, S> {
         let control = &*self.shared.control;
         let should_continue = || control.should_continue();
         let backoff = |key: OpKey| control.backoff(key);
+        let due = control.due();
         let mut limits = PassLimits::default()
             .with_extent(extent)
+            .with_due(&due)
             .with_should_continue(&should_continue);
         if self.last_reported.take() == Some(revision) {
             limits = limits.with_same_desired();
@@ -298,10 +344,18 @@ impl<'a, S: Source> Loop<'a, S> {
                 let summary = PassSummary::of(&report, tracked);
                 span.done(&summary);
                 self.last_reported = Some(revision);
+                let mut statuses = Vec::new();
+                report.statuses(&mut |key, status| statuses.push((key, status.cloned())));
+                self.shared.board.update(statuses);
                 let report = Arc::new(report);
                 let replaced = self.store_report(&report, summary.converged);
                 let is_drift = would_be_drift && !summary.ops.is_empty();
-                span.within(|| self.call_back(&report, is_drift));
+                let pass = FinishedPass {
+                    revision,
+                    extent,
+                    result: Ok(&*report),
+                };
+                span.within(|| self.call_back(pass, &report, is_drift));
                 self.shared.control.pass_done(Some(&summary), false);
                 if !summary.converged {
                     self.shared.forget_converged();
@@ -314,7 +368,12 @@ impl<'a, S: Source> Loop<'a, S> {
                 let error = Arc::new(error);
                 let replaced = self.shared.mailbox().error.replace(Arc::clone(&error));
                 drop(replaced);
-                span.within(|| (self.callbacks.report)(Err(&error)));
+                let pass = FinishedPass {
+                    revision,
+                    extent,
+                    result: Err(&*error),
+                };
+                span.within(|| (self.callbacks.report)(pass));
                 let is_scope_gone = S::is_scope_gone(&error);
                 self.scope_error = is_scope_gone.then_some(error);
                 self.shared.control.pass_done(None, is_scope_gone);
@@ -323,8 +382,8 @@ impl<'a, S: Source> Loop<'a, S> {
         }
     }
 
-    fn call_back(&mut self, report: &S::Report, is_drift: bool) {
-        (self.callbacks.report)(Ok(report));
+    fn call_back(&mut self, pass: FinishedPass<'_, S>, report: &S::Report, is_drift: bool) {
+        (self.callbacks.report)(pass);
         if is_drift {
             (self.callbacks.drift)(report);
         }
@@ -343,6 +402,76 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 }
 
+/// A loop of any source, as whatever runs it sees it: [`Loop::run`], or a fleet.
+pub(crate) trait Drive {
+    /// Takes what is woken when a turn may be due. It comes first.
+    fn begin(&mut self, waker: Waker);
+
+    /// Carries out the next action, if there is one now.
+    fn turn(&mut self) -> Turn;
+
+    /// The descriptor of the subscription, to be polled where a turn says so.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Takes note that the descriptor is readable, or has failed.
+    fn readable(&self);
+
+    fn control(&self) -> Arc<Control>;
+}
+
+/// What follows a turn.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// Another one.
+    Again,
+    /// A sleep, and then another one.
+    Sleep(Sleep),
+    /// None: the loop is to be dropped.
+    End(Result<(), Error>),
+}
+
+impl<S: Source> Drive for Loop<'_, S> {
+    fn begin(&mut self, waker: Waker) {
+        self.shared.control.begin(waker);
+        self.note_changed(Revision::default());
+    }
+
+    fn turn(&mut self) -> Turn {
+        self.answer();
+        match self.step() {
+            Step::Do(Action::Subscribe) => self.subscribe(),
+            Step::Do(Action::Drain) => self.drain(),
+            Step::Do(Action::Pass {
+                extent,
+                ops,
+                revision,
+            }) => self.pass(extent, ops, revision),
+            Step::Do(Action::End) => {
+                return Turn::End(match self.scope_error.take() {
+                    None => Ok(()),
+                    Some(error) => Err(Error::of_source(ErrorKind::ScopeEnded, error)),
+                });
+            }
+            Step::Sleep(sleep) => return Turn::Sleep(sleep),
+        }
+        Turn::Again
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.subscription
+            .as_ref()
+            .and_then(S::Subscription::descriptor)
+    }
+
+    fn readable(&self) {
+        self.shared.control.readable();
+    }
+
+    fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.shared.control)
+    }
+}
+
 /// Reports to the handles that the loop is dropped: after its end, after a panic, or never run.
 struct OnDrop<S: Source>(Arc<Shared<S>>);
 
@@ -351,10 +480,13 @@ impl<S: Source> Drop for OnDrop<S> {
         let clear = || {
             let mut mailbox = self.0.mailbox();
             let unused = (mailbox.desired.take(), mem::take(&mut mailbox.changes));
+            let unanswered = mem::take(&mut mailbox.questions);
             drop(mailbox);
+            drop(unanswered);
             drop(unused);
         };
         clear();
+        self.0.board.end();
         self.0.control.dropped();
         // Again, for values that came in between; none come from here on.
         clear();

@@ -19,8 +19,10 @@ pub enum ErrorKind {
     Ended,
     /// The timeout passed first. The request stays open.
     Timeout,
-    /// Too many changes wait for a pass already.
+    /// Too many changes or questions wait already.
     Full,
+    /// It is not known any more which objects the revision changed.
+    Forgotten,
     /// The loop is paused, so no pass starts.
     Paused,
     /// The call was made on the loop's own thread, and would have waited for that thread.
@@ -55,7 +57,7 @@ impl Error {
         self.kind == ErrorKind::Timeout
     }
 
-    /// True if too many changes wait for a pass.
+    /// True if too many changes or questions wait.
     pub fn is_full(&self) -> bool {
         self.kind == ErrorKind::Full
     }
@@ -90,7 +92,8 @@ impl fmt::Display for Error {
         f.write_str(match self.kind {
             ErrorKind::Ended => "the loop has ended",
             ErrorKind::Timeout => "not over within the time given",
-            ErrorKind::Full => "too many changes wait for a pass",
+            ErrorKind::Full => "too many changes or questions wait",
+            ErrorKind::Forgotten => "the objects of this revision are not known any more",
             ErrorKind::Paused => "the loop is paused",
             ErrorKind::OwnThread => "would wait, on the loop's thread, for that thread",
             ErrorKind::PassFailed => "the pass could not run",

@@ -1,18 +1,25 @@
 //! The loop's controls, for any thread.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use trueup_reconcile::{Hints, Source, Subscribed};
+use trueup_reconcile::{Hints, OpKey, Source, Subscribed};
 
-use crate::control::Control;
+use crate::board::{Board, Changed, DatedStatus};
+use crate::control::{Control, Until};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
-use crate::{Error, ErrorKind, Revision, Stats};
+use crate::wakers::WakerId;
+use crate::{Error, ErrorKind, Events, LoopView, ObjectStatus, Revision, Stats, Tried};
 
 /// The number of changes that may wait for a pass.
 const MAX_CHANGES: usize = 1 << 16;
+/// The number of questions that may wait for the end of a pass.
+const MAX_QUESTIONS: usize = 1 << 10;
 
 /// Controls a [`Loop`](crate::Loop) from any thread. Clones control the same loop.
 ///
@@ -50,7 +57,7 @@ impl<S: Source> Handle<S> {
         // Under one lock, so that each revision is one desired state.
         let mut mailbox = self.shared.mailbox();
         let revision = self.shared.control.desired()?;
-        let replaced = mailbox.desired.replace(desired);
+        let replaced = mailbox.desired.replace((revision, desired));
         let superseded = mem::take(&mut mailbox.changes);
         drop(mailbox);
         drop((replaced, superseded));
@@ -86,7 +93,7 @@ impl<S: Source> Handle<S> {
             return Err(Error::new(ErrorKind::Full));
         }
         let revision = self.shared.control.change()?;
-        mailbox.changes.push(change);
+        mailbox.changes.push((revision, change));
         Ok(revision)
     }
 
@@ -109,12 +116,128 @@ impl<S: Source> Handle<S> {
     ) -> Result<Arc<S::Report>, Error> {
         self.shared.mailbox().waiting += 1;
         let waited = self.shared.control.converged(revision, timeout);
-        let mut mailbox = self.shared.mailbox();
-        mailbox.waiting -= 1;
-        let converged = mailbox.converged.clone();
-        drop(mailbox);
+        let converged = self.shared.take_converged();
         // A pass converged, so its report is there.
         waited.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
+    }
+
+    /// As [`wait_converged`](Self::wait_converged), for a task, and without a bound. It needs no
+    /// runtime. Dropping it ends the wait and nothing else.
+    pub fn converged(&self, revision: Revision) -> ConvergedFuture<S> {
+        self.shared.mailbox().waiting += 1;
+        ConvergedFuture {
+            shared: Arc::clone(&self.shared),
+            until: self.shared.control.until_converged(revision),
+            waker: WakerId::default(),
+        }
+    }
+
+    /// Waits until a pass has tried what `revision` changed, whether it converged or not, and
+    /// returns what became of these objects. It returns at once if that is so already. A pass that
+    /// was cut short, or that could not read all, has not tried it.
+    ///
+    /// It requests no pass: a [change](Self::change) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Forgotten`](ErrorKind::Forgotten) if it is not known any more which objects these are: of
+    /// the latest revisions 65,536 objects are kept; one that changed none counts as one.
+    /// [`Timeout`](ErrorKind::Timeout);
+    /// [`Paused`](ErrorKind::Paused), because no pass starts; [`Ended`](ErrorKind::Ended);
+    /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread and would wait.
+    pub fn wait_tried(&self, revision: Revision, timeout: Duration) -> Result<Tried, Error> {
+        self.shared.control.tried(revision, timeout)?;
+        self.shared.tried(revision)
+    }
+
+    /// As [`wait_tried`](Self::wait_tried), for a task, and without a bound. It needs no runtime.
+    /// Dropping it ends the wait and nothing else.
+    pub fn tried(&self, revision: Revision) -> TriedFuture<S> {
+        TriedFuture {
+            shared: Arc::clone(&self.shared),
+            revision,
+            waker: WakerId::default(),
+        }
+    }
+
+    /// Returns the status of an object; `None` if it is in place, or neither there nor desired, as
+    /// far as a pass has seen.
+    pub fn status(&self, key: OpKey) -> Option<ObjectStatus> {
+        let dated = self.shared.board.status(key)?;
+        self.shared.with_retries(vec![(key, dated)]).pop()
+    }
+
+    /// Returns the status of every object that is not simply in place, in the order of their kinds
+    /// and names.
+    pub fn exceptions(&self) -> Vec<ObjectStatus> {
+        let mut all = self.shared.with_retries(self.shared.board.all());
+        all.sort_by(|one, other| {
+            let (one, other) = (&one.status, &other.status);
+            (one.kind, &one.object).cmp(&(other.kind, &other.object))
+        });
+        all
+    }
+
+    /// Returns the number of objects that have a status, by their kind and the name of the
+    /// [condition](trueup_reconcile::Condition::name). Where there were some earlier, it is 0.
+    pub fn exception_counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
+        self.shared.board.counts()
+    }
+
+    /// Returns the changes of statuses from now on.
+    pub fn events(&self) -> Events {
+        Events::new(Arc::clone(&self.shared.board))
+    }
+
+    /// Calls `question` on the loop's thread, after the running pass if there is one, and returns
+    /// its answer. It is no pass and requests none; it works during a pause as well. The next pass
+    /// waits for it, so it should be short.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trueup_loop::{Error, Handle};
+    /// # use trueup_reconcile::Source;
+    /// # fn len<S: Source<Desired = Vec<u8>>>(handle: &Handle<S>) -> Result<usize, Error> {
+    /// let desired = handle.ask(|view| view.desired.len(), Duration::from_secs(10))?;
+    /// # Ok(desired)
+    /// # }
+    /// ```
+    ///
+    /// A panic of `question` ends the loop, as that of a [change](Self::change) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](ErrorKind::Timeout): `question` is not called any more, unless it runs already.
+    /// [`Full`](ErrorKind::Full) if 1,024 questions wait already. [`Ended`](ErrorKind::Ended);
+    /// [`OwnThread`](ErrorKind::OwnThread) if the call is from the loop's own thread, which would
+    /// wait for itself.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(LoopView<'_, S>) -> T + Send + 'static,
+        timeout: Duration,
+    ) -> Result<T, Error> {
+        let answer = Arc::new(Mutex::new(None));
+        let asked = Arc::downgrade(&answer);
+        let question = Box::new(move |view: LoopView<'_, S>| {
+            // A caller that does not wait any more needs no answer.
+            if let Some(answer) = asked.upgrade() {
+                let given = question(view);
+                *locked(&answer) = Some(given);
+            }
+        });
+        let mut mailbox = self.shared.mailbox();
+        if mailbox.questions.len() >= MAX_QUESTIONS {
+            return Err(Error::new(ErrorKind::Full));
+        }
+        self.shared.control.refuse_question()?;
+        mailbox.questions.push(question);
+        drop(mailbox);
+        let control = &self.shared.control;
+        control.wake();
+        control.wait_answered(timeout, || locked(&answer).is_some())?;
+        // It is there: that was waited for.
+        let given = locked(&answer).take();
+        given.ok_or_else(|| Error::new(ErrorKind::Ended))
     }
 
     /// Returns the counters and the present state of the loop.
@@ -217,21 +340,77 @@ impl<S: Source> fmt::Debug for Handle<S> {
     }
 }
 
+/// The wait of [`Handle::converged`].
+pub struct ConvergedFuture<S: Source> {
+    shared: Arc<Shared<S>>,
+    until: Until,
+    waker: WakerId,
+}
+
+impl<S: Source> Future for ConvergedFuture<S> {
+    type Output = Result<Arc<S::Report>, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let control = &this.shared.control;
+        let polled = control.poll(&this.until, &mut this.waker, context);
+        polled.map(|answer| {
+            let converged = this.shared.mailbox().converged.clone();
+            answer.and_then(|()| converged.ok_or_else(|| Error::new(ErrorKind::Ended)))
+        })
+    }
+}
+
+impl<S: Source> Drop for ConvergedFuture<S> {
+    fn drop(&mut self) {
+        self.shared.control.forget(&self.waker);
+        drop(self.shared.take_converged());
+    }
+}
+
+/// The wait of [`Handle::tried`].
+pub struct TriedFuture<S: Source> {
+    shared: Arc<Shared<S>>,
+    revision: Revision,
+    waker: WakerId,
+}
+
+impl<S: Source> Future for TriedFuture<S> {
+    type Output = Result<Tried, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let until = Until::tried(this.revision);
+        let polled = this.shared.control.poll(&until, &mut this.waker, context);
+        polled.map(|answer| answer.and_then(|()| this.shared.tried(this.revision)))
+    }
+}
+
+impl<S: Source> Drop for TriedFuture<S> {
+    fn drop(&mut self) {
+        self.shared.control.forget(&self.waker);
+    }
+}
+
 /// The part that the loop and its handles share.
 pub(crate) struct Shared<S: Source> {
     pub(crate) control: Arc<Control>,
+    pub(crate) board: Arc<Board>,
     mailbox: Mutex<Mailbox<S>>,
 }
 
 type Change<S> = Box<dyn FnOnce(&mut <S as Source>::Desired) + Send>;
+type Question<S> = Box<dyn FnOnce(LoopView<'_, S>) + Send>;
 
 /// The values of the source's types that the loop and its handles exchange. Values are moved in and
 /// out: none is dropped, and none of their code runs, under the lock.
 pub(crate) struct Mailbox<S: Source> {
     /// The desired state for the next pass.
-    pub(crate) desired: Option<S::Desired>,
-    /// The changes to make in it, in this order.
-    pub(crate) changes: Vec<Change<S>>,
+    pub(crate) desired: Option<(Revision, S::Desired)>,
+    /// The changes to make in it, in this order, each with the revision after it.
+    pub(crate) changes: Vec<(Revision, Change<S>)>,
+    /// The questions to answer, in this order.
+    pub(crate) questions: Vec<Question<S>>,
     pub(crate) report: Option<Arc<S::Report>>,
     /// The report of the last converged pass; `None` once a later pass has not converged and no
     /// call waits for it.
@@ -246,9 +425,11 @@ impl<S: Source> Shared<S> {
     pub(crate) fn new(control: Control) -> Self {
         Shared {
             control: Arc::new(control),
+            board: Arc::default(),
             mailbox: Mutex::new(Mailbox {
                 desired: None,
                 changes: Vec::new(),
+                questions: Vec::new(),
                 report: None,
                 converged: None,
                 waiting: 0,
@@ -289,8 +470,60 @@ impl<S: Source> Shared<S> {
         drop(stale);
     }
 
-    pub(crate) fn mailbox(&self) -> MutexGuard<'_, Mailbox<S>> {
-        // As in Control::lock, no code that can panic halfway runs under the lock.
-        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends a wait for the report of a converged pass, and returns that.
+    fn take_converged(&self) -> Option<Arc<S::Report>> {
+        let mut mailbox = self.mailbox();
+        mailbox.waiting -= 1;
+        mailbox.converged.clone()
     }
+
+    fn with_retries(&self, statuses: Vec<(OpKey, DatedStatus)>) -> Vec<ObjectStatus> {
+        let keys: Vec<OpKey> = statuses.iter().map(|(key, _)| *key).collect();
+        let retries = self.control.retries(&keys);
+        let all = statuses.into_iter().zip(retries);
+        all.map(
+            |((key, DatedStatus { status, since }), retry)| ObjectStatus {
+                key,
+                status,
+                since,
+                tries: retry.map_or(0, |(tries, _)| tries),
+                next_try: retry.map(|(_, at)| at),
+            },
+        )
+        .collect()
+    }
+
+    /// Returns what became of the objects that a revision changed.
+    fn tried(&self, revision: Revision) -> Result<Tried, Error> {
+        let keys = match self.board.changed(revision) {
+            Changed::Forgotten => return Err(Error::new(ErrorKind::Forgotten)),
+            Changed::Unknown => None,
+            Changed::Keys(keys) => Some(keys),
+        };
+        let statuses = match &keys {
+            None => self.board.all(),
+            Some(keys) => keys
+                .iter()
+                .filter_map(|key| Some((*key, self.board.status(*key)?)))
+                .collect(),
+        };
+        let statuses = self.with_retries(statuses).into_iter();
+        let mut statuses: BTreeMap<OpKey, ObjectStatus> =
+            statuses.map(|status| (status.key, status)).collect();
+        let keys = keys.unwrap_or_else(|| statuses.keys().copied().collect());
+        let objects = keys.into_iter().map(|key| (key, statuses.remove(&key)));
+        Ok(Tried {
+            revision,
+            objects: objects.collect(),
+        })
+    }
+
+    pub(crate) fn mailbox(&self) -> MutexGuard<'_, Mailbox<S>> {
+        locked(&self.mailbox)
+    }
+}
+
+/// Locks a mutex. As in `Control::lock`, no code that can panic halfway runs under the lock.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

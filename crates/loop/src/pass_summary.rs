@@ -23,6 +23,8 @@ pub struct PassSummary {
     pub converged: bool,
     /// [`Report::is_truncated`].
     pub truncated: bool,
+    /// True if [`Report::is_seen_whole`] is false.
+    pub incomplete: bool,
     /// [`Report::requeue_after`].
     pub requeue_after: Option<Duration>,
     /// The ops by the kind of their objects.
@@ -41,6 +43,7 @@ impl PassSummary {
         let mut summary = PassSummary {
             converged: report.converged(),
             truncated: report.is_truncated(),
+            incomplete: !report.is_seen_whole(),
             requeue_after: report.requeue_after(),
             ..PassSummary::default()
         };

@@ -22,7 +22,7 @@ use trueup_reconcile::{Drained, Extent, OpKey};
 use self::backoff::Backoff;
 use self::budget::Budget;
 use self::jitter::Jitter;
-use self::schedule::{Schedule, bring_forward};
+use self::schedule::{Schedule, bring_forward, not_before};
 use crate::{Config, Revision, Stats};
 
 /// How long a descriptor is not polled after it was drained: a flood of events wakes the driver at
@@ -45,7 +45,8 @@ pub enum Action {
         extent: Extent,
         /// How many ops it may apply; `None`: any number; 0: it only observes.
         ops: Option<u64>,
-        /// The revision of the desired state declared last.
+        /// The revision of the desired state declared last. If it was changed since the last pass,
+        /// call [`State::handle_changed_keys`] before the pass.
         revision: Revision,
     },
     /// End the loop. No action follows.
@@ -103,13 +104,16 @@ pub struct State {
     /// Set from a loss of events until a full pass has ended without another loss: true if events
     /// were lost since the last full pass began.
     overrun: Option<bool>,
-    /// When the last full pass began.
-    last_full: Option<Instant>,
     /// The desired state of the last pass that began.
     revision: Revision,
     /// True if a new desired state was declared since, and not only a change.
     replaced: bool,
     converged: Option<Converged>,
+    /// The desired state of the last pass that was not cut short and saw all that it was about.
+    tried: Option<Revision>,
+    /// The revisions of passes that were not such, until a full pass is: those after the first one,
+    /// up to the second one.
+    left_out: Option<(Option<Revision>, Revision)>,
     /// The counters, and the revision declared last.
     stats: Stats,
 }
@@ -170,10 +174,11 @@ impl State {
             started: 0,
             done: 0,
             overrun: None,
-            last_full: None,
             revision: Revision::default(),
             replaced: false,
             converged: None,
+            tried: None,
+            left_out: None,
             stats: Stats::default(),
         }
     }
@@ -212,15 +217,14 @@ impl State {
         if self.paused {
             return None;
         }
-        if is_due(self.next_full_pass()) {
+        if is_due(self.schedule.next_full(self.hints_wait_until)) {
             if self.subscription == SubscriptionState::Failed && is_due(self.resubscribe) {
                 self.phase = Phase::Subscribing;
                 return Some(Action::Subscribe);
             }
             return Some(self.begin(now, Extent::Everything));
         }
-        is_due(self.schedule.next_dirty(self.hints_wait_until))
-            .then(|| self.begin(now, Extent::Dirty))
+        is_due(self.next_dirty_pass()).then(|| self.begin(now, Extent::Dirty))
     }
 
     /// Returns when to call [`poll_action`](Self::poll_action) again if there is no input before.
@@ -234,8 +238,8 @@ impl State {
             return self.stopping;
         }
         let passes = [
-            self.next_full_pass(),
-            self.schedule.next_dirty(self.hints_wait_until),
+            self.schedule.next_full(self.hints_wait_until),
+            self.next_dirty_pass(),
         ];
         let passes = passes.into_iter().filter(|_| !self.paused);
         passes.chain([self.cooldown]).flatten().min()
@@ -307,6 +311,18 @@ impl State {
         self.backoff.remaining(now, key)
     }
 
+    /// Returns the objects whose op failed before, and is to be tried again by the running pass. A
+    /// dirty pass looks at these as well.
+    pub fn due(&self) -> &[OpKey] {
+        self.backoff.due()
+    }
+
+    /// Returns how often the op on an object has failed since it last succeeded, and when it is
+    /// tried again at the latest; `None` if it has not failed.
+    pub fn retry(&self, key: OpKey) -> Option<(u32, Instant)> {
+        self.backoff.retry(key)
+    }
+
     /// Returns true if [`PassSummary::objects`](crate::PassSummary::objects) has to name the object
     /// whatever its outcome: its op failed before.
     pub fn is_tracked(&self, key: OpKey) -> bool {
@@ -333,9 +349,15 @@ impl State {
 }
 
 impl State {
-    fn next_full_pass(&self) -> Option<Instant> {
-        let due = self.schedule.next_full(self.hints_wait_until);
-        due.into_iter().chain(self.backoff.next()).min()
+    fn next_dirty_pass(&self) -> Option<Instant> {
+        let due = self.schedule.next_dirty(self.hints_wait_until);
+        due.into_iter().chain(self.next_retry()).min()
+    }
+
+    /// Returns when failed ops are tried again: those that come due within a debounce share a pass.
+    fn next_retry(&self) -> Option<Instant> {
+        let due = self.backoff.next()?.checked_add(self.config.debounce())?;
+        Some(not_before(due, self.hints_wait_until))
     }
 
     fn begin(&mut self, now: Instant, extent: Extent) -> Action {
@@ -346,16 +368,17 @@ impl State {
             answers_request |=
                 self.schedule.requested.is_some() || self.schedule.immediate.is_some();
             self.schedule = Schedule::default();
-            self.last_full = Some(now);
             self.overrun = self.overrun.map(|_| false);
         }
         if std::mem::take(&mut self.replaced) {
             self.backoff.desired_replaced();
-        } else if self.revision != self.stats.desired {
-            self.backoff.desired_changed();
         }
         self.revision = self.stats.desired;
         self.backoff.pass_begins(answers_request);
+        let is_retry_due = self.next_retry().is_some_and(|retry| retry <= now);
+        if extent == Extent::Dirty && is_retry_due {
+            self.backoff.take_due(now);
+        }
         let ops = self.budget.as_mut().map(|budget| budget.available(now));
         self.started += 1;
         self.phase = Phase::InPass(RunningPass {

@@ -5,11 +5,13 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 pub(crate) use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -43,6 +45,13 @@ impl Wakeup {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
+    fn take(&self) -> Result<(), Errno> {
+        match rustix::io::read(&self.0, &mut [0u8; 8]) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits until `until`, for a wake-up, or for the descriptor. It may return early. Returns true
     /// if the descriptor is readable or has failed.
     pub(crate) fn wait(
@@ -50,9 +59,7 @@ impl Wakeup {
         until: Option<Instant>,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Result<bool, Error> {
-        // A time too long for the kernel's type counts as no limit.
-        let timeout =
-            until.and_then(|until| Timespec::try_from(until.saturating_duration_since(now())).ok());
+        let timeout = timeout(until);
         let own = PollFd::new(&self.0, PollFlags::IN);
         let other = descriptor.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
         let (mut one, mut two);
@@ -79,11 +86,85 @@ impl Wakeup {
         }
         let readable = polled.get(1).is_some_and(|it| !it.revents().is_empty());
         if !polled[0].revents().is_empty() {
-            match rustix::io::read(&self.0, &mut [0u8; 8]) {
-                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(error) => return Err(Error::os(error)),
-            }
+            self.take().map_err(Error::os)?;
         }
         Ok(readable)
+    }
+}
+
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        Wakeup::wake(&self);
+    }
+}
+
+/// Returns the time until then for a call of the kernel. One too long for its type counts as no
+/// limit.
+fn timeout(until: Option<Instant>) -> Option<Timespec> {
+    until.and_then(|until| Timespec::try_from(until.saturating_duration_since(now())).ok())
+}
+
+/// The descriptors of many loops, of which one thread at a time waits for the next readable one.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+    wakeup: Wakeup,
+}
+
+/// The number of descriptors that one wait returns at most.
+const EVENTS: usize = 64;
+/// The number under which the event of [`Poller::wake`] is known.
+const WAKEUP: u64 = u64::MAX;
+
+impl Poller {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let wakeup = Wakeup::new()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::os)?;
+        let data = epoll::EventData::new_u64(WAKEUP);
+        epoll::add(&epoll, &wakeup.0, data, epoll::EventFlags::IN).map_err(Error::os)?;
+        Ok(Poller { epoll, wakeup })
+    }
+
+    /// Ends the present wait, or else the next one.
+    pub(crate) fn wake(&self) {
+        self.wakeup.wake();
+    }
+
+    /// Has a wait return `number` once, when the descriptor is readable or has failed. It need not
+    /// be taken back: a closed descriptor is never returned.
+    pub(crate) fn listen(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        number: u64,
+    ) -> Result<(), std::io::Error> {
+        let data = epoll::EventData::new_u64(number);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        match epoll::modify(&self.epoll, descriptor, data, flags) {
+            Err(Errno::NOENT) => Ok(epoll::add(&self.epoll, descriptor, data, flags)?),
+            modified => Ok(modified?),
+        }
+    }
+
+    /// Waits until `until`, for a wake-up, or for a descriptor, and returns the numbers of those
+    /// that are readable. It may return early.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Vec<u64> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let timeout = timeout(until);
+        let buffer = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // There is no other reason on a kernel as documented: the thread does not spin on one.
+            Err(_) => thread::sleep(POLL_RETRY),
+        }
+        let numbers = events.iter().map(|event| event.data.u64());
+        let readable = numbers.filter(|number| match *number {
+            WAKEUP => {
+                // Where it cannot be read it stays readable, and a wait returns early.
+                let _ = self.wakeup.take();
+                false
+            }
+            _ => true,
+        });
+        readable.collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Backoff: how long an op that failed is not tried again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use trueup_reconcile::{ErrorClass, OpKey, Outcome};
@@ -23,101 +23,152 @@ use crate::{Config, PassSummary};
 ///   matters, such as a foreign rule that catches a gateway: so after the longest delay as well.
 ///
 /// A new desired state frees all but `busy` and `unknown`, and forgets their failures. A change of
-/// the desired state frees them until they are tried again, whichever object it is about, and
-/// forgets nothing; it counts as a hint. The cost of a change does not depend on their number.
+/// the desired state frees the objects that it is about, of any class, until they are tried again,
+/// and forgets nothing; where it is not known which these are, all but `busy` and `unknown`. It
+/// counts as a hint. The cost of a pass does not depend on the number of failures.
 /// A failure doubles the delay only if the delay had passed: hints do not lengthen it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoff {
     failed: BTreeMap<OpKey, FailedOp>,
-    /// Counts the passes that answer hints.
-    hint_passes: u64,
-    /// Counts the passes over a changed desired state.
-    change_passes: u64,
+    /// When each is due, in that order.
+    queue: BTreeSet<(Instant, OpKey)>,
+    /// The ops that a hint brings forward.
+    waiting: BTreeSet<OpKey>,
     /// True while the running pass answers a hint.
     answers_hint: bool,
-    /// The earliest retry that needs no hint.
-    next: Option<Instant>,
-    /// True if `next` has to be computed again.
-    next_is_stale: bool,
-    /// True if an op waits for a hint.
-    waits_for_hint: bool,
+    /// The ops that the running pass is to try again.
+    due: Vec<OpKey>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct FailedOp {
     class: ErrorClass,
+    /// How often it has failed.
+    tries: u32,
     /// How often the delay was doubled.
     doublings: u32,
     /// When its delay has passed.
     retry_at: Instant,
     /// When the longest delay has passed.
     latest_retry_at: Instant,
-    /// [`Backoff::hint_passes`] when it was tried last.
-    hint_passes: u64,
-    /// [`Backoff::change_passes`] when it was tried last.
-    change_passes: u64,
+    /// When it is tried again without a further hint.
+    due_at: Instant,
+    /// True if a change is about its object, which was not tried since.
+    is_freed: bool,
 }
 
 impl Backoff {
     /// Takes note that the next pass has a new desired state.
     pub(super) fn desired_replaced(&mut self) {
-        self.failed.retain(|_, op| needs_time(op.class));
-        self.next_is_stale = true;
+        let freed = self.failed.iter().filter(|(_, op)| !needs_time(op.class));
+        let freed: Vec<OpKey> = freed.map(|(key, _)| *key).collect();
+        freed.into_iter().for_each(|key| self.forget(key));
     }
 
-    /// Takes note that the next pass has a changed desired state.
-    pub(super) fn desired_changed(&mut self) {
-        self.change_passes += 1;
+    /// Takes note of which objects the running pass has changed; `None`: that is not known.
+    pub(super) fn desired_changed(&mut self, keys: Option<&[OpKey]>) {
+        match keys {
+            Some(keys) => {
+                for key in keys {
+                    if let Some(op) = self.failed.get_mut(key) {
+                        op.is_freed = true;
+                    }
+                }
+            }
+            None => {
+                for op in self.failed.values_mut() {
+                    op.is_freed |= !needs_time(op.class);
+                }
+            }
+        }
     }
 
     /// Takes note that a pass begins.
     pub(super) fn pass_begins(&mut self, answers_hint: bool) {
         self.answers_hint = answers_hint;
-        self.hint_passes += u64::from(answers_hint);
-        self.next_is_stale |= answers_hint && self.waits_for_hint;
+        if answers_hint {
+            for key in std::mem::take(&mut self.waiting) {
+                if let Some(op) = self.failed.get(&key) {
+                    self.put_off(key, op.retry_at);
+                }
+            }
+        }
+    }
+
+    /// Has the pass that begins try the ops that are due, the earliest ones if they are many.
+    pub(super) fn take_due(&mut self, now: Instant) {
+        let due = self.queue.iter().take_while(|(at, _)| *at <= now);
+        self.due = due.take(MAX_DUE).map(|(_, key)| *key).collect();
+    }
+
+    /// Returns the ops that the running pass is to try again. One over everything looks at all.
+    pub(super) fn due(&self) -> &[OpKey] {
+        &self.due
     }
 
     /// Returns for how long from `now` the op on an object is not to be tried, or `None` if it may
     /// be tried.
     pub(super) fn remaining(&self, now: Instant, key: OpKey) -> Option<Duration> {
         let op = self.failed.get(&key)?;
-        let is_freed = self.answers_hint && op.class == ErrorClass::Dependency;
-        if is_freed || self.change_passes > op.change_passes && !needs_time(op.class) {
+        if op.is_freed || self.answers_hint && op.class == ErrorClass::Dependency {
             return None;
         }
-        let left = self.retry_at(op).saturating_duration_since(now);
+        let left = op.due_at.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 
     /// Takes the outcomes of a pass.
     pub(super) fn pass_done(&mut self, pass: &DonePass<'_>, config: &Config, jitter: &mut Jitter) {
-        self.next_is_stale |= pass.is_full;
+        let mut due = std::mem::take(&mut self.due);
+        if pass.is_full {
+            let all = self.queue.iter().take_while(|(at, _)| *at <= pass.since);
+            due = all.map(|(_, key)| *key).collect();
+        }
+        let is_whole = pass.summary.is_some_and(|summary| !summary.truncated);
         if let Some(summary) = pass.summary {
-            if pass.is_full && !summary.truncated {
-                // It reported every op: an op that it does not name is not needed any more.
-                self.failed
-                    .retain(|key, _| summary.objects.contains_key(key));
-            }
+            let is_named = |key: &OpKey| summary.objects.contains_key(key);
+            // An op that was looked for and is not named is not needed any more.
+            let looked_for: Vec<OpKey> = match (is_whole, pass.is_full) {
+                (false, _) => Vec::new(),
+                (true, true) => self.failed.keys().copied().collect(),
+                (true, false) => due.clone(),
+            };
+            let gone = looked_for.into_iter().filter(|key| !is_named(key));
+            gone.for_each(|key| self.forget(key));
             for (&key, &outcome) in &summary.objects {
                 match outcome {
-                    Outcome::Pending => continue,
+                    Outcome::Pending => {}
                     Outcome::Failed(class) if is_failure(outcome) => {
                         self.add_failure(key, class, pass, config, jitter);
                     }
-                    Outcome::Applied | Outcome::Failed(_) => drop(self.failed.remove(&key)),
+                    Outcome::Applied | Outcome::Failed(_) => self.forget(key),
                 }
-                self.next_is_stale = true;
+            }
+        }
+        // What was due and not tried waits for something else than its delay.
+        for key in due {
+            let Some(op) = self.failed.get(&key).filter(|op| op.due_at <= pass.since) else {
+                continue;
+            };
+            let after = match pass.summary {
+                Some(_) if !is_whole => pass.rest,
+                _ => delay(op.doublings, config),
+            };
+            if let Some(at) = pass.now.checked_add(after) {
+                self.put_off(key, at);
             }
         }
         self.answers_hint = false;
-        if self.next_is_stale {
-            self.find_next(pass.last_full);
-        }
     }
 
     /// Returns when the next retry is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.next
+        self.queue.first().map(|(at, _)| *at)
+    }
+
+    /// Returns how often an op has failed, and when it is tried again at the latest.
+    pub(super) fn retry(&self, key: OpKey) -> Option<(u32, Instant)> {
+        self.failed.get(&key).map(|op| (op.tries, op.due_at))
     }
 
     pub(super) fn is_tracked(&self, key: OpKey) -> bool {
@@ -134,23 +185,20 @@ impl Backoff {
         &self,
         rel: impl Fn(Option<Instant>) -> u8,
         since: Instant,
-        last_full: Option<Instant>,
     ) -> Vec<u8> {
-        let mut all = [self.answers_hint, self.next_is_stale, self.waits_for_hint]
-            .map(u8::from)
-            .to_vec();
-        for op in self.failed.values() {
+        let mut all = vec![u8::from(self.answers_hint), self.due.len() as u8];
+        for (key, op) in &self.failed {
             all.extend([
                 rel(Some(op.retry_at)),
                 rel(Some(op.latest_retry_at)),
+                rel(Some(op.due_at)),
                 op.doublings.min(2) as u8,
             ]);
             let flags = [
-                self.hint_passes > op.hint_passes,
-                self.change_passes > op.change_passes,
+                self.waiting.contains(key),
+                op.is_freed,
                 op.retry_at > since,
-                last_full.is_none_or(|last| op.retry_at > last),
-                last_full.is_none_or(|last| op.latest_retry_at > last),
+                op.due_at > since,
             ];
             all.extend(flags.map(u8::from));
         }
@@ -165,59 +213,73 @@ impl Backoff {
         config: &Config,
         jitter: &mut Jitter,
     ) {
-        let is_full = self.failed.len() == MAX_TRACKED;
-        let doublings = match self.failed.get_mut(&key) {
-            // A hint had it tried before its delay had passed.
-            Some(op) if op.retry_at > pass.since => {
-                op.class = class;
-                (op.hint_passes, op.change_passes) = (self.hint_passes, self.change_passes);
-                return;
-            }
-            Some(op) => op.doublings.saturating_add(1),
-            None if is_full => return,
-            None => 0,
-        };
-        let (first, last) = config.backoff();
-        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let before = self.failed.get(&key);
+        if before.is_none() && self.failed.len() == MAX_TRACKED {
+            return;
+        }
+        let tries = before.map_or(1, |op| op.tries.saturating_add(1));
+        let doublings = before.map_or(0, |op| op.doublings.saturating_add(1));
         let mut after = |delay: Duration| {
             let delay = jitter.apply(delay, config.jitter());
             pass.now.checked_add(delay.max(Config::MIN_INTERVAL))
         };
-        // Delays are at most some days, so the clock's range does not end within them.
-        let (Some(retry_at), Some(latest)) =
-            (after(first.saturating_mul(factor).min(last)), after(last))
-        else {
-            return;
+        let (retry_at, latest_retry_at, doublings) = match before {
+            // A hint had it tried before its delay had passed.
+            Some(op) if op.retry_at > pass.since => (op.retry_at, op.latest_retry_at, op.doublings),
+            _ => {
+                let retry_at = after(delay(doublings, config));
+                // Delays are at most some days, so the clock's range does not end within them.
+                let (Some(retry_at), Some(latest)) = (retry_at, after(config.backoff().1)) else {
+                    return;
+                };
+                (retry_at, latest.max(retry_at), doublings)
+            }
         };
+        self.forget(key);
+        let waits = !class.is_retryable();
+        let due_at = if waits { latest_retry_at } else { retry_at };
         let op = FailedOp {
             class,
+            tries,
             doublings,
             retry_at,
-            latest_retry_at: latest.max(retry_at),
-            hint_passes: self.hint_passes,
-            change_passes: self.change_passes,
+            latest_retry_at,
+            due_at,
+            is_freed: false,
         };
         self.failed.insert(key, op);
-    }
-
-    /// Returns when an op may be tried without a further hint.
-    fn retry_at(&self, op: &FailedOp) -> Instant {
-        match op.class.is_retryable() || self.hint_passes > op.hint_passes {
-            true => op.retry_at,
-            false => op.latest_retry_at,
+        self.queue.insert((due_at, key));
+        if waits {
+            self.waiting.insert(key);
         }
     }
 
-    /// Computes the next retry. An op that could be tried when the last full pass began is left
-    /// out: that pass did not try it for another reason than its delay.
-    fn find_next(&mut self, last_full: Option<Instant>) {
-        let due = self.failed.values().map(|op| self.retry_at(op));
-        let next = due.filter(|&at| last_full.is_none_or(|last| at > last));
-        self.next = next.min();
-        let waits = |op: &FailedOp| !op.class.is_retryable() && self.hint_passes == op.hint_passes;
-        self.next_is_stale = false;
-        self.waits_for_hint = self.failed.values().any(waits);
+    fn forget(&mut self, key: OpKey) {
+        if let Some(op) = self.failed.remove(&key) {
+            self.queue.remove(&(op.due_at, key));
+            self.waiting.remove(&key);
+        }
     }
+
+    /// Has an op tried at this time, whatever hints come.
+    fn put_off(&mut self, key: OpKey, at: Instant) {
+        if let Some(op) = self.failed.get_mut(&key) {
+            self.queue.remove(&(op.due_at, key));
+            self.waiting.remove(&key);
+            op.due_at = at;
+            self.queue.insert((at, key));
+        }
+    }
+}
+
+/// How many ops a dirty pass tries again at most, so that it does not keep others waiting.
+const MAX_DUE: usize = 64;
+
+/// Returns the delay after so many failures more than one.
+fn delay(doublings: u32, config: &Config) -> Duration {
+    let (first, last) = config.backoff();
+    let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+    first.saturating_mul(factor).min(last)
 }
 
 /// A pass that is done.
@@ -225,8 +287,8 @@ pub(super) struct DonePass<'a> {
     /// When it began.
     pub(super) since: Instant,
     pub(super) now: Instant,
-    /// When the last full pass began: this one or an earlier one.
-    pub(super) last_full: Option<Instant>,
+    /// How long the next pass waits if this one has achieved nothing.
+    pub(super) rest: Duration,
     /// `None` if it could not run.
     pub(super) summary: Option<&'a PassSummary>,
     pub(super) is_full: bool,

@@ -180,7 +180,7 @@ fn an_op_that_depends_on_another() {
 
 #[test]
 fn an_op_that_is_in_conflict() {
-    fails(ErrorClass::Invalid, &[SubscriptionState::Pushed], 176_000);
+    fails(ErrorClass::Invalid, &[SubscriptionState::Pushed], 173_000);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn changes_of_the_desired_state() {
         subscribed: &[SubscriptionState::Pushed],
         budget: false,
         changes: true,
-        floor: 80_000,
+        floor: 78_000,
     });
 }
 

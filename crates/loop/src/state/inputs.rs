@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use trueup_reconcile::Drained;
+use trueup_reconcile::{Drained, OpKey};
 
 use super::schedule::bring_forward;
 use super::{Phase, State};
@@ -53,6 +53,12 @@ impl State {
         bring_forward(&mut self.schedule.change, now, Duration::ZERO);
         self.stats.desired = self.stats.desired.next();
         self.stats.desired
+    }
+
+    /// Takes which objects the changes are about that the running pass has made in the desired
+    /// state; `None` if that is not known. Their ops that failed before may be tried at once.
+    pub fn handle_changed_keys(&mut self, keys: Option<&[OpKey]>) {
+        self.backoff.desired_changed(keys);
     }
 
     /// Requests a full pass at once. Returns the number of the first pass that starts after this
@@ -124,6 +130,16 @@ impl State {
             converged.revision >= revision
                 && (converged.pass > after || self.still_holds(&converged))
         })
+    }
+
+    /// Returns true if a pass over `revision` or a later one has tried all that `revision` changed:
+    /// it was not cut short, and [saw all](trueup_reconcile::Report::is_seen_whole) that it was
+    /// about.
+    pub fn is_tried(&self, revision: Revision) -> bool {
+        let is_left_out = self
+            .left_out
+            .is_some_and(|(after, last)| after < Some(revision) && revision <= last);
+        self.tried >= Some(revision) && !is_left_out
     }
 
     /// Returns how often the subscription has lost events.

@@ -38,17 +38,20 @@ impl State {
         }
         self.stats.last_pass = Some(lasted);
         self.count(running.extent, summary);
+        // Passes that achieve nothing take at most half of the time.
+        let idle_rest = MIN_REST.max(lasted);
         self.backoff.pass_done(
             &DonePass {
                 since: running.since,
                 now,
-                last_full: self.last_full,
+                rest: idle_rest,
                 summary,
                 is_full,
             },
             &self.config,
             &mut self.jitter,
         );
+        self.note_tried(summary, is_full);
         let Some(summary) = summary else {
             if !is_full {
                 // The dirty objects still are dirty, and the source may have lost track of them.
@@ -67,8 +70,6 @@ impl State {
         if let Some(budget) = &mut self.budget {
             budget.spend(now, tried);
         }
-        // Passes that achieve nothing take at most half of the time.
-        let idle_rest = MIN_REST.max(lasted);
         if let Some(after) = summary.requeue_after {
             bring_forward(&mut self.schedule.follow_up, now, after.max(idle_rest));
         }
@@ -83,6 +84,21 @@ impl State {
             };
             let refill = refilled.map_or(Duration::ZERO, |at| at - now);
             bring_forward(&mut self.schedule.follow_up, now, refill.max(rest));
+        }
+    }
+
+    /// Notes which revisions are tried. After a pass that left out a part, a dirty pass need not look
+    /// at that part again: only a full pass does.
+    fn note_tried(&mut self, summary: Option<&PassSummary>, is_full: bool) {
+        let is_whole = summary.is_some_and(|it| !it.truncated && !it.incomplete);
+        if is_whole {
+            self.tried = Some(self.revision);
+            if is_full {
+                self.left_out = None;
+            }
+        } else if self.tried < Some(self.revision) {
+            let after = self.left_out.map_or(self.tried, |(after, _)| after);
+            self.left_out = Some((after, self.revision));
         }
     }
 

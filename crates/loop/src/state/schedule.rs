@@ -49,7 +49,8 @@ impl Schedule {
     }
 }
 
-fn not_before(at: Instant, earliest: Option<Instant>) -> Instant {
+/// Returns the later one of the two.
+pub(super) fn not_before(at: Instant, earliest: Option<Instant>) -> Instant {
     earliest.map_or(at, |earliest| at.max(earliest))
 }
 

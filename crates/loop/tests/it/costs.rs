@@ -164,7 +164,7 @@ fn bench(size: usize) -> Bench {
         .with_interval(NEVER)
         .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
     let ledger = MemoryLedger::default();
-    let it = Loop::new(source, (), desired, ledger, (), config).unwrap();
+    let it = Loop::new(source, (), desired, ledger, (), config);
     let running = it.spawn("counted").unwrap();
     running.handle().force(LONG).unwrap();
     let bench = Bench {

@@ -4,7 +4,9 @@
 mod contract;
 mod costs;
 mod driver;
+mod fleet;
 mod hints;
+mod runtimes;
 mod state;
 #[cfg(feature = "tracing")]
 mod tracing;

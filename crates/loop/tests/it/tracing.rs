@@ -143,11 +143,10 @@ fn a_span_for_each_pass_and_an_event_for_what_goes_wrong() {
         MemoryLedger::default(),
         (),
         config,
-    )
-    .unwrap();
+    );
     let handle = it.handle();
-    let it = it.on_report(|outcome| {
-        if outcome.is_err() {
+    let it = it.on_report(|pass| {
+        if pass.result.is_err() {
             handle.stop();
         }
     });

@@ -12,14 +12,20 @@
     reason = "the sources of a library, whose users are elsewhere"
 )]
 
+#[path = "../../src/board.rs"]
+mod board;
 #[path = "../../src/control.rs"]
 mod control;
 #[path = "../../src/driver.rs"]
 mod driver;
 #[path = "../../src/error.rs"]
 mod error;
+#[path = "../../src/fleet.rs"]
+mod fleet;
 #[path = "../../src/handle.rs"]
 mod handle;
+#[path = "../../src/object_status.rs"]
+mod object_status;
 mod properties;
 #[path = "../../src/running.rs"]
 mod running;
@@ -27,10 +33,14 @@ mod source;
 mod sync;
 #[path = "../../src/trace.rs"]
 mod trace;
+#[path = "../../src/wakers.rs"]
+mod wakers;
 
-pub use driver::Loop;
+pub use driver::{FinishedPass, Loop, LoopView};
 pub use error::{Error, ErrorKind};
+pub use fleet::Fleet;
 pub use handle::Handle;
+pub use object_status::{Event, Events, ObjectStatus, Tried};
 pub use running::Running;
 pub use trueup_loop::{
     Action, Config, Ops, PassSummary, Revision, State, Stats, SubscriptionState,

@@ -184,6 +184,29 @@ fn a_change_and_another_desired_state_come_in_the_order_of_their_revisions() {
     });
 }
 
+#[test]
+fn a_question_is_answered_during_a_pause_or_refused_by_a_loop_that_ends() {
+    check(ORDERS, || {
+        let model = start(false);
+        let asking = |stops: bool| {
+            let handle = model.handle.clone();
+            thread::spawn(move || match handle.ask(|view| *view.desired, LONG) {
+                Ok(desired) => assert_eq!(desired, 0),
+                Err(error) => assert!(stops && error.is_ended(), "{error}"),
+            })
+        };
+        let before = [asking(false), asking(false)];
+        model.handle.pause(LONG).unwrap();
+        for asking in before {
+            asking.join().unwrap();
+        }
+        let last = asking(true);
+        model.handle.stop();
+        last.join().unwrap();
+        model.end();
+    });
+}
+
 /// A report that converged is forgotten once it no longer stands, but not under the hands of one
 /// who waited for it.
 #[test]

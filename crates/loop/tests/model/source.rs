@@ -1,9 +1,11 @@
 //! A source that notes when it writes, and how a model is run.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use shuttle::rand::{Rng as _, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Condvar;
 use shuttle::thread;
@@ -12,7 +14,7 @@ use trueup_reconcile::{
     Report, ReportedOp, Source, Subscribed,
 };
 
-use crate::{Config, Handle, Loop, sync};
+use crate::{Config, Fleet, Handle, Loop, sync};
 
 /// No wait of the model ends by its time.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
@@ -135,12 +137,17 @@ impl Source for Noting {
     }
 }
 
-/// A loop that runs on a thread of the model.
+/// A loop that runs on a thread of the model, or in a fleet.
 pub(crate) struct Model {
     pub(crate) handle: Handle<Noting>,
     pub(crate) seen: Arc<Mutex<Seen>>,
     pub(crate) begun: Arc<(shuttle::sync::Mutex<u32>, Condvar)>,
-    driver: thread::JoinHandle<()>,
+    runs: Runs,
+}
+
+enum Runs {
+    Alone(thread::JoinHandle<()>),
+    In(Fleet),
 }
 
 /// Starts a loop that is never due by itself, unless `ticks`.
@@ -149,12 +156,21 @@ pub(crate) fn start(ticks: bool) -> Model {
     let handle = it.handle();
     let over = Arc::clone(&seen);
     let it = it.on_report(move |_| over.lock().unwrap().over += 1);
-    let driver = thread::spawn(move || it.run().unwrap());
+    let runs = if thread_rng().r#gen::<bool>() {
+        Runs::Alone(thread::spawn(move || it.run().unwrap()))
+    } else {
+        let threads = NonZeroUsize::MIN.saturating_add(thread_rng().gen_range(0..2));
+        let fleet = Fleet::new(threads).unwrap();
+        let (other, ..) = make(false);
+        fleet.add(other, Result::unwrap).unwrap();
+        fleet.add(it, Result::unwrap).unwrap();
+        Runs::In(fleet)
+    };
     Model {
         handle,
         seen,
         begun,
-        driver,
+        runs,
     }
 }
 
@@ -178,7 +194,7 @@ pub(crate) fn make(ticks: bool) -> (Loop<'static, Noting>, Arc<Mutex<Seen>>, Beg
         .with_interval(interval)
         .with_backoff(Config::MAX_BACKOFF, Config::MAX_BACKOFF);
     (
-        Loop::new(source, (), 0, MemoryLedger::default(), (), config).unwrap(),
+        Loop::new(source, (), 0, MemoryLedger::default(), (), config),
         seen,
         begun,
     )
@@ -192,7 +208,10 @@ impl Model {
         self.handle.wait_ended(LONG).unwrap();
         assert!(self.handle.is_ended());
         assert!(self.seen.lock().unwrap().dropped, "all is, by then");
-        self.driver.join().unwrap();
+        match self.runs {
+            Runs::Alone(driver) => driver.join().unwrap(),
+            Runs::In(fleet) => fleet.stop(LONG).unwrap(),
+        }
         let seen = self.seen.lock().unwrap();
         assert!(
             seen.begun <= may_begin,

@@ -59,7 +59,7 @@ impl State {
         all.extend(flags.map(u8::from));
         all.extend(dues.map(rel));
         all.extend(others.map(rel));
-        all.extend(self.backoff.fingerprint(rel, since, self.last_full));
+        all.extend(self.backoff.fingerprint(rel, since));
         all.into_iter()
     }
 }
@@ -88,10 +88,10 @@ impl Model {
             (self.tokens.0 + now - self.tokens.1).min(BURST * REFILL) as u8,
         ]);
         if let Some(failing) = self.failing {
-            let began = self.last_whole_began;
             all.extend([
                 rel(Some(failing.at)),
                 rel(Some(failing.late)),
+                rel(failing.put_off),
                 failing.level.min(2) as u8,
             ]);
             all.extend(
@@ -99,8 +99,8 @@ impl Model {
                     failing.changed,
                     failing.freed,
                     failing.at > since,
-                    began.is_none_or(|began| failing.at > began),
-                    began.is_none_or(|began| failing.late > began),
+                    failing.put_off.is_some(),
+                    self.running.is_some_and(|run| run.is_turn),
                 ]
                 .map(u8::from),
             );

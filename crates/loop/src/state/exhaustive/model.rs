@@ -17,7 +17,6 @@ pub(super) struct Model {
     pub(super) immediate: bool,
     /// When the pass that continues a truncated one is due.
     pub(super) follow_up: Option<u64>,
-    pub(super) last_whole_began: Option<u64>,
     pub(super) last_whole_end: Option<u64>,
     pub(super) rest: u64,
     pub(super) running: Option<Run>,
@@ -37,6 +36,8 @@ pub(super) struct Run {
     pub(super) extent: Extent,
     pub(super) ops: Option<u64>,
     pub(super) offered: bool,
+    /// It is the turn of the op that fails.
+    pub(super) is_turn: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -48,6 +49,18 @@ pub(super) struct Failing {
     pub(super) changed: bool,
     /// The desired state was changed since it was tried.
     pub(super) freed: bool,
+    /// When it is its turn, where it was not tried at the last one.
+    pub(super) put_off: Option<u64>,
+}
+
+impl Failing {
+    fn delay(&self) -> u64 {
+        (FIRST << self.level.min(8)).min(LAST)
+    }
+
+    fn put_off(&mut self, to: u64) {
+        self.put_off = Some(to);
+    }
 }
 
 impl World {
@@ -60,23 +73,39 @@ impl World {
                 let level = match failing {
                     Some(before) if before.at > run.since => {
                         (before.changed, before.freed) = (false, false);
+                        before.put_off = None;
                         return;
                     }
                     Some(before) => before.level + 1,
                     None => 0,
                 };
-                *failing = Some(Failing {
-                    at: self.now + (FIRST << level.min(8)).min(LAST),
+                let failed = Failing {
+                    at: self.now,
                     late: self.now + LAST,
                     level,
                     changed: false,
                     freed: false,
-                });
+                    put_off: None,
+                };
+                let at = self.now + failed.delay();
+                *failing = Some(Failing { at, ..failed });
             }
             Result::Op(Outcome::Applied) => *failing = None,
+            // It was its turn, and it was not tried.
+            Result::Op(Outcome::Pending) | Result::Error if run.is_turn => {
+                failing
+                    .iter_mut()
+                    .for_each(|it| it.put_off(self.now + it.delay()));
+            }
+            Result::Truncated if run.is_turn => {
+                let rest = (self.now - run.since).max(1);
+                failing
+                    .iter_mut()
+                    .for_each(|it| it.put_off(self.now + rest));
+            }
             Result::Op(Outcome::Pending) | Result::Error | Result::Truncated => {}
             // Not seen any more.
-            Result::Converged | Result::Again if whole => *failing = None,
+            Result::Converged | Result::Again if whole || run.is_turn => *failing = None,
             Result::Converged | Result::Again => {}
         }
     }
@@ -91,10 +120,11 @@ impl World {
     pub(super) fn retry(&self) -> Option<u64> {
         let failing = self.model.failing?;
         let permanent = self.setup.fails.is_some_and(ErrorClass::is_permanent);
-        match !permanent || failing.changed {
-            true => Some(failing.at),
-            false => Some(failing.late),
-        }
+        let at = match !permanent || failing.changed {
+            true => failing.at,
+            false => failing.late,
+        };
+        Some(failing.put_off.unwrap_or(at))
     }
 
     /// Returns the pass that is due now by the promises.
@@ -110,20 +140,11 @@ impl World {
             .last_whole_end
             .is_some_and(|end| end + INTERVAL <= self.now);
         let again = model.follow_up.is_some_and(|by| by <= self.now);
-        let retry = self.retry().is_some_and(|retry| {
-            retry <= self.now && model.last_whole_began.is_none_or(|began| retry > began)
-        });
-        if model.immediate
-            || by_timer
-            || again
-            || retry
-            || is_due(model.requested)
-            || in_whole && at_rest
-        {
+        if model.immediate || by_timer || again || is_due(model.requested) || in_whole && at_rest {
             Some(Extent::Everything)
         } else {
             let in_doubtful = model.changed && !in_whole;
-            (is_due(model.dirty) || in_doubtful).then_some(Extent::Dirty)
+            (is_due(model.dirty) || in_doubtful || is_due(self.retry())).then_some(Extent::Dirty)
         }
     }
 }

@@ -303,7 +303,6 @@ impl World {
             answers_request |= model.requested.take().is_some() | model.immediate;
             model.immediate = false;
             model.follow_up = None;
-            model.last_whole_began = Some(self.now);
             model.last_whole_end = None;
         }
         let class = self.setup.fails;
@@ -314,7 +313,10 @@ impl World {
         }
         if let Some(failing) = &mut model.failing {
             failing.changed |= answers_request;
-            failing.freed |= changed && !is_timed;
+            failing.freed |= changed;
+        }
+        if changed {
+            self.state.handle_changed_keys(Some(&[KEY]));
         }
         let freed = answers_request && class == Some(ErrorClass::Dependency)
             || model.failing.is_some_and(|failing| failing.freed);
@@ -327,11 +329,19 @@ impl World {
             offered || freed,
             "offered at its distance, and not before"
         );
+        let turn = self.retry().map(|retry| match extent {
+            Extent::Everything => retry,
+            Extent::Dirty => (retry + DEBOUNCE).max(self.model.rest),
+        });
+        let is_turn = turn.is_some_and(|turn| turn <= self.now);
+        let due = self.state.due();
+        assert_eq!(!due.is_empty(), is_turn && extent == Extent::Dirty);
         self.model.running = Some(Run {
             since: self.now,
             extent,
             ops,
             offered: held.is_none(),
+            is_turn,
         });
     }
 }

@@ -40,7 +40,7 @@ fn failed(class: ErrorClass, subscription: SubscriptionState) -> (State, Instant
     (state, now)
 }
 
-/// Runs a pass that takes no time. Gives whether the op was offered.
+/// Runs a pass that takes no time. Returns whether the op was offered.
 fn over(state: &mut State, now: Instant, passed: &PassSummary) -> bool {
     let action = state.poll_action(now);
     assert!(matches!(action, Some(Action::Pass { .. })), "{action:?}");
@@ -60,11 +60,11 @@ fn distances_double_up_to_the_last_and_a_success_resets_them() {
         let (mut state, mut now) = failed(class, SubscriptionState::Pushed);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             let next = now + Duration::from_secs(seconds);
-            assert_eq!(state.poll_timeout(), Some(next));
+            assert_eq!(state.poll_timeout(), Some(next + DEBOUNCE));
             assert_eq!(state.backoff(now, KEY), Some(next - now));
             assert_eq!(state.stats(now).backed_off, 1);
-            now = next;
-            assert!(over(&mut state, now, &failure), "by a whole pass");
+            now = next + DEBOUNCE;
+            assert!(over(&mut state, now, &failure));
         }
         state.handle_force(now + Duration::from_secs(60));
         now += Duration::from_secs(60);
@@ -95,14 +95,15 @@ fn events_neither_shorten_the_distance_of_what_is_busy_nor_raise_it() {
         // The source tries it all the same, and it fails.
         assert!(!over(&mut state, now, &failure), "not offered");
     }
-    assert_eq!(state.poll_timeout(), Some(start + FIRST));
-    assert!(over(&mut state, start + FIRST, &failure));
-    let next = start + FIRST + 2 * FIRST;
+    let retry = start + FIRST + DEBOUNCE;
+    assert_eq!(state.poll_timeout(), Some(retry));
+    assert!(over(&mut state, retry, &failure));
+    let next = retry + 2 * FIRST + DEBOUNCE;
     assert_eq!(state.poll_timeout(), Some(next));
     // Another desired state may well be of another mind about it; the world still is busy.
-    state.handle_desired(start + FIRST);
+    state.handle_desired(retry);
     let pending = summary_of(KEY, Outcome::Pending);
-    assert!(!over(&mut state, start + FIRST + DEBOUNCE, &pending));
+    assert!(!over(&mut state, retry + DEBOUNCE, &pending));
     assert_eq!(state.poll_timeout(), Some(next));
 }
 
@@ -119,7 +120,11 @@ fn a_hint_releases_what_waits_for_a_dependency_at_once_and_raises_nothing() {
         );
         assert!(state.backoff(then, KEY).is_some(), "and in no other");
     }
-    assert_eq!(state.poll_timeout(), Some(now + FIRST), "as before");
+    assert_eq!(
+        state.poll_timeout(),
+        Some(now + FIRST + DEBOUNCE),
+        "as before"
+    );
 }
 
 #[test]
@@ -128,13 +133,15 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
         let pending = summary_of(KEY, Outcome::Pending);
         let failure = summary_of(KEY, Outcome::Failed(class));
         let (mut state, now) = failed(class, SubscriptionState::Pushed);
-        assert_eq!(state.poll_timeout(), Some(now + LONGEST), "without a hint");
+        let latest = now + LONGEST + DEBOUNCE;
+        assert_eq!(state.poll_timeout(), Some(latest), "without a hint");
         assert_eq!(state.backoff(now, KEY), Some(LONGEST));
         state.handle_notification(now, Drained::Hint);
         assert!(!over(&mut state, now + DEBOUNCE, &pending), "too soon");
-        assert_eq!(state.poll_timeout(), Some(now + FIRST));
-        assert!(over(&mut state, now + FIRST, &failure));
-        let longest = now + FIRST + LONGEST;
+        let retry = now + FIRST + DEBOUNCE;
+        assert_eq!(state.poll_timeout(), Some(retry));
+        assert!(over(&mut state, retry, &failure));
+        let longest = retry + LONGEST + DEBOUNCE;
         assert_eq!(state.poll_timeout(), Some(longest), "the hint is used up");
         // Long after its distance a hint has it tried at once.
         let late = now + Duration::from_secs(3600);
@@ -149,9 +156,10 @@ fn what_is_permanent_waits_for_a_hint_and_then_for_its_distance() {
 fn a_conflict_is_tried_again_though_no_hint_says_that_it_is_over() {
     let (mut state, now) = failed(ErrorClass::Conflict, SubscriptionState::Pushed);
     assert_eq!(state.backoff(now, KEY), Some(FIRST));
-    assert_eq!(state.poll_timeout(), Some(now + FIRST));
+    let retry = now + FIRST + DEBOUNCE;
+    assert_eq!(state.poll_timeout(), Some(retry));
     let applied = summary_of(KEY, Outcome::Applied);
-    assert!(over(&mut state, now + FIRST, &applied));
+    assert!(over(&mut state, retry, &applied));
     assert!(!state.has_backoff());
 }
 
@@ -167,7 +175,7 @@ fn a_hint_during_the_pass_in_which_it_failed_is_one_after_it() {
         now + DEBOUNCE,
         &summary_of(KEY, Outcome::Pending)
     ));
-    assert_eq!(state.poll_timeout(), Some(now + FIRST));
+    assert_eq!(state.poll_timeout(), Some(now + FIRST + DEBOUNCE));
 }
 
 #[test]
@@ -181,10 +189,11 @@ fn another_desired_state_frees_what_is_permanent_at_once() {
 fn without_a_hint_what_is_permanent_is_tried_after_the_longest_delay() {
     for subscription in [SubscriptionState::Pushed, SubscriptionState::Unsupported] {
         let (mut state, now) = failed(ErrorClass::Permission, subscription);
-        assert_eq!(state.poll_timeout(), Some(now + LONGEST));
+        let retry = now + LONGEST + DEBOUNCE;
+        assert_eq!(state.poll_timeout(), Some(retry));
         let failure = summary_of(KEY, Outcome::Failed(ErrorClass::Permission));
-        assert!(over(&mut state, now + LONGEST, &failure));
-        assert_eq!(state.poll_timeout(), Some(now + 2 * LONGEST));
+        assert!(over(&mut state, retry, &failure));
+        assert_eq!(state.poll_timeout(), Some(retry + LONGEST + DEBOUNCE));
     }
 }
 
@@ -214,11 +223,43 @@ fn what_a_whole_pass_no_longer_names_is_forgotten_and_what_is_pending_kept() {
 }
 
 #[test]
-fn a_retry_that_its_pass_leaves_alone_does_not_spin() {
+fn a_retry_that_its_pass_leaves_alone_waits_for_another_delay() {
     let (mut state, now) = failed(ErrorClass::Busy, SubscriptionState::Pushed);
-    let pending = summary_of(KEY, Outcome::Pending);
-    assert!(over(&mut state, now + FIRST, &pending));
-    assert_eq!(state.poll_timeout(), None);
+    let mut retry = now + FIRST + DEBOUNCE;
+    for passed in [Some(summary_of(KEY, Outcome::Pending)), None] {
+        assert!(state.poll_action(retry).is_some());
+        state.handle_pass_done(retry, passed.as_ref());
+        assert_eq!(state.backoff(retry, KEY), Some(FIRST));
+        retry += FIRST + DEBOUNCE;
+    }
+}
+
+#[test]
+fn failed_ops_are_tried_again_by_dirty_passes_a_few_at_a_time() {
+    let (mut state, mut now) = endless(config(), SubscriptionState::Pushed);
+    let failure = Outcome::Failed(ErrorClass::Busy);
+    over(
+        &mut state,
+        now,
+        &all((0..100).map(|key| (OpKey(key), "thing", failure))),
+    );
+    now += FIRST + DEBOUNCE;
+    for tried in [64, 36] {
+        let action = state.poll_action(now);
+        assert!(matches!(
+            action,
+            Some(Action::Pass {
+                extent: Extent::Dirty,
+                ..
+            })
+        ));
+        let due = state.due().to_vec();
+        assert_eq!(due.len(), tried);
+        // What it does not name is as desired.
+        state.handle_pass_done(now, Some(&PassSummary::default()));
+        assert!(due.iter().all(|key| !state.is_tracked(*key)));
+    }
+    assert!(!state.has_backoff());
 }
 
 #[test]

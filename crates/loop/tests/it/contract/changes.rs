@@ -264,7 +264,7 @@ fn the_source_is_told_whether_the_same_is_desired_as_in_its_last_pass() {
 }
 
 #[test]
-fn what_is_refused_for_good_is_offered_again_in_the_pass_for_a_change() {
+fn what_is_refused_for_good_is_tried_again_in_the_pass_for_its_change() {
     let (tell, told) = channel();
     let (source, passes) = Scripted::new(move |given, _, limits| {
         let held = limits.backoff(OpKey(1)).is_some();
@@ -278,18 +278,27 @@ fn what_is_refused_for_good_is_offered_again_in_the_pass_for_a_change() {
         })
     });
     let source = source.subscribed(|_| trueup_reconcile::Subscribed::Active(pushed()));
+    // What 2 and 3 are about is not known; any other number is about another object.
+    let source = source.changing(|desired| match desired % 10 {
+        2 | 3 => None,
+        other => Some(vec![OpKey(u64::from(other))]),
+    });
     let running = looped(source, quiet()).spawn("it").unwrap();
     let handle = running.handle();
     let held = || told.recv_timeout(LONG).unwrap();
     assert!(!held());
     handle.force(LONG).unwrap();
     assert!(held());
+    handle.change(digit(4)).unwrap();
+    assert!(held(), "another was changed");
     handle.change(digit(2)).unwrap();
     assert!(!held(), "it may be what was changed");
     handle.force(LONG).unwrap();
     assert!(held(), "it was tried since");
+    handle.change(digit(1)).unwrap();
+    assert!(!held(), "it was changed");
     rest(handle, &passes);
-    assert_eq!(handle.stats().ops["thing"].failed, 2);
+    assert_eq!(handle.stats().ops["thing"].failed, 3);
 }
 
 #[test]

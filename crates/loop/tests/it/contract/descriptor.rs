@@ -1,24 +1,34 @@
 //! A subscription with a descriptor, polled by the loop's own thread.
 
+use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
-use trueup_loop::{Config, ErrorKind, Handle, Running};
+use trueup_loop::{Config, Error, ErrorKind, Fleet, Handle};
 use trueup_reconcile::{Drained, Extent, Subscribed};
 
 use super::sources::*;
 
 /// A loop that polls and has run its first pass; with what it receives, and what it says.
 struct Polling {
-    running: Running<Scripted>,
+    handle: Handle<Scripted>,
+    /// Its result, once it has ended.
+    ended: Receiver<Result<(), Error>>,
+    fleet: Option<Fleet>,
     voice: Voice,
     passes: Receiver<Given>,
     overruns: Receiver<u64>,
     subscribed: Receiver<bool>,
 }
 
-fn polling(config: Config) -> Polling {
+/// The same loop on a thread of its own and in a fleet.
+fn polling(config: Config) -> [Polling; 2] {
+    let fleet = Fleet::new(NonZeroUsize::MIN).unwrap();
+    [None, Some(fleet)].map(|fleet| polling_in(fleet, config))
+}
+
+fn polling_in(fleet: Option<Fleet>, config: Config) -> Polling {
     let (source, passes) = keeping();
     let (listener, voice) = descriptor();
     let mut listeners = vec![listener];
@@ -28,16 +38,23 @@ fn polling(config: Config) -> Polling {
     });
     let (lost, overruns) = channel();
     let (answer, subscribed) = channel();
-    let running = looped(source, config)
+    let it = looped(source, config)
         .on_overrun(move |count| lost.send(count).unwrap())
-        .on_subscribe(move |it| answer.send(it.is_active()).unwrap())
-        .spawn("it")
-        .unwrap();
+        .on_subscribe(move |it| answer.send(it.is_active()).unwrap());
+    let handle = it.handle();
+    let (end, ended) = channel();
+    let end = move |result| drop(end.send(result));
+    match &fleet {
+        Some(fleet) => drop(fleet.add(it, end).unwrap()),
+        None => drop(thread::spawn(move || end(it.run()))),
+    }
     assert_eq!(next(&passes).extent, Extent::Everything);
     attended(&voice);
     assert_eq!(subscribed.recv_timeout(LONG), Ok(true));
     Polling {
-        running,
+        handle,
+        ended,
+        fleet,
         voice,
         passes,
         overruns,
@@ -51,123 +68,132 @@ fn attended(voice: &Voice) {
 
 impl Polling {
     fn handle(&self) -> &Handle<Scripted> {
-        self.running.handle()
+        &self.handle
     }
 }
 
 #[test]
 fn a_hint_from_a_descriptor_brings_a_pass_over_what_is_doubtful_about() {
-    let it = polling(quiet());
-    for number in 2..6 {
-        it.voice.say(Ok(Drained::Hint));
-        let pass = next(&it.passes);
-        assert_eq!((pass.number, pass.extent), (number, Extent::Dirty));
-        // Once because it was readable, once since a pass is over.
-        attended(&it.voice);
-        attended(&it.voice);
+    for it in polling(quiet()) {
+        for number in 2..6 {
+            it.voice.say(Ok(Drained::Hint));
+            let pass = next(&it.passes);
+            assert_eq!((pass.number, pass.extent), (number, Extent::Dirty));
+            // Once because it was readable, once since a pass is over.
+            attended(&it.voice);
+            attended(&it.voice);
+        }
+        assert!(rest(it.handle(), &it.passes).is_empty());
+        assert_eq!(it.handle().stats().hints, 4);
     }
-    assert!(rest(it.handle(), &it.passes).is_empty());
-    assert_eq!(it.handle().stats().hints, 4);
 }
 
 #[test]
 fn what_does_not_matter_brings_no_pass_about() {
-    let it = polling(quiet());
-    for _ in 0..3 {
-        it.voice.say(Ok(Drained::Nothing));
-        attended(&it.voice);
+    for it in polling(quiet()) {
+        for _ in 0..3 {
+            it.voice.say(Ok(Drained::Nothing));
+            attended(&it.voice);
+        }
+        assert!(rest(it.handle(), &it.passes).is_empty());
     }
-    assert!(rest(it.handle(), &it.passes).is_empty());
 }
 
 #[test]
 fn the_echo_of_a_pass_is_heard_before_sleep_and_brings_none_about() {
-    let it = polling(quiet());
-    // As of a write: readable by the time that the pass is over, and nothing that matters.
-    it.voice.say(Ok(Drained::Nothing));
-    it.handle().force(LONG).unwrap();
-    attended(&it.voice);
-    assert_eq!(next(&it.passes).extent, Extent::Everything);
-    assert!(rest(it.handle(), &it.passes).is_empty());
+    for it in polling(quiet()) {
+        // As of a write: readable by the time that the pass is over, and nothing that matters.
+        it.voice.say(Ok(Drained::Nothing));
+        it.handle().force(LONG).unwrap();
+        attended(&it.voice);
+        assert_eq!(next(&it.passes).extent, Extent::Everything);
+        assert!(rest(it.handle(), &it.passes).is_empty());
+    }
 }
 
 #[test]
 fn a_loss_is_told_with_its_count_and_answered_by_a_whole_pass() {
-    let it = polling(quiet());
-    for count in 1..=3 {
-        it.voice.say(Ok(Drained::Lost));
-        assert_eq!(it.overruns.recv_timeout(LONG), Ok(count));
-        assert_eq!(next(&it.passes).extent, Extent::Everything);
-        // Once it was reported, and once after the pass, when nothing more was.
-        attended(&it.voice);
-        attended(&it.voice);
+    for it in polling(quiet()) {
+        for count in 1..=3 {
+            it.voice.say(Ok(Drained::Lost));
+            assert_eq!(it.overruns.recv_timeout(LONG), Ok(count));
+            assert_eq!(next(&it.passes).extent, Extent::Everything);
+            // Once it was reported, and once after the pass, when nothing more was.
+            attended(&it.voice);
+            attended(&it.voice);
+        }
+        rest(it.handle(), &it.passes);
+        assert_eq!(it.handle().stats().overruns, 3);
     }
-    rest(it.handle(), &it.passes);
-    assert_eq!(it.handle().stats().overruns, 3);
 }
 
 #[test]
 fn a_subscription_that_fails_is_dropped_and_said_aloud_and_the_timer_goes_on() {
-    let it = polling(quiet().with_interval(SHORT));
-    it.voice.say(Err(Oops { end: false }));
-    assert_eq!(it.subscribed.recv_timeout(LONG), Ok(false));
-    // Those that began before.
-    it.passes.try_iter().for_each(drop);
-    for _ in 0..4 {
-        next(&it.passes);
+    for it in polling(quiet().with_interval(SHORT)) {
+        it.voice.say(Err(Oops { end: false }));
+        assert_eq!(it.subscribed.recv_timeout(LONG), Ok(false));
+        // Those that began before.
+        it.passes.try_iter().for_each(drop);
+        for _ in 0..4 {
+            next(&it.passes);
+        }
+        let failed = it.handle().subscribed();
+        assert!(matches!(failed, Some(Subscribed::Failed(_))));
+        rest(it.handle(), &it.passes);
+        assert_eq!(it.subscribed.try_iter().count(), 0, "once");
+        while it.voice.attended.try_recv().is_ok() {}
+        // No process listens any more: it was dropped, and its end of the channel with it.
+        let gone = it.voice.attended.try_recv();
+        assert_eq!(gone, Err(TryRecvError::Disconnected));
+        assert!(
+            it.handle().stats().subscription_failures >= 2,
+            "it was asked for again"
+        );
     }
-    let failed = it.handle().subscribed();
-    assert!(matches!(failed, Some(Subscribed::Failed(_))));
-    rest(it.handle(), &it.passes);
-    assert_eq!(it.subscribed.try_iter().count(), 0, "once");
-    while it.voice.attended.try_recv().is_ok() {}
-    // No process listens any more: it was dropped, and its end of the channel with it.
-    let gone = it.voice.attended.try_recv();
-    assert_eq!(gone, Err(TryRecvError::Disconnected));
-    assert!(
-        it.handle().stats().subscription_failures >= 2,
-        "it was asked for again"
-    );
 }
 
 #[test]
 fn a_subscription_whose_scope_is_gone_ends_the_loop() {
-    let it = polling(quiet());
-    it.voice.say(Err(Oops { end: true }));
-    it.handle().wait_ended(LONG).unwrap();
-    assert_eq!(*it.handle().last_error().unwrap(), Oops { end: true });
-    let error = it.running.stop(LONG).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ScopeEnded);
+    for it in polling(quiet()) {
+        it.voice.say(Err(Oops { end: true }));
+        it.handle().wait_ended(LONG).unwrap();
+        assert_eq!(*it.handle().last_error().unwrap(), Oops { end: true });
+        let error = it.ended.recv_timeout(LONG).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ScopeEnded);
+        assert!(it.fleet.is_none_or(|fleet| fleet.stop(LONG).is_ok()));
+    }
 }
 
 /// As a descriptor is that was hung up on: readable for ever, whatever is read.
 #[test]
 fn a_descriptor_that_is_always_readable_does_not_make_the_loop_spin() {
-    let it = polling(quiet());
-    let start = Instant::now();
-    it.voice.stick();
-    for _ in 0..20 {
-        attended(&it.voice);
+    for it in polling(quiet()) {
+        let start = Instant::now();
+        it.voice.stick();
+        for _ in 0..20 {
+            attended(&it.voice);
+        }
+        // By the clock, and with a bound that only a busy loop breaks: 20 times at 10 ms apart, less
+        // the first.
+        assert!(start.elapsed().as_millis() >= 150);
+        // And it is no reason not to do what is asked.
+        it.handle().force(LONG).unwrap();
+        it.handle().stop();
+        it.handle().wait_ended(LONG).unwrap();
     }
-    // By the clock, and with a bound that only a busy loop breaks: 20 times at 10 ms apart, less
-    // the first.
-    assert!(start.elapsed().as_millis() >= 150);
-    // And it is no reason not to do what is asked.
-    it.handle().force(LONG).unwrap();
-    it.handle().stop();
-    it.handle().wait_ended(LONG).unwrap();
 }
 
 #[test]
 fn a_hint_is_not_waited_for_while_another_thread_asks_for_passes_all_the_time() {
-    let it = polling(quiet());
-    let handle = it.handle().clone();
-    let asking = thread::spawn(move || while handle.force(LONG).is_ok() {});
-    it.voice.say(Ok(Drained::Hint));
-    // After some pass it is attended to; a forced one may answer it.
-    while it.handle().stats().hints == 0 {
-        next(&it.passes);
+    for it in polling(quiet()) {
+        let handle = it.handle().clone();
+        let asking = thread::spawn(move || while handle.force(LONG).is_ok() {});
+        it.voice.say(Ok(Drained::Hint));
+        // After some pass it is attended to; a forced one may answer it.
+        while it.handle().stats().hints == 0 {
+            next(&it.passes);
+        }
+        it.handle().stop();
+        asking.join().unwrap();
     }
-    it.handle().stop();
-    asking.join().unwrap();
 }

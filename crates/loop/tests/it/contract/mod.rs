@@ -11,4 +11,6 @@ mod descriptor;
 mod hints;
 mod limits;
 mod passes;
-mod sources;
+mod questions;
+pub(crate) mod sources;
+mod statuses;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use trueup_loop::{Config, Handle, Loop};
 use trueup_reconcile::{
-    Claim, Drained, Extent, Hints, Ledger, MemoryLedger, OpKey, Outcome, PassLimits, Report,
-    ReportedOp, Source, Subscribed, Subscription,
+    Claim, Condition, Drained, Extent, Hints, Ledger, MemoryLedger, OpKey, Outcome, PassLimits,
+    Report, ReportedOp, Source, Status, Subscribed, Subscription,
 };
 
 /// Longer than any test: what is to happen within it does so at once, or the test fails.
@@ -62,8 +62,12 @@ pub(crate) struct Report1 {
     pub(crate) number: u32,
     pub(crate) converged: bool,
     pub(crate) cut: bool,
+    /// Not all could be read.
+    pub(crate) incomplete: bool,
     pub(crate) contended: usize,
     pub(crate) outcomes: Vec<(u64, Outcome)>,
+    /// What each waits for whose status has changed; `None`: nothing any more.
+    pub(crate) statuses: Vec<(u64, Option<&'static str>)>,
 }
 
 impl Report for Report1 {
@@ -77,8 +81,23 @@ impl Report for Report1 {
         }
     }
 
+    fn statuses(&self, visit: &mut dyn FnMut(OpKey, Option<&Arc<Status>>)) {
+        for &(key, why) in &self.statuses {
+            let pending = |why: &str| Condition::Pending {
+                why: why.to_owned(),
+            };
+            let status =
+                why.map(|why| Arc::new(Status::new("thing", key.to_string(), pending(why))));
+            visit(OpKey(key), status.as_ref());
+        }
+    }
+
     fn is_truncated(&self) -> bool {
         self.cut
+    }
+
+    fn is_seen_whole(&self) -> bool {
+        !self.incomplete
     }
 
     fn contended(&self) -> usize {
@@ -95,6 +114,7 @@ pub(crate) struct Scripted {
     number: u32,
     work: Box<Work>,
     subscribe: Box<Subscribe>,
+    changed: fn(u32) -> Option<Vec<OpKey>>,
 }
 
 impl Scripted {
@@ -109,6 +129,8 @@ impl Scripted {
             number: 0,
             work: Box::new(work),
             subscribe: Box::new(|_| Subscribed::Unsupported),
+            // The object is the desired number.
+            changed: |desired| Some(vec![OpKey(u64::from(desired))]),
         };
         (source, passes)
     }
@@ -118,6 +140,12 @@ impl Scripted {
         subscribe: impl FnMut(Hints) -> Subscribed<Listener, Oops> + Send + 'static,
     ) -> Scripted {
         self.subscribe = Box::new(subscribe);
+        self
+    }
+
+    /// Sets which objects a change to a desired number concerns.
+    pub(crate) fn changing(mut self, changed: fn(u32) -> Option<Vec<OpKey>>) -> Scripted {
+        self.changed = changed;
         self
     }
 }
@@ -195,6 +223,10 @@ impl Source for Scripted {
         };
         let _ = self.given.send(given.clone());
         (self.work)(&given, ledger, limits)
+    }
+
+    fn changed_keys(&mut self, desired: &u32, _: &&'static str) -> Option<Vec<OpKey>> {
+        (self.changed)(*desired)
     }
 
     fn is_scope_gone(error: &Oops) -> bool {
@@ -312,7 +344,6 @@ pub(crate) fn looped(source: Scripted, config: Config) -> Loop<'static, Scripted
         "options",
         config,
     )
-    .unwrap()
 }
 
 /// The next pass, once it begins.

@@ -231,8 +231,7 @@ fn a_source_that_pauses_its_own_pass_is_told_that_the_pass_goes_on() {
         MemoryLedger::default(),
         (),
         Config::default(),
-    )
-    .unwrap();
+    );
     let handle = it.handle();
     assert!(slot.set(handle.clone()).is_ok());
     let running = it.spawn("self-pausing").unwrap();

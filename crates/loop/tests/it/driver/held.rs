@@ -223,10 +223,7 @@ pub(crate) fn held_with(
         hints: hints_to,
         dropped: dropped_to,
     };
-    (
-        Loop::new(source, (), "first", ledger, (), config).unwrap(),
-        test,
-    )
+    (Loop::new(source, (), "first", ledger, (), config), test)
 }
 
 pub(crate) fn start(it: Loop<'static, Held>) -> (Running<Held>, Handle<Held>) {

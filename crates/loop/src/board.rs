@@ -1,0 +1,208 @@
+//! What is known of single objects: their statuses, the latest changes of these, and which objects
+//! each revision of the desired state has changed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::SystemTime;
+
+use trueup_reconcile::{OpKey, Status};
+
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::wakers::{WakerId, Wakers};
+use crate::{Event, Revision};
+
+/// The number of events that are kept for readers.
+const MAX_EVENTS: usize = 4096;
+/// The number of changed objects that are kept, of the latest revisions. A revision that changed
+/// none counts as one.
+const MAX_CHANGED: usize = 1 << 16;
+
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    locked: Mutex<Locked>,
+    /// Notified at each event, and at the end.
+    pub(crate) news: Condvar,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Locked {
+    statuses: BTreeMap<OpKey, DatedStatus>,
+    /// The number of statuses, by the kind of the object and the name of the condition.
+    counts: BTreeMap<(&'static str, &'static str), usize>,
+    events: VecDeque<Event>,
+    /// The number of events before the first that is kept.
+    dropped: u64,
+    /// What each revision changed; `None`: that is not known.
+    changed: VecDeque<(Revision, Option<Vec<OpKey>>)>,
+    /// The sum of their [`size`]s.
+    changed_len: usize,
+    /// The last revision whose changes are not kept any more.
+    forgotten: Option<Revision>,
+    /// True once no event follows.
+    pub(crate) has_ended: bool,
+    wakers: Wakers,
+}
+
+/// A status, and when its object came to have one.
+#[derive(Clone, Debug)]
+pub(crate) struct DatedStatus {
+    pub(crate) status: Arc<Status>,
+    pub(crate) since: SystemTime,
+}
+
+/// Which objects a revision changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    Keys(Vec<OpKey>),
+    /// The source does not know which.
+    Unknown,
+    /// It is too long ago.
+    Forgotten,
+}
+
+impl Board {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked> {
+        // No code that can panic halfway runs under the lock.
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the statuses that a pass has found changed.
+    pub(crate) fn update(&self, changes: Vec<(OpKey, Option<Arc<Status>>)>) {
+        if changes.is_empty() {
+            return;
+        }
+        let now = SystemTime::now();
+        let mut locked = self.lock();
+        for (key, status) in changes {
+            let before = locked.statuses.remove(&key);
+            if let Some(before) = &before {
+                *locked.count(&before.status) -= 1;
+            }
+            let event = match (status, before) {
+                (Some(status), before) => {
+                    let is_same = before.as_ref().is_some_and(|it| it.status == status);
+                    let since = before.map_or(now, |before| before.since);
+                    let dated = DatedStatus {
+                        status: Arc::clone(&status),
+                        since,
+                    };
+                    *locked.count(&status) += 1;
+                    locked.statuses.insert(key, dated);
+                    if is_same {
+                        continue;
+                    }
+                    Event::Changed { key, status }
+                }
+                (None, Some(DatedStatus { status, .. })) => Event::Cleared { key, status },
+                (None, None) => continue,
+            };
+            locked.add(event);
+        }
+        self.notify(locked);
+    }
+
+    /// Takes note that no event follows.
+    pub(crate) fn end(&self) {
+        let mut locked = self.lock();
+        locked.has_ended = true;
+        self.notify(locked);
+    }
+
+    fn notify(&self, mut locked: MutexGuard<'_, Locked>) {
+        let wakers = locked.wakers.take();
+        drop(locked);
+        self.news.notify_all();
+        wakers.for_each(Waker::wake);
+    }
+
+    /// Takes note of what a revision changed.
+    pub(crate) fn note_changed(&self, revision: Revision, keys: Option<Vec<OpKey>>) {
+        let mut locked = self.lock();
+        locked.changed_len += size(keys.as_ref());
+        locked.changed.push_back((revision, keys));
+        while locked.changed_len > MAX_CHANGED && locked.changed.len() > 1 {
+            if let Some((revision, keys)) = locked.changed.pop_front() {
+                locked.changed_len -= size(keys.as_ref());
+                locked.forgotten = Some(revision);
+            }
+        }
+    }
+
+    pub(crate) fn changed(&self, revision: Revision) -> Changed {
+        let locked = self.lock();
+        let found = locked
+            .changed
+            .binary_search_by_key(&revision, |(it, _)| *it);
+        match found.ok().and_then(|at| locked.changed.get(at)) {
+            Some((_, Some(keys))) => Changed::Keys(keys.clone()),
+            Some((_, None)) => Changed::Unknown,
+            None if locked.forgotten.is_some_and(|last| revision <= last) => Changed::Forgotten,
+            None => Changed::Unknown,
+        }
+    }
+
+    pub(crate) fn status(&self, key: OpKey) -> Option<DatedStatus> {
+        self.lock().statuses.get(&key).cloned()
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<(&'static str, &'static str), usize> {
+        self.lock().counts.clone()
+    }
+
+    pub(crate) fn all(&self) -> Vec<(OpKey, DatedStatus)> {
+        let locked = self.lock();
+        let all = locked.statuses.iter();
+        all.map(|(key, dated)| (*key, dated.clone())).collect()
+    }
+}
+
+impl Locked {
+    fn count(&mut self, status: &Status) -> &mut usize {
+        let by = (status.kind, status.condition.name());
+        self.counts.entry(by).or_default()
+    }
+
+    fn add(&mut self, event: Event) {
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+            self.dropped += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    /// Returns the number of events so far.
+    pub(crate) fn end_of_events(&self) -> u64 {
+        self.dropped + self.events.len() as u64
+    }
+
+    /// Returns the event of a number, and the number of the next one. Those that are not kept any
+    /// more are one event.
+    pub(crate) fn event(&self, number: u64) -> Option<(Event, u64)> {
+        match number.checked_sub(self.dropped) {
+            None => {
+                let count = self.dropped - number;
+                Some((Event::Lost { count }, self.dropped))
+            }
+            Some(at) => {
+                let event = self.events.get(usize::try_from(at).ok()?)?;
+                Some((event.clone(), number + 1))
+            }
+        }
+    }
+
+    /// Has a task woken at the next event.
+    pub(crate) fn wake(&mut self, id: &mut WakerId, waker: &Waker) {
+        self.wakers.set(id, waker);
+    }
+
+    /// Forgets a task that does not wait any more.
+    pub(crate) fn forget(&mut self, id: &WakerId) -> Option<Waker> {
+        self.wakers.remove(id)
+    }
+}
+
+/// Returns how much of [`MAX_CHANGED`] the changes of a revision take.
+fn size(keys: Option<&Vec<OpKey>>) -> usize {
+    keys.map_or(1, |keys| keys.len().max(1))
+}
